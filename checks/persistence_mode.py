@@ -1,0 +1,45 @@
+"""Every GPU keeps its driver state loaded, or not, as the baseline says.
+
+**Why it matters.** With persistence mode off, the driver unloads a GPU's state
+when its last client leaves. The next job waits seconds for initialisation, and
+settings that live in that state (power limit, locked clocks, compute mode) fall
+back to their defaults without a word.
+
+**Read from** NVML, nvmlDeviceGetPersistenceMode.
+
+**To put it right** enable the nvidia-persistenced service
+(`systemctl enable --now nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost
+at the next reboot.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from nodevet.evidence import Evidence, each_gpu, subject_of
+from nodevet.model import Check, Finding, Severity, Want, compare, unknown
+
+
+class PersistenceMode(Want):
+    """`persistence_mode: true`"""
+
+    bare: ClassVar[str] = "enabled"
+
+    enabled: bool
+
+
+def judge(evidence: Evidence, want: PersistenceMode) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif gpu.persistence_mode is None:
+            yield unknown(subject_of(gpu), why=gpu.why("persistence_mode"))
+        else:
+            yield compare(subject_of(gpu), expected=want.enabled, actual=gpu.persistence_mode)
+
+
+CHECK = Check(
+    wants=PersistenceMode,
+    reads=("gpu.gpus[].persistence_mode",),
+    judge=judge,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,102 @@
+"""Finds checks: the shipped ones, then the user's own folders, by the same rule.
+
+One file is one check and its name is its id. Nothing is registered: a check
+exists because its file does, and is imported when a baseline names it.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+import nodevet.checks
+from nodevet.model import Check
+
+
+class CatalogError(Exception):
+    """A check that cannot be found or used; the message is for the user."""
+
+
+class Catalog:
+    """The checks of this installation and of the user's own folders."""
+
+    def __init__(self, folders: Iterable[Path] = ()) -> None:
+        self._files: dict[str, Path] = {}
+        self._shipped = frozenset(
+            name for _, name, _ in pkgutil.iter_modules(nodevet.checks.__path__) if name[0] != "_"
+        )
+        for folder in folders:
+            for path in sorted(folder.glob("*.py")):
+                if path.stem.startswith("_"):
+                    continue
+                if path.stem in self._shipped:
+                    raise CatalogError(
+                        f"{path}: a check named {path.stem} is shipped; give yours another name"
+                    )
+                if path.stem in self._files:
+                    raise CatalogError(
+                        f"{path}: {self._files[path.stem]} has the same name; rename one"
+                    )
+                self._files[path.stem] = path
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(sorted(self._shipped | set(self._files)))
+
+    def module(self, check: str) -> ModuleType:
+        """The module of a check. Raises CatalogError for an unknown id or a broken file."""
+        if check in self._shipped:
+            return importlib.import_module(f"nodevet.checks.{check}")
+        if check not in self._files:
+            near = get_close_matches(check, self.ids, 1)
+            hint = f"; did you mean {near[0]}?" if near else "; `nodevet list checks` names them"
+            raise CatalogError(f"no check is named {check!r}{hint}")
+        return _load(self._files[check])
+
+    def check(self, check: str) -> Check:
+        """The check itself. Raises CatalogError like `module`."""
+        found = getattr(self.module(check), "CHECK", None)
+        if not isinstance(found, Check):
+            raise CatalogError(f"{self._files.get(check, check)}: defines no CHECK")
+        return found
+
+    def title(self, check: str) -> str:
+        """The first line of a check's page."""
+        return self.page(check).split("\n", 1)[0]
+
+    def page(self, check: str) -> str:
+        """A check's page: its docstring."""
+        return (self.module(check).__doc__ or "").strip()
+
+
+def _load(path: Path) -> ModuleType:
+    name = f"nodevet_user_checks.{path.stem}"
+    if name in sys.modules and sys.modules[name].__file__ == str(path):
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CatalogError(f"{path}: cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pydantic look their module up here
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        line = getattr(error, "lineno", None) or _line_in(error, path)
+        place = f"{path}:{line}" if line else str(path)
+        raise CatalogError(f"{place}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line_in(error: BaseException, path: Path) -> int | None:
+    """The last line of `path` that the traceback went through."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

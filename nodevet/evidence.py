@@ -1,0 +1,494 @@
+"""The typed form of what a probe returns. Decoding is validation.
+
+A section that does not decode becomes `error` with the decoder's words, and the
+others live on. A value that could not be read is None, and its record's `errors`
+says why under the field's name: an NVML error (`NVML_ERROR_NOT_SUPPORTED`), an
+errno (`ENOENT`), or a sentence.
+
+Units are in the names: `_mw` milliwatt, `_mhz`, `_khz`, `_b` bytes, `_kb` KiB,
+`_c` degrees Celsius, `_gts` GT/s per lane.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from nodevet.model import Finding, Subject, exempt, unknown
+
+SCHEMA = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Values read together, and the reason for each one that could not be."""
+
+    errors: dict[str, str] = {}
+
+    def why(self, field: str) -> str:
+        """Why `field` is None; never empty."""
+        return self.errors.get(field) or "not in the evidence"
+
+
+class Host(Record, frozen=True, kw_only=True):
+    """Who the node is. /etc/machine-id, /proc/sys/kernel/*, /etc/os-release, /proc/cmdline."""
+
+    hostname: str | None = None
+    machine_id: str | None = None
+    boot_id: str | None = None
+    uptime_s: float | None = None
+    kernel: str | None = None  # /proc/sys/kernel/osrelease
+    architecture: str | None = None  # uname -m
+    os_id: str | None = None  # ID in os-release
+    os_version: str | None = None  # VERSION_ID
+    os_name: str | None = None  # PRETTY_NAME
+    cmdline: str | None = None
+    virtualization: str | None = None  # none, vm, kvm, xen, vmware, microsoft, container, ...
+    dmi_vendor: str | None = None  # /sys/class/dmi/id/sys_vendor
+    dmi_product: str | None = None
+
+
+class EccCounts(Record, frozen=True, kw_only=True):
+    """nvmlDeviceGetTotalEccErrors / GetMemoryErrorCounter, by lifetime."""
+
+    volatile_corrected: int | None = None
+    volatile_uncorrected: int | None = None
+    aggregate_corrected: int | None = None
+    aggregate_uncorrected: int | None = None
+    volatile_sram_corrected: int | None = None
+    volatile_sram_uncorrected: int | None = None
+    volatile_dram_corrected: int | None = None
+    volatile_dram_uncorrected: int | None = None
+    aggregate_sram_corrected: int | None = None
+    aggregate_sram_uncorrected: int | None = None
+    aggregate_dram_corrected: int | None = None
+    aggregate_dram_uncorrected: int | None = None
+    sram_threshold_exceeded: bool | None = None  # nvmlDeviceGetSramEccErrorStatus
+
+
+class Remapping(Record, frozen=True, kw_only=True):
+    """nvmlDeviceGetRemappedRows, nvmlDeviceGetRowRemapperHistogram (banks)."""
+
+    corrected: int | None = None
+    uncorrected: int | None = None
+    pending: bool | None = None
+    failure: bool | None = None
+    banks_max: int | None = None  # all spare rows left
+    banks_high: int | None = None
+    banks_partial: int | None = None
+    banks_low: int | None = None
+    banks_none: int | None = None
+
+
+class RetiredPages(Record, frozen=True, kw_only=True):
+    """nvmlDeviceGetRetiredPages: counts by cause; before Ampere."""
+
+    single_bit: int | None = None
+    double_bit: int | None = None
+    pending: bool | None = None
+
+
+class NvLink(Record, frozen=True, kw_only=True):
+    """One NVLink. nvmlDeviceGetNvLinkState, fields NVML_FI_DEV_NVLINK_*."""
+
+    link: int
+    active: bool | None = None
+    version: int | None = None
+    speed_mbps: int | None = None  # MB/s, NVML_FI_DEV_NVLINK_GET_SPEED
+    remote_bus_id: str | None = None
+    replay_errors: int | None = None
+    recovery_errors: int | None = None
+    crc_flit_errors: int | None = None
+    crc_data_errors: int | None = None
+
+
+class Fabric(Record, frozen=True, kw_only=True):
+    """nvmlDeviceGetGpuFabricInfo(V)."""
+
+    state: str | None = None  # NOT_SUPPORTED, NOT_STARTED, IN_PROGRESS, COMPLETED
+    status: str | None = None  # an NVML return code's name: SUCCESS, ...
+    clique_id: int | None = None
+    cluster_uuid: str | None = None
+    health_mask: int | None = None
+
+
+class GpuProcess(Record, frozen=True, kw_only=True):
+    """nvmlDeviceGetComputeRunningProcesses."""
+
+    pid: int
+    memory_used_b: int | None = None
+
+
+class Gpu(Record, frozen=True, kw_only=True):
+    """One GPU as NVML sees it. `errors["handle"]` is set when NVML gives no handle."""
+
+    index: int
+    # identity
+    uuid: str | None = None
+    name: str | None = None
+    brand: str | None = None
+    gpu_architecture: str | None = None  # KEPLER ... HOPPER, BLACKWELL
+    serial: str | None = None
+    board_part_number: str | None = None
+    vbios_version: str | None = None
+    inforom_image_version: str | None = None
+    gsp_firmware_version: str | None = None
+    gsp_firmware_enabled: bool | None = None
+    minor_number: int | None = None  # /dev/nvidia<minor>
+    module_id: int | None = None
+    bus_id: str | None = None  # as sysfs spells it: 0000:19:00.0
+    pci_device: str | None = None  # vendor:device, 10de:2330
+    pci_subsystem: str | None = None  # vendor:device of the board, 10de:16c1
+    # settings
+    persistence_mode: bool | None = None
+    ecc_current: bool | None = None
+    ecc_pending: bool | None = None
+    mig_current: bool | None = None
+    mig_pending: bool | None = None
+    compute_mode: str | None = None  # DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS
+    power_limit_mw: int | None = None  # nvmlDeviceGetPowerManagementLimit
+    power_limit_enforced_mw: int | None = None
+    power_limit_default_mw: int | None = None
+    power_limit_min_mw: int | None = None
+    power_limit_max_mw: int | None = None
+    power_draw_mw: int | None = None
+    # clocks
+    clock_graphics_mhz: int | None = None
+    clock_sm_mhz: int | None = None
+    clock_memory_mhz: int | None = None
+    clock_video_mhz: int | None = None
+    app_clock_graphics_mhz: int | None = None
+    app_clock_memory_mhz: int | None = None
+    app_clock_graphics_default_mhz: int | None = None
+    app_clock_memory_default_mhz: int | None = None
+    max_clock_graphics_mhz: int | None = None
+    max_clock_sm_mhz: int | None = None
+    max_clock_memory_mhz: int | None = None
+    max_clock_video_mhz: int | None = None
+    locked_clock_graphics_min_mhz: int | None = None  # null where the driver cannot tell
+    locked_clock_graphics_max_mhz: int | None = None
+    locked_clock_memory_min_mhz: int | None = None
+    locked_clock_memory_max_mhz: int | None = None
+    event_reasons: int | None = None  # bit mask, nvmlDeviceGetCurrentClocksEventReasons
+    event_reasons_supported: int | None = None
+    pstate: int | None = None
+    # temperature
+    temperature_gpu_c: int | None = None
+    temperature_memory_c: int | None = None
+    temperature_shutdown_c: int | None = None
+    temperature_slowdown_c: int | None = None
+    temperature_gpu_max_c: int | None = None
+    temperature_memory_max_c: int | None = None
+    temperature_margin_c: int | None = None  # T.Limit, nvmlDeviceGetMarginTemperature
+    # PCIe
+    pcie_generation: int | None = None  # now; lower when idle
+    pcie_generation_max: int | None = None  # min(device, host)
+    pcie_generation_device_max: int | None = None  # nvmlDeviceGetGpuMaxPcieLinkGeneration
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_replay_counter: int | None = None
+    # memory
+    memory_total_b: int | None = None
+    memory_used_b: int | None = None
+    memory_reserved_b: int | None = None
+    bar1_total_b: int | None = None
+    # errors
+    ecc: EccCounts = EccCounts()
+    remapping: Remapping = Remapping()
+    retired_pages: RetiredPages = RetiredPages()
+    recovery_action: str | None = None  # NONE, GPU_RESET, NODE_REBOOT, DRAIN_P2P, DRAIN_AND_RESET
+    # fabric
+    nvlinks: tuple[NvLink, ...] | None = None
+    fabric: Fabric = Fabric()
+    # load
+    utilization_gpu_percent: int | None = None
+    utilization_memory_percent: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+
+
+class Gpus(Record, frozen=True, kw_only=True):
+    """NVML as a whole. The section is `absent` without the library, and `error`
+    with the NVML error's name where nvmlInit fails (driver not loaded, mismatch)."""
+
+    driver_version: str | None = None  # nvmlSystemGetDriverVersion
+    nvml_version: str | None = None
+    cuda_version: str | None = None  # what the driver supports, as 12.4
+    count: int | None = None  # nvmlDeviceGetCount
+    gpus: tuple[Gpu, ...] | None = None
+
+
+class Aer(Record, frozen=True, kw_only=True):
+    """aer_dev_{correctable,fatal,nonfatal}: totals since boot, and the kinds above zero."""
+
+    correctable: int | None = None
+    nonfatal: int | None = None
+    fatal: int | None = None
+    kinds: dict[str, int] = {}
+
+
+class PciFunction(Record, frozen=True, kw_only=True):
+    """One PCI function. /sys/bus/pci/devices/<address>/*."""
+
+    address: str  # 0000:19:00.0
+    class_code: str | None = None  # six hex digits: 030200
+    vendor: str | None = None  # four hex digits: 10de
+    device: str | None = None
+    subsystem_vendor: str | None = None
+    subsystem_device: str | None = None
+    revision: str | None = None  # two hex digits; ff: the function no longer answers
+    driver: str | None = None  # bound kernel driver
+    numa_node: int | None = None  # -1: the firmware does not say
+    local_cpulist: str | None = None
+    link_gts: float | None = None  # current_link_speed
+    link_gts_max: float | None = None
+    link_width: int | None = None
+    link_width_max: int | None = None
+    aer: Aer = Aer()
+    upstream: tuple[str, ...] = ()  # addresses of the ports above, nearest first
+
+    @property
+    def id(self) -> str:
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def kind(self) -> str:
+        """gpu, nvswitch, nic, nvme, port or other, from the class code and the vendor."""
+        code = self.class_code or ""
+        if self.vendor == "10de" and code[:4] in ("0300", "0302"):
+            return "gpu"
+        if self.vendor == "10de" and code[:4] == "0680":
+            return "nvswitch"
+        if code[:2] == "02":
+            return "nic"
+        if code[:4] == "0108":
+            return "nvme"
+        return "port" if code[:4] == "0604" else "other"
+
+
+class Pci(Record, frozen=True, kw_only=True):
+    """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
+
+    functions: tuple[PciFunction, ...] | None = None
+
+
+class Cpu(Record, frozen=True, kw_only=True):
+    """/sys/devices/system/cpu: {online,offline,possible}, cpu*/topology, smt; /proc/cpuinfo."""
+
+    model_name: str | None = None
+    vendor: str | None = None
+    online: str | None = None  # cpulist
+    offline: str | None = None
+    threads: int | None = None  # logical CPUs online
+    cores: int | None = None  # distinct (package, core) online
+    sockets: int | None = None
+    packages: dict[str, str] | None = None  # physical_package_id -> cpulist
+    smt_active: bool | None = None
+    smt_control: str | None = None  # on, off, forceoff, notsupported, notimplemented
+
+
+class CpufreqPolicies(Record, frozen=True, kw_only=True):
+    """All policies with equal settings, as one record. /sys/devices/system/cpu/cpufreq/policy*."""
+
+    policies: str  # policy numbers as a list: 0-63
+    cpus: str | None = None  # affected_cpus of all, as a cpulist
+    governor: str | None = None
+    driver: str | None = None
+    governors_available: tuple[str, ...] | None = None
+    scaling_min_khz: int | None = None
+    scaling_max_khz: int | None = None
+    cpuinfo_min_khz: int | None = None
+    cpuinfo_max_khz: int | None = None
+    epp: str | None = None  # energy_performance_preference
+    epp_available: tuple[str, ...] | None = None
+
+
+class Cpufreq(Record, frozen=True, kw_only=True):
+    """`absent` where the kernel offers no cpufreq (most virtual machines)."""
+
+    policies: tuple[CpufreqPolicies, ...] | None = None
+    intel_pstate: str | None = None  # active, passive, off
+    no_turbo: bool | None = None
+    boost: bool | None = None
+
+
+class NumaNode(Record, frozen=True, kw_only=True):
+    """/sys/devices/system/node/node<id>/*."""
+
+    id: int
+    cpulist: str | None = None  # empty: a node without CPUs
+    memory_total_kb: int | None = None
+    memory_free_kb: int | None = None
+    distances: tuple[int, ...] | None = None  # to every online node, in their order
+
+
+class Numa(Record, frozen=True, kw_only=True):
+    """`absent` where the kernel has no NUMA support."""
+
+    online: str | None = None  # node list
+    nodes: tuple[NumaNode, ...] | None = None
+    numa_balancing: int | None = None  # /proc/sys/kernel/numa_balancing
+
+
+class Memory(Record, frozen=True, kw_only=True):
+    """/proc/meminfo, /sys/kernel/mm/transparent_hugepage."""
+
+    total_kb: int | None = None
+    available_kb: int | None = None
+    swap_total_kb: int | None = None
+    swap_free_kb: int | None = None
+    dirty_kb: int | None = None
+    hugepages_total: int | None = None
+    hugepages_free: int | None = None
+    hugepage_size_kb: int | None = None
+    thp_enabled: str | None = None  # always, madvise, never
+    thp_defrag: str | None = None
+
+
+class DeviceNode(Record, frozen=True, kw_only=True):
+    """A character device /dev/nvidia*."""
+
+    path: str
+    major: int | None = None
+    minor: int | None = None
+    mode: str | None = None  # octal permissions: 0666
+    openable: bool | None = None  # access(2) for read and write as the probing user
+
+
+class Modules(Record, frozen=True, kw_only=True):
+    """/proc/modules, /sys/module/nvidia/version, /proc/driver/nvidia/version, /dev/nvidia*."""
+
+    loaded: tuple[str, ...] | None = None
+    builtin: tuple[str, ...] | None = None  # of those that a baseline may ask for: in /sys/module only
+    nvidia_version: str | None = None  # /sys/module/nvidia/version
+    nvidia_flavour: str | None = None  # open or proprietary, from /proc/driver/nvidia/version
+    device_nodes: tuple[DeviceNode, ...] | None = None
+
+
+class Process(Record, frozen=True, kw_only=True):
+    """A process that uses a GPU. /proc/<pid>/{status,stat,cgroup,fd}."""
+
+    pid: int
+    command: str | None = None  # comm
+    uid: int | None = None
+    cpus_allowed: str | None = None  # Cpus_allowed_list
+    mems_allowed: str | None = None  # Mems_allowed_list
+    cgroup: str | None = None
+    unit: str | None = None  # the systemd unit in the cgroup path
+    started_s: float | None = None  # seconds after boot
+    gpu_minors: tuple[int, ...] | None = None  # /dev/nvidia<minor> it holds open
+
+
+class Processes(Record, frozen=True, kw_only=True):
+    """Processes named by NVML or holding /dev/nvidia<N> open. `complete` is False
+    where another user's open files could not be read."""
+
+    processes: tuple[Process, ...] | None = None
+    complete: bool | None = None
+
+
+Data = TypeVar("Data")
+
+
+class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
+    """What one collector returned: `data` is set when `status` is ok, else `why`."""
+
+    status: str  # ok, absent, denied, error, timeout
+    why: str = ""
+    seconds: float = 0.0
+    data: Data | None = None
+
+
+MISSING = "the probe did not read this section"
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one probe run read on one node."""
+
+    schema: int
+    probe: str  # nodevet version of the payload
+    host: Section[Host]
+    gpu: Section[Gpus]
+    pci: Section[Pci]
+    cpu: Section[Cpu]
+    cpufreq: Section[Cpufreq]
+    numa: Section[Numa]
+    memory: Section[Memory]
+    modules: Section[Modules]
+    processes: Section[Processes]
+
+
+class EvidenceError(Exception):
+    """The document is not evidence at all; the message is one sentence."""
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    schema: int
+    probe: str
+    sections: dict[str, msgspec.Raw]
+
+
+STATUSES = ("ok", "absent", "denied", "error", "timeout")
+_SECTIONS: Mapping[str, Any] = {
+    field.name: msgspec.json.Decoder(field.type)
+    for field in msgspec.structs.fields(Evidence)
+    if field.name not in ("schema", "probe")
+}
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
+def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
+    if raw is None:
+        return Section(status="error", why=MISSING)
+    try:
+        section: Section[Any] = _SECTIONS[name].decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Section(status="error", why=f"the probe's answer is not valid: {error}")
+    if section.status not in STATUSES:
+        return Section(status="error", why=f"the probe's answer has no status {section.status!r}")
+    if section.status == "ok" and section.data is None:
+        return Section(status="error", why="the probe's answer says ok and holds no data")
+    if section.status == "ok":
+        return section
+    if not section.why:
+        return Section(status="error", why=f"the probe's answer says {section.status} and not why")
+    return Section(status=section.status, why=section.why, seconds=section.seconds)
+
+
+def decode(document: bytes | str) -> Evidence:
+    """Evidence from its JSON form.
+
+    Raises EvidenceError where the document as a whole is unusable. A single
+    broken section becomes `error`; an unknown section (a newer probe's) is ignored.
+    """
+    try:
+        envelope = _ENVELOPE.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EvidenceError(f"not an evidence document: {error}") from error
+    if envelope.schema != SCHEMA:
+        raise EvidenceError(f"evidence schema {envelope.schema}; this nodevet reads {SCHEMA}")
+    sections = {name: _section(name, envelope.sections.get(name)) for name in _SECTIONS}
+    return Evidence(schema=envelope.schema, probe=envelope.probe, **sections)
+
+
+def subject_of(gpu: Gpu) -> Subject:
+    """The subject of a finding about this GPU."""
+    return Subject(kind="gpu", id=str(gpu.index), uuid=gpu.uuid, bus_id=gpu.bus_id)
+
+
+def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
+    """Every GPU that NVML lists; in place of one that cannot be asked, the finding that says so.
+
+    Never empty: without NVML it is one unknown finding, without a GPU one exempt.
+    """
+    section = evidence.gpu
+    if section.data is None:
+        yield unknown(why=f"NVML: {section.why}")
+    elif section.data.gpus is None:
+        yield unknown(why=f"NVML: {section.data.why('gpus')}")
+    elif not section.data.gpus:
+        yield exempt(why="NVML lists no GPU")
+    else:
+        for gpu in section.data.gpus:
+            if "handle" in gpu.errors:
+                yield unknown(subject_of(gpu), why=f"NVML: {gpu.why('handle')}")
+            else:
+                yield gpu

@@ -1,0 +1,1 @@
+"""Reaching nodes. With fixes/ the only importer of pyinfra, and only in the shard process."""

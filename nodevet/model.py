@@ -1,0 +1,294 @@
+"""The nouns, in the order data meets them. Imports nothing of ours; does no I/O.
+
+Every noun is a frozen value. Nouns that leave the process (findings, host
+reports, runs) are msgspec structs, so they have one JSON form.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from enum import Enum
+from typing import Any, ClassVar
+
+import msgspec
+import pydantic
+
+Value = Any
+"""A JSON-like scalar, list or dict: what a finding expects or saw."""
+
+
+class Verdict(str, Enum):
+    """What a check says of one subject."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"  # the evidence does not say
+    EXEMPT = "exempt"  # the question does not arise here
+    WAIVED = "waived"  # wrong, but a named person accepted it until a date
+
+
+class Severity(str, Enum):
+    """How much a wrong finding matters; ordered by `rank`."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+class Status(str, Enum):
+    """How the visit to one host ended. Every host of a run has exactly one."""
+
+    VETTED = "vetted"
+    UNREACHABLE = "unreachable"  # no session: refused, bad key, name not found, ...
+    TIMEOUT = "timeout"  # a session or an answer that did not come in time
+    PROBE_FAILED = "probe_failed"  # a session, but no usable evidence came back
+    INTERRUPTED = "interrupted"  # the run was ended before this host was done
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What a finding is about: a GPU, a CPU frequency policy, a process, the node."""
+
+    kind: str = "node"  # node, gpu, cpufreq, process, module, pci
+    id: str = ""  # stable within the kind: GPU index, policy list, pid, name
+    uuid: str | None = None  # a GPU's UUID
+    bus_id: str | None = None  # PCI address as sysfs spells it, 0000:19:00.0
+
+    @property
+    def label(self) -> str:
+        """As people say it: `GPU 4`, `cpufreq 0-63`, `` for the node itself."""
+        if self.kind == "node":
+            return ""
+        return f"{'GPU' if self.kind == 'gpu' else self.kind} {self.id}"
+
+
+NODE = Subject()
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One verdict on one subject; `expected` and `actual` make the diff.
+
+    A check yields it without the last block, which the judge fills in.
+    """
+
+    verdict: Verdict
+    subject: Subject = NODE
+    expected: Value = None
+    actual: Value = None
+    unit: str = ""  # of both: W, MHz, GT/s
+    why: str = ""  # only what expected and actual cannot say
+    advice: str = ""  # what to do next, where no setting can help
+
+    check: str = ""
+    severity: Severity = Severity.CRITICAL
+    origin: str = ""  # file:line of the want
+    waiver: str = ""  # owner, reason, until; also when it has expired
+
+    def text(self, value: Value) -> str:
+        """A value as people read it, with the finding's unit."""
+        shown = show(value)
+        return f"{shown} {self.unit}" if self.unit and value is not None else shown
+
+
+def show(value: Value) -> str:
+    """A value on one line: `on`, `8`, `a, b`, `x: 1, y: 2`, `nothing`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) or "nothing"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(show(item) for item in value) or "nothing"
+    return str(value)
+
+
+def ok(subject: Subject = NODE, **rest: Any) -> Finding:
+    return Finding(verdict=Verdict.OK, subject=subject, **rest)
+
+
+def wrong(subject: Subject = NODE, **rest: Any) -> Finding:
+    return Finding(verdict=Verdict.WRONG, subject=subject, **rest)
+
+
+def unknown(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:
+    return Finding(verdict=Verdict.UNKNOWN, subject=subject, why=why, **rest)
+
+
+def exempt(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:
+    return Finding(verdict=Verdict.EXEMPT, subject=subject, why=why, **rest)
+
+
+def compare(subject: Subject, *, expected: Value, actual: Value, **rest: Any) -> Finding:
+    """OK when equal, WRONG when not. Never pass an unread value as `actual`."""
+    verdict = Verdict.OK if actual == expected else Verdict.WRONG
+    return Finding(verdict=verdict, subject=subject, expected=expected, actual=actual, **rest)
+
+
+class Want(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
+    """What a baseline may say about one check; a subclass per check.
+
+    `bare` names the field that a plain value fills: `gpu_count: 8` means
+    `gpu_count: {count: 8}`.
+    """
+
+    bare: ClassVar[str | None] = None
+
+
+Judge = Callable[[Any, Any], Iterator[Finding]]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A pure question: the same evidence and want give the same findings.
+
+    `reads` lists every place in the evidence that can change a verdict, as
+    `section.field`, with `[]` for the items of a list:
+    `gpu.gpus[].persistence_mode`. Tests hold it to that.
+    """
+
+    wants: type[Want]
+    reads: tuple[str, ...]
+    judge: Judge
+    severity: Severity = Severity.CRITICAL
+
+    @property
+    def sections(self) -> frozenset[str]:
+        return frozenset(path.split(".", 1)[0] for path in self.reads)
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """One check with what a baseline wants of it."""
+
+    check: str
+    want: Any  # the check's own Want
+    severity: Severity
+    origin: str  # file:line
+    fix: bool = False
+
+
+class Waiver(msgspec.Struct, frozen=True, kw_only=True):
+    """A wrong finding that a named person accepted until a date (inclusive)."""
+
+    check: str
+    owner: str
+    reason: str
+    until: date
+    hosts: frozenset[str] | None = None  # None: every host
+    subject: str | None = None  # a Subject label, UUID or bus id; None: every subject
+    origin: str = ""
+
+    def covers(self, host: str, finding: Finding) -> bool:
+        """Whether it speaks of this finding, expired or not."""
+        if finding.check != self.check or (self.hosts is not None and host not in self.hosts):
+            return False
+        subject = finding.subject
+        names = {name for name in (subject.label, subject.uuid, subject.bus_id) if name}
+        return self.subject is None or self.subject in names
+
+
+class GpuMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Which GPUs a baseline is for. Ids as `10de:2330`; an empty tuple matches any."""
+
+    devices: tuple[str, ...] = ()
+    subsystems: tuple[str, ...] = ()
+    count: int | None = None
+
+
+class Applies(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nodes a baseline is for. Every part that is given must match."""
+
+    hosts: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
+    gpu: GpuMatch | None = None
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """A baseline after `extends`: what is expected of a node, each part with its origin."""
+
+    name: str
+    path: str
+    title: str = ""
+    sha256: str = ""  # over every file that went into it
+    applies: Applies | None = None
+    expectations: tuple[Expectation, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """A node and how to reach it. `name` is its only identity in reports."""
+
+    name: str
+    local: bool = False
+    address: str | None = None  # None: what ssh_config or the resolver make of the name
+    port: int | None = None
+    user: str | None = None
+    key_file: str | None = None
+    groups: frozenset[str] = frozenset()
+    root: str = "/"  # where the probe finds /sys and /proc
+    python: str | None = None  # None: the first of the usual names that exists
+    sudo: bool = False
+
+
+class HostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One host of a run: how the visit ended and what was found."""
+
+    host: str
+    status: Status
+    why: str = ""  # of a status other than vetted
+    baseline: str = ""
+    findings: tuple[Finding, ...] = ()
+    machine_id: str | None = None
+    boot_id: str | None = None
+    seconds: float = 0.0
+    groups: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Worst first: wrong, unknown, waived, ok. Never ok without an ok finding."""
+        if self.status is not Status.VETTED:
+            return Verdict.UNKNOWN
+        verdicts = {finding.verdict for finding in self.findings}
+        for worst in (Verdict.WRONG, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK):
+            if worst in verdicts:
+                return worst
+        return Verdict.UNKNOWN
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One sweep: what every report format renders and `report` reads back."""
+
+    schema: int = 1
+    nodevet: str
+    started: str  # ISO 8601 with offset
+    seconds: float
+    fail_on: Severity = Severity.WARNING
+    interrupted: bool = False
+    baselines: Mapping[str, str] = {}  # name -> sha256
+    hosts: tuple[HostReport, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 all ok; 1 wrong at or above `fail_on`; 3 something could not be judged. 1 wins."""
+        return exit_code(self.hosts, self.fail_on)
+
+
+def exit_code(hosts: Iterable[HostReport], fail_on: Severity) -> int:
+    """The exit code of a run over these hosts; see `Run.exit_code`."""
+    code, seen = 0, False
+    for host in hosts:
+        seen = True
+        verdicts = {finding.verdict for finding in host.findings}
+        if host.status is not Status.VETTED or verdicts <= {Verdict.UNKNOWN, Verdict.EXEMPT}:
+            code = 3
+        for finding in host.findings:
+            if finding.severity.rank < fail_on.rank:
+                continue
+            if finding.verdict is Verdict.WRONG:
+                return 1
+            if finding.verdict is Verdict.UNKNOWN:
+                code = 3
+    return code if seen else 3
