@@ -39,9 +39,7 @@ def _ask(evidence: Evidence, wish: Expectation, catalog: Catalog) -> Iterator[Fi
         yield unknown(why="the check said nothing")
 
 
-def _waive(
-    finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date
-) -> Finding:
+def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:
     """A wrong finding under a waiver in force becomes waived; an expired one says so."""
     if finding.verdict is not Verdict.WRONG:
         return finding

@@ -1,5 +1,96 @@
-"""The command line: one file per command, arguments and exit codes only."""
+"""The command line: one file per command, arguments and exit codes only.
+
+Each file holds one click command named `command` and is imported when it is run,
+so that a command pays only for what it uses.
+"""
+
+import importlib
+import os
+import pkgutil
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from nodevet import __version__
+
+USAGE = 2  # exit code: usage or configuration
+SHARED = frozenset({"options", "session"})
 
 
-def main() -> None:
-    raise SystemExit(2)
+class Commands(click.Group):
+    """Finds each command in the file of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if name not in SHARED)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"nodevet.cli.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"nodevet.cli.{cmd_name} defines no command")
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="nodevet")
+def nodevet() -> None:
+    """Vet GPU nodes: what a node is, against what its baseline says it should be.
+
+    \b
+    nodevet check 'gpu[001-128]' -b nvidia-h100-sxm    vet hosts over SSH
+    nodevet check @local -b generic                    vet this machine
+    nodevet explain pcie_link                          what a check is about
+    """
+
+
+class UserError(Exception):
+    """Something the user can put right; the message says what and how."""
+
+
+def main() -> NoReturn:
+    """Run a command. Exit codes: see `nodevet check --help`."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        nodevet.main(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(USAGE)
+    except Exception as error:
+        if os.environ.get("NODEVET_DEBUG"):
+            traceback.print_exc()
+        elif _is_ours(error):
+            _say(str(error))
+        else:
+            _say(
+                f"a fault in nodevet: {type(error).__name__}: {error}\n"
+                "NODEVET_DEBUG=1 shows where; please report it"
+            )
+        sys.exit(USAGE)
+    sys.exit(0)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends a run as Ctrl-C does: with a report."""
+    raise KeyboardInterrupt
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether the message was written for the user: the errors that our rooms define."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("nodevet.")
+
+
+def _say(text: str) -> None:
+    click.echo(f"nodevet: {text}", err=True)

@@ -1,0 +1,56 @@
+# nodevet: every target sets up what it needs. Start with `make demo` and `make test`.
+.DEFAULT_GOAL := help
+SHELL := bash
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.venv/ready: .ci/requirements.txt pyproject.toml
+	@./.ci/setup system
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "nodevet needs Python 3.10 or newer; set PYTHON=python3.x"; exit 2; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r .ci/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: setup
+setup: .venv/ready ## create .venv with pinned dependencies
+
+.PHONY: demo
+demo: .venv/ready ## vet a small broken fleet over SSH and leave the HTML report
+	@./.ci/setup sshd
+	@$(BIN)/python -m nodevet.sim.demo
+
+.PHONY: test
+test: .venv/ready ## run all tests
+	@./.ci/setup sshd browser
+	$(BIN)/pytest -n 2 --dist loadscope
+
+.PHONY: lint
+lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/probe
+	rm -rf build/wheel dist
+	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist .
+	$(BIN)/python -m zipfile -e build/dist/nodevet-*.whl build/wheel
+	MYPYPATH=build/wheel $(BIN)/mypy --strict -p nodevet
+	PYTHONPATH=build/wheel $(BIN)/lint-imports --no-cache
+
+.PHONY: docs
+docs: .venv/ready ## write the generated pages again
+	$(BIN)/python docs/generate.py
+	$(BIN)/nodevet schema --project docs > baselines/nodevet.schema.json
+
+.PHONY: bench
+bench: .venv/ready ## measure the sweep against its floor; writes docs/performance.md
+	@./.ci/setup sshd
+	$(BIN)/python benchmarks/sweep.py
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf .venv .venv-bench build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

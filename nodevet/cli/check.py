@@ -1,0 +1,80 @@
+"""`nodevet check`: vet hosts against their baselines."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.cli import UserError, options, session
+from nodevet.model import Host, Severity
+
+
+@click.command("check")
+@options.hosts
+@options.baselines
+@options.formats
+@options.previous
+@options.fail_on
+@click.option(
+    "--evidence",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Judge saved evidence, a file or a folder, without touching a node.",
+)
+@click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep each host's evidence in DIR, for --evidence.",
+)
+@options.reach
+@options.project
+@click.pass_context
+def command(
+    ctx: click.Context,
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    names: tuple[str, ...],
+    formats: tuple[str, ...],
+    previous: Path | None,
+    fail_on: str,
+    evidence: tuple[Path, ...],
+    save: Path | None,
+    project: Path,
+    **reach: Any,
+) -> None:
+    """Vet hosts against their baselines. Nothing on a node is changed.
+
+    HOSTS are nodesets (gpu[001-128]), groups of an inventory (@rack1), @local for this
+    machine, or - to read them from standard input.
+
+    \b
+    Exit codes:
+      0  every host was vetted and is as its baseline says
+      1  something is wrong, at or above --fail-on
+      2  usage or configuration
+      3  something could not be judged: unreachable, timeout, unknown (1 wins over 3)
+    """
+    from nodevet.fleet import visit
+    from nodevet.sweep import replay, reports
+
+    sinks = session.parse_sinks(formats)
+    before = session.read_run(previous) if previous else None
+    bench = session.open_bench(project, names)
+    if evidence:
+        if targets or inventories or save:
+            raise UserError("--evidence judges what was saved; it takes no hosts and no --save")
+        visits = list(replay(evidence))
+        hosts = tuple(Host(name=one.host) for one in visits)
+        if len({host.name for host in hosts}) < len(hosts):
+            raise UserError("--evidence: two files are of the same host")
+        seen = reports(visits, {host.name: host for host in hosts}, bench)
+    else:
+        hosts = session.inventory(targets, inventories, limit)
+        by_name = {host.name: host for host in hosts}
+        seen = reports(visit(hosts, session.fleet_options(**reach)), by_name, bench, save)
+    run = session.carry_out(hosts, seen, bench, sinks, Severity(fail_on))
+    session.write([sink for sink in sinks if not sink.streamed], run, before)
+    ctx.exit(run.exit_code)

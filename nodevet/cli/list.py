@@ -1,0 +1,41 @@
+"""`nodevet list`: what there is."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli import options, session
+
+KINDS = ("checks", "baselines", "formats", "hosts")
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(KINDS))
+@options.hosts
+@options.project
+def command(
+    kind: str,
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    project: Path,
+) -> None:
+    """Name the checks, baselines, report formats, or the hosts of an inventory."""
+    if kind == "checks":
+        catalog, _ = session.open_project(project)
+        for check in catalog.ids:
+            click.echo(f"{check:18} {catalog.title(check)}")
+    elif kind == "baselines":
+        from nodevet.baseline import available
+
+        _, folders = session.open_project(project)
+        for name, path in available(folders):
+            click.echo(f"{name:28} {path}")
+    elif kind == "formats":
+        from nodevet.report import formats
+
+        click.echo("\n".join(formats()))
+    else:
+        for host in session.inventory(targets, inventories, limit):
+            groups = ",".join(sorted(host.groups))
+            click.echo(f"{host.name:28} {groups}".rstrip())

@@ -1,0 +1,44 @@
+"""`nodevet probe`: print the evidence of this machine."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from nodevet import __version__
+
+
+@click.command("probe")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("/"),
+    show_default=True,
+    help="Folder that holds the machine's sys, proc, dev and etc.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(1),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="For the whole probe; what hangs is left out and named.",
+)
+@click.argument("sections", nargs=-1)
+def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
+    """Print what this machine is, as one JSON document; SECTIONS to read only some.
+
+    Reads, and changes nothing. `nodevet check --evidence FILE` judges the document.
+    """
+    from nodevet.probe.main import SECTIONS, probe
+
+    strange = [name for name in sections if name not in SECTIONS]
+    if strange:
+        raise click.UsageError(
+            f"no section is named {strange[0]!r}; there are {', '.join(SECTIONS)}"
+        )
+    wish = {"root": str(root.resolve()), "deadline": deadline, "sections": list(sections)}
+    document = probe(wish | {"probe": __version__})
+    indent = 2 if sys.stdout.isatty() else None
+    click.echo(json.dumps(document, indent=indent))

@@ -1,0 +1,24 @@
+"""`nodevet report`: render a saved run again."""
+
+from pathlib import Path
+
+import click
+
+from nodevet.cli import options, session
+
+
+@click.command("report")
+@click.argument("run", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@options.formats
+@options.previous
+@click.pass_context
+def command(ctx: click.Context, run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
+    """Render a RUN (written with --format json:FILE or jsonl:FILE) in other formats.
+
+    The exit code is the one that the run itself had.
+    """
+    sinks = session.parse_sinks(formats)
+    before = session.read_run(previous) if previous else None
+    saved = session.read_run(run)
+    session.write(sinks, saved, before)
+    ctx.exit(saved.exit_code)

@@ -1,0 +1,22 @@
+"""`nodevet schema`: the JSON Schema of baselines, for editors."""
+
+import json
+from pathlib import Path
+
+import click
+
+from nodevet.cli import options, session
+
+
+@click.command("schema")
+@options.project
+def command(project: Path) -> None:
+    """Print the JSON Schema of a baseline, with every check of this project.
+
+    Write it beside your baselines, and begin each with
+    `# yaml-language-server: $schema=nodevet.schema.json`.
+    """
+    from nodevet.baseline import schema
+
+    catalog, _ = session.open_project(project)
+    click.echo(json.dumps(schema(catalog), indent=2))

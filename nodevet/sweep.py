@@ -1,0 +1,130 @@
+"""From hosts to host reports: visits judged as they come in, and evidence kept and replayed."""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from nodevet.baseline import choose
+from nodevet.catalog import Catalog
+from nodevet.evidence import EvidenceError, decode
+from nodevet.fleet import Visit
+from nodevet.judge import judge
+from nodevet.model import Baseline, Host, HostReport, Status, unknown
+
+
+class SavedEvidenceError(Exception):
+    """Saved evidence that cannot be used; the message names the file."""
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """What visits are judged by. `chosen` is the one baseline for every host, if there is one."""
+
+    baselines: tuple[Baseline, ...]
+    catalog: Catalog
+    today: date
+    chosen: Baseline | None = None
+
+
+def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
+    """One visit, judged. A visit without usable evidence keeps its status and reason."""
+    blank = HostReport(
+        host=visit.host,
+        status=visit.status,
+        why=visit.why,
+        seconds=round(visit.seconds, 3),
+        groups=tuple(sorted(host.groups)),
+    )
+    if visit.evidence is None:
+        return blank
+    try:
+        evidence = decode(visit.evidence)
+    except EvidenceError as error:
+        return msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
+    identity = evidence.host.data
+    known = msgspec.structs.replace(
+        blank,
+        machine_id=identity.machine_id if identity else None,
+        boot_id=identity.boot_id if identity else None,
+    )
+    baseline = bench.chosen or choose(bench.baselines, evidence, host)
+    if isinstance(baseline, str):
+        return msgspec.structs.replace(known, findings=(unknown(why=baseline, check="baseline"),))
+    findings = judge(evidence, baseline, bench.catalog, host=visit.host, today=bench.today)
+    return msgspec.structs.replace(known, baseline=baseline.name, findings=findings)
+
+
+def reports(
+    visits: Iterator[Visit], hosts: Mapping[str, Host], bench: Bench, save: Path | None = None
+) -> Generator[HostReport]:
+    """Every visit judged as it comes in; with `save`, its evidence kept first."""
+    try:
+        for visit in visits:
+            if save is not None:
+                keep(visit, save)
+            yield report(visit, hosts[visit.host], bench)
+    finally:
+        if isinstance(visits, Generator):
+            visits.close()
+
+
+def keep(visit: Visit, folder: Path) -> None:
+    """Write a visit to `folder`/HOST.json, so that `replay` finds every host again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    head = {"host": visit.host, "status": visit.status.value, "why": visit.why}
+    head["seconds"] = round(visit.seconds, 3)
+    text = msgspec.json.encode(
+        head | {"evidence": msgspec.Raw(visit.evidence) if visit.evidence else None}
+    )
+    path = folder / f"{quote(visit.host, safe='')}.json"
+    part = path.with_suffix(".part")
+    part.write_bytes(text)
+    part.replace(path)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    host: str
+    status: Status
+    evidence: msgspec.Raw
+    why: str = ""
+    seconds: float = 0.0
+
+
+def replay(paths: Iterable[Path]) -> Iterator[Visit]:
+    """Visits from what `keep` or `nodevet probe` wrote: files, or folders of them.
+
+    Raises SavedEvidenceError for a file that is neither.
+    """
+    for path in paths:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
+        for file in files:
+            yield _visit(file)
+
+
+def _visit(path: Path) -> Visit:
+    text = path.read_bytes()
+    with suppress(msgspec.DecodeError):
+        kept = msgspec.json.decode(text, type=_Kept)
+        evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
+        if (kept.status is Status.VETTED) != (evidence is not None):
+            raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
+        return Visit(kept.host, kept.status, kept.why, evidence, kept.seconds)
+    try:
+        decode(text)
+    except EvidenceError as error:
+        raise SavedEvidenceError(f"{path}: {error}") from error
+    return Visit(unquote(path.stem), Status.VETTED, "", text, 0.0)
+
+
+def missing(hosts: Iterable[Host], seen: Iterable[HostReport]) -> Iterator[HostReport]:
+    """A report for every host that a run did not get to."""
+    done = {host.host for host in seen}
+    for host in hosts:
+        if host.name not in done:
+            why = "the run was ended before this host was done"
+            yield HostReport(host=host.name, status=Status.INTERRUPTED, why=why)
