@@ -1,0 +1,79 @@
+"""Finding checks: shipped and the user's own."""
+
+from pathlib import Path
+
+import nodevet.checks
+import pytest
+
+from nodevet.catalog import Catalog, CatalogError
+
+GOOD = '''"""A site check."""
+from nodevet.model import Check, Want
+CHECK = Check(wants=Want, reads=("host.kernel", "gpu.gpus[].uuid"), judge=lambda e, w: iter(()))
+'''
+SHIPPED = Path(nodevet.checks.__path__[0])
+
+
+def test_every_shipped_check_loads_and_has_a_page() -> None:
+    catalog = Catalog()
+    assert len(catalog.ids) >= 15
+    for name in catalog.ids:
+        assert catalog.check(name).sections
+        assert catalog.title(name).endswith(".")
+        assert "**Why it matters.**" in catalog.page(name)
+
+
+def test_a_file_in_a_folder_of_the_user_is_a_check(tmp_path: Path) -> None:
+    (tmp_path / "site_rule.py").write_text(GOOD)
+    (tmp_path / "_helper.py").write_text("raise RuntimeError")
+    catalog = Catalog([tmp_path])
+    assert "site_rule" in catalog.ids
+    assert "_helper" not in catalog.ids
+    assert catalog.check("site_rule").sections == {"host", "gpu"}
+    assert catalog.title("site_rule") == "A site check."
+
+
+def test_a_file_is_not_run_before_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("raise RuntimeError('ran')")
+    assert "bad" in Catalog([tmp_path]).ids
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (", "bad.py:1: SyntaxError: '(' was never closed"),
+        ("\n\nraise RuntimeError('no')", "bad.py:3: RuntimeError: no"),
+        ("x = 1", "bad.py: defines no CHECK"),
+        ("CHECK = 1", "bad.py: defines no CHECK"),
+    ],
+)
+def test_a_broken_file_says_where(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises(CatalogError) as caught:
+        Catalog([tmp_path]).check("bad")
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_an_unknown_id_gets_a_suggestion() -> None:
+    with pytest.raises(CatalogError, match="did you mean persistence_mode"):
+        Catalog().check("persistance_mode")
+
+
+def test_a_shipped_name_cannot_be_taken(tmp_path: Path) -> None:
+    (tmp_path / "persistence_mode.py").write_text(GOOD)
+    with pytest.raises(CatalogError, match="give yours another name"):
+        Catalog([tmp_path])
+
+
+def test_a_copy_of_the_shipped_folder_is_no_conflict(tmp_path: Path) -> None:
+    for path in SHIPPED.glob("*.py"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert Catalog([tmp_path]).ids == Catalog().ids
+
+
+def test_two_folders_cannot_hold_the_same_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "site_rule.py").write_text(GOOD)
+    with pytest.raises(CatalogError, match="has the same name"):
+        Catalog([tmp_path / "a", tmp_path / "b"])
