@@ -179,6 +179,10 @@ class Gpu(Record, frozen=True, kw_only=True):
     temperature_gpu_max_c: int | None = None
     temperature_memory_max_c: int | None = None
     temperature_margin_c: int | None = None  # T.Limit, nvmlDeviceGetMarginTemperature
+    tlimit_shutdown_c: int | None = None  # margins at which it acts, NVML_FI_DEV_TEMPERATURE_*_TLIMIT
+    tlimit_slowdown_c: int | None = None
+    tlimit_gpu_max_c: int | None = None
+    tlimit_memory_max_c: int | None = None
     # PCIe
     pcie_generation: int | None = None  # now; lower when idle
     pcie_generation_max: int | None = None  # min(device, host)
@@ -243,7 +247,7 @@ class PciFunction(Record, frozen=True, kw_only=True):
     link_width: int | None = None
     link_width_max: int | None = None
     aer: Aer = Aer()
-    upstream: tuple[str, ...] = ()  # addresses of the ports above, nearest first
+    upstream: tuple[str, ...] | None = None  # addresses of the ports above, nearest first
 
     @property
     def id(self) -> str:
@@ -492,3 +496,56 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
                 yield unknown(subject_of(gpu), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
+
+
+NOT_SUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_DEPRECATED")
+"""What NVML answers where a GPU, or its driver, has no such setting at all."""
+
+
+def unsupported(record: Record, field: str) -> bool:
+    """Whether `field` is None because the GPU has no such thing, not because a read failed."""
+    return getattr(record, field) is None and record.errors.get(field) in NOT_SUPPORTED
+
+
+def unread(subject: Subject, record: Record, field: str) -> Finding:
+    """The unknown finding for a value that could not be read."""
+    return unknown(subject, why=f"{field}: {record.why(field)}")
+
+
+def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
+    """The PCI function of a GPU, or the unknown finding that says why it cannot be told."""
+    subject, section = subject_of(gpu), evidence.pci
+    if gpu.bus_id is None:
+        return unread(subject, gpu, "bus_id")
+    if section.data is None:
+        return unknown(subject, why=f"PCI: {section.why}")
+    if section.data.functions is None:
+        return unread(subject, section.data, "functions")
+    for function in section.data.functions:
+        if function.address == gpu.bus_id:
+            return function
+    return unknown(subject, why="not among the functions on the PCI bus")
+
+
+HIGHEST = 1 << 16  # no kernel has so many CPUs or nodes; a longer list is hostile
+
+
+def numbers(text: str | None) -> frozenset[int] | None:
+    """The numbers in a kernel list such as a cpulist; None where it is none.
+
+    >>> sorted(numbers("0-2,8"))
+    [0, 1, 2, 8]
+    """
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        first, dash, last = part.partition("-")
+        ends = (first, last) if dash else (first, first)
+        if not all(end.isascii() and end.isdigit() and len(end) < 6 for end in ends):
+            return None
+        low, high = map(int, ends)
+        if not low <= high < HIGHEST:
+            return None
+        found.update(range(low, high + 1))
+    return frozenset(found)

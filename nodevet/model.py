@@ -129,12 +129,16 @@ def compare(subject: Subject, *, expected: Value, actual: Value, **rest: Any) ->
     return Finding(verdict=verdict, subject=subject, expected=expected, actual=actual, **rest)
 
 
-class Want(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
+class Want(pydantic.BaseModel):
     """What a baseline may say about one check; a subclass per check.
 
     `bare` names the field that a plain value fills: `gpu_count: 8` means
     `gpu_count: {count: 8}`.
     """
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
     bare: ClassVar[str | None] = None
 
@@ -168,6 +172,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     origin: str  # file:line
     fix: bool = False
+    origins: Mapping[str, str] = {}  # field of the want -> file:line
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +221,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     applies: Applies | None = None
     expectations: tuple[Expectation, ...] = ()
     waivers: tuple[Waiver, ...] = ()
+    lineage: tuple[str, ...] = ()  # paths of the files that it extends
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
