@@ -1,36 +1,221 @@
-"""Reading kernel files under a root, each value failing alone."""
+"""Reading kernel files under a root, each value failing alone.
+
+Under a root other than / a symbolic link is followed as a process would see it
+whose / is that root, so a captured tree never leads to the machine it lies on.
+"""
 
 import errno
 import os
+import re
+import stat
+from functools import lru_cache
 
-LIMIT = 1 << 20  # no kernel file that we read is larger; hostile ones are cut here
+LIMIT = 1 << 20  # bytes; no kernel file that is read whole is larger
+CHUNK = 1 << 16  # bytes in one read(2)
+HEAD = 1 << 16  # bytes of a file of which only the beginning matters
+LINE = 4096  # characters; the longest kernel command line
+ENTRIES = 1 << 16  # names in a directory
+LINKS = 40  # symbolic links in one path, as the kernel counts them
 
 
-class Absent(Exception):
+class Absent(Exception):  # noqa: N818
     """The node has no such thing at all; the message says what is missing."""
 
 
+class Failed(Exception):  # noqa: N818
+    """A section as a whole cannot be read; the message is its reason."""
+
+
+def resolve(root, path):
+    """The absolute `path` with every symbolic link followed inside `root`. Raises OSError."""
+    if root == "/":
+        return os.path.realpath(path)
+    directory, name = os.path.split(path.rstrip("/"))
+    return _follow(root, _directory(root, directory), name)
+
+
+@lru_cache(maxsize=4096)
+def _directory(root, path):
+    """`resolve`, remembered: a captured tree does not change while it is read."""
+    return _follow(root, "", path)
+
+
+def _follow(root, done, path):
+    """Go on from the resolved directory `done` along `path`."""
+    ahead, links = path.split("/"), 0
+    while ahead:
+        part = ahead.pop(0)
+        if part in ("", "."):
+            continue
+        if part == "..":
+            done = done.rpartition("/")[0]
+            continue
+        try:
+            target = os.readlink(root + done + "/" + part)
+        except OSError:  # not a link, or not there: whoever opens it will be told
+            done += "/" + part
+            continue
+        links += 1
+        if links > LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        if target.startswith("/"):
+            done = ""
+        ahead = target.split("/") + ahead
+    return done
+
+
 def path_under(root, path):
-    """Where `path` (absolute) lies under `root`."""
-    return path if root == "/" else os.path.join(root, path.lstrip("/"))
+    """Where the absolute `path` lies on this machine, links followed inside `root`."""
+    return path if root == "/" else root + resolve(root, path)
+
+
+def read_bytes(root, path, limit):
+    """At most `limit` bytes from the start of a regular file. Raises OSError, ValueError."""
+    # without O_NONBLOCK a FIFO in a captured tree would block for ever
+    file = os.open(path_under(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise ValueError("not a regular file")
+        data = b""
+        while len(data) < limit:
+            chunk = os.read(file, min(limit - len(data), CHUNK))
+            if not chunk:
+                break
+            data += chunk
+        return data
+    finally:
+        os.close(file)
 
 
 def read(root, path):
-    """The text of one file, at most LIMIT bytes, undecodable bytes escaped. Raises OSError."""
-    with open(path_under(root, path), "rb") as file:
-        return file.read(LIMIT).decode("utf-8", "backslashreplace")
+    """The text of one file, undecodable bytes escaped. Raises OSError, ValueError."""
+    data = read_bytes(root, path, LIMIT + 1)
+    if len(data) > LIMIT:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data.decode("utf-8", "backslashreplace")
 
 
-def names(root, path):
-    """The names in a directory, sorted. Raises OSError."""
-    return sorted(os.listdir(path_under(root, path)))
+def head(root, path):
+    """The beginning of a file that may be long (/proc/cpuinfo). Raises OSError, ValueError."""
+    return read_bytes(root, path, HEAD).decode("utf-8", "backslashreplace")
+
+
+def line(root, path):
+    """The text of a file of one line, stripped. Raises OSError, ValueError."""
+    text = read(root, path).strip()
+    if not text:
+        raise ValueError("the file is empty")
+    if len(text) > LINE:
+        raise ValueError("longer than {} characters".format(LINE))
+    return text
+
+
+def parsed(root, path, parse, *arguments):
+    """What `parse` makes of the text of a file, stripped. Raises OSError, ValueError."""
+    return parse(read(root, path).strip(), *arguments)
+
+
+def parse_rows(text):
+    """Rows of the form "key: value" as a dict; of equal keys the first.
+
+    >>> parse_rows("MemTotal:   16 kB\\nMemFree:   8 kB")
+    {'MemTotal': '16 kB', 'MemFree': '8 kB'}
+    """
+    rows = {}
+    for row in text.splitlines():
+        key, colon, value = row.partition(":")
+        if colon:
+            rows.setdefault(key.strip(), value.strip())
+    return rows
+
+
+def pick(rows, path, *keys):
+    """The value of the first of these keys that has one. Raises ValueError."""
+    for key in keys:
+        if rows.get(key):
+            return rows[key]
+    raise ValueError("no {} in {}".format(" or ".join(keys), path))
+
+
+def parse_words(text):
+    """The words of a text, in its order."""
+    return text.split()
+
+
+def integer(text):
+    """A decimal integer as the kernel prints it, of at most 64 bits.
+
+    >>> integer("-1")
+    -1
+    """
+    text = text.strip()
+    if not re.match(r"-?[0-9]{1,20}\Z", text):
+        raise ValueError("not a number: {}".format(quote(text)))
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("beyond 64 bits: {}".format(text))
+    return value
+
+
+def flag(text):
+    """0 or 1 as a bool. Raises ValueError."""
+    if text not in ("0", "1"):
+        raise ValueError("neither 0 nor 1: {}".format(quote(text)))
+    return text == "1"
+
+
+def link_name(root, path):
+    """The last part of a symbolic link's target. Raises OSError."""
+    place = os.path.join(path_under(root, os.path.dirname(path)), os.path.basename(path))
+    target = os.readlink(os.fsencode(place)).decode("utf-8", "backslashreplace")
+    return os.path.basename(target.rstrip("/"))
+
+
+def names(root, path, limit=ENTRIES):
+    """The names in a directory, sorted. Raises OSError, ValueError beyond `limit` of them."""
+    found = []
+    with os.scandir(path_under(root, path)) as entries:
+        for entry in entries:
+            if len(found) == limit:
+                raise ValueError("{} has more than {} entries".format(path, limit))
+            found.append(entry.name)
+    return sorted(found)
+
+
+def numbered(root, path, prefix, limit):
+    """The numbers N of the entries `<prefix>N` of a directory, sorted. Raises like `names`."""
+    pattern = re.compile(re.escape(prefix) + r"([0-9]{1,7})\Z")
+    matches = [pattern.match(name) for name in names(root, path)]
+    found = sorted(int(match.group(1)) for match in matches if match)
+    if len(found) > limit:
+        raise ValueError("{} has more than {} entries {}N".format(path, limit, prefix))
+    return found
+
+
+def quote(text):
+    """Text from a file, short and in ASCII, for an error's sentence."""
+    return ascii(text if len(text) <= 60 else text[:60] + "...")
 
 
 def reason(error):
-    """Why a value could not be read, in one short word or sentence."""
+    """Why a value could not be read: an errno's name or a sentence."""
     if isinstance(error, OSError) and error.errno:
         return errno.errorcode.get(error.errno, str(error.errno))
+    if isinstance(error, ValueError):
+        return str(error)[:200]
     return "{}: {}".format(type(error).__name__, error)[:200]
+
+
+def silent(text):
+    """The `note` of a collector to whom nobody listens."""
+
+
+def attempt(function, *arguments):
+    """(what the function returns, None), or (None, why it could not)."""
+    try:
+        return function(*arguments), None
+    except (OSError, ValueError, LookupError) as error:
+        return None, reason(error)
 
 
 class Record(dict):
@@ -47,11 +232,16 @@ class Record(dict):
 
     def take(self, field, function, *arguments):
         """Set `field` to what the function returns, or to None and the reason."""
-        try:
-            self[field] = function(*arguments)
-        except (OSError, ValueError, LookupError) as error:
-            self.fail(field, reason(error))
+        value, why = attempt(function, *arguments)
+        if why is None:
+            self[field] = value
+        else:
+            self.fail(field, why)
 
     def fail(self, field, why):
         self[field] = None
         self["errors"][field] = why
+
+    def fail_all(self, fields, why):
+        for field in fields:
+            self.fail(field, why)

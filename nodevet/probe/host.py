@@ -1,14 +1,31 @@
 """Who the node is: names, ids, kernel, operating system, virtualization.
 
-/etc/machine-id, /proc/sys/kernel/{hostname,osrelease,random/boot_id}, /proc/uptime,
-/proc/cmdline, /etc/os-release, /sys/class/dmi/id, and the same signs that
-systemd-detect-virt(1) reads.
+/etc/machine-id, /proc/sys/kernel/{hostname,osrelease,arch,random/boot_id}, /proc/uptime,
+/proc/cmdline, /etc/os-release, /sys/class/dmi/id, and the signs that systemd-detect-virt(1)
+reads as files.
 """
 
+import math
 import os
-import shlex
+import re
 
-from nodevet.probe.files import Record, path_under, read
+from nodevet.probe.files import (
+    Record,
+    attempt,
+    head,
+    line,
+    parse_rows,
+    parsed,
+    path_under,
+    pick,
+    quote,
+)
+
+DMI = "/sys/class/dmi/id/"
+CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
+FIRST_MOUNT_NAMESPACE = "mnt:[4026531832]"  # MNT_NS_INIT_INO, since Linux 6.18
+CONTAINER_MARKS = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")
 
 DMI_VENDORS = (  # sys_vendor or product_name begins with ... -> hypervisor
     ("KVM", "kvm"),
@@ -28,78 +45,143 @@ DMI_VENDORS = (  # sys_vendor or product_name begins with ... -> hypervisor
     ("Microsoft Corporation", "microsoft"),
     ("Google Compute Engine", "google"),
 )
-
-
-def line(root, path):
-    return read(root, path).strip()
+METAL_TOO = ("amazon", "google", "microsoft")  # their bare machines carry the same names
+CLOCK_VENDORS = (("kvm-clock", "kvm"), ("xen", "xen"), ("hyperv_clocksource", "microsoft"))
 
 
 def parse_os_release(text):
     """The assignments of os-release(5) as a dict."""
     values = {}
     for row in text.splitlines():
-        key, equals, value = row.partition("=")
+        key, equals, value = row.strip().partition("=")
         if equals and not key.startswith("#"):
-            words = shlex.split(value)
-            values[key.strip()] = words[0] if words else ""
+            values[key] = unquote(value)
     return values
 
 
+def unquote(value):
+    """A value without the quotes and escapes of a shell assignment.
+
+    >>> unquote('"Ubuntu 22.04.4 LTS"')
+    'Ubuntu 22.04.4 LTS'
+    """
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    return re.sub(r"\\(.)", r"\1", value)
+
+
 def parse_uptime(text):
-    """Seconds since boot, from /proc/uptime."""
-    return float(text.split()[0])
-
-
-def virtualization(root):
-    """`none`, `container`, the hypervisor's name, or `vm` where it does not say which."""
-    if os.path.exists(path_under(root, "/run/systemd/container")) or os.path.exists(
-        path_under(root, "/.dockerenv")
-    ):
-        return "container"
-    for path in ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name"):
-        try:
-            text = line(root, path)
-        except OSError:
-            continue
-        for start, name in DMI_VENDORS:
-            # a bare-metal EC2 instance also says Amazon EC2; its CPU shows no hypervisor
-            if text.startswith(start) and (name != "amazon" or hypervisor_flag(root)):
-                return name
-    if os.path.exists(path_under(root, "/sys/hypervisor/type")):
-        return line(root, "/sys/hypervisor/type")
-    return "vm" if hypervisor_flag(root) else "none"
-
-
-def hypervisor_flag(root):
-    """Whether the first CPU carries the `hypervisor` flag (x86 CPUID 1 ECX bit 31)."""
-    for row in read(root, "/proc/cpuinfo").splitlines():
-        if row.startswith("flags"):
-            return "hypervisor" in row.split()
-    return False
-
-
-def collect(root, request):
-    host = Record()
-    host.take("hostname", line, root, "/proc/sys/kernel/hostname")
-    host.take("machine_id", line, root, "/etc/machine-id")
-    host.take("boot_id", line, root, "/proc/sys/kernel/random/boot_id")
-    host.take("uptime_s", lambda: parse_uptime(read(root, "/proc/uptime")))
-    host.take("kernel", line, root, "/proc/sys/kernel/osrelease")
-    host["architecture"] = os.uname().machine
-    host.take("cmdline", line, root, "/proc/cmdline")
-    host.take("virtualization", virtualization, root)
-    host.take("dmi_vendor", line, root, "/sys/class/dmi/id/sys_vendor")
-    host.take("dmi_product", line, root, "/sys/class/dmi/id/product_name")
-    release = {}
-    host.take("os_name", lambda: release.update(os_release(root)) or release["PRETTY_NAME"])
-    host.take("os_id", release.__getitem__, "ID")
-    host.take("os_version", release.__getitem__, "VERSION_ID")
-    return host
+    """Seconds since boot, from /proc/uptime. Raises ValueError."""
+    seconds = float(text.split(" ", 1)[0])
+    if not math.isfinite(seconds):
+        raise ValueError("not a time: {}".format(quote(text)))
+    return seconds
 
 
 def os_release(root):
     """/etc/os-release, or /usr/lib/os-release where the first is missing."""
     try:
-        return parse_os_release(read(root, "/etc/os-release"))
+        return parsed(root, "/etc/os-release", parse_os_release)
     except FileNotFoundError:
-        return parse_os_release(read(root, "/usr/lib/os-release"))
+        return parsed(root, "/usr/lib/os-release", parse_os_release)
+
+
+def architecture(root):
+    """What `uname -m` prints. Raises OSError under a root whose kernel is older than 6.1."""
+    try:
+        return line(root, "/proc/sys/kernel/arch")
+    except FileNotFoundError:
+        if root != "/":
+            raise
+        return os.uname().machine
+
+
+def exists(root, path):
+    return os.path.exists(path_under(root, path))
+
+
+def namespace(root, pid, kind):
+    """The name of a process's namespace, as pid:[4026531836]; None where it cannot be read."""
+    return attempt(os.readlink, path_under(root, "/proc/{}/ns".format(pid)) + "/" + kind)[0]
+
+
+def in_container(root):
+    """Whether this is a container: a PID namespace of its own, or a container's mark.
+
+    A virtual machine made from a container image carries the mark too, but is in
+    the first PID namespace and has the mounts of its first process.
+    """
+    pids = namespace(root, "self", "pid")
+    if pids not in (None, FIRST_PID_NAMESPACE):
+        return True
+    if not any(exists(root, mark) for mark in CONTAINER_MARKS):
+        return False
+    mounts = namespace(root, "self", "mnt")
+    first = (FIRST_MOUNT_NAMESPACE, namespace(root, "1", "mnt"))
+    return pids is None or mounts is None or mounts not in first
+
+
+def hypervisor_flag(root):
+    """Whether the first CPU carries the `hypervisor` flag (x86 CPUID 1 ECX bit 31); None
+    on a CPU that has no such flag. Raises OSError."""
+    flags = parse_rows(head(root, "/proc/cpuinfo")).get("flags")
+    return None if flags is None else "hypervisor" in flags.split()
+
+
+def dmi_vendor(texts):
+    """The hypervisor that these DMI texts name, or None."""
+    for text in texts:
+        for start, name in DMI_VENDORS:
+            if text.startswith(start):
+                return name
+    return None
+
+
+def virtualization(root):
+    """`none`, `container`, the hypervisor's name, or `vm` where it does not say which.
+
+    Raises OSError, ValueError where there is no sign either way.
+    """
+    if in_container(root):
+        return "container"
+    texts = [attempt(line, root, DMI + name)[0] or "" for name in ("sys_vendor", "product_name")]
+    virtual, why = attempt(hypervisor_flag, root)
+    vendor = dmi_vendor(texts)
+    metal = vendor in METAL_TOO and (virtual is False or ".metal" in texts[1])
+    if vendor and not metal:
+        return vendor
+    if "control_d" in (attempt(line, root, "/proc/xen/capabilities")[0] or ""):
+        return "none"  # Xen's first domain owns the hardware
+    if exists(root, "/sys/hypervisor/type"):
+        return line(root, "/sys/hypervisor/type")
+    if virtual:
+        clocks = attempt(line, root, CLOCKS)[0] or ""
+        named = [name for start, name in CLOCK_VENDORS if start in clocks]
+        return named[0] if named else "vm"
+    if virtual is None and not any(texts):
+        raise ValueError(why or "neither the CPU nor DMI says")
+    return "none"
+
+
+def collect(root, request):
+    host = Record()
+    for field, path in (
+        ("hostname", "/proc/sys/kernel/hostname"),
+        ("machine_id", "/etc/machine-id"),
+        ("boot_id", "/proc/sys/kernel/random/boot_id"),
+        ("kernel", "/proc/sys/kernel/osrelease"),
+        ("cmdline", "/proc/cmdline"),
+        ("dmi_vendor", DMI + "sys_vendor"),
+        ("dmi_product", DMI + "product_name"),
+    ):
+        host.take(field, line, root, path)
+    host.take("uptime_s", parsed, root, "/proc/uptime", parse_uptime)
+    host.take("architecture", architecture, root)
+    host.take("virtualization", virtualization, root)
+    release, why = attempt(os_release, root)
+    for field, key in (("os_id", "ID"), ("os_version", "VERSION_ID"), ("os_name", "PRETTY_NAME")):
+        if release is None:
+            host.fail(field, why)
+        else:
+            host.take(field, pick, release, "os-release", key)
+    return host

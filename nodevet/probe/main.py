@@ -1,134 +1,61 @@
-"""Runs every collector in a child of its own and prints one framed JSON document.
-
-A collector that hangs, crashes or floods costs its own section and nothing else:
-a GPU that has fallen off the bus can block an NVML call for ever. Children are
-killed at the deadline, and kill themselves by SIGALRM should this process be gone.
-"""
+"""Gathers the evidence of one node and prints it as one framed JSON document."""
 
 import hashlib
-import importlib
 import json
+import math
 import os
-import select
 import signal
 import sys
 import time
 
-from nodevet.probe.files import Absent, reason
+from nodevet.probe.children import failure, gather
+from nodevet.probe.files import reason
 
 SECTIONS = ("host", "gpu", "pci", "cpu", "cpufreq", "numa", "memory", "modules", "processes")
 LATE = ("processes",)  # needs what the gpu section found
 SHARE = 0.8  # of the deadline, for everything that is not late
-OUTPUT_LIMIT = 16 << 20
+DEADLINE = 30.0  # seconds
+LONGEST = 3600.0
+REQUEST_LIMIT = 1 << 20
+REQUEST_SECONDS = 60  # for the request to arrive
 
 
-def section(name, root, request):
-    """One section's result, whatever happens inside its collector."""
-    started = time.time()
-    try:
-        collect = importlib.import_module("nodevet.probe." + name).collect
-        result = {"status": "ok", "data": collect(root, request)}
-    except Absent as error:
-        result = {"status": "absent", "why": str(error) or "absent"}
-    except PermissionError as error:
-        result = {"status": "denied", "why": str(error)}
-    except Exception as error:
-        result = {"status": "error", "why": reason(error)}
-    result["seconds"] = round(time.time() - started, 4)
-    return result
+class RequestError(Exception):
+    """The request cannot be served; the message says why."""
 
 
-def spawn(name, root, request, seconds):
-    """Start one collector in a child; returns (pid, file descriptor of its answer)."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(writer)
-        return pid, reader
-    try:
-        os.close(reader)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + 1)
-        null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):  # what a library prints must not reach our answer
-            os.dup2(null, descriptor)
-        text = json.dumps(section(name, root, request)).encode("ascii")
-        with os.fdopen(writer, "wb") as file:
-            file.write(text)
-    finally:
-        os._exit(0)
-
-
-def gather(wanted, root, request, seconds):
-    """The results of these sections, by name, within so many seconds."""
-    end = time.monotonic() + seconds
-    running = {}
-    results = {}
-    for name in wanted:
-        try:
-            pid, reader = spawn(name, root, request, seconds)
-        except OSError as error:
-            results[name] = {"status": "error", "why": "cannot fork: " + reason(error)}
-            continue
-        running[reader] = (name, pid, [])
-    while running:
-        left = end - time.monotonic()
-        ready = select.select(list(running), [], [], left)[0] if left > 0 else []
-        if not ready:
-            break
-        for reader in ready:
-            name, pid, chunks = running[reader]
-            chunk = os.read(reader, 1 << 16)
-            if chunk:
-                chunks.append(chunk)
-                if sum(map(len, chunks)) <= OUTPUT_LIMIT:
-                    continue
-                os.kill(pid, signal.SIGKILL)
-                results[name] = {"status": "error", "why": "more than 16 MiB of output"}
-            del running[reader]
-            os.close(reader)
-            status = os.waitpid(pid, 0)[1]
-            if name not in results:
-                results[name] = answer(b"".join(chunks), status)
-    for reader, (name, pid, _) in running.items():
-        os.kill(pid, signal.SIGKILL)
-        os.close(reader)
-        # one that hangs in the kernel dies later; do not wait for it
-        os.waitpid(pid, os.WNOHANG)
-        results[name] = {
-            "status": "timeout",
-            "why": "no answer within {:g} s".format(seconds),
-            "seconds": seconds,
-        }
-    return results
-
-
-def answer(text, status):
-    """A child's result from what it wrote and how it ended."""
-    try:
-        return json.loads(text.decode("ascii"))
-    except ValueError:
-        if os.WIFSIGNALED(status):
-            return {
-                "status": "error",
-                "why": "the collector died of signal {}".format(os.WTERMSIG(status)),
-            }
-        return {"status": "error", "why": "the collector ended without an answer"}
+def number_of_seconds(value):
+    """A deadline from a request. Raises RequestError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestError("deadline is not a number of seconds")
+    if not math.isfinite(value) or not 0 < value <= LONGEST:
+        raise RequestError("deadline is not between 0 and {:g} s".format(LONGEST))
+    return float(value)
 
 
 def probe(request):
-    """The evidence document, as a dict. `request`: root, deadline in seconds, sections, probe."""
+    """The evidence document, as a dict. Raises RequestError.
+
+    `request`: root (/), deadline in seconds (30), sections (all), probe (a version).
+    """
     root = request.get("root") or "/"
+    if not isinstance(root, str) or not root.startswith("/") or "\0" in root:
+        raise RequestError("root is not an absolute path")
+    seconds = number_of_seconds(request.get("deadline", DEADLINE))
     wanted = request.get("sections") or SECTIONS
-    seconds = float(request.get("deadline") or 30)
+    if not isinstance(wanted, (list, tuple)) or not set(wanted) <= set(SECTIONS):
+        raise RequestError("sections are not among: " + ", ".join(SECTIONS))
+    root = os.path.realpath(root)
     end = time.monotonic() + seconds
-    early = [name for name in wanted if name not in LATE]
-    late = [name for name in wanted if name in LATE]
-    results = gather(early, root, request, seconds * SHARE)
-    if late:
+    if not os.path.isdir(root):
+        results = {name: failure("root {} is not a directory".format(root)) for name in wanted}
+    else:
+        late = [name for name in wanted if name in LATE]
+        early = [name for name in wanted if name not in LATE]
+        results = gather(early, root, request, seconds * (SHARE if late else 1))
         found = dict(request, found=results)
-        results.update(gather(late, root, found, max(end - time.monotonic(), 1.0)))
-    return {"schema": 1, "probe": request.get("probe", ""), "sections": results}
+        results.update(gather(late, root, found, max(0.0, end - time.monotonic())))
+    return {"schema": 1, "probe": str(request.get("probe", "")), "sections": results}
 
 
 def frame(text, nonce):
@@ -138,12 +65,69 @@ def frame(text, nonce):
     return head.encode("ascii") + text + b"\n"
 
 
+def receive(stdin):
+    """The request, as a dict. Raises RequestError."""
+    try:
+        request = json.loads(stdin.read(REQUEST_LIMIT).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise RequestError("not JSON: " + reason(error))
+    if not isinstance(request, dict):
+        raise RequestError("not a JSON object")
+    nonce = request.get("nonce", "")
+    if not isinstance(nonce, str) or not all("!" <= letter <= "~" for letter in nonce):
+        raise RequestError("nonce is not one word of ASCII")
+    return request
+
+
+def keep_standard_descriptors():
+    """Fill 0, 1 and 2 where they are closed, so that no pipe of ours takes their place."""
+    spare = os.open(os.devnull, os.O_RDWR)
+    while spare <= 2:
+        spare = os.open(os.devnull, os.O_RDWR)
+    os.close(spare)
+
+
+def complain(text):
+    """A sentence on stderr, where there is one."""
+    os.write(2, "nodevet probe: {}\n".format(text).encode("ascii", "backslashreplace"))
+
+
+def answer(stdin, stdout):
+    """Read a request, write the framed evidence; returns an exit code as `serve` has it."""
+    signal.alarm(REQUEST_SECONDS)
+    try:
+        request = receive(stdin)
+        seconds = number_of_seconds(request.get("deadline", DEADLINE))
+        # should this process itself hang, it must not stay on the node
+        signal.setitimer(signal.ITIMER_REAL, seconds + 10)
+        text = json.dumps(probe(request), allow_nan=False, separators=(",", ":"))
+    except RequestError as error:
+        complain("the request is not valid: {}".format(error))
+        return 2
+    try:
+        stdout.write(frame(text.encode("ascii"), request.get("nonce", "")))
+        stdout.flush()
+    except OSError as error:
+        complain("the answer cannot be written: " + reason(error))
+        return 1
+    return 0
+
+
 def serve(stdin, stdout):
-    """Read a request from stdin, write the framed evidence to stdout."""
-    request = json.loads(stdin.read().decode("utf-8"))
-    text = json.dumps(probe(request), separators=(",", ":")).encode("ascii")
-    stdout.write(frame(text, request.get("nonce", "")))
-    stdout.flush()
+    """Answer one request and end this process.
+
+    Exit codes: 0 answered, 1 nobody took the answer, 2 the request is not valid.
+    """
+    code = 1
+    try:
+        keep_standard_descriptors()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        code = answer(stdin, stdout)
+    except Exception as error:  # a fault of ours must not end in a traceback on the node
+        complain("{}: {}".format(type(error).__name__, error))
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,54 @@
+"""Lists of CPUs or NUMA nodes as the kernel prints them: 0-3,8. Pure."""
+
+import re
+
+LARGEST = 8191  # the kernel is built for at most 8192 CPUs, and 1024 nodes
+RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?\Z")
+
+
+def parse_cpulist(text):
+    """The ids in a list, sorted, each once. Raises ValueError.
+
+    >>> parse_cpulist("0-3,8")
+    [0, 1, 2, 3, 8]
+    """
+    ids = set()
+    for part in text.strip().split(",") if text.strip() else ():
+        match = RANGE.match(part)
+        if match is None:
+            raise ValueError("not a cpulist: {}".format(ascii(text[:60])))
+        first = int(match.group(1))
+        last = int(match.group(2) or first)
+        if not first <= last <= LARGEST:
+            raise ValueError("not a cpulist within 0-{}: {}".format(LARGEST, ascii(text[:60])))
+        ids.update(range(first, last + 1))
+    return sorted(ids)
+
+
+def format_cpulist(ids):
+    """The ids as a list in the kernel's form.
+
+    >>> format_cpulist([8, 0, 1, 2, 3])
+    '0-3,8'
+    """
+    ranges = []
+    for number in sorted(set(ids)):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(
+        str(first) if first == last else "{}-{}".format(first, last) for first, last in ranges
+    )
+
+
+def normal(text):
+    """A list in its one normal form. Raises ValueError."""
+    return format_cpulist(parse_cpulist(text))
+
+
+def normal_some(text):
+    """`normal` of a list that cannot be empty. Raises ValueError."""
+    if not text.strip():
+        raise ValueError("the kernel lists none")
+    return normal(text)

@@ -1,0 +1,50 @@
+"""NUMA nodes: /sys/devices/system/node, /proc/sys/kernel/numa_balancing."""
+
+import re
+
+from nodevet.probe.cpulist import normal, normal_some
+from nodevet.probe.files import Absent, Record, integer, numbered, parsed
+
+NODES = "/sys/devices/system/node"
+LARGEST = 1024  # nodes; the kernel's limit
+
+
+def parse_amount(text, key):
+    """One row of node<id>/meminfo in KiB: "Node 0 MemTotal: 131072 kB". Raises ValueError."""
+    match = re.search(r"^Node [0-9]+ {}: +([0-9]+) kB$".format(re.escape(key)), text, re.M)
+    if match is None:
+        raise ValueError("no {} in the node's meminfo".format(key))
+    return integer(match.group(1))
+
+
+def parse_distances(text):
+    """Distances to every online node: [10, 21] of "10 21". Raises ValueError."""
+    distances = [integer(word) for word in text.split()]
+    if not distances:
+        raise ValueError("the kernel lists no distance")
+    return distances
+
+
+def node(root, id):
+    place = "{}/node{}/".format(NODES, id)
+    record = Record(id=id)
+    record.take("cpulist", parsed, root, place + "cpulist", normal)
+    record.take("memory_total_kb", parsed, root, place + "meminfo", parse_amount, "MemTotal")
+    record.take("memory_free_kb", parsed, root, place + "meminfo", parse_amount, "MemFree")
+    record.take("distances", parsed, root, place + "distance", parse_distances)
+    return record
+
+
+def collect(root, request):
+    try:
+        ids = numbered(root, NODES, "node", LARGEST)
+    except FileNotFoundError:
+        raise Absent("the kernel has no NUMA support: no " + NODES)
+    numa = Record()
+    numa.take("online", parsed, root, NODES + "/online", normal_some)
+    if ids:
+        numa["nodes"] = [node(root, id) for id in ids]
+    else:
+        numa.fail("nodes", "no node<id> in " + NODES)
+    numa.take("numa_balancing", parsed, root, "/proc/sys/kernel/numa_balancing", integer)
+    return numa

@@ -1,0 +1,456 @@
+"""The GPU collector: the real payload and pynvml, over the pretended NVML library."""
+
+import ctypes
+import doctest
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodevet import evidence
+from nodevet.evidence import Gpu, NvLink, Record
+from nodevet.fleet.payload import BOOT, payload, unframe
+from nodevet.probe import gpu as collector
+from nodevet.probe import gpu_health, gpu_nvml, gpu_values
+from nodevet.probe.files import Absent
+from nodevet.sim.library import build, environment
+from nodevet.sim.state import state
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+NOT_SUPPORTED = "NVML_ERROR_NOT_SUPPORTED"
+LOST = "NVML_ERROR_GPU_IS_LOST"
+NO_GETTER = "NVML has no call that reads it"
+LOCKED = [name for name in Gpu.__struct_fields__ if name.startswith("locked_clock_")]
+
+PYTHONS = [
+    Path(sys.executable),
+    *(Path("/root/.pyenv/versions") / release / "bin/python3" for release in ("3.6.15", "3.13.0")),
+]
+
+TEXTS = {
+    "uuid": "GPU-11111111-2222-3333-4444-555555555555",
+    "name": "NVIDIA Test <b>",
+    "brand": "NVIDIA",
+    "gpu_architecture": "HOPPER",
+    "serial": "1650",
+    "board_part_number": "692-2G520",
+    "vbios_version": "96.00",
+    "inforom_image_version": "G520.0200",
+    "gsp_firmware_version": "550.90.07",
+    "bus_id": "0001:3b:00.0",
+    "pci_device": "10de:2330",
+    "pci_subsystem": "15d9:16c1",
+    "compute_mode": "EXCLUSIVE_PROCESS",
+    "recovery_action": "DRAIN_AND_RESET",
+    "fabric.state": "COMPLETED",
+    "fabric.status": "NOT_READY",
+    "fabric.cluster_uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f",
+    "nvlinks.remote_bus_id": "0000:0f:00.0",
+}
+NEGATIVE = ("tlimit_shutdown_c", "tlimit_slowdown_c", "tlimit_gpu_max_c", "tlimit_memory_max_c")
+TOGETHER = (  # values that one NVML call gives, so that they fail as one
+    ("ecc_current", "ecc_pending"),
+    ("mig_current", "mig_pending"),
+    ("power_limit_min_mw", "power_limit_max_mw"),
+    ("utilization_gpu_percent", "utilization_memory_percent"),
+    ("bus_id", "pci_device", "pci_subsystem"),
+    ("memory_total_b", "memory_used_b", "memory_reserved_b"),
+    ("remapping.corrected", "remapping.uncorrected", "remapping.pending", "remapping.failure"),
+    tuple(f"remapping.banks_{kind}" for kind in ("max", "high", "partial", "low", "none")),
+    ("fabric.clique_id", "fabric.health_mask", *(key for key in TEXTS if key[:7] == "fabric.")),
+)
+
+
+def kind_of(field):
+    return next(kind for kind in (bool, int, str) if field.type == kind | None)
+
+
+def values_of(record, prefix=""):
+    """A distinct value for every field of a record, by key; see TEXTS for the strings."""
+    values = {}
+    for number, field in enumerate(msgspec.structs.fields(record)):
+        key = prefix + field.name
+        if field.name in ("errors", "index", "link", "nvlinks", "processes", *LOCKED):
+            continue
+        if isinstance(field.type, type) and issubclass(field.type, Record):
+            values.update(values_of(field.type, field.name + "."))
+        elif kind_of(field) is bool:
+            values[key] = number % 2 == 0
+        elif kind_of(field) is str:
+            values[key] = TEXTS[key]
+        else:
+            values[key] = -number if key in NEGATIVE else 1000 + number
+    return values
+
+
+FULL = {**values_of(Gpu), "pstate": 5}
+LINK = values_of(NvLink, "nvlinks.")
+
+
+def full_state(count=1, **overrides):
+    """A state in which every value of evidence.Gpu is there, the same for all GPUs."""
+    lines = ["driver_version = 550.90.07", "nvml_version = 12.550", "cuda_version = 12.4"]
+    lines += [f"count = {count}", "gpu.*.nvlinks = 2", "gpu.*.processes = 4711:1048576 99"]
+    for key, value in FULL.items():
+        lines.append(f"gpu.*.{key} = {int(value) if isinstance(value, bool) else value}")
+    for key, value in LINK.items():
+        name = key.replace("nvlinks.", "nvlinks.*.")
+        lines.append(f"gpu.*.{name} = {int(value) if isinstance(value, bool) else value}")
+    lines += [f"{key} = {value}" for key, value in overrides.items()]
+    return "\n".join(lines) + "\n"
+
+
+PROBE = """
+import json, sys
+from nodevet.probe import main
+print(json.dumps(main.probe(json.load(sys.stdin))))
+"""
+
+
+class Node:
+    """Runs the probe as if this machine had the GPUs of a state."""
+
+    def __init__(self, library, folder):
+        self.library = library
+        self.state = folder / "node.state"
+        self.variables = environment(library, self.state)
+
+    def run(self, text, *, python=None, sections=("gpu",), deadline=60):
+        """The document's sections, as JSON. With a `python` it runs the payload, as a node does."""
+        self.state.write_bytes(text if isinstance(text, bytes) else text.encode())
+        request = {"nonce": "n", "deadline": deadline, "sections": sections}
+        body = json.dumps(request).encode()
+        done = subprocess.run(
+            [python, "-I", "-c", BOOT] if python else [sys.executable, "-c", PROBE],
+            input=payload() + body if python else body,
+            capture_output=True,
+            env={**os.environ, **self.variables},
+            timeout=deadline + 30,
+        )
+        self.document = unframe(done.stdout, "n") if python else done.stdout
+        return json.loads(self.document)["sections"]
+
+    def gpus(self, text, **options):
+        """The typed GPUs; the section must be ok."""
+        section = self.run(text, **options)["gpu"]
+        assert section["status"] == "ok", section
+        data = evidence.decode(self.document).gpu.data
+        assert data is not None, evidence.decode(self.document).gpu.why
+        return data
+
+    def left_over(self):
+        """The processes that this node's probe left, by the state file in their environment."""
+        mark = f"NODEVET_SIM_STATE={self.state}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (process / "environ").read_bytes():
+                    found.append(process.name)
+            except OSError:  # ended meanwhile
+                continue
+        return found
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def node(library, tmp_path):
+    return Node(library, tmp_path)
+
+
+def flat(gpu):
+    """A Gpu's values by key, without the lists."""
+    values = {}
+    for name in gpu.__struct_fields__:
+        value = getattr(gpu, name)
+        if isinstance(value, Record):
+            values.update(
+                {f"{name}.{part}": getattr(value, part) for part in value.__struct_fields__}
+            )
+        elif not isinstance(value, tuple):
+            values[name] = value
+    return {key: value for key, value in values.items() if key.split(".")[-1] != "errors"}
+
+
+def why(gpu, key):
+    record, _, field = key.rpartition(".")
+    return (getattr(gpu, record) if record else gpu).why(field)
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
+def test_every_field_arrives(node, python):
+    if not python.exists():
+        pytest.skip(f"{python} is not installed")
+    found = node.gpus(full_state(), python=str(python))
+    assert (found.driver_version, found.nvml_version) == ("550.90.07", "12.550")
+    assert (found.cuda_version, found.count, found.errors) == ("12.4", 1, {})
+    gpu = found.gpus[0]
+    assert flat(gpu) == {**FULL, "index": 0, **dict.fromkeys(LOCKED)}
+    assert gpu.errors == dict.fromkeys(LOCKED, NO_GETTER)
+    for record in (gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.fabric):
+        assert record.errors == {}
+    link = {key.partition(".")[2]: value for key, value in LINK.items()}
+    assert gpu.nvlinks == tuple(NvLink(link=number, **link) for number in (0, 1))
+    assert [(process.pid, process.memory_used_b) for process in gpu.processes] == [
+        (4711, 1048576),
+        (99, None),
+    ]
+    assert gpu.processes[1].why("memory_used_b") == "NVML_VALUE_NOT_AVAILABLE"
+
+
+def test_a_value_that_fails_leaves_the_others(node):
+    """One GPU for each value, which answers an error there and is whole elsewhere."""
+    keys = [key for key in FULL if key != "event_reasons_supported"]
+    errors = (NOT_SUPPORTED, LOST, "NVML_ERROR_UNKNOWN", "NVML_ERROR_NO_PERMISSION")
+    chosen = {key: errors[number % len(errors)] for number, key in enumerate(keys)}
+    for key in keys:  # after other errors an older call is tried for these
+        if key.startswith(("memory_", "fabric.")):
+            chosen[key] = "NVML_ERROR_UNKNOWN"
+    overrides = {f"gpu.{index}.{key}": chosen[key] for index, key in enumerate(keys)}
+    found = node.gpus(full_state(len(keys), **overrides))
+    for gpu, key in zip(found.gpus, keys, strict=True):
+        failed = next((group for group in TOGETHER if key in group), (key,))
+        unread = {name for name, value in flat(gpu).items() if value is None}
+        assert unread == {*LOCKED, *failed}, key
+        assert why(gpu, key) == chosen[key], key
+        assert "handle" not in gpu.errors, key
+
+
+def test_every_error_keeps_its_name(node):
+    names = [
+        line.split('"')[1]
+        for line in (Path(evidence.__file__).parent / "sim/nvml/state.c").read_text().splitlines()
+        if line.strip().startswith('{"NVML_ERROR_')
+    ]
+    assert len(names) > 25
+    overrides = {f"gpu.{index}.power_draw_mw": name for index, name in enumerate(names)}
+    gpus = node.gpus(state("t4", len(names), **overrides)).gpus
+    assert [gpu.why("power_draw_mw") for gpu in gpus] == names
+    assert {gpu.power_limit_mw for gpu in gpus} == {70000}
+
+
+def test_a_lost_gpu_leaves_the_others_readable(node):
+    healthy = node.gpus(state("h100-sxm", 4)).gpus
+    found = node.gpus(state("h100-sxm", 4, **{"gpu.1.handle": LOST, "gpu.2.lost": True}))
+    assert found.count == 4
+    without, lost = found.gpus[1:3]
+    assert (without.index, without.errors, without.uuid) == (1, {"handle": LOST}, None)
+    assert (lost.index, lost.why("handle"), lost.why("power_limit_mw")) == (2, LOST, LOST)
+    assert lost.nvlinks is None
+    assert lost.why("nvlinks") == LOST
+    assert (found.gpus[0], found.gpus[3]) == (healthy[0], healthy[3])
+
+
+def test_a_lost_gpu_of_which_the_driver_still_knows_the_identity(node):
+    keys = {row[0] for row in gpu_values.VALUES} - {"uuid", *gpu_values.IDENTITY}
+    dead = {f"gpu.1.{key}": LOST for key in keys}
+    gpu = node.gpus(state("t4", 2, **dead)).gpus[1]
+    assert gpu.bus_id == "0000:02:00.0"
+    assert gpu.why("handle") == LOST
+
+
+def test_no_library(node, tmp_path):
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+        pytest.skip("this machine has a driver")
+    except OSError:
+        node.variables["LD_LIBRARY_PATH"] = str(tmp_path)
+    section = node.run("")["gpu"]
+    assert section["status"] == "absent"
+    assert section["why"] == "NVML_ERROR_LIBRARY_NOT_FOUND: libnvidia-ml.so.1 is not installed"
+
+
+def test_no_library_is_found_out_without_pynvml(tmp_path):
+    program = """
+import sys
+from nodevet.probe import files, gpu_nvml
+gpu_nvml.LIBRARY = "libnodevet-none.so.1"
+try:
+    gpu_nvml.load()
+except files.Absent:
+    print("pynvml" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_a_library_that_does_not_load(node, tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").write_text("truncated")
+    node.variables["LD_LIBRARY_PATH"] = str(tmp_path)
+    section = node.run("")["gpu"]
+    assert section["status"] == "error"
+    assert section["why"].startswith("NVML_ERROR_LIBRARY_NOT_FOUND: it does not load: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("NVML_ERROR_DRIVER_NOT_LOADED", "the NVIDIA kernel driver is not loaded"),
+        ("NVML_ERROR_LIB_RM_VERSION_MISMATCH", "of different versions"),
+        ("NVML_ERROR_NO_PERMISSION", "may not open"),
+        ("NVML_ERROR_UNKNOWN", "nvmlInit failed"),
+    ],
+)
+def test_nvml_that_does_not_start(node, error, words):
+    section = node.run(state("t4", 1, init=error))["gpu"]
+    assert section["status"] == "error"
+    assert section["why"].startswith(error + ": ")
+    assert words in section["why"]
+
+
+def test_no_gpu_and_no_count(node):
+    found = node.gpus(state("t4", 0))
+    assert (found.count, found.gpus) == (0, ())
+    found = node.gpus(state("t4", 1, count="NVML_ERROR_UNKNOWN"))
+    assert (found.count, found.gpus) == (None, None)
+    assert found.why("gpus") == "NVML_ERROR_UNKNOWN"
+    assert found.driver_version == "515.105.01"
+
+
+def test_a_call_that_hangs_costs_the_section_alone(node):
+    started = time.monotonic()
+    text = state("h100-sxm", 8, **{"gpu.6.power_draw_mw": "hang"})
+    sections = node.run(text, python=sys.executable, sections=("host", "gpu"), deadline=5)
+    assert time.monotonic() - started < 5 + 30
+    assert sections["gpu"]["status"] == "timeout"
+    assert sections["gpu"]["why"].endswith("GPU 6 nvmlDeviceGetPowerUsage")
+    assert sections["host"]["status"] == "ok"
+    assert node.left_over() == []
+
+
+OLD = (  # what a driver of the 450 branch lacks
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetSupportedClocksEventReasons",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetTemperatureV",
+    "nvmlDeviceGetMarginTemperature",
+    "nvmlDeviceGetGspFirmwareVersion",
+    "nvmlDeviceGetGspFirmwareMode",
+    "nvmlDeviceGetModuleId",
+    "nvmlDeviceGetGpuMaxPcieLinkGeneration",
+    "nvmlDeviceGetSramEccErrorStatus",
+    "nvmlDeviceGetRowRemapperHistogram",
+    "nvmlDeviceGetGpuFabricInfo",
+    "nvmlDeviceGetGpuFabricInfoV",
+)
+NEW = (  # what NVIDIA announces to remove
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetSupportedClocksThrottleReasons",
+    "nvmlDeviceGetApplicationsClock",
+    "nvmlDeviceGetDefaultApplicationsClock",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetGpuFabricInfo",
+    "nvmlDeviceGetNvLinkErrorCounter",
+)
+GONE = "NVML_ERROR_FUNCTION_NOT_FOUND"
+
+
+@needs_gcc
+def test_a_driver_too_old_for_some_functions(tmp_path):
+    node = Node(build(tmp_path / "old", without=OLD), tmp_path)
+    gpu = node.gpus(full_state()).gpus[0]
+    reserved = {"memory_used_b": FULL["memory_used_b"] + FULL["memory_reserved_b"]}
+    missing = [
+        "temperature_margin_c",
+        "gsp_firmware_version",
+        "gsp_firmware_enabled",
+        "module_id",
+        "pcie_generation_device_max",
+        "ecc.sram_threshold_exceeded",
+        "memory_reserved_b",
+        *(key for key in FULL if key.startswith(("fabric.", "remapping.banks_"))),
+    ]
+    expected = {**FULL, **reserved, **dict.fromkeys(missing), "index": 0, **dict.fromkeys(LOCKED)}
+    assert flat(gpu) == expected
+    assert {key: why(gpu, key) for key in missing} == dict.fromkeys(missing, GONE)
+    assert [process.pid for process in gpu.processes] == [4711, 99]
+
+
+@needs_gcc
+def test_a_driver_that_has_dropped_the_deprecated_functions(tmp_path):
+    node = Node(build(tmp_path / "new", without=NEW), tmp_path)
+    gpu = node.gpus(full_state()).gpus[0]
+    assert flat(gpu) == {**FULL, "index": 0, **dict.fromkeys(LOCKED)}
+    assert gpu.nvlinks[0].replay_errors == LINK["nvlinks.replay_errors"]
+    assert gpu.nvlinks[0].why("crc_flit_errors") == GONE
+
+
+def test_a_fabric_of_an_older_version_and_one_not_complete(node):
+    gpu = node.gpus(full_state(**{"gpu.0.fabric.version": 2})).gpus[0]
+    assert gpu.fabric.health_mask == FULL["fabric.health_mask"]
+    fabric = node.gpus(full_state(**{"gpu.0.fabric.state": "IN_PROGRESS"})).gpus[0].fabric
+    assert (fabric.state, fabric.status, fabric.clique_id) == ("IN_PROGRESS", None, None)
+    assert fabric.why("cluster_uuid") == "the fabric state is IN_PROGRESS"
+
+
+def test_deprecated_is_said(node):
+    gpu = node.gpus(state("h200-sxm", 1)).gpus[0]
+    assert gpu.why("app_clock_graphics_mhz") == "NVML_ERROR_DEPRECATED"
+
+
+def test_marks_for_not_available_are_no_values(node):
+    keys = ("power_draw_mw", "pcie_width", "event_reasons", "memory_total_b", "pci_device")
+    marks = {f"gpu.0.{key}": "unavailable" for key in keys[:-1]}
+    marks.update({"gpu.0.pstate": 32, "gpu.0.temperature_memory_c": 0, "gpu.0.uuid": ""})
+    gpu = node.gpus(full_state(**marks)).gpus[0]
+    for key in (*keys[:-1], "uuid"):
+        assert (key, getattr(gpu, key)) == (key, None)
+        assert gpu.why(key) == "NVML_VALUE_NOT_AVAILABLE"
+    assert (gpu.pstate, gpu.why("pstate")) == (None, "NVML_PSTATE_UNKNOWN")
+    assert gpu.why("temperature_memory_c") == "NVML answers 0: no sensor"
+    assert gpu.power_limit_mw == FULL["power_limit_mw"]
+
+
+def test_numbers_without_a_name_are_not_guessed(node):
+    odd = {"gpu.0.compute_mode": 77, "gpu.0.recovery_action": 99, "gpu.0.gpu_architecture": 250}
+    gpu = node.gpus(full_state(**odd)).gpus[0]
+    assert (gpu.compute_mode, gpu.recovery_action, gpu.gpu_architecture) == (None, None, None)
+    assert gpu.why("recovery_action") == "NVML answers 99, which has no name"
+
+
+def test_text_that_is_not_utf_8_costs_its_value_alone(node):
+    text = full_state().encode() + b"gpu.0.name = \xff\xfe\x1b[2J\n"
+    gpu = node.gpus(text).gpus[0]
+    assert (gpu.name, gpu.serial) == (None, "1650")
+    assert "codec can't decode" in gpu.why("name")
+
+
+def test_links_are_counted_where_the_driver_does_not_say(node):
+    gpu = node.gpus(full_state(**{"gpu.0.nvlinks.1.active": int(not LINK["nvlinks.active"])})).gpus[
+        0
+    ]
+    active = LINK["nvlinks.active"]
+    assert [link.active for link in gpu.nvlinks] == [active, not active]
+    assert node.gpus(state("t4", 1)).gpus[0].why("nvlinks") == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("module", [gpu_values, gpu_health, gpu_nvml], ids=lambda m: m.__name__)
+def test_examples(module):
+    result = doctest.testmod(module)
+    assert (result.attempted > 0, result.failed) == (True, 0)
+
+
+def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path, monkeypatch):
+    monkeypatch.delenv("NODEVET_SIM_STATE", raising=False)
+    boot_id = tmp_path / collector.BOOT_ID[1:]
+    boot_id.parent.mkdir(parents=True)
+    assert collector.is_this_machine("/")
+    assert not collector.is_this_machine(str(tmp_path))
+    boot_id.write_text("6f1c2a34-0000-4000-8000-5a1e5a1e5a1e\n")
+    assert not collector.is_this_machine(str(tmp_path))
+    with pytest.raises(Absent, match="of another one"):
+        collector.collect(str(tmp_path), {})
+    boot_id.write_text(Path(collector.BOOT_ID).read_text())
+    assert collector.is_this_machine(str(tmp_path))

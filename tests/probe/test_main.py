@@ -1,0 +1,364 @@
+"""The probe as a whole: what a collector does to its own section, and to nothing else."""
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet import evidence
+from nodevet.fleet import payload
+from nodevet.probe import main
+
+Run = Callable[..., Any]
+PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.*/bin/python3"))
+
+COLLECTORS = {
+    "good": "def collect(root, request): return {'errors': {}}",
+    "hang": """
+        import time
+        def collect(root, request):
+            request["note"]("GPU 6 nvmlDeviceGetPowerUsage")
+            time.sleep(600)
+        """,
+    "stubborn": """
+        import signal, time
+        def collect(root, request):
+            for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            time.sleep(600)
+        """,
+    "crash": "import os, signal\ndef collect(root, request): os.kill(os.getpid(), signal.SIGSEGV)",
+    "leave": "import sys\ndef collect(root, request): sys.exit(3)",
+    "flood": "def collect(root, request): return {'errors': {}, 'x': 'x' * (17 << 20)}",
+    "chatter": """
+        def collect(root, request):
+            while True:
+                request["note"]("x" * 500)
+        """,
+    "garbage": """
+        import os, stat
+        def collect(root, request):
+            for descriptor in range(3, 64):
+                try:
+                    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                        os.write(descriptor, b"no message at all")
+                except OSError:
+                    pass
+        """,
+    "print": """
+        import os, sys
+        def collect(root, request):
+            print("noise"); os.write(1, b"noise"); os.write(2, b"noise")
+            return {"errors": {}}
+        """,
+    "nan": "def collect(root, request): return {'errors': {}, 'x': float('nan')}",
+    "thing": "def collect(root, request): return {'errors': {}, 'x': object()}",
+    "broken": "def collect(root, request): raise RuntimeError('caf\\u00e9 \\ud800')",
+    "syntax": "def collect(root, request) return",
+    "denied": "def collect(root, request): raise PermissionError(13, 'no', '/proc/x')",
+    "absent": """
+        from nodevet.probe.files import Absent
+        def collect(root, request): raise Absent("none")
+        """,
+    "unicode": "def collect(root, request): return {'errors': {}, 'x': 'caf\\u00e9 \\udcff'}",
+}  # fmt: skip
+
+DRIVER = """
+import importlib.abc, importlib.util, json, sys
+sys.path.insert(0, {repository!r})
+SOURCES = json.loads({sources!r})
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    def find_spec(self, name, path=None, target=None):
+        if name in SOURCES:
+            return importlib.util.spec_from_loader(name, self)
+    def get_source(self, name):
+        return SOURCES[name]
+sys.meta_path.insert(0, Finder())
+from nodevet.probe import main
+main.SECTIONS = tuple(name.rsplit(".", 1)[1] for name in SOURCES)
+main.LATE = ("late",)
+"""
+SERVE = "main.serve(sys.stdin.buffer, sys.stdout.buffer)\n"
+
+
+def program(collectors: dict[str, str], then: str = SERVE) -> str:
+    """The probe with other collectors, as a Python program."""
+    sources = {f"nodevet.probe.{name}": textwrap.dedent(text) for name, text in collectors.items()}
+    repository = str(Path(main.__file__).parents[2])
+    return DRIVER.format(repository=repository, sources=json.dumps(sources)) + then
+
+
+def ask(collectors: dict[str, str], deadline: float = 30, **wish: Any) -> dict[str, Any]:
+    """The sections that the probe gathers from these collectors."""
+    request = {"nonce": "n", "deadline": deadline, **wish}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program(collectors)],
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.isascii()
+    document = json.loads(payload.unframe(done.stdout, "n"), parse_constant=pytest.fail)
+    sections: dict[str, Any] = document["sections"]
+    return sections
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes whose parent this is, zombies too."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(place.parent.name))
+    return found
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether these processes end within ten seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if not any(alive(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_every_collector_costs_only_its_own_section() -> None:
+    quick = {name: text for name, text in COLLECTORS.items() if name not in ("hang", "stubborn")}
+    sections = ask(quick)
+    for section in sections.values():
+        section.pop("seconds", None)
+    error = {"status": "error"}
+    assert sections == {
+        "good": {"status": "ok", "data": {"errors": {}}},
+        "print": {"status": "ok", "data": {"errors": {}}},
+        "unicode": {"status": "ok", "data": {"errors": {}, "x": "caf\u00e9 \udcff"}},
+        "absent": {"status": "absent", "why": "none"},
+        "denied": {"status": "denied", "why": "EACCES: /proc/x"},
+        "crash": {**error, "why": "the collector died of signal 11"},
+        "leave": {**error, "why": "the collector ended without an answer"},
+        "flood": {**error, "why": "the collector wrote something that is no message"},
+        "chatter": {**error, "why": "more than 16 MiB of output"},
+        "garbage": {**error, "why": "the collector wrote something that is no message"},
+        "nan": {**error, "why": sections["nan"]["why"]},
+        "thing": {**error, "why": sections["thing"]["why"]},
+        "broken": {**error, "why": "RuntimeError: caf\u00e9 \ud800"},
+        "syntax": {**error, "why": sections["syntax"]["why"]},
+    }
+    assert sections["nan"]["why"].startswith("the result is not JSON: ")
+    assert sections["thing"]["why"].startswith("the result is not JSON: ")
+    assert sections["syntax"]["why"].startswith("SyntaxError: ")
+
+
+def test_when_every_collector_hangs_the_deadline_holds_and_says_what_was_last() -> None:
+    hanging = {
+        "hang": COLLECTORS["hang"],
+        "deaf": COLLECTORS["stubborn"],
+        "late": COLLECTORS["hang"],
+    }
+    started = time.monotonic()
+    sections = ask(hanging, deadline=5)
+    assert time.monotonic() - started < 5 + 15
+    assert {section["status"] for section in sections.values()} == {"timeout"}
+    last = "; last: GPU 6 nvmlDeviceGetPowerUsage"
+    assert sections["hang"]["why"] == f"no answer within 4 s{last}"
+    assert sections["deaf"]["why"] == "no answer within 4 s"
+    assert sections["late"]["why"].startswith("no answer within 1 s")
+
+
+def test_a_late_collector_sees_what_the_others_found() -> None:
+    late = "def collect(root, request): return request['found']['good']['data']"
+    sections = ask({"good": COLLECTORS["good"], "late": late})
+    assert sections["late"]["data"] == {"errors": {}}
+
+
+def test_a_hanging_collector_leaves_no_process_and_no_zombie() -> None:
+    then = textwrap.dedent("""
+        found = main.probe({"deadline": 2})
+        import os
+        try:
+            os.waitpid(-1, os.WNOHANG)
+            print("a child is left")
+        except ChildProcessError:
+            print("none", sorted(found["sections"]))
+        """)
+    hanging = {
+        "hang": COLLECTORS["hang"],
+        "deaf": COLLECTORS["stubborn"],
+        "leave": COLLECTORS["leave"],
+    }
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program(hanging, then)],
+        capture_output=True,
+        timeout=60,
+        text=True,
+    )
+    assert done.stdout == "none ['deaf', 'hang', 'leave']\n", done.stderr
+
+
+def test_when_the_probe_is_killed_its_collectors_go_too() -> None:
+    hanging = {"hang": COLLECTORS["hang"], "deaf": COLLECTORS["stubborn"]}
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", program(hanging)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    ) as probe:
+        assert probe.stdin is not None
+        probe.stdin.write(b'{"deadline": 300}')
+        probe.stdin.close()
+        end = time.monotonic() + 30
+        while len(pids := children_of(probe.pid)) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert len(pids) == 2
+        time.sleep(0.5)  # for the stubborn one to disarm its alarm
+        probe.send_signal(signal.SIGKILL)
+        probe.wait()
+    assert gone(pids)
+
+
+def test_a_fork_that_fails_costs_its_section() -> None:
+    then = textwrap.dedent("""
+        from nodevet.probe import children
+        fork, left = children.os.fork, [1]
+        def refuse():
+            if not left:
+                raise OSError(11, "Resource temporarily unavailable")
+            left.pop()
+            return fork()
+        children.os.fork = refuse
+        """)
+    collectors = {"good": COLLECTORS["good"], "print": COLLECTORS["print"]}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program(collectors, then + SERVE)],
+        input=b'{"nonce": "n"}',
+        capture_output=True,
+        timeout=60,
+    )
+    sections = json.loads(payload.unframe(done.stdout, "n"))["sections"]
+    assert sections["good"]["status"] == "ok"
+    assert sections["print"] == {"status": "error", "why": "cannot start the collector: EAGAIN"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100000, "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"deadline": "soon"}', "deadline is not a number"),
+        (b'{"deadline": NaN}', "deadline is not between"),
+        (b'{"deadline": 0}', "deadline is not between"),
+        (b'{"root": "relative"}', "root is not an absolute path"),
+        (b'{"sections": ["os"]}', "sections are not among"),
+        (b'{"nonce": "a b"}', "nonce is not one word"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_in_one_line(request_: bytes, why: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program({"good": COLLECTORS["good"]})],
+        input=request_,
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"nodevet probe: the request is not valid: " + why.encode())
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_nobody_takes_the_answer() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", program({"good": COLLECTORS["good"]})],
+            input=b"{}",
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 1
+    assert done.stderr == b"nodevet probe: the answer cannot be written: EPIPE\n"
+
+
+def test_closed_standard_error_costs_nothing() -> None:
+    then = "import os\nos.close(2)\n" + SERVE
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program({"good": COLLECTORS["good"]}, then)],
+        input=b'{"nonce": "n"}',
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert json.loads(payload.unframe(done.stdout, "n"))["sections"]["good"]["status"] == "ok"
+
+
+def test_a_root_that_is_not_there_is_no_absent_machine(tmp_path: Path) -> None:
+    document = main.probe({"root": str(tmp_path / "typo"), "sections": ["pci", "numa"]})
+    for section in document["sections"].values():
+        assert section["status"] == "error"
+        assert section["why"].endswith("typo is not a directory")
+
+
+def test_a_request_is_read_to_its_limit_only() -> None:
+    with pytest.raises(main.RequestError, match="not JSON"):
+        main.receive(io.BytesIO(b'{"x": "' + b"x" * main.REQUEST_LIMIT + b'"}'))
+
+
+def test_the_payload_reads_a_described_node(node: Path, run_payload: Run) -> None:
+    document = run_payload(root=str(node))
+    found = evidence.decode(json.dumps(document))
+    assert found.host.data is not None and found.host.data.hostname == "gpu001"
+    for name in document["sections"]:
+        section = getattr(found, name)
+        assert section.status == document["sections"][name]["status"], section.why
+        assert name == "gpu" or section.status == "ok", (name, section.why)
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=[path.parts[-3] for path in PYTHONS])
+def test_the_payload_runs_in_every_python(node: Path, run_payload: Run, python: Path) -> None:
+    sections = run_payload(root=str(node), python=str(python))["sections"]
+    assert {sections[name]["status"] for name in sections if name != "gpu"} == {"ok"}
+    assert sections["pci"]["data"]["functions"][0]["address"] == "0000:15:01.0"
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, int, str]]:
+    """Every entry of a tree: mode, size, time of change and content."""
+    shown = {}
+    for place in sorted(root.rglob("*")):
+        status = place.lstat()
+        content = place.readlink() if place.is_symlink() else place.is_file() and place.read_bytes()
+        digest = hashlib.sha256(repr(content).encode()).hexdigest()
+        shown[str(place)] = (status.st_mode, status.st_size, status.st_ctime_ns, digest)
+    return shown
+
+
+def test_the_probe_writes_nothing(node: Path, run_payload: Run) -> None:
+    before = snapshot(node)
+    run_payload(root=str(node))
+    assert snapshot(node) == before
