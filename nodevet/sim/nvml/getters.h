@@ -1,0 +1,61 @@
+/* How a call answers from the described hardware: the macros that make most calls one line. */
+#ifndef NODEVET_SIM_GETTERS_H
+#define NODEVET_SIM_GETTERS_H
+
+#include "nvml.h"
+#include "state.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define TRY(expression)                      \
+    do {                                     \
+        nvmlReturn_t tried = (expression);   \
+        if (tried != NVML_SUCCESS)           \
+            return tried;                    \
+    } while (0)
+
+/* UNINITIALIZED before nvmlInit, INVALID_ARGUMENT without a device or a place to answer. */
+nvmlReturn_t ready(const void *device, const void *out);
+
+nvmlReturn_t get_text(nvmlDevice_t device, const char *key, char *out, unsigned int size);
+nvmlReturn_t get_uint(nvmlDevice_t device, const struct word *words, const char *key,
+                      unsigned int *out);
+nvmlReturn_t get_ulonglong(nvmlDevice_t device, const char *key, unsigned long long *out);
+
+/* A bus id as sysfs spells it, into the parts and both spellings of NVML. */
+nvmlReturn_t set_bus_id(nvmlPciInfo_t *pci, const char *text);
+
+#define TEXT(function, key)                                                          \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, char *out, unsigned int size)  \
+    {                                                                                \
+        return get_text(device, key, out, size);                                     \
+    }
+#define NAMED(function, words, key)                                                  \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int *out)             \
+    {                                                                                \
+        return get_uint(device, words, key, out);                                    \
+    }
+#define UINT(function, key) NAMED(function, NULL, key)
+#define ULONGLONG(function, key)                                                     \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned long long *out)       \
+    {                                                                                \
+        return get_ulonglong(device, key, out);                                      \
+    }
+#define PAIR(function, first_key, second_key)                                        \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int *first,           \
+                                 unsigned int *second)                               \
+    {                                                                                \
+        TRY(get_uint(device, NULL, first_key, first));                               \
+        return get_uint(device, NULL, second_key, second);                           \
+    }
+/* A number out of several, chosen by an argument of the call. */
+#define CHOICE(function, ...)                                                        \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int which,            \
+                                 unsigned int *out)                                  \
+    {                                                                                \
+        static const char *const keys[] = {__VA_ARGS__};                             \
+        if (which >= sizeof keys / sizeof *keys)                                     \
+            return NVML_ERROR_INVALID_ARGUMENT;                                      \
+        return get_uint(device, NULL, keys[which], out);                             \
+    }
+
+#endif

@@ -1,0 +1,254 @@
+/* Errors, memory repairs, NVLinks, the fabric, and the calls by field number. */
+#include "getters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct word recovery_actions[] = {
+    {"NONE", 0}, {"GPU_RESET", 1}, {"NODE_REBOOT", 2}, {"DRAIN_P2P", 3}, {"DRAIN_AND_RESET", 4},
+    {"RECOVER_IMEX_DOMAIN", 5}, {"BUS_RESET", 6}, {"SYSTEM_REBOOT", 7}, {NULL, 0}};
+static const struct word fabric_states[] = {
+    {"NOT_SUPPORTED", 0}, {"NOT_STARTED", 1}, {"IN_PROGRESS", 2}, {"COMPLETED", 3}, {NULL, 0}};
+
+/* errors */
+
+/* by nvmlEccCounterType_t and nvmlMemoryErrorType_t */
+static const char *const lifetimes[] = {"volatile", "aggregate"};
+static const char *const severities[] = {"corrected", "uncorrected"};
+
+static nvmlReturn_t get_ecc(nvmlDevice_t device, unsigned int severity, unsigned int lifetime,
+                            const char *location, unsigned long long *out)
+{
+    char key[NVML_SIM_VALUE];
+    if (severity > 1 || lifetime > 1)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    snprintf(key, sizeof key, "ecc.%s_%s%s", lifetimes[lifetime], location, severities[severity]);
+    return get_ulonglong(device, key, out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int severity,
+                                                unsigned int lifetime, unsigned long long *out)
+{
+    return get_ecc(device, severity, lifetime, "", out);
+}
+
+/* by nvmlMemoryLocation_t: 2 is DRAM, 7 SRAM; the others are of GPUs before Volta */
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned int severity,
+                                                    unsigned int lifetime, unsigned int location,
+                                                    unsigned long long *out)
+{
+    if (location != 2 && location != 7)
+        return NVML_ERROR_NOT_SUPPORTED;
+    return get_ecc(device, severity, lifetime, location == 2 ? "dram_" : "sram_", out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device,
+                                                    nvmlEccSramErrorStatus_t *out)
+{
+    TRY(ready(device, out));
+    if (out->version != 0x1000068)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    memset(out, 0, sizeof *out);
+    out->version = 0x1000068;
+    return get_uint(device, NULL, "ecc.sram_threshold_exceeded", &out->bThresholdExceeded);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected,
+                                              unsigned int *uncorrected, unsigned int *pending,
+                                              unsigned int *failure)
+{
+    TRY(get_uint(device, NULL, "remapping.corrected", corrected));
+    TRY(get_uint(device, NULL, "remapping.uncorrected", uncorrected));
+    TRY(get_uint(device, NULL, "remapping.pending", pending));
+    return get_uint(device, NULL, "remapping.failure", failure);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
+                                                      nvmlRowRemapperHistogramValues_t *out)
+{
+    TRY(ready(device, out));
+    TRY(get_uint(device, NULL, "remapping.banks_max", &out->max));
+    TRY(get_uint(device, NULL, "remapping.banks_high", &out->high));
+    TRY(get_uint(device, NULL, "remapping.banks_partial", &out->partial));
+    TRY(get_uint(device, NULL, "remapping.banks_low", &out->low));
+    return get_uint(device, NULL, "remapping.banks_none", &out->none);
+}
+
+/* by nvmlPageRetirementCause_t; the pages are one after the other */
+EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause,
+                                              unsigned int *count, unsigned long long *pages)
+{
+    static const char *const causes[] = {"retired_pages.single_bit", "retired_pages.double_bit"};
+    unsigned int found;
+    if (cause > 1 || !count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    TRY(get_uint(device, NULL, causes[cause], &found));
+    for (unsigned int page = 0; pages && page < found && page < *count; page++)
+        pages[page] = 0x100000ULL * (cause + 1) + page;
+    nvmlReturn_t result = found > *count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+    *count = found;
+    return result;
+}
+
+UINT(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pages.pending")
+
+/* NVLink and fabric. `nvlinks` is how many links there are. */
+
+static nvmlReturn_t get_link(nvmlDevice_t device, unsigned int link, const char *key,
+                             unsigned long long *out)
+{
+    char full[NVML_SIM_VALUE];
+    unsigned int links;
+    TRY(get_uint(device, NULL, "nvlinks", &links));
+    if (link >= links)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    snprintf(full, sizeof full, "nvlinks.%u.%s", link, key);
+    return get_ulonglong(device, full, out);
+}
+
+#define LINK(function, key)                                                          \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int link,             \
+                                 unsigned int *out)                                  \
+    {                                                                                \
+        unsigned long long number;                                                   \
+        TRY(ready(device, out));                                                     \
+        TRY(get_link(device, link, key, &number));                                   \
+        *out = (unsigned int)number;                                                 \
+        return NVML_SUCCESS;                                                         \
+    }
+
+LINK(nvmlDeviceGetNvLinkState, "active")
+LINK(nvmlDeviceGetNvLinkVersion, "version")
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link,
+                                                    unsigned int counter, unsigned long long *out)
+{
+    static const char *const keys[] = {"replay_errors", "recovery_errors", "crc_flit_errors",
+                                       "crc_data_errors"};
+    TRY(ready(device, out));
+    if (counter >= sizeof keys / sizeof *keys)
+        return NVML_ERROR_NOT_SUPPORTED;
+    return get_link(device, link, keys[counter], out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
+                                                        nvmlPciInfo_t *out)
+{
+    char text[NVML_SIM_VALUE];
+    TRY(ready(device, out));
+    memset(out, 0, sizeof *out);
+    TRY(state_text(device, text, sizeof text, "nvlinks.%u.remote_bus_id", link));
+    return set_bus_id(out, text);
+}
+
+/* The code of a return code's name without its prefix: SUCCESS, NOT_READY. */
+static nvmlReturn_t get_status(nvmlDevice_t device, const char *key, nvmlReturn_t *out)
+{
+    char text[NVML_SIM_VALUE];
+    TRY(get_text(device, key, text, sizeof text));
+    for (const struct word *word = nvml_errors; word->name; word++)
+        if (strcmp(word->name + (word->number ? strlen("NVML_ERROR_") : 0), text) == 0) {
+            *out = (nvmlReturn_t)word->number;
+            return NVML_SUCCESS;
+        }
+    return NVML_ERROR_UNKNOWN;
+}
+
+/* Which parts of the fabric mean something depends on the state: 3 is COMPLETED. */
+EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *out)
+{
+    char text[NVML_SIM_VALUE];
+    unsigned int state, at = 0;
+    TRY(get_uint(device, fabric_states, "fabric.state", &state));
+    memset(out, 0, sizeof *out);
+    out->state = (unsigned char)state;
+    if (state != 3)
+        return NVML_SUCCESS;
+    TRY(get_status(device, "fabric.status", &out->status));
+    TRY(get_uint(device, NULL, "fabric.clique_id", &out->cliqueId));
+    TRY(get_text(device, "fabric.cluster_uuid", text, sizeof text));
+    for (const char *digit = text; *digit && at < sizeof out->clusterUuid;)
+        if (*digit == '-')
+            digit++;
+        else if (sscanf(digit, "%2hhx", &out->clusterUuid[at++]) == 1 && digit[1])
+            digit += 2;
+        else
+            return NVML_ERROR_UNKNOWN;
+    return NVML_SUCCESS;
+}
+
+/* `fabric.version` is the highest version that the driver knows; 3 where it has no line. */
+EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *out)
+{
+    nvmlGpuFabricInfo_t fabric;
+    unsigned int known;
+    TRY(ready(device, out));
+    if (get_uint(device, NULL, "fabric.version", &known) != NVML_SUCCESS)
+        known = 3;
+    if (out->version != 0x2000024 && (out->version != 0x3000028 || known < 3))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    TRY(nvmlDeviceGetGpuFabricInfo(device, &fabric));
+    memcpy(out->clusterUuid, fabric.clusterUuid, sizeof out->clusterUuid);
+    out->status = fabric.status;
+    out->cliqueId = fabric.cliqueId;
+    out->state = fabric.state;
+    out->healthMask = 0;
+    if (out->version == 0x3000028)
+        out->healthSummary = 0;
+    return fabric.state == 3 ? get_uint(device, NULL, "fabric.health_mask", &out->healthMask)
+                             : NVML_SUCCESS;
+}
+
+/* fields */
+
+static const struct {
+    unsigned int id, type;
+    const char *key;
+} fields[] = {
+    {82, NVML_VALUE_TYPE_UNSIGNED_INT, "temperature_memory_c"},
+    {91, NVML_VALUE_TYPE_UNSIGNED_INT, "nvlinks"},
+    {94, NVML_VALUE_TYPE_UNSIGNED_INT, "pcie_replay_counter"},
+    {193, NVML_VALUE_TYPE_SIGNED_INT, "tlimit_shutdown_c"},
+    {194, NVML_VALUE_TYPE_SIGNED_INT, "tlimit_slowdown_c"},
+    {195, NVML_VALUE_TYPE_SIGNED_INT, "tlimit_memory_max_c"},
+    {196, NVML_VALUE_TYPE_SIGNED_INT, "tlimit_gpu_max_c"},
+    {230, NVML_VALUE_TYPE_UNSIGNED_INT, "recovery_action"},
+};
+static const struct {
+    unsigned int id;
+    const char *key;
+} link_fields[] = {
+    {161, "replay_errors"},
+    {162, "recovery_errors"},
+    {164, "speed_mbps"},
+    {165, "active"},
+    {166, "version"},
+};
+
+static nvmlReturn_t get_field(nvmlDevice_t device, nvmlFieldValue_t *field)
+{
+    field->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+    for (size_t i = 0; i < sizeof link_fields / sizeof *link_fields; i++)
+        if (link_fields[i].id == field->fieldId)
+            return get_link(device, field->scopeId, link_fields[i].key, &field->value.ullVal);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].id == field->fieldId) {
+            field->valueType = fields[i].type;
+            return get_uint(device, field->fieldId == 230 ? recovery_actions : NULL,
+                            fields[i].key, &field->value.uiVal);
+        }
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count,
+                                             nvmlFieldValue_t *out)
+{
+    TRY(ready(device, out));
+    for (int i = 0; i < count; i++) {
+        out[i].value.ullVal = 0;
+        out[i].nvmlReturn = get_field(device, &out[i]);
+        if (out[i].nvmlReturn == NVML_ERROR_GPU_IS_LOST)
+            return NVML_ERROR_GPU_IS_LOST;
+    }
+    return NVML_SUCCESS;
+}

@@ -1,0 +1,59 @@
+"""A node with described GPUs: runs the real probe over the pretended NVML library."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from nodevet import evidence
+from nodevet.sim.library import build, environment
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory):
+    """The pretended library, built once."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+PROBE = """
+import json, sys
+from nodevet.probe import main
+print(json.dumps(main.probe(json.load(sys.stdin))))
+"""
+
+
+def read_gpus(variables):
+    """What the probe reads of the GPUs under these environment variables."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        input=json.dumps({"deadline": 60, "sections": ["gpu"]}),
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=90,
+    )
+    section = evidence.decode(done.stdout).gpu
+    assert section.status == "ok", section
+    return section.data
+
+
+@pytest.fixture
+def gpus_of(nvml, tmp_path):
+    """Reads the GPUs that a state describes."""
+
+    def read(text):
+        path = tmp_path / "node.state"
+        path.write_text(text)
+        return read_gpus(environment(nvml, path))
+
+    return read
+
+
+@pytest.fixture
+def gpus_of_this_machine():
+    return lambda: read_gpus({})

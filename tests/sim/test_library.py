@@ -1,0 +1,104 @@
+"""The pretended NVML library itself: how it is built and how it reads its state."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from nodevet.sim import library
+from nodevet.sim.library import LibraryError, build, environment
+from nodevet.sim.state import state
+
+
+def run(nvml, path, program):
+    """What a program with pynvml prints, over this library and state."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import pynvml as n\n" + program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment(nvml, path)},
+        timeout=60,
+    )
+    return done.stdout.split(), done.stderr
+
+
+def test_without_a_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LibraryError, match="gcc is not installed; install it"):
+        build(tmp_path)
+
+
+def test_a_compiler_that_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "FLAGS", ("-shared", "-fno-such-thing"))
+    with pytest.raises(LibraryError, match=r"could not build .*\n.*no-such-thing"):
+        build(tmp_path)
+
+
+def test_only_nvml_is_exported(nvml):
+    symbols = subprocess.run(["nm", "-D", "--defined-only", nvml], capture_output=True, text=True)
+    names = [row.split()[-1].split("@")[0] for row in symbols.stdout.splitlines()]
+    assert "nvmlInitWithFlags" in names
+    assert [name for name in names if not name.startswith("nvml")] == []
+    assert "nvml_errors" not in names
+
+
+def test_a_change_is_seen_at_once_and_a_broken_file_is_not_taken(nvml, tmp_path):
+    path = tmp_path / "node.state"
+    path.write_text(state("t4", 1))
+    more = {"watts": 65000, "hours": 1}
+    program = f"""
+n.nvmlInit()
+gpu = n.nvmlDeviceGetHandleByIndex(0)
+print(n.nvmlDeviceGetPowerManagementLimit(gpu))
+text = open({str(path)!r}).read()
+for line in ("gpu.0.power_limit_mw = {more["watts"]}", "this is no line"):
+    open({str(path)!r} + "~", "w").write(text + line)
+    import os; os.rename({str(path)!r} + "~", {str(path)!r})
+    print(n.nvmlDeviceGetPowerManagementLimit(gpu))
+"""
+    shown, complaint = run(nvml, path, program)
+    assert shown == ["70000", "65000", "65000"]
+    assert "not `key = value`" in complaint
+
+
+def test_a_state_that_cannot_be_read_is_said(nvml, tmp_path):
+    path = tmp_path / "node.state"
+    program = "try: n.nvmlInit()\nexcept n.NVMLError as error: print(error.value)"
+    assert run(nvml, path, program)[0] == ["999"]
+    path.write_text("# fine\n\ncount = 1\nno equals sign here\n")
+    shown, complaint = run(nvml, path, program)
+    assert shown == ["999"]
+    assert f"{path}:4: not `key = value`" in complaint
+
+
+def test_before_init_and_after_shutdown(nvml, tmp_path):
+    path = tmp_path / "node.state"
+    path.write_text(state("t4", 1))
+    program = """
+n.nvmlInit()
+n.nvmlInit()
+n.nvmlShutdown()
+print(n.nvmlDeviceGetCount())
+gpu = n.nvmlDeviceGetHandleByIndex(0)
+n.nvmlShutdown()
+for call in (n.nvmlDeviceGetCount, lambda: n.nvmlDeviceGetUUID(gpu), n.nvmlShutdown):
+    try: call()
+    except n.NVMLError as error: print(error.value)
+"""
+    assert run(nvml, path, program)[0] == ["1", "1", "1", "1"]
+
+
+def test_a_value_that_is_no_number_is_an_unknown_error(nvml, tmp_path):
+    path = tmp_path / "node.state"
+    path.write_text(state("t4", 1, **{"gpu.0.power_limit_mw": "7O W", "gpu.0.bus_id": "none"}))
+    program = """
+n.nvmlInit()
+gpu = n.nvmlDeviceGetHandleByIndex(0)
+for call in (n.nvmlDeviceGetPowerManagementLimit, n.nvmlDeviceGetPciInfo):
+    try: call(gpu)
+    except n.NVMLError as error: print(error.value)
+try: n.nvmlDeviceGetHandleByIndex(1)
+except n.NVMLError as error: print(error.value)
+"""
+    assert run(nvml, path, program)[0] == ["999", "999", "2"]
