@@ -15,8 +15,8 @@ at the next reboot.
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence import Evidence, each_gpu, subject_of
-from nodevet.model import Check, Finding, Severity, Want, compare, unknown
+from nodevet.evidence import Evidence, each_gpu, subject_of, unread
+from nodevet.model import Check, Finding, Severity, Want, compare
 
 
 class PersistenceMode(Want):
@@ -32,7 +32,7 @@ def judge(evidence: Evidence, want: PersistenceMode) -> Iterator[Finding]:
         if isinstance(gpu, Finding):
             yield gpu
         elif gpu.persistence_mode is None:
-            yield unknown(subject_of(gpu), why=gpu.why("persistence_mode"))
+            yield unread(subject_of(gpu), gpu, "persistence_mode")
         else:
             yield compare(subject_of(gpu), expected=want.enabled, actual=gpu.persistence_mode)
 

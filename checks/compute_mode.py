@@ -1,0 +1,45 @@
+"""Every GPU admits as many processes as the baseline says.
+
+**Why it matters.** In EXCLUSIVE_PROCESS a second process on the GPU fails to
+start, which is right under MPS and breaks jobs that share a GPU; in PROHIBITED
+no job starts at all. In DEFAULT a stray process can share a GPU with a job unseen.
+
+**Read from** NVML, nvmlDeviceGetComputeMode.
+
+**Verdicts.** A GPU without compute modes is exempt where DEFAULT is wanted, else
+wrong.
+
+**To put it right** `nvidia-smi -c DEFAULT` (or another mode). The mode is lost at
+the next reboot, and with persistence mode off as soon as the GPU is unused.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from nodevet.evidence import Evidence, each_gpu, subject_of, unread, unsupported
+from nodevet.model import Check, Finding, Want, compare, exempt, wrong
+
+
+class ComputeMode(Want):
+    """`compute_mode: DEFAULT`"""
+
+    bare: ClassVar[str] = "mode"
+
+    mode: Literal["DEFAULT", "EXCLUSIVE_PROCESS", "PROHIBITED", "EXCLUSIVE_THREAD"]
+
+
+def judge(evidence: Evidence, want: ComputeMode) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif unsupported(gpu, "compute_mode") and want.mode == "DEFAULT":
+            yield exempt(subject_of(gpu), why="this GPU has no compute modes")
+        elif unsupported(gpu, "compute_mode"):
+            yield wrong(subject_of(gpu), expected=want.mode, actual="not supported")
+        elif gpu.compute_mode is None:
+            yield unread(subject_of(gpu), gpu, "compute_mode")
+        else:
+            yield compare(subject_of(gpu), expected=want.mode, actual=gpu.compute_mode)
+
+
+CHECK = Check(wants=ComputeMode, reads=("gpu.gpus[].compute_mode",), judge=judge)

@@ -1,0 +1,79 @@
+"""The NVIDIA driver is a version that the baseline admits.
+
+**Why it matters.** The driver fixes which CUDA applications start at all, and each
+release has its own defects. A node that missed an upgrade, or got one too early,
+fails jobs that run everywhere else.
+
+**Read from** NVML, nvmlSystemGetDriverVersion: the version of the user-space
+library. That the loaded kernel module is of the same version is judged by
+`kernel_modules`.
+
+**Verdicts.** Versions compare as PEP 440 says: part by part, as numbers. A plain
+version means that one only; `550.*` means the branch; `>=550.90.07,<560` a range;
+`!=550.54.14` leaves one out.
+
+**To put it right** install the wanted driver packages, then reboot, or unload and
+load the modules while nothing uses a GPU. Hold the packages so that an unattended
+upgrade does not change them.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator
+
+from nodevet.evidence import Evidence
+from nodevet.model import Check, Finding, Want, ok, unknown, wrong
+
+
+def specifiers(text: str) -> SpecifierSet:
+    """What `text` admits. Raises ValueError with words for the user."""
+    plain = text.strip()
+    if re.fullmatch(r"\d+", plain):
+        raise ValueError(f"{plain} is a branch, not a version: write {plain}.* for all of it")
+    if re.match(r"\d", plain):
+        plain = f"=={plain}"
+    try:
+        found = SpecifierSet(plain)
+    except InvalidSpecifier:
+        raise ValueError(
+            f"{text!r} is no version specifier: write 550.90.07, 550.* or '>=550.90.07,<560'"
+        ) from None
+    if not len(found):
+        raise ValueError("no version is given: write 550.90.07, 550.* or '>=550.90.07,<560'")
+    return found
+
+
+def checked(text: str) -> str:
+    specifiers(text)
+    return text
+
+
+class DriverVersion(Want):
+    """`driver_version: '>=550.90.07,<560'` or `driver_version: 550.90.07`"""
+
+    bare: ClassVar[str] = "version"
+
+    version: Annotated[str, AfterValidator(checked)]
+
+
+def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
+    section = evidence.gpu
+    if section.data is None:
+        yield unknown(why=f"NVML: {section.why}")
+    elif section.data.driver_version is None:
+        yield unknown(why=f"driver_version: {section.data.why('driver_version')}")
+    else:
+        actual = section.data.driver_version
+        try:
+            admitted = specifiers(want.version).contains(Version(actual), prereleases=True)
+        except InvalidVersion:
+            yield unknown(actual=actual, why="not a version")
+        else:
+            yield (ok if admitted else wrong)(expected=want.version, actual=actual)
+
+
+CHECK = Check(wants=DriverVersion, reads=("gpu.driver_version",), judge=judge)

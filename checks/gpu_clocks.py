@@ -1,0 +1,130 @@
+"""Every GPU's application and locked clocks are what the baseline says.
+
+**Why it matters.** Application clocks and locked clocks that someone left behind
+after an experiment hold a GPU below its maximum, and no error says so.
+
+**Read from** NVML: nvmlDeviceGetApplicationsClock, ...DefaultApplicationsClock,
+nvmlDeviceGetMaxClockInfo; locked clocks where the driver tells them.
+
+**Verdicts.** The clock at the moment of reading is not judged here: a healthy idle
+H100 reads 345 MHz. What holds a busy GPU's clock down is judged by
+`throttle_reasons`. Newer drivers have no application clocks: a GPU without them is
+exempt where `default` is wanted, else unknown. Most drivers do not tell locked
+clocks: then a wish for them is unknown.
+
+**To put it right** `nvidia-smi -rac` and `-rgc`, `-rmc` reset, `-ac`, `-lgc` and
+`-lmc` set. All of them are lost at the next reboot; a systemd unit sets them again.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unsupported
+from nodevet.model import Check, Finding, Verdict, Want, exempt, unknown
+
+Mhz = Annotated[int, Field(gt=0, le=20_000)]
+
+
+class GpuClocks(Want):
+    """`gpu_clocks: {graphics: max, memory: default}` or `gpu_clocks: {locked_graphics: 1980}`"""
+
+    graphics: Mhz | Literal["max", "default"] | None = None
+    """Application clock in MHz."""
+    memory: Mhz | Literal["max", "default"] | None = None
+    """Application clock in MHz."""
+    locked_graphics: Mhz | Literal["max"] | None = None
+    """In MHz: the lower and the upper lock are at it."""
+    locked_memory: Mhz | Literal["max"] | None = None
+    """In MHz: the lower and the upper lock are at it."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "GpuClocks":
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("give at least one clock")
+        return self
+
+
+def judge(evidence: Evidence, want: GpuClocks) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, want)
+
+
+def judge_gpu(gpu: Gpu, want: GpuClocks) -> Finding:
+    """One finding: of the clocks that are wrong, else of those unread, else of all."""
+    subject = subject_of(gpu)
+    expected: dict[str, int | str] = {}
+    actual: dict[str, int] = {}
+    unread, missing = [], []
+    for clock, wanted in want.model_dump(exclude_none=True).items():
+        for field in fields(clock):
+            found, target, why = getattr(gpu, field), wanted, ""
+            if isinstance(wanted, str):
+                source = reference(clock, wanted)
+                target, why = getattr(gpu, source), f"{source}: {gpu.why(source)}"
+            if found is None and wanted == "default" and unsupported(gpu, field):
+                missing.append(field)
+            elif found is None:
+                unread.append(f"{field}: {gpu.why(field)}")
+            elif target is None:
+                unread.append(why)
+            else:
+                name = label(field)
+                expected[name], actual[name] = target, found
+    if not actual and not unread:
+        return exempt(subject, why="this GPU has no application clocks")
+    unread += [f"{field}: {gpu.why(field)}" for field in missing]
+    differing = [name for name in actual if actual[name] != expected[name]]
+    if unread and not differing:
+        return unknown(subject, why="; ".join(unread))
+    verdict, shown = (Verdict.WRONG, differing) if differing else (Verdict.OK, list(actual))
+    return Finding(
+        verdict=verdict,
+        subject=subject,
+        expected={name: expected[name] for name in shown},
+        actual={name: actual[name] for name in shown},
+        unit="MHz",
+    )
+
+
+def fields(clock: str) -> tuple[str, ...]:
+    """Where the evidence has a clock: both ends of a locked one."""
+    if clock.startswith("locked_"):
+        base = clock.replace("locked_", "locked_clock_")
+        return (f"{base}_min_mhz", f"{base}_max_mhz")
+    return (f"app_clock_{clock}_mhz",)
+
+
+def reference(clock: str, word: str) -> str:
+    """Where the evidence has what `max` or `default` stands for."""
+    domain = clock.removeprefix("locked_")
+    return f"max_clock_{domain}_mhz" if word == "max" else f"app_clock_{domain}_default_mhz"
+
+
+def label(field: str) -> str:
+    """A field as findings name it: `graphics`, `locked graphics min`."""
+    return (
+        field.removesuffix("_mhz")
+        .removeprefix("app_clock_")
+        .replace("_clock_", "_")
+        .replace("_", " ")
+    )
+
+
+CHECK = Check(
+    wants=GpuClocks,
+    reads=(
+        "gpu.gpus[].app_clock_graphics_mhz",
+        "gpu.gpus[].app_clock_memory_mhz",
+        "gpu.gpus[].app_clock_graphics_default_mhz",
+        "gpu.gpus[].app_clock_memory_default_mhz",
+        "gpu.gpus[].max_clock_graphics_mhz",
+        "gpu.gpus[].max_clock_memory_mhz",
+        "gpu.gpus[].locked_clock_graphics_min_mhz",
+        "gpu.gpus[].locked_clock_graphics_max_mhz",
+        "gpu.gpus[].locked_clock_memory_min_mhz",
+        "gpu.gpus[].locked_clock_memory_max_mhz",
+    ),
+    judge=judge,
+)

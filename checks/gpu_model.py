@@ -1,0 +1,124 @@
+"""Every GPU is the board that the baseline is for.
+
+**Why it matters.** Power limits, clocks and memory differ between boards of one
+name: A100-SXM4-80GB exists with 400 W and with 500 W. A baseline that is judged on
+another board finds faults that are none, and misses those that are.
+
+**Read from** NVML, nvmlDeviceGetPciInfo and nvmlDeviceGetName, and the PCI bus:
+`/sys/bus/pci/devices/*/{vendor,device,subsystem_vendor,subsystem_device}`. Both must
+say the same.
+
+**Verdicts.** The PCI device id names the chip, the subsystem id the board. `name`
+is the marketing name; it tells a vGPU from the physical GPU, which share their ids.
+
+**To put it right** a GPU that is another board than its neighbours was swapped:
+put the right one in. Where all of them differ, the node has the wrong baseline.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from nodevet.evidence import Evidence, Gpu, PciFunction, each_gpu, pci_of, subject_of
+from nodevet.model import Check, Finding, Value, Want, ok, unknown, wrong
+
+
+def listed(value: Any) -> Any:
+    """One id, or several, as a tuple of lower-case ids."""
+    if isinstance(value, str):
+        value = (value,)
+    if isinstance(value, (list, tuple)):
+        return tuple(item.lower() if isinstance(item, str) else item for item in value)
+    return value
+
+
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+Ids = Annotated[
+    tuple[Id, ...],
+    Field(min_length=1),
+    BeforeValidator(listed, json_schema_input_type=Id | tuple[Id, ...]),
+]
+
+
+class GpuModel(Want):
+    """`gpu_model: "10de:2330"` or `gpu_model: {device: "10de:20b2", subsystem: ["10de:1463"]}`"""
+
+    bare: ClassVar[str] = "device"
+
+    device: Ids
+    """PCI vendor:device, one or several."""
+    subsystem: Ids | None = None
+    """PCI subsystem vendor:device, one or several."""
+    name: str | None = None
+    """As NVML spells it, NVIDIA H100 80GB HBM3."""
+
+
+def judge(evidence: Evidence, want: GpuModel) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+        else:
+            yield judge_gpu(gpu, pci_of(evidence, gpu), want)
+
+
+def judge_gpu(gpu: Gpu, function: PciFunction | Finding, want: GpuModel) -> Finding:
+    subject = subject_of(gpu)
+    wanted = {"device": want.device}
+    if want.subsystem:
+        wanted["subsystem"] = want.subsystem
+    if want.name:
+        wanted["name"] = (want.name,)
+    by_nvml = {"device": gpu.pci_device, "subsystem": gpu.pci_subsystem, "name": gpu.name}
+    by_pci = {} if isinstance(function, Finding) else ids(function)
+    expected: dict[str, Value] = {}
+    actual: dict[str, Value] = {}
+    for key, values in wanted.items():
+        for found in (by_nvml[key], by_pci.get(key)):
+            if found is not None and found not in values:
+                expected[key], actual[key] = values[0] if len(values) == 1 else list(values), found
+    if actual:
+        return wrong(subject, expected=expected, actual=actual)
+    if isinstance(function, Finding):
+        return function
+    for key in wanted:
+        if by_nvml[key] is None:
+            field = key if key == "name" else f"pci_{key}"
+            return unknown(subject, why=f"{field}: {gpu.why(field)}")
+        if key in by_pci and by_pci[key] is None:
+            return unknown(subject, why=f"PCI {key}: {pci_why(function, key)}")
+        if key in by_pci and by_pci[key] != by_nvml[key]:
+            return wrong(subject, expected={"NVML": by_nvml[key]}, actual={"PCI bus": by_pci[key]})
+    shown = {key: by_nvml[key] for key in wanted}
+    return ok(subject, expected=shown, actual=shown)
+
+
+def ids(function: PciFunction) -> dict[str, str | None]:
+    """The ids as sysfs has them, None where a half of one is missing."""
+    pairs = {
+        "device": (function.vendor, function.device),
+        "subsystem": (function.subsystem_vendor, function.subsystem_device),
+    }
+    return {key: f"{a}:{b}" if a and b else None for key, (a, b) in pairs.items()}
+
+
+def pci_why(function: PciFunction, key: str) -> str:
+    fields = ("vendor", "device") if key == "device" else ("subsystem_vendor", "subsystem_device")
+    return next(function.why(field) for field in fields if not getattr(function, field))
+
+
+CHECK = Check(
+    wants=GpuModel,
+    reads=(
+        "gpu.gpus[].bus_id",
+        "gpu.gpus[].name",
+        "gpu.gpus[].pci_device",
+        "gpu.gpus[].pci_subsystem",
+        "pci.functions[].address",
+        "pci.functions[].vendor",
+        "pci.functions[].device",
+        "pci.functions[].subsystem_vendor",
+        "pci.functions[].subsystem_device",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,113 @@
+"""The kernel has the modules that the baseline names, and the driver's halves match.
+
+**Why it matters.** Without nvidia_uvm CUDA does not start; without nvidia_peermem
+RDMA falls back to copies through the host; nouveau keeps the NVIDIA driver from its
+GPUs. After an upgrade without a reboot the loaded module and the library differ in
+version, and every new process fails.
+
+**Read from** /proc/modules, /sys/module (built-in modules),
+/sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
+
+**Verdicts.** A built-in module counts as loaded, where it is wanted and where it is
+not. Names are compared as the kernel spells them: nvidia-uvm is nvidia_uvm.
+
+**To put it right** a file in /etc/modules-load.d loads a module at every boot,
+`modprobe` now. `blacklist nouveau` in /etc/modprobe.d, and a new initramfs, keeps
+nouveau out. Versions that differ: reboot, or unload and load the nvidia modules.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from nodevet.evidence import Evidence, Modules
+from nodevet.model import Check, Finding, Subject, Want, compare, ok, unknown, wrong
+
+MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
+
+
+def spelled(name: str) -> str:
+    """As the kernel spells it in /proc/modules."""
+    return name.replace("-", "_")
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$"), AfterValidator(spelled)]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+
+
+class KernelModules(Want):
+    """`kernel_modules: {loaded: [nvidia, nvidia_uvm], absent: [nouveau]}`"""
+
+    loaded: Names = ()
+    absent: Names = ()
+    version_matches: bool = True
+    """Whether the loaded nvidia module must be of NVML's version."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> "KernelModules":
+        both = sorted(set(self.loaded) & set(self.absent))
+        if both:
+            raise ValueError(f"{', '.join(both)}: in loaded and in absent")
+        return self
+
+
+def judge(evidence: Evidence, want: KernelModules) -> Iterator[Finding]:
+    section = evidence.modules
+    for names, expected in ((want.loaded, "loaded"), (want.absent, "not loaded")):
+        for name in names:
+            if section.data is None:
+                yield unknown(Subject(kind="module", id=name), why=f"modules: {section.why}")
+            else:
+                yield judge_module(section.data, name, expected)
+    if want.version_matches:
+        yield judge_version(evidence)
+    elif not want.loaded and not want.absent:
+        yield unknown(why="the baseline asks for nothing")
+
+
+def judge_module(modules: Modules, name: str, expected: str) -> Finding:
+    subject = Subject(kind="module", id=name)
+    for field, actual in (("loaded", "loaded"), ("builtin", "built in")):
+        names = getattr(modules, field)
+        if names is None:
+            return unknown(subject, why=f"{field}: {modules.why(field)}")
+        if name in names:
+            return (ok if expected == "loaded" else wrong)(
+                subject, expected=expected, actual=actual
+            )
+    return compare(subject, expected=expected, actual="not loaded")
+
+
+def judge_version(evidence: Evidence) -> Finding:
+    subject = Subject(kind="module", id="nvidia")
+    modules, nvml = evidence.modules, evidence.gpu
+    if nvml.data is None and MISMATCH in nvml.why:
+        return wrong(
+            subject,
+            expected="the library's version",
+            actual=modules.data.nvidia_version if modules.data else None,
+            why=f"NVML: {nvml.why}",
+            advice="reboot, or unload and load the nvidia modules",
+        )
+    if modules.data is None:
+        return unknown(subject, why=f"modules: {modules.why}")
+    if modules.data.nvidia_version is None:
+        return unknown(subject, why=f"nvidia_version: {modules.data.why('nvidia_version')}")
+    if nvml.data is None:
+        return unknown(subject, why=f"NVML: {nvml.why}")
+    if nvml.data.driver_version is None:
+        return unknown(subject, why=f"driver_version: {nvml.data.why('driver_version')}")
+    return compare(subject, expected=nvml.data.driver_version, actual=modules.data.nvidia_version)
+
+
+CHECK = Check(
+    wants=KernelModules,
+    reads=(
+        "gpu.driver_version",
+        "modules.loaded[]",
+        "modules.builtin[]",
+        "modules.nvidia_version",
+    ),
+    judge=judge,
+)

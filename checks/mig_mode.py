@@ -1,0 +1,64 @@
+"""Every GPU has MIG on, or off, as the baseline says.
+
+**Why it matters.** A GPU in MIG mode offers only its slices: a job that expects
+the whole GPU finds no device, or a seventh of the memory, and NVLink peers are
+gone. The other way round a scheduler that hands out slices has none.
+
+**Read from** NVML, nvmlDeviceGetMigMode: the mode now and the one after the next
+reset.
+
+**Verdicts.** A mode that is to change at the next reset is wrong whichever of the
+two is wanted. A GPU that cannot do MIG is exempt where off is wanted, else wrong.
+
+**To put it right** end all work on the GPU, then `nvidia-smi -mig 0` (or
+`-mig 1`); where the change stays pending, reset the GPU or reboot. Layouts are
+kept with NVIDIA's mig-parted.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unread, unsupported
+from nodevet.model import Check, Finding, Want, compare, exempt, wrong
+
+
+class MigMode(Want):
+    """`mig_mode: false`"""
+
+    bare: ClassVar[str] = "enabled"
+
+    enabled: bool
+
+
+def judge(evidence: Evidence, want: MigMode) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, want.enabled)
+
+
+def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
+    subject = subject_of(gpu)
+    if unsupported(gpu, "mig_current"):
+        if wanted:
+            return wrong(
+                subject, expected=True, actual="not supported", why="this GPU cannot do MIG"
+            )
+        return exempt(subject, why="this GPU cannot do MIG")
+    if gpu.mig_current is None:
+        return unread(subject, gpu, "mig_current")
+    if gpu.mig_current is not wanted:
+        waits = "set, and waits for a GPU reset or reboot" if gpu.mig_pending is wanted else ""
+        return compare(subject, expected=wanted, actual=gpu.mig_current, why=waits)
+    if gpu.mig_pending is None:
+        return unread(subject, gpu, "mig_pending")
+    if gpu.mig_pending is not wanted:
+        return wrong(
+            subject, expected=wanted, actual=gpu.mig_pending, why="from the next reset or reboot on"
+        )
+    return compare(subject, expected=wanted, actual=gpu.mig_current)
+
+
+CHECK = Check(
+    wants=MigMode,
+    reads=("gpu.gpus[].mig_current", "gpu.gpus[].mig_pending"),
+    judge=judge,
+)

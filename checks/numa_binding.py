@@ -1,0 +1,185 @@
+"""Every process that computes on a GPU is bound to that GPU's NUMA node.
+
+**Why it matters.** A process that the scheduler may move to the other socket, or
+whose pages lie there, reaches its GPU over the link between sockets. Times then
+vary from run to run, and the slowest rank sets the pace.
+
+**Read from** NVML, nvmlDeviceGetComputeRunningProcesses, and
+`/proc/<pid>/status`: Cpus_allowed_list and Mems_allowed_list; from the GPU's
+numa_node under /sys/bus/pci/devices and the nodes' cpulist.
+
+**Verdicts.** A process may use the CPUs and memory of the nodes of all GPUs that it
+computes on. One that only holds a GPU open, such as a monitor, is exempt. Where
+other users' processes could not be looked into, the node has an unknown for the
+rest. Mems_allowed shows what cgroups and cpusets allow, not the policy that
+numactl sets: with jobs bound by numactl say `memory: false`. On a machine with one
+node every process is bound.
+
+**To put it right** let the scheduler bind: Slurm with `--gpu-bind` or
+`--cpus-per-gpu` and task/affinity and task/cgroup, Kubernetes with the topology
+manager, a systemd unit with CPUAffinity= and AllowedMemoryNodes=.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+from nodevet.evidence import (
+    Evidence,
+    Gpu,
+    NumaNode,
+    Process,
+    each_gpu,
+    numbers,
+    pci_of,
+    subject_of,
+    unread,
+)
+from nodevet.model import (
+    Check,
+    Finding,
+    Severity,
+    Subject,
+    Verdict,
+    Want,
+    exempt,
+    ok,
+    unknown,
+    wrong,
+)
+
+
+class NumaBinding(Want):
+    """`numa_binding: true` or `numa_binding: {bound: true, memory: false}`"""
+
+    bare: ClassVar[str] = "bound"
+
+    bound: Literal[True]
+    memory: bool = True
+    """Whether the memory nodes are judged too."""
+
+
+def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
+    users: dict[int, list[Gpu]] = {}
+    told = True
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            told = told and gpu.verdict is Verdict.EXEMPT
+            yield gpu
+        elif gpu.processes is None:
+            told = False
+            yield unread(subject_of(gpu), gpu, "processes")
+        else:
+            for process in gpu.processes:
+                users.setdefault(process.pid, []).append(gpu)
+    section = evidence.processes
+    if section.data is None or section.data.processes is None:
+        why = section.data.why("processes") if section.data else section.why
+        yield unknown(why=f"processes: {why}")
+        return
+    known = {process.pid: process for process in section.data.processes}
+    nodes = nodes_of(evidence)
+    for pid, gpus in users.items():
+        subject = Subject(kind="process", id=str(pid))
+        if pid not in known:
+            yield unknown(subject, why="NVML names it, /proc does not: it ended, or is elsewhere")
+        elif isinstance(nodes, Finding):
+            yield unknown(subject, why=nodes.why)
+        else:
+            yield judge_process(evidence, known[pid], gpus, nodes, want)
+    for pid in sorted(known.keys() - users.keys()):
+        subject = Subject(kind="process", id=str(pid))
+        if told:
+            yield exempt(subject, why="it computes on no GPU")
+        else:
+            yield unknown(subject, why="NVML did not say for every GPU what computes on it")
+    if section.data.complete is not True:
+        why = section.data.errors.get("complete", "other users' open files could not be read")
+        yield unknown(why=f"there may be more processes: {why}")
+    elif told and not known and not users:
+        yield exempt(why="no process uses a GPU")
+
+
+def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
+    """The NUMA nodes by number; none of them where the kernel has no NUMA."""
+    section = evidence.numa
+    if section.status == "absent":
+        return {}
+    if section.data is None:
+        return unknown(why=f"NUMA: {section.why}")
+    if not section.data.nodes:
+        return unknown(why=f"nodes: {section.data.why('nodes')}")
+    return {node.id: node for node in section.data.nodes}
+
+
+def judge_process(
+    evidence: Evidence,
+    process: Process,
+    gpus: list[Gpu],
+    nodes: Mapping[int, NumaNode],
+    want: NumaBinding,
+) -> Finding:
+    subject = Subject(kind="process", id=str(process.pid))
+    if len(nodes) < 2:
+        return exempt(subject, why="the machine has one NUMA node")
+    homes: dict[int, NumaNode] = {}
+    for gpu in gpus:
+        home = home_of(evidence, gpu, nodes)
+        if isinstance(home, str):
+            return unknown(subject, why=f"GPU {gpu.index}: {home}")
+        homes[home.id] = home
+    cpus = [numbers(home.cpulist) for home in homes.values()]
+    wanted = {
+        "cpus": (process.cpus_allowed, ",".join(home.cpulist or "" for home in homes.values())),
+        "memory": (process.mems_allowed, ",".join(map(str, sorted(homes)))),
+    }
+    if any(part is None for part in cpus):
+        return unknown(subject, why="a NUMA node's cpulist was not read")
+    if not want.memory:
+        del wanted["memory"]
+    for key, (allowed, _) in wanted.items():
+        if not numbers(allowed):
+            field = "cpus_allowed" if key == "cpus" else "mems_allowed"
+            return unread(subject, process, field)
+    loose = [
+        key
+        for key, (allowed, home) in wanted.items()
+        if not (numbers(allowed) or frozenset()) <= (numbers(home) or frozenset())
+    ]
+    shown = loose or list(wanted)
+    return (wrong if loose else ok)(
+        subject,
+        expected={key: wanted[key][1] for key in shown},
+        actual={key: wanted[key][0] for key in shown},
+        why=process.command or "",
+    )
+
+
+def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> NumaNode | str:
+    """The node that a GPU hangs on, or why it cannot be told."""
+    function = pci_of(evidence, gpu)
+    if isinstance(function, Finding):
+        return function.why
+    if function.numa_node is None:
+        return f"numa_node: {function.why('numa_node')}"
+    if function.numa_node not in nodes:
+        return "it is not told on which NUMA node it is"
+    return nodes[function.numa_node]
+
+
+CHECK = Check(
+    wants=NumaBinding,
+    reads=(
+        "gpu.gpus[].bus_id",
+        "gpu.gpus[].processes[].pid",
+        "numa.nodes[].cpulist",
+        "numa.nodes[].id",
+        "pci.functions[].address",
+        "pci.functions[].numa_node",
+        "processes.complete",
+        "processes.processes[].cpus_allowed",
+        "processes.processes[].mems_allowed",
+        "processes.processes[].pid",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,165 @@
+"""Every GPU hangs on the NUMA node, and beside the CPUs, that are expected.
+
+**Why it matters.** A process on the wrong socket reaches its GPU over the link
+between sockets: less bandwidth, more latency, for every copy and every kernel
+launch. Binding to the right one needs firmware that tells which that is.
+
+**Read from** `/sys/bus/pci/devices/*/{numa_node,local_cpulist}` of each GPU, joined
+to NVML's list by bus id, and `/sys/devices/system/node/node*/cpulist`.
+
+**Verdicts.** `platform` expects that the node exists and that the GPU's local CPUs
+are that node's. A map from GPU indices to nodes expects these nodes; a GPU that it
+does not name is exempt. Where the firmware does not say (-1) the node is unknown,
+unless there is only one. A kernel without NUMA has one node, 0.
+
+**To put it right** a GPU on another node sits in another slot, or the indices moved
+because a GPU is missing (`gpu_count`). -1 on a machine of several nodes: enable NUMA
+in the BIOS (not node interleaving), update it, or pass the topology to the guest.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from nodevet.evidence import (
+    Evidence,
+    Gpu,
+    NumaNode,
+    PciFunction,
+    each_gpu,
+    numbers,
+    pci_of,
+    subject_of,
+    unread,
+)
+from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+
+
+def keyed(value: Any) -> Any:
+    """YAML reads the key of `{0: 1}` as a number; it is the index list `0`."""
+    if isinstance(value, dict):
+        return {str(key) if type(key) is int else key: node for key, node in value.items()}
+    return value
+
+
+def disjoint(gpus: dict[str, int]) -> dict[str, int]:
+    seen: set[int] = set()
+    for key in gpus:
+        indices = numbers(key)
+        if not indices:
+            raise ValueError(f"{key!r} is no list of GPU indices: write 0-3 or 0,2")
+        if seen & indices:
+            raise ValueError(f"GPU {min(seen & indices)} is in more than one list")
+        seen |= indices
+    return gpus
+
+
+Node = Annotated[int, Field(ge=0, lt=1024)]
+Nodes = Annotated[
+    dict[str, Node], Field(min_length=1), BeforeValidator(keyed), AfterValidator(disjoint)
+]
+
+
+class NumaLocality(Want):
+    """`numa_locality: platform` or `numa_locality: {gpus: {0-3: 0, 4-7: 1}}`"""
+
+    bare: ClassVar[str] = "gpus"
+
+    gpus: Literal["platform"] | Nodes
+    """GPU indices: NUMA node."""
+
+    @property
+    def node_of(self) -> Mapping[int, int]:
+        if self.gpus == "platform":
+            return {}
+        return {index: node for key, node in self.gpus.items() for index in numbers(key) or ()}
+
+
+def judge(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
+    nodes = nodes_of(evidence)
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif want.gpus != "platform" and gpu.index not in want.node_of:
+            yield exempt(subject_of(gpu), why="the baseline names no NUMA node for it")
+        elif isinstance(nodes, Finding):
+            yield unknown(subject_of(gpu), why=nodes.why)
+        else:
+            yield judge_gpu(gpu, pci_of(evidence, gpu), nodes, want.node_of.get(gpu.index))
+    found = evidence.gpu.data.gpus if evidence.gpu.data else None
+    missing = set(want.node_of) - {gpu.index for gpu in found or ()}
+    for index in sorted(missing) if found else ():
+        yield unknown(Subject(kind="gpu", id=str(index)), why="NVML lists no such GPU")
+
+
+def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
+    """The NUMA nodes by number; none of them where the kernel has no NUMA."""
+    section = evidence.numa
+    if section.status == "absent":
+        return {}
+    if section.data is None:
+        return unknown(why=f"NUMA: {section.why}")
+    if not section.data.nodes:
+        return unknown(why=f"nodes: {section.data.why('nodes')}")
+    return {node.id: node for node in section.data.nodes}
+
+
+def judge_gpu(
+    gpu: Gpu, function: PciFunction | Finding, nodes: Mapping[int, NumaNode], wanted: int | None
+) -> Finding:
+    subject = subject_of(gpu)
+    if not nodes:
+        if wanted:
+            return wrong(subject, expected=wanted, actual=0, why="the kernel has no NUMA")
+        return exempt(subject, why="the kernel has no NUMA")
+    if isinstance(function, Finding):
+        return function
+    actual = function.numa_node
+    if actual is None:
+        return unread(subject, function, "numa_node")
+    if actual < 0 and len(nodes) > 1:
+        return unknown(
+            subject,
+            expected=wanted,
+            why="the firmware does not say on which NUMA node it is",
+            advice="enable NUMA in the BIOS, or update it",
+        )
+    if actual < 0:
+        actual = min(nodes)
+    if wanted is not None and actual != wanted:
+        return wrong(subject, expected=wanted, actual=actual, advice="check the slot it sits in")
+    if actual not in nodes:
+        return wrong(subject, expected=sorted(nodes), actual=actual, why="there is no such node")
+    return judge_cpus(subject, function, nodes[actual])
+
+
+def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Finding:
+    local, cpus = numbers(function.local_cpulist), numbers(node.cpulist)
+    if local is None:
+        return unread(subject, function, "local_cpulist")
+    if cpus is None:
+        return unread(subject, node, "cpulist")
+    if local != cpus:
+        return wrong(
+            subject,
+            expected=node.cpulist,
+            actual=function.local_cpulist,
+            why=f"the CPUs beside it are not those of its NUMA node {node.id}",
+        )
+    return ok(subject, expected=node.id, actual=node.id)
+
+
+CHECK = Check(
+    wants=NumaLocality,
+    reads=(
+        "gpu.gpus[].bus_id",
+        "gpu.gpus[].index",
+        "numa.nodes[].cpulist",
+        "numa.nodes[].id",
+        "pci.functions[].address",
+        "pci.functions[].local_cpulist",
+        "pci.functions[].numa_node",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,260 @@
+"""Every GPU's PCIe link is as fast and as wide as the baseline says, up to the CPU.
+
+**Why it matters.** A link that trained at half its width, or three generations
+down, still works; loading data, checkpoints and GPU-to-NIC traffic take two to
+sixteen times as long, and nothing reports an error.
+
+**Read from** NVML: nvmlDeviceGetCurrPcieLinkGeneration, ...CurrPcieLinkWidth, their
+maxima, nvmlDeviceGetPerformanceState, ...CurrentClocksEventReasons. From
+`/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`: every port between the GPU
+and the CPU, apart from virtual machines, whose ports are not real.
+
+**Verdicts.** Better than wanted is ok. The width counts always, the generation too,
+but for one case: an idle GPU lowers its link to Gen1 or Gen2 and raises it under
+load. In a P-state of P5 or above such a link is exempt, since it says nothing; look
+again under load. In P0 to P4 it is unknown where NVML calls the GPU idle, else
+wrong. Gen3 and above are never excused, nor is a GPU or a port that cannot reach
+what is wanted. A link further up is wrong where it carries less than the wanted
+link would. `max` is the best that GPU and ports can do together.
+
+**To put it right** reseat the GPU, then its riser or cable; look at the slot's
+lanes, at bifurcation and at a fixed link speed in the BIOS; compare with the same
+slot of a healthy node. A port named as the limit is a matter of slot or platform.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator
+
+from nodevet.evidence import Evidence, Gpu, PciFunction, each_gpu, pci_of, subject_of
+from nodevet.model import Check, Finding, Subject, Verdict, Want
+
+RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
+GPU_IDLE = 0x1
+IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
+IDLE_PSTATE = 5  # the first in which the driver lowers the link
+RETRAIN = "reseat the GPU; check riser, slot and BIOS link settings"
+
+
+def number(value: Any) -> Any:
+    """Keeps `true` from passing for 1, which it equals."""
+    if isinstance(value, bool):
+        raise ValueError("give a number or 'max'")
+    return value
+
+
+class PcieLink(Want):
+    """`pcie_link: {generation: 5, width: 16}` or `pcie_link: {generation: max, width: max}`"""
+
+    generation: Annotated[Literal[1, 2, 3, 4, 5, 6, "max"], BeforeValidator(number)]
+    width: Annotated[Literal[1, 2, 4, 8, 16, 32, "max"], BeforeValidator(number)]
+
+
+class Part(NamedTuple):
+    """What is said of the width, of the generation, or of the ports above."""
+
+    verdict: Verdict
+    expected: str = ""
+    actual: str = ""
+    why: str = ""
+    advice: str = ""
+
+
+Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not read
+
+
+def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+        else:
+            yield judge_gpu(gpu, ports_above(evidence, gpu), want)
+
+
+def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> Finding:
+    width = wanted_width(gpu, ports, want)
+    generation = wanted_generation(gpu, ports, want)
+    near = () if isinstance(ports, str) else ports[:1]
+    parts = [judge_generation(gpu, near, generation), judge_width(gpu, near, width)]
+    if isinstance(ports, str):
+        parts.append(Part(Verdict.UNKNOWN, why=ports))
+    elif isinstance(width, int) and isinstance(generation, int):
+        parts.append(judge_above(gpu, ports, width, generation))
+    return merged(subject_of(gpu), parts)
+
+
+def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
+    """The ports between a GPU and the CPU; none in a virtual machine, where they are not real."""
+    host = evidence.host.data
+    if host is None:
+        return f"host: {evidence.host.why}"
+    if host.virtualization is None:
+        return f"virtualization: {host.why('virtualization')}"
+    function = pci_of(evidence, gpu)
+    if isinstance(function, Finding):
+        return function.why
+    if host.virtualization not in ("none", "container"):
+        return ()
+    if function.upstream is None or "upstream" in function.errors:
+        return f"upstream: {function.why('upstream')}"
+    functions = evidence.pci.data.functions if evidence.pci.data else None
+    found = {other.address: other for other in functions or ()}
+    if any(address not in found for address in function.upstream):
+        return "a port above the GPU is not in the evidence"
+    return tuple(found[address] for address in function.upstream)
+
+
+def wanted_width(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
+    """Lanes, or why `max` cannot be told."""
+    if want.width != "max":
+        return want.width
+    if not gpu.pcie_width_max:
+        return f"pcie_width_max: {gpu.why('pcie_width_max')}"
+    if isinstance(ports, str):
+        return ports
+    if not ports and (gpu.pcie_width or 0) < gpu.pcie_width_max:
+        return "no port above the GPU is visible: its slot may have fewer lanes"
+    for port in ports:
+        if not port.link_width_max:
+            return f"link_width_max: {port.why('link_width_max')}"
+    return min([gpu.pcie_width_max, *(port.link_width_max or 0 for port in ports)])
+
+
+def wanted_generation(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
+    """The generation, or why `max` cannot be told."""
+    if want.generation != "max":
+        return want.generation
+    if gpu.pcie_generation_max not in RATES:
+        return f"pcie_generation_max: {gpu.why('pcie_generation_max')}"
+    if isinstance(ports, str):
+        return ports
+    for port in ports:
+        if not generation_of(port.link_gts_max):
+            return f"link_gts_max: {port.why('link_gts_max')}"
+    return min([gpu.pcie_generation_max, *(generation_of(port.link_gts_max) for port in ports)])
+
+
+def generation_of(gts: float | None) -> int:
+    """The generation that runs at this rate; 0 for none."""
+    return next((number for number, rate in RATES.items() if rate == gts), 0)
+
+
+def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
+    if gpu.pcie_width is None:
+        return Part(Verdict.UNKNOWN, why=f"pcie_width: {gpu.why('pcie_width')}")
+    if isinstance(wanted, str):
+        return Part(Verdict.UNKNOWN, why=wanted)
+    expected, actual = f"x{wanted}", f"x{gpu.pcie_width}"
+    if gpu.pcie_width >= wanted:
+        return Part(Verdict.OK, expected, actual)
+    if gpu.pcie_width_max is not None and gpu.pcie_width_max < wanted:
+        why = f"NVML's maximum for this GPU in this slot is x{gpu.pcie_width_max}"
+        return Part(Verdict.WRONG, expected, actual, why)
+    if near and near[0].link_width_max is not None and near[0].link_width_max < wanted:
+        why = f"limited by port {near[0].address}, whose maximum is x{near[0].link_width_max}"
+        return Part(Verdict.WRONG, expected, actual, why)
+    return Part(Verdict.WRONG, expected, actual, advice=RETRAIN)
+
+
+def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
+    now = gpu.pcie_generation
+    if now is None:
+        return Part(Verdict.UNKNOWN, why=f"pcie_generation: {gpu.why('pcie_generation')}")
+    if isinstance(wanted, str):
+        return Part(Verdict.UNKNOWN, why=wanted)
+    expected, actual = f"Gen{wanted}", f"Gen{now}"
+    if now >= wanted:
+        return Part(Verdict.OK, expected, actual)
+    for name, most in (
+        ("the GPU", gpu.pcie_generation_device_max),
+        *((f"port {port.address}", generation_of(port.link_gts_max) or None) for port in near),
+        ("the GPU in this slot", gpu.pcie_generation_max),
+    ):
+        if most is not None and most < wanted:
+            why = f"limited by {name}, whose maximum is Gen{most}"
+            return Part(Verdict.WRONG, expected, actual, why)
+    if now > IDLE_GENERATIONS:
+        return Part(Verdict.WRONG, expected, actual, advice=RETRAIN)
+    return lowered(gpu, expected, actual)
+
+
+def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation: int) -> Part:
+    """The links above the GPU's own: each must carry what the wanted link would."""
+    if ports and ports[0].link_width != gpu.pcie_width:
+        ends = f"the GPU says x{gpu.pcie_width}, its port x{ports[0].link_width}"
+        return Part(Verdict.UNKNOWN, why=f"the ends of the link disagree: {ends}")
+    slowest = None
+    for port in ports[1:]:
+        if port.link_width is None or port.link_gts is None:
+            field = "link_width" if port.link_width is None else "link_gts"
+            return Part(Verdict.UNKNOWN, why=f"{field}: {port.why(field)}")
+        rate = port.link_width * port.link_gts
+        if rate < width * RATES[generation] and (slowest is None or rate < slowest[0]):
+            slowest = (rate, port, port.link_width, port.link_gts)
+    if slowest is None:
+        return Part(Verdict.OK)
+    _, port, lanes, gts = slowest
+    expected, actual = f"Gen{generation} x{width}", f"Gen{generation_of(gts)} x{lanes}"
+    why = f"limited by {port.address} above the GPU"
+    at_best = lanes * (port.link_gts_max or 0)
+    if gts <= RATES[IDLE_GENERATIONS] and at_best >= width * RATES[generation]:
+        return lowered(gpu, expected, actual, why)
+    return Part(Verdict.WRONG, expected, actual, why, RETRAIN)
+
+
+def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> Part:
+    """A link at the speed of an idle one: whether the GPU is idle."""
+    if gpu.pstate is None or gpu.pstate > 15:
+        return Part(Verdict.UNKNOWN, expected, actual, f"pstate: {gpu.why('pstate')}")
+    if gpu.pstate >= IDLE_PSTATE:
+        return Part(Verdict.EXEMPT, expected, actual, f"idle in P{gpu.pstate}: judge it under load")
+    if gpu.event_reasons is None:
+        return Part(Verdict.UNKNOWN, expected, actual, f"event_reasons: {gpu.why('event_reasons')}")
+    if gpu.event_reasons & GPU_IDLE:
+        why = f"idle, but in P{gpu.pstate}: look again under load"
+        return Part(Verdict.UNKNOWN, expected, actual, why)
+    return Part(Verdict.WRONG, expected, actual, limit, RETRAIN)
+
+
+def merged(subject: Subject, parts: list[Part]) -> Finding:
+    """One finding per GPU: of the parts that are wrong, else unknown, else exempt, else all."""
+    verdicts = {part.verdict for part in parts}
+    order = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.EXEMPT, Verdict.OK)
+    verdict = next(worst for worst in order if worst in verdicts)
+    told = [part for part in parts if part.verdict is verdict]
+
+    def joined(field: str, between: str) -> str:
+        return between.join(dict.fromkeys(filter(None, (getattr(part, field) for part in told))))
+
+    return Finding(
+        verdict=verdict,
+        subject=subject,
+        expected=joined("expected", " ") or None,
+        actual=joined("actual", " ") or None,
+        why=joined("why", "; "),
+        advice=joined("advice", "; "),
+    )
+
+
+CHECK = Check(
+    wants=PcieLink,
+    reads=(
+        "gpu.gpus[].bus_id",
+        "gpu.gpus[].event_reasons",
+        "gpu.gpus[].pcie_generation",
+        "gpu.gpus[].pcie_generation_device_max",
+        "gpu.gpus[].pcie_generation_max",
+        "gpu.gpus[].pcie_width",
+        "gpu.gpus[].pcie_width_max",
+        "gpu.gpus[].pstate",
+        "host.virtualization",
+        "pci.functions[].address",
+        "pci.functions[].link_gts",
+        "pci.functions[].link_gts_max",
+        "pci.functions[].link_width",
+        "pci.functions[].link_width_max",
+        "pci.functions[].upstream[]",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,108 @@
+"""Every GPU's power limit is what the baseline says.
+
+**Why it matters.** Under load a GPU's clock follows its power limit. One board at
+500 W among boards at 700 W slows the whole job, and looks healthy in every other
+reading. A limit above the plan overloads rack and supplies.
+
+**Read from** NVML: nvmlDeviceGetPowerManagementLimit (as set),
+nvmlDeviceGetEnforcedPowerLimit (the lowest that any limiter holds),
+nvmlDeviceGetPowerManagementDefaultLimit and ...LimitConstraints.
+
+**Verdicts.** Wrong where the limit is off by more than the tolerance, and where the
+enforced limit is below the one that is set: something else holds it down. A watt
+number outside what the board allows is said: the baseline is for another board
+(A100-SXM4-80GB exists with 400 W and with 500 W; see `gpu_model`). A board whose
+limit cannot be set is exempt where `default` is wanted, else unknown.
+
+**To put it right** `nvidia-smi -pl 700`, from a systemd unit that runs at boot: the
+limit is lost at a reboot, and with persistence mode off as soon as the GPU is unused.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unread, unsupported
+from nodevet.model import Check, Finding, Want, exempt, ok, wrong
+
+Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
+Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class PowerLimit(Want):
+    """`power_limit: 700`, `power_limit: default` or `power_limit: {watts: 700, tolerance: 1%}`"""
+
+    bare: ClassVar[str] = "watts"
+
+    watts: Watts | Literal["default"]
+    tolerance: Percent | Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    """In percent of the limit, or in watts."""
+
+    def slack_mw(self, wanted_mw: int) -> float:
+        if isinstance(self.tolerance, str):
+            return wanted_mw * float(self.tolerance[:-1]) / 100
+        return self.tolerance * 1000
+
+
+def judge(evidence: Evidence, want: PowerLimit) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, want)
+
+
+def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
+    subject = subject_of(gpu)
+    if unsupported(gpu, "power_limit_mw") and want.watts == "default":
+        return exempt(subject, why="this GPU's power limit cannot be set")
+    if gpu.power_limit_mw is None:
+        return unread(subject, gpu, "power_limit_mw")
+    if want.watts != "default":
+        wanted_mw = round(want.watts * 1000)
+    elif gpu.power_limit_default_mw is not None:
+        wanted_mw = gpu.power_limit_default_mw
+    else:
+        return unread(subject, gpu, "power_limit_default_mw")
+    expected, slack = watts(wanted_mw), want.slack_mw(wanted_mw)
+    if abs(gpu.power_limit_mw - wanted_mw) > slack:
+        return wrong(
+            subject,
+            expected=expected,
+            actual=watts(gpu.power_limit_mw),
+            unit="W",
+            why=outside(gpu, wanted_mw),
+        )
+    if gpu.power_limit_enforced_mw is None:
+        return unread(subject, gpu, "power_limit_enforced_mw")
+    if gpu.power_limit_enforced_mw < wanted_mw - slack:
+        return wrong(
+            subject,
+            expected=expected,
+            actual=watts(gpu.power_limit_enforced_mw),
+            unit="W",
+            why=f"set to {watts(gpu.power_limit_mw):g} W, but another limiter holds it lower",
+            advice="look for a lower limit from the BMC, the module or the power brake",
+        )
+    return ok(subject, expected=expected, actual=watts(gpu.power_limit_mw), unit="W")
+
+
+def watts(milliwatts: int) -> int | float:
+    return milliwatts // 1000 if milliwatts % 1000 == 0 else milliwatts / 1000
+
+
+def outside(gpu: Gpu, wanted_mw: int) -> str:
+    """That no such limit can be set on this board, where that is so."""
+    low, high = gpu.power_limit_min_mw, gpu.power_limit_max_mw
+    if low is None or high is None or low <= wanted_mw <= high:
+        return ""
+    return f"this board allows {watts(low):g}-{watts(high):g} W: is the baseline for another board?"
+
+
+CHECK = Check(
+    wants=PowerLimit,
+    reads=(
+        "gpu.gpus[].power_limit_mw",
+        "gpu.gpus[].power_limit_enforced_mw",
+        "gpu.gpus[].power_limit_default_mw",
+    ),
+    judge=judge,
+)

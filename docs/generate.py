@@ -1,0 +1,117 @@
+"""Write docs/checks.md from the checks themselves.
+
+.venv/bin/python docs/generate.py           # write it
+.venv/bin/python docs/generate.py --check   # exit 1 where it is not current
+"""
+
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic_core import PydanticUndefined
+
+from nodevet.catalog import Catalog
+from nodevet.model import Check, Want
+
+TARGET = Path(__file__).with_name("checks.md")
+
+HEAD = """\
+# Checks
+
+One file in `checks/` is one check; its name is its id in baselines, reports and tests.
+`nodevet explain CHECK` prints the page of one. This file is written by
+`docs/generate.py`; change the check's docstring instead.
+"""
+
+NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): ""}
+
+
+def main() -> int:
+    text = page(Catalog())
+    if sys.argv[1:] == ["--check"]:
+        if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{TARGET} is not current: run python docs/generate.py\n")
+            return 1
+    elif sys.argv[1:]:
+        sys.stderr.write("usage: generate.py [--check]\n")
+        return 2
+    else:
+        TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+def page(catalog: Catalog) -> str:
+    """The whole of docs/checks.md."""
+    rows = [
+        f"| [`{name}`](#{name}) | {catalog.title(name)} | {catalog.check(name).severity.value} |"
+        for name in catalog.ids
+    ]
+    table = "\n".join(["| check | holds where | severity |", "|---|---|---|", *rows])
+    sections = [section(name, catalog.page(name), catalog.check(name)) for name in catalog.ids]
+    return "\n".join([HEAD, table, "", *sections])
+
+
+def section(name: str, text: str, check: Check) -> str:
+    blocks = [
+        f"## {name}",
+        text,
+        "**In a baseline**",
+        "\n\nor\n\n".join(f"```yaml\n{line}\n```" for line in examples(check.wants)),
+        "\n".join(fields(check.wants)),
+        f"**Severity** {check.severity.value}, unless the baseline says otherwise.",
+        "**Verdicts depend on** " + ", ".join(f"`{path}`" for path in check.reads) + ".",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def examples(want: type[Want]) -> list[str]:
+    """What a baseline may say, one line each, from the Want's docstring."""
+    return re.findall(r"`([^`]+)`", want.__doc__ or "")
+
+
+def fields(want: type[Want]) -> Iterator[str]:
+    """A table of a Want's fields."""
+    yield "| field | value | default |"
+    yield "|---|---|---|"
+    for name, field in want.model_fields.items():
+        default = field.default
+        shown = "" if default is PydanticUndefined or default is None else f"`{as_yaml(default)}`"
+        plain = " (a plain value fills it)" if want.bare == name else ""
+        note = f". {field.description}" if field.description else ""
+        required = "" if not field.is_required() else "required"
+        yield f"| `{name}`{plain} | {kind(field.annotation)}{note} | {shown or required} |"
+
+
+def as_yaml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(as_yaml, value))}]"
+    return str(value)
+
+
+def kind(annotation: Any) -> str:
+    """A type in words: `8, 16 or max`, `list of text`."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return kind(inner[0])
+    if origin is Literal:
+        return listed([as_yaml(value) for value in inner])
+    if origin in (Union, types.UnionType):
+        return listed([word for word in map(kind, inner) if word])
+    if origin is tuple:
+        return f"list of {kind(inner[0])}"
+    if origin is dict:
+        return f"map of {kind(inner[0])} to {kind(inner[1])}"
+    return NAMES[annotation]
+
+
+def listed(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

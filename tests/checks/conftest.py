@@ -1,0 +1,101 @@
+"""Cases are data: tests/checks/<check id>/<case>.yaml holds `want`, `evidence` and `findings`.
+
+A section of `evidence` is what the collector found, or, with `status`, the whole
+section. A finding is compared on the keys that it gives; a subject is its label.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import yaml
+
+from nodevet.catalog import Catalog
+from nodevet.evidence import decode
+from nodevet.model import Check, Finding
+
+HERE = Path(__file__).parent
+CATALOG = Catalog()
+
+
+class Case(NamedTuple):
+    check_id: str
+    name: str
+    want: Any
+    document: dict[str, Any]
+    findings: list[dict[str, Any]]
+
+    @property
+    def check(self) -> Check:
+        return CATALOG.check(self.check_id)
+
+
+def document(sections: dict[str, Any]) -> dict[str, Any]:
+    """The probe's answer with these sections."""
+    whole = {
+        name: section if "status" in section else {"status": "ok", "data": section}
+        for name, section in sections.items()
+    }
+    return {"schema": 1, "probe": "0", "sections": whole}
+
+
+def load(path: Path) -> Case:
+    text = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert set(text) == {"want", "evidence", "findings"}, path
+    return Case(
+        path.parent.name, path.stem, text["want"], document(text["evidence"]), text["findings"]
+    )
+
+
+CASES = [load(path) for path in sorted(HERE.glob("*/*.yaml"))]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize(
+            "case", [pytest.param(case, id=f"{case.check_id}-{case.name}") for case in CASES]
+        )
+    if "check_id" in metafunc.fixturenames:
+        metafunc.parametrize("check_id", CATALOG.ids)
+
+
+def want_of(check_id: str, value: Any) -> Any:
+    """A Want from what a baseline says, bare or not."""
+    model = CATALOG.check(check_id).wants
+    if not isinstance(value, dict):
+        assert model.bare, f"{check_id} takes no plain value"
+        value = {model.bare: value}
+    return model.model_validate(value)
+
+
+def findings_of(check_id: str, want: Any, answer: dict[str, Any]) -> list[Finding]:
+    """What a check says of the probe's answer, by way of its JSON form."""
+    evidence = decode(msgspec.json.encode(answer))
+    return list(CATALOG.check(check_id).judge(evidence, want))
+
+
+@pytest.fixture
+def cases() -> list[Case]:
+    return CASES
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return CATALOG
+
+
+@pytest.fixture
+def make_want() -> Callable[..., Any]:
+    return want_of
+
+
+@pytest.fixture
+def ask() -> Callable[..., list[Finding]]:
+    return findings_of
+
+
+@pytest.fixture
+def make_document() -> Callable[..., dict[str, Any]]:
+    return document

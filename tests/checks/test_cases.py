@@ -1,0 +1,46 @@
+"""Every check against its cases; adding one needs no Python."""
+
+import msgspec
+
+from nodevet.model import Verdict
+
+
+def test_findings(case, ask, make_want):
+    found = ask(case.check_id, make_want(case.check_id, case.want), case.document)
+    told = [msgspec.to_builtins(finding) | {"subject": finding.subject.label} for finding in found]
+    given = [
+        {key: finding[key] for key in wanted}
+        for finding, wanted in zip(told, case.findings, strict=False)
+    ]
+    assert given == case.findings
+    assert len(told) == len(case.findings)
+
+
+def test_every_check_has_an_ok_a_wrong_and_an_unknown_case(check_id, cases):
+    seen = {
+        finding["verdict"]
+        for case in cases
+        if case.check_id == check_id
+        for finding in case.findings
+    }
+    assert seen >= {"ok", "wrong", "unknown"}
+
+
+def test_every_case_belongs_to_a_check(cases, catalog):
+    assert {case.check_id for case in cases} <= set(catalog.ids)
+
+
+def test_unknown_and_exempt_say_why(case, ask, make_want):
+    for finding in ask(case.check_id, make_want(case.check_id, case.want), case.document):
+        if finding.verdict in (Verdict.UNKNOWN, Verdict.EXEMPT):
+            assert finding.why
+        if finding.verdict is Verdict.WRONG:
+            assert finding.expected != finding.actual
+
+
+def test_an_empty_document_is_never_ok(check_id, cases, ask, make_want, make_document):
+    for case in cases:
+        if case.check_id == check_id:
+            found = ask(check_id, make_want(check_id, case.want), make_document({}))
+            assert found
+            assert {finding.verdict for finding in found} == {Verdict.UNKNOWN}

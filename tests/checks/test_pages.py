@@ -1,0 +1,29 @@
+"""Every check has a page, and docs/checks.md is made of them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_docs_are_current():
+    command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
+    page = catalog.page(check_id)
+    title, blank, *rest = page.split("\n")
+    assert title.endswith(".") and blank == "" and len(title) <= 95
+    for heading in ("**Why it matters.** ", "**Read from** ", "**To put it right** "):
+        assert f"\n{heading}" in page
+    assert not any(line.startswith("#") for line in rest)
+
+
+def test_a_check_imports_the_model_and_the_evidence_only(check_id):
+    source = (ROOT / "checks" / f"{check_id}.py").read_text(encoding="utf-8")
+    ours = {line.split()[1] for line in source.splitlines() if line.startswith("from nodevet")}
+    assert ours <= {"nodevet.evidence", "nodevet.model"}
+    assert "\nimport nodevet" not in source

@@ -1,0 +1,79 @@
+"""What a baseline may say, and what it is told where it says something else."""
+
+import re
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+REFUSED = [
+    ("gpu_count", {}, "give either count or minimum"),
+    ("gpu_count", {"count": 8, "minimum": 4}, "give either count or minimum"),
+    ("gpu_count", -1, "greater than or equal to 0"),
+    ("gpu_count", True, "valid integer"),
+    ("gpu_count", "8", "valid integer"),
+    ("gpu_model", "H100", "String should match pattern"),
+    ("gpu_model", {"device": []}, "at least 1 item"),
+    ("gpu_model", {"device": "10de:2330", "subsytem": "10de:16c1"}, "Extra inputs"),
+    ("driver_version", "550", "550 is a branch, not a version: write 550.* for all of it"),
+    ("driver_version", "", "no version is given"),
+    ("driver_version", "latest", "'latest' is no version specifier: write 550.90.07"),
+    ("driver_version", ">=550.90.07;<560", "is no version specifier"),
+    ("driver_version", 550.10, "valid string"),
+    ("pcie_link", {"generation": 5}, "Field required"),
+    ("pcie_link", {"generation": 7, "width": 16}, "'max'"),
+    ("pcie_link", {"generation": True, "width": 16}, "'max'"),
+    ("pcie_link", {"generation": 5, "width": 12}, "'max'"),
+    ("persistence_mode", "on", "valid boolean"),
+    ("power_limit", 0, "greater than 0"),
+    ("power_limit", float("inf"), "finite number"),
+    ("power_limit", {"watts": 700, "tolerance": "1 %"}, "String should match pattern"),
+    ("power_limit", {"watts": 700, "tolerance": -1}, "greater than or equal to 0"),
+    ("compute_mode", "Default", "'DEFAULT'"),
+    ("gpu_clocks", {}, "give at least one clock"),
+    ("gpu_clocks", {"graphics": "boost"}, "'max' or 'default'"),
+    ("throttle_reasons", ["idle"], "'gpu_idle'"),
+    ("cpu_governor", "", "String should match pattern"),
+    ("cpu_governor", "a b", "String should match pattern"),
+    ("numa_locality", {"gpus": {"0-3": 0, "3-4": 1}}, "GPU 3 is in more than one list"),
+    ("numa_locality", {"gpus": {"a": 0}}, "'a' is no list of GPU indices: write 0-3 or 0,2"),
+    ("numa_locality", {"gpus": {}}, "at least 1 item"),
+    ("numa_locality", {"gpus": {"0": -1}}, "greater than or equal to 0"),
+    ("numa_locality", "here", "'platform'"),
+    ("numa_binding", False, "Input should be True"),
+    ("kernel_modules", {"loaded": ["a", "b-c"], "absent": ["b_c"]}, "b_c: in loaded and in absent"),
+    ("kernel_modules", {"loaded": ["nvidia.ko"]}, "String should match pattern"),
+    ("ecc_mode", {"enabled": None}, "valid boolean"),
+    ("mig_mode", 1, "valid boolean"),
+]
+
+
+@pytest.mark.parametrize(("check", "value", "words"), REFUSED)
+def test_refused(check, value, words, make_want):
+    with pytest.raises(ValidationError, match=re.escape(words)):
+        make_want(check, value)
+
+
+def test_the_examples_of_a_page_are_accepted(check_id, catalog, make_want):
+    want = catalog.check(check_id).wants
+    examples = re.findall(r"`([^`]+)`", want.__doc__)
+    assert examples
+    for example in examples:
+        ((key, value),) = yaml.safe_load(example).items()
+        assert key == check_id
+        assert isinstance(make_want(check_id, value), want)
+
+
+def test_every_want_has_a_schema_for_editors(check_id, catalog):
+    schema = catalog.check(check_id).wants.model_json_schema()
+    assert schema["additionalProperties"] is False
+
+
+def test_a_bare_field_exists(check_id, catalog):
+    want = catalog.check(check_id).wants
+    assert want.bare is None or want.bare in want.model_fields
+
+
+def test_an_index_without_quotes_in_yaml(make_want):
+    want = make_want("numa_locality", {"gpus": {0: 0, "1-2": 1}})
+    assert want.node_of == {0: 0, 1: 1, 2: 1}
