@@ -1,0 +1,27 @@
+"""YAML → Baseline: positions, `extends`, which baseline fits which node, waivers.
+
+`load` raises BaselineErrors with every problem of every file at once.
+"""
+
+from nodevet.baseline.choose import choose
+from nodevet.baseline.library import available
+from nodevet.baseline.lint import lint
+from nodevet.baseline.load import load, load_resolved, provenance
+from nodevet.baseline.merge import Statement
+from nodevet.baseline.problems import BaselineErrors, Problem
+from nodevet.baseline.resolve import Resolved
+from nodevet.baseline.schema import schema
+
+__all__ = [
+    "BaselineErrors",
+    "Problem",
+    "Resolved",
+    "Statement",
+    "available",
+    "choose",
+    "lint",
+    "load",
+    "load_resolved",
+    "provenance",
+    "schema",
+]

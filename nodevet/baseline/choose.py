@@ -1,0 +1,208 @@
+"""Which of several baselines fits a node. Pure; never a guess."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from nodevet.evidence import Evidence, Gpu, PciFunction
+from nodevet.model import Applies, Baseline, GpuMatch, Host
+
+NAME_ONE = "name one with -b"
+
+
+class SeenGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """What PCI and NVML together say a GPU is."""
+
+    device: str | None = None  # 10de:2330
+    subsystem: str | None = None  # 10de:16c1
+    why: str = ""  # what is not known
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """The evidence does not say; `why` is a clause."""
+
+    why: str
+
+
+def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Baseline | str:
+    """The baseline for this node, or a sentence that says why none can be chosen.
+
+    The most specific of those that fit wins: hosts, groups, GPU device with subsystem,
+    GPU device. A GPU count never rules a baseline out, or a node that lost a GPU would
+    lose its baseline too; it decides only between baselines that fit equally well.
+    """
+    candidates = [one for one in baselines if one.applies is not None]
+    if not candidates:
+        return f"none of {_names(baselines)} says which nodes it is for (applies); {NAME_ONE}"
+    gpus = seen_gpus(evidence)
+    fits = {one.path: _fits(one.applies, gpus, host) for one in candidates if one.applies}
+    fitting = [one for one in candidates if fits[one.path] is True]
+    best = max(map(_rank, fitting), default=None)
+    for one in candidates:
+        fit = fits[one.path]
+        if isinstance(fit, Unknown) and (best is None or _rank(one) >= best):
+            return f"cannot tell whether {one.name} fits: {fit.why}; {NAME_ONE}"
+    if best is None:
+        return f"{_nothing_fits(candidates, gpus)}; {NAME_ONE}, or write one that does"
+    tied = [one for one in fitting if _rank(one) == best]
+    count = len(gpus) if not isinstance(gpus, Unknown) else None
+    left = _by_count(_most_derived(tied), count)
+    if len(left) == 1:
+        return left[0]
+    return _tied(left, count)
+
+
+def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:
+    """Every GPU that PCI or NVML lists; one that only one of them sees counts too."""
+    functions = evidence.pci.data.functions if evidence.pci.data else None
+    listed = evidence.gpu.data.gpus if evidence.gpu.data else None
+    if functions is None and listed is None:
+        return Unknown(f"the GPUs could not be read (PCI: {_pci_why(evidence)})")
+    seen: dict[str, SeenGpu] = {}
+    for function in functions or ():
+        if function.kind == "gpu" or _nameless(function):
+            seen[function.address] = SeenGpu(
+                device=pci_id(function.vendor, function.device),
+                subsystem=pci_id(function.subsystem_vendor, function.subsystem_device),
+                why=f"PCI function {function.address} does not say what it is",
+            )
+    named = bool(seen) or any(gpu.pci_device for gpu in listed or ())
+    for gpu in listed or ():
+        if named and _is_lost(gpu):
+            continue
+        key = gpu.bus_id or f"GPU {gpu.index}"
+        before = seen.get(key, SeenGpu())
+        reason = gpu.errors.get("handle") or gpu.why("pci_device")
+        device = gpu.pci_device.lower() if gpu.pci_device else None
+        if before.device and device and device != before.device:
+            return Unknown(f"{key} is {before.device} on the bus and {device} to NVML")
+        seen[key] = SeenGpu(
+            device=before.device or device,
+            subsystem=before.subsystem or (gpu.pci_subsystem or "").lower() or None,
+            why=f"GPU {gpu.index} does not say what it is ({reason})",
+        )
+    if functions is None and not seen:
+        return Unknown(f"NVML lists no GPU and the bus could not be read ({_pci_why(evidence)})")
+    return tuple(seen.values())
+
+
+def _is_lost(gpu: Gpu) -> bool:
+    """NVML counts it and can say no more: its neighbours tell what the node is, and every
+    check of it will be unknown."""
+    return "handle" in gpu.errors and gpu.bus_id is None and gpu.pci_device is None
+
+
+def _pci_why(evidence: Evidence) -> str:
+    data = evidence.pci.data
+    return data.why("functions") if data else evidence.pci.why
+
+
+def _nameless(function: PciFunction) -> bool:
+    """It may be a GPU for all we know."""
+    return function.class_code is None or function.vendor is None
+
+
+def pci_id(vendor: str | None, device: str | None) -> str | None:
+    """`10de:2330`, or None where a half of it was not read."""
+    return f"{vendor}:{device}".lower() if vendor and device else None
+
+
+def _fits(applies: Applies, gpus: tuple[SeenGpu, ...] | Unknown, host: Host) -> bool | Unknown:
+    """Whether every part that is given matches."""
+    if applies.hosts is not None and host.name not in applies.hosts:
+        return False
+    if applies.groups is not None and not applies.groups & host.groups:
+        return False
+    return applies.gpu is None or _gpus_fit(applies.gpu, gpus)
+
+
+def _gpus_fit(match: GpuMatch, gpus: tuple[SeenGpu, ...] | Unknown) -> bool | Unknown:
+    """Whether the node has GPUs and every one of them is of the wanted kind."""
+    if isinstance(gpus, Unknown):
+        return gpus
+    fits = [_one_fits(match, gpu) for gpu in gpus]
+    if not fits or False in fits:
+        return False
+    return next((fit for fit in fits if isinstance(fit, Unknown)), True)
+
+
+def _one_fits(match: GpuMatch, gpu: SeenGpu) -> bool | Unknown:
+    for wanted, actual in ((match.devices, gpu.device), (match.subsystems, gpu.subsystem)):
+        if wanted and actual is not None and actual not in wanted:
+            return False
+    if match.devices and gpu.device is None:
+        return Unknown(gpu.why)
+    if match.subsystems and gpu.subsystem is None:
+        return Unknown(f"a {gpu.device or 'GPU'} does not say its subsystem id")
+    return True
+
+
+def _rank(baseline: Baseline) -> tuple[bool, bool, bool, bool]:
+    """How specific a baseline is, to be compared."""
+    applies = baseline.applies or Applies()
+    gpu = applies.gpu or GpuMatch()
+    return (
+        applies.hosts is not None,
+        applies.groups is not None,
+        bool(gpu.subsystems),
+        bool(gpu.devices),
+    )
+
+
+def _most_derived(baselines: Sequence[Baseline]) -> list[Baseline]:
+    """Without those that another one here extends, unless both state a count and differ."""
+    return [
+        one
+        for one in baselines
+        if not any(
+            one.path in other.lineage and _count(other) in (None, _count(one))
+            for other in baselines
+        )
+    ]
+
+
+def _by_count(baselines: Sequence[Baseline], seen: int | None) -> Sequence[Baseline]:
+    """Without those for fewer GPUs than are seen: a node may lose GPUs, it gains none."""
+    if seen is None:
+        return baselines
+    able = [one for one in baselines if (_count(one) or seen) >= seen]
+    return [one for one in able if _count(one)] or able or baselines
+
+
+def _tied(baselines: Sequence[Baseline], seen: int | None) -> str:
+    lost = ""
+    if seen is not None and len({_count(one) for one in baselines}) > 1:
+        lost = f", for a node that shows {seen} GPUs may have lost some"
+    return (
+        f"{_names(baselines)} fit equally well{lost}; {NAME_ONE}, "
+        "or tell the nodes apart by inventory group (applies: {groups: ...})"
+    )
+
+
+def _count(baseline: Baseline) -> int | None:
+    gpu = baseline.applies.gpu if baseline.applies else None
+    return gpu.count if gpu else None
+
+
+def _nothing_fits(candidates: Sequence[Baseline], gpus: tuple[SeenGpu, ...] | Unknown) -> str:
+    if isinstance(gpus, Unknown):
+        return f"none of {_names(candidates)} fits"
+    if not gpus:
+        return f"none of {_names(candidates)} fits: the node shows no NVIDIA GPU"
+    kinds = Counter(gpu.device or "unknown" for gpu in gpus)
+    found = ", ".join(f"{number} × {device}" for device, number in sorted(kinds.items()))
+    mixed = " (mixed)" if len(kinds) > 1 else ""
+    return f"none of {_names(candidates)} fits: the GPUs are {found}{mixed}"
+
+
+def _names(baselines: Sequence[Baseline]) -> str:
+    return ", ".join(_each_name(baselines))
+
+
+def _each_name(baselines: Sequence[Baseline]) -> Iterator[str]:
+    for number, one in enumerate(baselines):
+        if number == 8 and len(baselines) > 9:
+            yield f"{len(baselines) - 8} more"
+            return
+        yield one.name

@@ -1,0 +1,230 @@
+"""pydantic's errors in our words, each at the position of the node that it is about."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+import pydantic
+from pydantic_core import ErrorDetails
+
+from nodevet.baseline.problems import Place, did_you_mean, either, plain_text, quoted, sentence
+from nodevet.baseline.tree import Broken, Node, Scalar, Sequence, Spot, follow
+from nodevet.baseline.tree import Mapping as Map
+
+NOUNS = {  # pydantic's error type: what was wanted
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
+    "none_required": "null",
+    "date_type": "a date such as 2026-12-31",
+    "date_parsing": "a date such as 2026-12-31",
+    "date_from_datetime_parsing": "a date such as 2026-12-31",
+    "date_from_datetime_inexact": "a date such as 2026-12-31",
+}
+BOUNDS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+    "multiple_of": ("multiple_of", "a multiple of"),
+}
+
+IN_MAPPINGS = ("missing", "extra_forbidden", "value_error", "assertion_error")
+
+
+class Complaint(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a node, before it is known in which file it stands."""
+
+    path: tuple[str | int, ...]  # from the node that was validated
+    place: Place
+    message: str
+    advice: str = ""
+    missing: bool = False  # a field is not there; another file may hold it
+
+
+def complaints(
+    error: pydantic.ValidationError, root: Node, fields: Mapping[str, Iterable[str]]
+) -> Iterator[Complaint]:
+    """What is wrong, node by node. `fields` names the known keys of each model in the tree.
+
+    Empty only where all that is wrong is a Broken node, which is told already.
+    """
+    groups: dict[tuple[str | int, ...], tuple[Spot, list[ErrorDetails]]] = {}
+    for detail in error.errors(include_url=False):
+        location = detail["loc"][:-1] if detail["type"] == "missing" else detail["loc"]
+        spot = follow(root, location)
+        groups.setdefault(spot.path, (spot, []))[1].append(detail)
+    silent = True
+    for spot, details in groups.values():
+        if isinstance(spot.node, Map):
+            depth = len(spot.path)
+            inner = any(len(path) > depth and path[:depth] == spot.path for path in groups)
+            about = _about_mappings(details, inner)
+        else:
+            about = details
+        if isinstance(spot.node, Broken):
+            silent = False
+            continue
+        for complaint in _group(spot, about, fields):
+            silent = False
+            yield complaint
+    if silent:
+        yield Complaint(path=(), place=root.place, message=sentence(str(error)))
+
+
+def _about_mappings(details: list[ErrorDetails], inner: bool) -> list[ErrorDetails]:
+    """Where a mapping met a union, only what its mapping member says of it is of use."""
+    useful = [detail for detail in details if detail["type"] in IN_MAPPINGS]
+    return useful if useful or inner else details
+
+
+def known_keys(model: type[pydantic.BaseModel], path: str = "") -> dict[str, tuple[str, ...]]:
+    """The fields of a model and of the models inside it, by their dotted path from it."""
+    keys = {path: tuple(model.model_fields)}
+    for name, field in model.model_fields.items():
+        for inner in _models(field.annotation):
+            keys.update(known_keys(inner, f"{path}.{name}" if path else name))
+    return keys
+
+
+def _models(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _group(
+    spot: Spot, details: list[ErrorDetails], fields: Mapping[str, Iterable[str]]
+) -> Iterator[Complaint]:
+    """The errors about one node: several members of a union become one `must be a or b`."""
+    wanted: dict[str, None] = {}
+    for detail in details:
+        kind = detail["type"]
+        if detail["loc"] and detail["loc"][-1] == "[key]":
+            yield Complaint(
+                path=spot.path, place=spot.key, message=f"the key must be {_wanted(detail)}"
+            )
+        elif kind == "missing":
+            yield _missing(spot, str(detail["loc"][-1]))
+        elif kind == "extra_forbidden":
+            yield _unknown_key(spot, details, fields)
+        elif kind in ("value_error", "assertion_error"):
+            words = str(detail.get("ctx", {}).get("error", detail["msg"]))
+            message, _, advice = words.partition("; ")
+            yield _at(spot, sentence(message), sentence(advice))
+        else:
+            wanted[_wanted(detail)] = None
+    if wanted:
+        yield _at(spot, f"must be {either(wanted)}, not {_what(spot.node)}", _advice(spot, wanted))
+
+
+def _at(spot: Spot, message: str, advice: str) -> Complaint:
+    return Complaint(path=spot.path, place=spot.node.place, message=message, advice=advice)
+
+
+def _missing(spot: Spot, field: str) -> Complaint:
+    return Complaint(
+        path=spot.path,
+        place=spot.key,
+        message=f"{plain_text(field)} is missing",
+        advice="add it",
+        missing=True,
+    )
+
+
+def _unknown_key(
+    spot: Spot, details: list[ErrorDetails], fields: Mapping[str, Iterable[str]]
+) -> Complaint:
+    *parents, key = spot.path
+    names = [str(step) for step in parents if isinstance(step, str)]
+    while names and ".".join(names) not in fields:
+        names.pop()  # a mapping with free keys: what it holds is known under its own name
+    known = tuple(fields.get(".".join(names), ())) if names or not parents else ()
+    advice = did_you_mean(str(key), known, f"known here: {', '.join(known)}" if known else "")
+    return Complaint(
+        path=spot.path, place=spot.key, message="is not a key that is known here", advice=advice
+    )
+
+
+def _wanted(detail: ErrorDetails) -> str:
+    """What the type, the bound or the list of choices asks for."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind in NOUNS:
+        return NOUNS[kind]
+    if kind in BOUNDS:
+        name, words = BOUNDS[kind]
+        return f"{words} {context[name]:g}"
+    if kind in ("literal_error", "enum"):
+        return f"one of {_choices(context['expected'])}"
+    if kind == "string_pattern_mismatch":
+        return f"text that matches {context['pattern']}"
+    if kind == "string_too_short":
+        return f"text of at least {context['min_length']} characters"
+    if kind == "too_short":
+        return f"a list of at least {context['min_length']}"
+    if kind == "too_long":
+        return f"a list of at most {context['max_length']}"
+    if kind == "finite_number":
+        return "a finite number"
+    message = detail["msg"]
+    return message[:1].lower() + message[1:]
+
+
+def _choices(expected: str) -> str:
+    """pydantic's `'info', 'warning' or 'critical'` as `info, warning, critical`."""
+    return expected.replace(" or ", ", ").replace("'", "")
+
+
+def _what(node: Node) -> str:
+    if isinstance(node, Scalar):
+        return node.text if _is_number(node) else quoted(node.value)
+    return "a list" if isinstance(node, Sequence) else "a mapping"
+
+
+def _is_number(node: Scalar) -> bool:
+    return isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
+
+
+def _advice(spot: Spot, wanted: Mapping[str, None]) -> str:
+    node = spot.node
+    if not isinstance(node, Scalar):
+        return ""
+    if "text" in wanted and _is_number(node) and str(node.value) != node.text:
+        number = f"{node.text} without quotes is the number {node.value}"
+        return f'{number}; write "{node.text}"'
+    if "text" in wanted and node.value is not None:
+        return f'write "{plain_text(node.text)}"'
+    if isinstance(node.value, str):
+        return _advice_for_text(node.value, wanted)
+    return ""
+
+
+def _advice_for_text(text: str, wanted: Mapping[str, None]) -> str:
+    for want in wanted:
+        if want.startswith("one of "):
+            near = did_you_mean(text, want.removeprefix("one of ").split(", "))
+            if near:
+                return near
+        if want.endswith("number") and _looks_like_number(text):
+            return f"write {text} without quotes"
+        if want == "true or false" and text.lower() in ("true", "false"):
+            return f"write {text.lower()} without quotes"
+    return ""
+
+
+def _looks_like_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal() and text.isascii()

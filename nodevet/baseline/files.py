@@ -1,0 +1,141 @@
+"""One baseline file: read, parsed and judged by itself, before `extends` is followed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pydantic
+
+from nodevet.baseline.complaints import complaints, known_keys
+from nodevet.baseline.format import VERSION, FilePart
+from nodevet.baseline.parse import parse
+from nodevet.baseline.problems import Place, Problem, did_you_mean, quoted
+from nodevet.baseline.text import Source, UnreadableError, read
+from nodevet.baseline.tree import (
+    Broken,
+    Entry,
+    Mapping,
+    Scalar,
+    Sequence,
+    dotted,
+    follow,
+    join,
+    plain,
+)
+from nodevet.catalog import Catalog
+
+KEYS = known_keys(FilePart)
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is YAML of this format. `part` is None where one of its keys is unusable."""
+
+    source: Source
+    root: Mapping
+    part: FilePart | None
+
+    def place(self, *path: str | int) -> Place:
+        """Where the key stands that `path` leads to, or the nearest one above it."""
+        return follow(self.root, path).key
+
+    def origin(self, place: Place) -> str:
+        """`file:line`"""
+        return f"{self.source.shown}:{place.line}"
+
+    def problem(
+        self, place: Place, path: str, message: str, advice: str = "", *, warning: bool = False
+    ) -> Problem:
+        return Problem(
+            file=self.source.shown,
+            line=place.line,
+            column=place.column,
+            path=path,
+            message=message,
+            advice=advice,
+            warning=warning,
+        )
+
+    def entries(self, key: str) -> tuple[Entry, ...]:
+        """What a top-level mapping holds; nothing where it is missing or no mapping."""
+        entry = self.root.get(key)
+        value = entry.value if entry else None
+        return value.entries if isinstance(value, Mapping) else ()
+
+    def extends(self) -> Iterator[tuple[str, Place]]:
+        """The names of the baselines it builds on, each with its position."""
+        entry = self.root.get("extends")
+        value = entry.value if entry else None
+        for node in value.items if isinstance(value, Sequence) else (value,):
+            if isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip():
+                yield node.value, node.place
+
+
+def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem, ...]]:
+    """The file, or None where nothing in it can be used; and all that is wrong with it."""
+    try:
+        source = read(path)
+    except UnreadableError as error:
+        return None, (error.problem,)
+    tree = parse(source)
+    if tree.root is None:
+        return None, tree.problems
+    file = File(source=source, root=tree.root, part=None)
+    version = tuple(_version(file))
+    if version:
+        return None, (*tree.problems, *version)
+    try:
+        part = FilePart.model_validate_json(json.dumps(plain(tree.root)))
+        told: tuple[Problem, ...] = ()
+    except pydantic.ValidationError as error:
+        part = None
+        told = tuple(
+            file.problem(found.place, dotted(found.path), found.message, found.advice)
+            for found in complaints(error, tree.root, KEYS)
+        )
+    file = msgspec.structs.replace(file, part=part)
+    return file, (*tree.problems, *told, *_unknown_checks(file, catalog))
+
+
+def _version(file: File) -> Iterator[Problem]:
+    entry = file.root.get("nodevet")
+    if entry is None:
+        yield file.problem(
+            Place(1, 1), "nodevet", "the version of the format is missing", "add: nodevet: 1"
+        )
+        return
+    value = entry.value
+    if isinstance(value, Broken) or (isinstance(value, Scalar) and value.value is VERSION):
+        return
+    found = quoted(value.value) if isinstance(value, Scalar) else "no version"
+    yield file.problem(
+        value.place,
+        "nodevet",
+        f"the version of the format is {found}; this nodevet reads {VERSION}",
+        "write nodevet: 1, or upgrade nodevet",
+    )
+
+
+def _unknown_checks(file: File, catalog: Catalog) -> Iterator[Problem]:
+    known = frozenset(catalog.ids)
+    for check, path, place in _named_checks(file):
+        if check not in known:
+            advice = did_you_mean(check, known, "`nodevet list checks` names them")
+            yield file.problem(place, path, "no check has this name", advice)
+
+
+def _named_checks(file: File) -> Iterator[tuple[str, str, Place]]:
+    """Every check id in the file, with its path and position."""
+    for key in ("expect", "severity", "fix"):
+        for entry in file.entries(key):
+            yield entry.key, join(key, entry.key), entry.place
+    for key in ("fix", "waivers"):
+        found = file.root.get(key)
+        items = found.value.items if found and isinstance(found.value, Sequence) else ()
+        for number, item in enumerate(items):
+            path: tuple[str | int, ...] = (key, number)
+            if isinstance(item, Mapping) and key == "waivers" and item.get("check"):
+                path = (key, number, "check")
+            node = follow(file.root, path).node
+            if isinstance(node, Scalar) and isinstance(node.value, str):
+                yield node.value, dotted(path), node.place

@@ -1,0 +1,94 @@
+"""Where baselines are found by name: a path, the user's folders, then the shipped ones."""
+
+import os
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from nodevet.baseline.problems import did_you_mean, plain_text
+
+ENDINGS = (".yaml", ".yml")
+
+
+class NotFoundError(Exception):
+    """No baseline has the name: what to say, and what to do next."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        self.message = message
+        self.advice = advice
+        super().__init__(f"{message}; {advice}")
+
+
+def shipped() -> Path:
+    """The folder of the baselines that come with nodevet."""
+    return Path(str(files("nodevet.baselines")))
+
+
+def available(folders: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
+    """Every baseline that a name finds, sorted by name; a user's own hides a shipped one."""
+    found: dict[str, Path] = {}
+    for folder in (*folders, shipped()):
+        for path in sorted(path for ending in ENDINGS for path in folder.glob(f"*{ending}")):
+            found.setdefault(path.stem, path)
+    return tuple(sorted(found.items()))
+
+
+def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> Path:
+    """The file that a name stands for. Raises NotFoundError.
+
+    `beside` is the file that extends it: its folder comes first, paths are relative to
+    it, and it never finds itself, so that a user's `generic` can extend the shipped one.
+    """
+    if is_path(name):
+        return _at((beside.parent if beside else Path()) / name)
+    own = (beside.parent,) if beside else ()
+    for folder in (*own, *folders, shipped()):
+        paths = [path for path in _in_folder(folder, name) if not _same(path, beside)]
+        if len(paths) > 1:
+            raise NotFoundError(
+                f"both {paths[0]} and {paths[1]} have this name", "rename one of them"
+            )
+        if paths:
+            return paths[0]
+    names = [known for known, path in available((*own, *folders)) if not _same(path, beside)]
+    raise NotFoundError(
+        "no baseline has this name",
+        did_you_mean(name, names, "`nodevet list baselines` names them"),
+    )
+
+
+def identity(path: Path) -> Path:
+    """The same for every way to spell a path to one file."""
+    return Path(os.path.realpath(path))
+
+
+def _at(path: Path) -> Path:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        advice = _near_files(path) or "check the path"
+        raise NotFoundError("there is no such file", advice) from error
+    except OSError:
+        return path  # reading it says why
+    return path
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path: it contains a slash or ends like a YAML file."""
+    return "/" in name or name.endswith(ENDINGS)
+
+
+def _in_folder(folder: Path, name: str) -> Iterator[Path]:
+    for ending in ENDINGS:
+        path = folder / f"{name}{ending}"
+        if os.path.isfile(path):  # noqa: PTH113  (False, too, for a name that no file can have)
+            yield path
+
+
+def _same(path: Path, other: Path | None) -> bool:
+    return other is not None and identity(path) == identity(other)
+
+
+def _near_files(path: Path) -> str:
+    names = [plain_text(near.name) for ending in ENDINGS for near in path.parent.glob(f"*{ending}")]
+    return did_you_mean(path.name, names)

@@ -1,0 +1,77 @@
+"""Everything that is wrong with baselines, and what is allowed but probably not meant."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from nodevet.baseline.files import File
+from nodevet.baseline.problems import Problem
+from nodevet.baseline.resolve import Resolved, resolve
+from nodevet.baseline.tree import dotted
+from nodevet.catalog import Catalog
+
+
+def lint(
+    names: Sequence[str], *, folders: Sequence[Path] = (), catalog: Catalog, today: date
+) -> tuple[Problem, ...]:
+    """The errors of `load`, then warnings (`Problem.warning`). Never raises for bad input."""
+    resolution = resolve(names, folders=folders, catalog=catalog)
+    warnings = list(resolution.warnings)
+    if not resolution.problems:
+        for resolved in resolution.resolved:
+            warnings.extend(_expectations(resolved, catalog))
+            warnings.extend(_unused(resolved))
+            warnings.extend(_expired(resolved, today))
+    return (*resolution.problems, *dict.fromkeys(warnings))
+
+
+def _expectations(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
+    """A baseline that judges nothing, or GPUs but not how many there are."""
+    file = resolved.files[-1]
+    checks = [expectation.check for expectation in resolved.baseline.expectations]
+    place = file.place("expect")
+    if not checks:
+        message = "nothing is expected, so nothing will be judged"
+        yield _warn(file, ("expect",), message, "name checks and what is wanted of them")
+    per_gpu = [check for check in checks if _reads_each_gpu(check, catalog)]
+    if per_gpu and "gpu_count" not in checks:
+        message = f"{per_gpu[0]} judges the GPUs that are there; one that vanished goes unseen"
+        yield file.problem(place, "expect", message, "add gpu_count", warning=True)
+
+
+def _reads_each_gpu(check: str, catalog: Catalog) -> bool:
+    return any(path.startswith("gpu.gpus[]") for path in catalog.check(check).reads)
+
+
+def _unused(resolved: Resolved) -> Iterator[Problem]:
+    """What the file itself says of checks that it does not ask for."""
+    file = resolved.files[-1]
+    checks = {expectation.check for expectation in resolved.baseline.expectations}
+    part = file.part
+    if part is None:
+        return
+    advice = "add it to expect, or remove this"
+    for check in part.severity or {}:
+        if check not in checks:
+            yield _warn(file, ("severity", check), "the check is not asked for", advice)
+    for number, check in enumerate(part.fix):
+        if check not in checks:
+            step = check if file.entries("fix") else number
+            yield _warn(file, ("fix", step), f"{check} is not asked for", advice)
+    for number, waiver in enumerate(part.waivers):
+        if waiver.check not in checks:
+            at = ("waivers", number, "check")
+            yield _warn(file, at, f"{waiver.check} is not asked for", advice)
+
+
+def _expired(resolved: Resolved, today: date) -> Iterator[Problem]:
+    for file in resolved.files:
+        for number, waiver in enumerate(file.part.waivers if file.part else ()):
+            if waiver.until < today:
+                message = f"expired on {waiver.until}: what it covers is wrong again"
+                advice = "remove the waiver, or agree on a new date"
+                yield _warn(file, ("waivers", number, "until"), message, advice)
+
+
+def _warn(file: File, path: tuple[str | int, ...], message: str, advice: str) -> Problem:
+    return file.problem(file.place(*path), dotted(path), message, advice, warning=True)

@@ -1,0 +1,277 @@
+"""Names → resolved baselines: `extends` followed, wants validated, every error collected."""
+
+import json
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import pydantic
+
+from nodevet.baseline.complaints import complaints, known_keys
+from nodevet.baseline.files import File, open_file
+from nodevet.baseline.format import AppliesPart
+from nodevet.baseline.library import NotFoundError, find, identity
+from nodevet.baseline.merge import Ask, Statement, merge, standing
+from nodevet.baseline.nodesets import hosts
+from nodevet.baseline.problems import Place, Problem, plain_text, sentence
+from nodevet.baseline.text import shown
+from nodevet.baseline.tree import dotted, plain
+from nodevet.catalog import Catalog
+from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
+
+MAX_CHAIN = 32
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """A baseline, and what its files said to make it so."""
+
+    baseline: Baseline
+    files: tuple[File, ...]  # the one that is extended most first, itself last
+    statements: tuple[Statement, ...]
+
+
+class Resolution(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was asked for. The baselines are usable where `problems` is empty."""
+
+    resolved: tuple[Resolved, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+
+def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) -> Resolution:
+    """Load every name and all that it extends; never raises for what a file says."""
+    reader = _Reader(folders, catalog)
+    resolved: dict[Path, Resolved] = {}
+    for name in names:
+        try:
+            path = find(name, folders)
+        except NotFoundError as error:
+            reader.problems.append(
+                Problem(file=plain_text(name), message=error.message, advice=error.advice)
+            )
+            continue
+        chain = reader.chain(path)
+        if chain and identity(path) not in resolved:
+            resolved[identity(path)] = reader.assemble(path, chain)
+    reader.problems.extend(_same_names(tuple(resolved.values())))
+    told = _in_order(reader.problems)
+    return Resolution(
+        resolved=tuple(resolved.values()),
+        problems=tuple(problem for problem in told if not problem.warning),
+        warnings=tuple(problem for problem in told if problem.warning),
+    )
+
+
+def _in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Each problem once; by file as they were read, and by position."""
+    files = {name: number for number, name in enumerate(dict.fromkeys(p.file for p in problems))}
+    unique = dict.fromkeys(problems)
+    return tuple(sorted(unique, key=lambda p: (files[p.file], p.line, p.column)))
+
+
+def _same_names(resolved: Sequence[Resolved]) -> Iterator[Problem]:
+    """A report names a baseline by its stem, so two of one name would be one."""
+    seen: dict[str, str] = {}
+    for one in resolved:
+        name, path = one.baseline.name, one.baseline.path
+        if name in seen:
+            message = f"has the same name as {seen[name]}"
+            yield Problem(file=path, message=message, advice="rename one of them, or leave one out")
+        seen.setdefault(name, path)
+
+
+class _Reader:
+    """Reads each file once, and collects the problems of all."""
+
+    def __init__(self, folders: Sequence[Path], catalog: Catalog) -> None:
+        self.problems: list[Problem] = []
+        self._folders = folders
+        self._catalog = catalog
+        self._files: dict[Path, File | None] = {}
+        self._incomplete: set[Path] = set()  # something that they extend is unusable
+
+    def file(self, path: Path) -> File | None:
+        key = identity(path)
+        if key not in self._files:
+            self._files[key], problems = open_file(path, self._catalog)
+            self.problems.extend(problems)
+        return self._files[key]
+
+    def chain(self, path: Path) -> tuple[File, ...]:
+        """The file with all that it extends, each once, each after what it extends itself."""
+        order: dict[Path, File] = {}
+        whole = self._visit(path, (), order)
+        if not whole:
+            self._incomplete.add(identity(path))
+        return tuple(order.values()) if identity(path) in order else ()
+
+    def _visit(self, path: Path, above: tuple[Path, ...], order: dict[Path, File]) -> bool:
+        """Add a file after what it extends; False where something of it is unusable."""
+        key = identity(path)
+        if key in order:
+            return True
+        file = self.file(path)
+        if file is None:
+            return False
+        whole = True
+        for name, place in file.extends():
+            try:
+                parent = find(name, self._folders, beside=path)
+            except NotFoundError as error:
+                whole = False
+                self._tell(file, place, f'"{plain_text(name)}": {error.message}', error.advice)
+                continue
+            line = (*above, key)
+            if identity(parent) in line:
+                whole = False
+                circle = (*line[line.index(identity(parent)) :], identity(parent))
+                names = " → ".join(shown(step) for step in circle)
+                self._tell(file, place, f"goes round in a circle: {names}", "break it at one place")
+            elif len(line) > MAX_CHAIN:
+                whole = False
+                self._tell(file, place, f"a chain of more than {MAX_CHAIN} files", "shorten it")
+            else:
+                whole = self._visit(parent, line, order) and whole
+        order[key] = file
+        return whole
+
+    def _tell(self, file: File, place: Place, message: str, advice: str) -> None:
+        self.problems.append(file.problem(place, "extends", message, advice))
+
+    def assemble(self, path: Path, chain: tuple[File, ...]) -> Resolved:
+        """The baseline that a chain of files makes."""
+        merged = merge(chain, self._catalog)
+        self.problems.extend(merged.problems)
+        severity, fix, statements = _overrides(chain)
+        expectations = []
+        for check, ask in merged.asks.items():
+            want = self._want(check, ask, whole=identity(path) not in self._incomplete)
+            if want is not None:
+                expectations.append(
+                    Expectation(
+                        check=check,
+                        want=want,
+                        severity=severity.get(check, ask.check.severity),
+                        origin=ask.file.origin(ask.place),
+                        fix=fix.get(check, False),
+                        origins={
+                            name: field.file.origin(field.place)
+                            for name, field in ask.fields.items()
+                        },
+                    )
+                )
+        return Resolved(
+            baseline=Baseline(
+                name=path.stem,
+                path=chain[-1].source.shown,
+                title=_title(chain),
+                sha256=sha256("".join(file.source.sha256 for file in chain).encode()).hexdigest(),
+                applies=_applies(chain),
+                expectations=tuple(expectations),
+                waivers=tuple(waiver for file in chain for waiver in _waivers(file)),
+                lineage=tuple(file.source.shown for file in chain[:-1]),
+            ),
+            files=chain,
+            statements=standing((*merged.statements, *statements)),
+        )
+
+    def _want(self, check: str, ask: Ask, *, whole: bool) -> object | None:
+        """The check's own Want, or None after telling what is wrong with it."""
+        if ask.broken:
+            return None
+        root = ask.node()
+        wants = ask.check.wants
+        try:
+            return wants.model_validate_json(json.dumps(plain(root)))
+        except pydantic.ValidationError as error:
+            for found in complaints(error, root, known_keys(wants)):
+                if found.missing and not whole:
+                    continue
+                field = ask.fields.get(str(found.path[0])) if found.path else None
+                steps = found.path[1:] if field and field.bare else found.path
+                self.problems.append(
+                    (field.file if field else ask.file).problem(
+                        found.place,
+                        dotted(("expect", check, *steps)),
+                        found.message,
+                        found.advice or f"`nodevet explain {check}` shows what it takes",
+                    )
+                )
+        except Exception as error:  # a fault in a check's own validator
+            message = f"the check failed to read this: {type(error).__name__}: {error}"
+            self.problems.append(
+                ask.file.problem(
+                    ask.place, dotted(("expect", check)), sentence(message), "repair its Want"
+                )
+            )
+        return None
+
+
+def _title(chain: Sequence[File]) -> str:
+    titles = (file.part.title for file in reversed(chain) if file.part)
+    return next(filter(None, titles), "")
+
+
+def _overrides(
+    chain: Sequence[File],
+) -> tuple[dict[str, Severity], dict[str, bool], tuple[Statement, ...]]:
+    """`severity` and `fix` of all files together, and what each of them says."""
+    severity: dict[str, Severity] = {}
+    fix: dict[str, bool] = {}
+    statements = []
+    for file in chain:
+        if file.part is None:
+            continue
+        for check, level in (file.part.severity or {}).items():
+            severity[check] = level
+            origin = file.origin(file.place("severity", check))
+            statements.append(
+                Statement(check=check, key="severity", value=level.value, origin=origin)
+            )
+        for number, (check, wanted) in enumerate(file.part.fix.items()):
+            fix[check] = wanted
+            place = file.place("fix", check)
+            if place == file.place("fix"):
+                place = file.place("fix", number)
+            statements.append(
+                Statement(check=check, key="fix", value=wanted, origin=file.origin(place))
+            )
+    return severity, fix, tuple(statements)
+
+
+def _applies(chain: Sequence[File]) -> Applies | None:
+    """`applies` of the last file that has the key; its parts are not merged."""
+    for file in reversed(chain):
+        if file.root.get("applies"):
+            return _applies_of(file.part.applies) if file.part else None
+    return None
+
+
+def _applies_of(part: AppliesPart | None) -> Applies | None:
+    if part is None:
+        return None
+    return Applies(
+        hosts=_hosts(part.hosts),
+        groups=frozenset(part.groups) or None,
+        gpu=None
+        if part.gpu is None
+        else GpuMatch(devices=part.gpu.device, subsystems=part.gpu.subsystem, count=part.gpu.count),
+    )
+
+
+def _hosts(texts: Sequence[str]) -> frozenset[str] | None:
+    return frozenset().union(*map(hosts, texts)) if texts else None
+
+
+def _waivers(file: File) -> Iterator[Waiver]:
+    for number, part in enumerate(file.part.waivers if file.part else ()):
+        yield Waiver(
+            check=part.check,
+            owner=part.owner,
+            reason=part.reason,
+            until=part.until,
+            hosts=_hosts(part.hosts),
+            subject=part.subject,
+            origin=file.origin(file.place("waivers", number)),
+        )

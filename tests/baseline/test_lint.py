@@ -1,0 +1,81 @@
+"""What `lint` warns of: allowed, but probably not meant."""
+
+from datetime import date
+
+GPU_WARNING = (
+    "warning: expect: link judges the GPUs that are there; one that vanished goes unseen; "
+    "add gpu_count"
+)
+
+
+def test_a_sound_baseline_has_no_warning(shelf):
+    shelf.write(x="nodevet: 1\nexpect: {number: 8}\n")
+    assert shelf.lint("x") == []
+
+
+def test_errors_are_the_same_as_those_of_load(shelf):
+    shelf.write(x="nodevet: 1\nexpect: {number: 99, switch: on}\n")
+    assert shelf.lint("x") == shelf.problems("x")
+
+
+def test_an_empty_expect(shelf):
+    shelf.write(x="nodevet: 1\nexpect: {}\n", y="nodevet: 1\ntitle: a\n")
+    said = "warning: expect: nothing is expected, so nothing will be judged; "
+    advice = "name checks and what is wanted of them"
+    assert shelf.lint("x", "y") == [f"x.yaml:2:1: {said}{advice}", f"y.yaml:1:1: {said}{advice}"]
+
+
+def test_gpus_that_are_judged_but_not_counted(shelf):
+    shelf.write(
+        x="nodevet: 1\nexpect:\n  link: {generation: 5}\n",
+        y="nodevet: 1\nexpect:\n  link: {generation: 5}\n  gpu_count: 8\n",
+    )
+    assert shelf.lint("x", "y") == [f"x.yaml:2:1: {GPU_WARNING}"]
+
+
+def test_a_waiver_that_has_expired(shelf):
+    shelf.write(
+        x="""\
+        nodevet: 1
+        expect: {number: 8}
+        waivers:
+          - {check: number, owner: a, reason: b, until: 2026-01-31}
+        """
+    )
+    assert shelf.lint("x", today=date(2026, 1, 31)) == []  # the last day still counts
+    assert shelf.lint("x", today=date(2026, 2, 1)) == [
+        "x.yaml:4:42: warning: waivers[0].until: expired on 2026-01-31: "
+        "what it covers is wrong again; remove the waiver, or agree on a new date"
+    ]
+
+
+def test_what_is_said_of_checks_that_are_not_asked_for(shelf):
+    shelf.write(
+        x="""\
+        nodevet: 1
+        expect: {number: 8}
+        severity: {switch: info}
+        fix: [number, switch]
+        waivers:
+          - {check: switch, owner: a, reason: b, until: 2026-12-31}
+        """
+    )
+    advice = "add it to expect, or remove this"
+    assert shelf.lint("x") == [
+        f"x.yaml:3:12: warning: severity.switch: the check is not asked for; {advice}",
+        f"x.yaml:4:15: warning: fix[1]: switch is not asked for; {advice}",
+        f"x.yaml:6:6: warning: waivers[0].check: switch is not asked for; {advice}",
+    ]
+
+
+def test_a_waiver_of_a_base_is_not_held_against_a_child_that_drops_the_check(shelf):
+    shelf.write(
+        base="""\
+        nodevet: 1
+        expect: {number: 8, switch: true}
+        waivers:
+          - {check: switch, owner: a, reason: b, until: 2026-12-31}
+        """,
+        kid="nodevet: 1\nextends: base\nexpect: {switch: ~}\n",
+    )
+    assert shelf.lint("kid") == []

@@ -1,0 +1,127 @@
+"""The baselines that come with nodevet."""
+
+import json
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from nodevet.baseline import available, choose, lint, load, schema
+from nodevet.baseline.library import shipped
+from nodevet.catalog import Catalog
+from nodevet.model import Host
+
+NAMES = (
+    "generic",
+    "nvidia-a100-sxm-40",
+    "nvidia-a100-sxm-80",
+    "nvidia-a100-sxm-80-500w",
+    "nvidia-datacenter",
+    "nvidia-h100-sxm",
+    "nvidia-h200-sxm",
+    "nvidia-l40s",
+    "nvidia-rtx-4090",
+    "nvidia-t4",
+)
+COMMON = ("generic", "nvidia-datacenter")
+CATALOG = Catalog()
+
+
+@cache
+def every():
+    return load(NAMES, catalog=CATALOG)
+
+
+def baseline(name):
+    return every()[NAMES.index(name)]
+
+
+def want(name, check):
+    (found,) = (one.want for one in baseline(name).expectations if one.check == check)
+    return found
+
+
+def test_these_are_shipped():
+    assert tuple(name for name, _ in available([])) == NAMES
+
+
+def test_none_has_a_warning():
+    assert lint(NAMES, catalog=CATALOG, today=date(2026, 1, 1)) == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_begins_with_the_line_that_editors_read(name):
+    first = (shipped() / f"{name}.yaml").read_text().split("\n", 1)[0]
+    assert first == "# yaml-language-server: $schema=nodevet.schema.json"
+
+
+def test_the_schema_beside_them_is_current():
+    stored = json.loads((shipped() / "nodevet.schema.json").read_text())
+    assert stored == schema(CATALOG), "run: nodevet schema > baselines/nodevet.schema.json"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_common_parts_are_for_no_node(name):
+    assert (baseline(name).applies is None) == (name in COMMON)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "generation", "width", "watts", "count"),
+    [
+        ("nvidia-h100-sxm", "10de:2330", 5, 16, 700, 8),
+        ("nvidia-h200-sxm", "10de:2335", 5, 16, 700, 8),
+        ("nvidia-a100-sxm-40", "10de:20b0", 4, 16, 400, 8),
+        ("nvidia-a100-sxm-80", "10de:20b2", 4, 16, "default", 8),
+        ("nvidia-a100-sxm-80-500w", "10de:20b2", 4, 16, 500, 4),
+        ("nvidia-l40s", "10de:26b9", 4, 8, 350, None),
+        ("nvidia-t4", "10de:1eb8", 3, 8, 70, None),
+        ("nvidia-rtx-4090", "10de:2684", "max", "max", "default", None),
+    ],
+)
+def test_what_each_states(name, device, generation, width, watts, count):
+    assert baseline(name).applies.gpu.devices == (device,)
+    assert want(name, "gpu_model").device == (device,)
+    link = want(name, "pcie_link")
+    assert (link.generation, link.width) == (generation, width)
+    assert want(name, "power_limit").watts == watts
+    number = want(name, "gpu_count")
+    assert (number.count, number.minimum) == (count, None if count else 1)
+
+
+def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_a_4090():
+    for name in NAMES:
+        checks = {one.check for one in baseline(name).expectations}
+        assert ("ecc_mode" in checks) == (name not in ("generic", "nvidia-rtx-4090"))
+
+
+@pytest.mark.parametrize(
+    ("device", "subsystem", "wanted"),
+    [
+        ("10de:2330", "10de:16c1", "nvidia-h100-sxm"),
+        ("10de:2335", "10de:18be", "nvidia-h200-sxm"),
+        ("10de:20b0", "10de:134f", "nvidia-a100-sxm-40"),
+        ("10de:20b2", "10de:1463", "nvidia-a100-sxm-80"),
+        ("10de:20b2", "10de:147f", "nvidia-a100-sxm-80-500w"),
+        ("10de:26b9", "10de:1851", "nvidia-l40s"),
+        ("10de:1eb8", "10de:12a2", "nvidia-t4"),
+        ("10de:2684", "1458:40bf", "nvidia-rtx-4090"),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 7, 8])
+def test_each_node_gets_its_own(gpu_node, device, subsystem, wanted, count):
+    found = choose(every(), gpu_node(count, device, subsystem), Host(name="n1"))
+    assert found.name == wanted
+
+
+def test_a_gpu_that_none_is_for(gpu_node):
+    found = choose(every(), gpu_node(8, "10de:2901", "10de:1999"), Host(name="n"))
+    assert found.endswith(
+        "fits: the GPUs are 8 × 10de:2901; name one with -b, or write one that does"
+    )
+
+
+def test_they_are_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (generic,) = load(["generic"], catalog=CATALOG)
+    assert Path(generic.path).is_absolute()
