@@ -1,0 +1,179 @@
+"""Hosts from the JSON that `ansible-inventory --list` prints, with or without `--export`.
+
+Dynamic inventory scripts print the same form. It is described in Ansible's
+developer guide, "Developing dynamic inventory"; the variables are those of its
+ssh connection and sudo become plug-ins.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nodevet.inventory.ansible_groups import MAKE, Groups
+from nodevet.inventory.documents import read_text
+from nodevet.inventory.entries import Entry, Found, Setting
+from nodevet.inventory.errors import InventoryError, Place, Problem, quote
+from nodevet.inventory.json_places import JsonPlace, Steps, first_duplicate, place
+from nodevet.inventory.local import OVER_SSH
+from nodevet.inventory.settings import name_problem, validate
+
+VARIABLES = {
+    "address": ("ansible_host", "ansible_ssh_host"),
+    "port": ("ansible_port", "ansible_ssh_port"),
+    "user": ("ansible_user", "ansible_ssh_user"),
+    "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
+    "python": ("ansible_python_interpreter",),
+    "sudo": ("ansible_become",),
+    "root": ("nodevet_root",),
+}
+"""Our setting: the variables that say it."""
+
+SSH = {"ssh", "smart", "paramiko", "paramiko_ssh", "libssh"}
+DISCOVERED = {"auto", "auto_silent", "auto_legacy", "auto_legacy_silent"}
+CONTROLLER = "{{ ansible_playbook_python }}"
+BOOLEANS = {
+    **dict.fromkeys(("yes", "true", "on", "y", "t", "1"), True),
+    **dict.fromkeys(("no", "false", "off", "n", "f", "0"), False),
+}
+ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+REROUTING = ("proxyjump", "proxycommand", "hostname", "-j", "-w")
+"""What in SSH arguments leads to another machine or by another way, in lower case."""
+
+
+def read(path: Path) -> Found:
+    """The hosts of a JSON inventory file. Raises InventoryError."""
+    return parse(read_text(path), str(path))
+
+
+def parse(text: str, file: str) -> Found:
+    """The hosts of JSON text. Raises InventoryError with every problem in it."""
+    groups = Groups(_load(text, file))
+    reader = _Reader(text, file, groups)
+    entries = [reader.entry(name) for name in groups.hosts]
+    problems = [
+        Problem(JsonPlace(text, file, steps), _path(steps), said, advice)
+        for steps, said, advice in groups.problems
+    ]
+    problems += reader.problems
+    if problems:
+        raise InventoryError(problems)
+    return Found(tuple(entries), groups.names)
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _DuplicateKeyError
+    return made
+
+
+def _load(text: str, file: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_pairs)
+    except json.JSONDecodeError as error:
+        where = Place(file, error.lineno, error.colno)
+        raise InventoryError([Problem(where, "", f"not JSON: {error.msg}", MAKE)]) from None
+    except _DuplicateKeyError:
+        key, offset = first_duplicate(text)
+        problem = f"the key {quote(key)} is given twice"
+        where = place(text, file, offset)
+        raise InventoryError([Problem(where, "", problem, "keep one of the two")]) from None
+    except (RecursionError, ValueError):
+        problem = "nested too deep, or a number too long, for an inventory"
+        raise InventoryError([Problem(quote(file), "", problem)]) from None
+
+
+class _Reader:
+    """Turns Ansible's variables into our settings."""
+
+    def __init__(self, text: str, file: str, groups: Groups) -> None:
+        self.text = text
+        self.file = file
+        self.groups = groups
+        self.problems: list[Problem] = []
+
+    def entry(self, name: str) -> Entry:
+        listed = self.groups.hosts[name]
+        problem = name_problem(name)
+        if problem:
+            self.tell(listed, problem)
+        said: dict[str, Steps] = {}
+        values: dict[str, Any] = {}
+        local = self.is_local(name)
+        for setting, variables in VARIABLES.items():
+            if local and setting in OVER_SSH:
+                continue
+            for variable in variables:
+                value, steps = self.groups.variable(name, variable)
+                if value is None or (setting == "python" and _is_discovered(value, local)):
+                    continue
+                if isinstance(value, str) and "{{" in value:
+                    text = f"{variable} holds a template, which only Ansible can resolve"
+                    self.tell(steps, text, "write the value itself into the inventory")
+                    continue
+                value = _plain(setting, value)
+                if setting in values and values[setting] != value:
+                    text = f"{' and '.join(variables)} disagree"
+                    self.tell(steps, text, "keep one of the two")
+                values[setting], said[setting] = value, steps
+        settings, wrong = validate(values)
+        for setting, text in wrong:
+            self.tell(said[setting], f"{text}, not {quote(values[setting])}")
+        self.refuse_unsupported(name, sudo=bool(settings.get("sudo")), local=local)
+        return Entry(
+            name=name,
+            where=self.place(listed),
+            groups=self.groups.around(name),
+            settings={
+                key: Setting(value, self.place(said[key])) for key, value in settings.items()
+            },
+            local=local,
+        )
+
+    def is_local(self, name: str) -> bool:
+        value, steps = self.groups.variable(name, "ansible_connection")
+        kind = str(value or "ssh").rpartition(".")[2]
+        if kind not in SSH and kind != "local":
+            text = f"the connection {quote(value)} is not supported"
+            self.tell(steps, text, "nodevet reaches hosts over ssh, or local")
+        return kind == "local"
+
+    def refuse_unsupported(self, name: str, *, sudo: bool, local: bool) -> None:
+        for variable, only in (("ansible_become_method", "sudo"), ("ansible_become_user", "root")):
+            value, steps = self.groups.variable(name, variable)
+            if sudo and value is not None and str(value).rpartition(".")[2] != only:
+                self.tell(steps, f"{quote(value)} is not supported", f"nodevet knows {only} only")
+        for variable in () if local else ARGUMENTS:
+            value, steps = self.groups.variable(name, variable)
+            if any(word in str(value or "").lower() for word in REROUTING):
+                text = "these SSH arguments choose the way to the host, and nodevet takes none"
+                advice = "write them into ~/.ssh/config, which it follows, and remove them here"
+                self.tell(steps, text, advice)
+
+    def place(self, steps: Steps) -> JsonPlace:
+        return JsonPlace(self.text, self.file, steps)
+
+    def tell(self, steps: Steps, text: str, advice: str = "") -> None:
+        self.problems.append(Problem(self.place(steps), _path(steps), text, advice))
+
+
+def _path(steps: Steps) -> str:
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{quote(step)}" for step in steps)
+    return path.removeprefix(".")
+
+
+def _is_discovered(value: Any, local: bool) -> bool:
+    return value in DISCOVERED or (local and value == CONTROLLER)
+
+
+def _plain(setting: str, value: Any) -> Any:
+    """A value as its setting wants it, where Ansible takes text for it too."""
+    if setting == "port" and isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:10])
+    if setting == "sudo" and isinstance(value, (str, int)):
+        return BOOLEANS.get(str(value).lower(), value)
+    return value

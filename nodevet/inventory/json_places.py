@@ -1,0 +1,81 @@
+"""Where things stand in JSON text. Slow and exact; used once something is wrong."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodevet.inventory.errors import Place
+
+SPACE = re.compile(r"[ \t\n\r]*")
+TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")[ \t\n\r]*(:?)|[{}\[\]]')
+Steps = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPlace:
+    """The position of a value, or of the key that names it; found when it is shown."""
+
+    text: str
+    file: str
+    steps: Steps
+
+    def __str__(self) -> str:
+        places = dict(walk(self.text, self.steps))
+        steps = self.steps
+        while steps not in places:
+            steps = steps[:-1]
+        return str(place(self.text, self.file, places[steps]))
+
+
+def place(text: str, file: str, offset: int) -> Place:
+    """The line and column of an offset."""
+    line = text.count("\n", 0, offset) + 1
+    return Place(file, line, offset - text.rfind("\n", 0, offset))
+
+
+def first_duplicate(text: str) -> tuple[str, int]:
+    """The first key that an object of this valid JSON has twice, and its offset."""
+    objects: list[set[str]] = []
+    for token in TOKEN.finditer(text):
+        if token[0] in ("{", "["):
+            objects.append(set())
+        elif token[0] in ("}", "]"):
+            objects.pop()
+        elif token[2]:
+            key = json.loads(token[1])
+            if key in objects[-1]:
+                return key, token.start()
+            objects[-1].add(key)
+    raise LookupError("no key is given twice")
+
+
+def walk(text: str, steps: Steps) -> Iterator[tuple[Steps, int]]:
+    """The offset of each part of the path `steps` that is there: a key, or a list's item."""
+    decode = json.JSONDecoder().raw_decode
+    at = _skip(text, 0)
+    yield (), at
+    for depth, step in enumerate(steps):
+        if text[at] not in "{[":
+            return
+        keyed = text[at] == "{"
+        at, index, found = _skip(text, at + 1), 0, None
+        while text[at] not in "}]":
+            start, name = at, index
+            if keyed:
+                name, at = decode(text, at)
+                at = _skip(text, _skip(text, at) + 1)
+            if name == step:
+                found = (start, at)
+            at = _skip(text, decode(text, at)[1])
+            at = _skip(text, at + 1) if text[at] == "," else at
+            index += 1
+        if found is None:
+            return
+        yield steps[: depth + 1], found[0]
+        at = found[1]
+
+
+def _skip(text: str, at: int) -> int:
+    space = SPACE.match(text, at)
+    return space.end() if space else at

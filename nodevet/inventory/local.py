@@ -1,0 +1,31 @@
+"""`@local`: the machine that nodevet runs on, read without SSH."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nodevet.inventory.entries import Entry
+from nodevet.inventory.errors import InventoryError, Problem, quote
+from nodevet.inventory.settings import name_problem
+
+LOCAL = "@local"
+OVER_SSH = {"address", "port", "user", "key_file"}
+
+
+def this_machine() -> Entry:
+    """This machine under its own hostname. Raises InventoryError where that is not usable."""
+    name = socket.gethostname()
+    problem = name_problem(name)
+    if problem:
+        text = f"this machine's hostname is {quote(name) or 'empty'}: {problem}"
+        raise InventoryError([Problem(LOCAL, "", text, "set it with hostnamectl")])
+    return Entry(name, LOCAL, local=True)
+
+
+def localised(hosts: Mapping[str, Entry], machine: Entry) -> Entry:
+    """This machine with what an inventory says of its name: groups, root, python, sudo."""
+    listed = hosts.get(machine.name)
+    if listed is None:
+        return machine
+    kept = {key: setting for key, setting in listed.settings.items() if key not in OVER_SSH}
+    return replace(listed, settings=kept, local=True)

@@ -1,0 +1,52 @@
+"""Running a program that says what hosts there are: bounded in time and size, without input."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nodevet.inventory.documents import MAX_BYTES
+from nodevet.inventory.errors import InventoryError, Problem, quote
+
+DEADLINE = 60.0
+"""Seconds. A cloud's interface may be slow; a hung one must not hang the sweep."""
+
+
+def output(command: Sequence[str], name: str) -> bytes:
+    """What the program prints. Raises InventoryError when it fails; `name` says whose it is."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        text = f"cannot be run: {error.strerror}"
+        raise InventoryError([Problem(quote(name), "", text)]) from None
+    with process:
+        try:
+            printed, complaint = process.communicate(timeout=DEADLINE)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            text = f"did not end within {DEADLINE:g} s"
+            advice = "find out what it waits for by running it alone"
+            raise InventoryError([Problem(quote(name), "", text, advice)]) from None
+    if process.returncode != 0:
+        text = f"ended with {_ending(process.returncode)}"
+        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+        said = f"it said: {quote(last[0], limit=200)}" if last else "it said nothing"
+        raise InventoryError([Problem(quote(name), "", text, said)])
+    if len(printed) > 4 * MAX_BYTES:
+        text = f"printed more than {4 * MAX_BYTES // 2**20} MiB"
+        raise InventoryError([Problem(quote(name), "", text)])
+    return printed
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"

@@ -1,0 +1,111 @@
+"""Runs a pyinfra inventory and the group data beside it, and prints what they define as JSON.
+
+A program of its own, given the inventory's path: an inventory is Python that may
+print, exit, change folder or import anything, so it does not run inside nodevet.
+Its prints go to standard error. Standard library only.
+"""
+
+import ast
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+MAX_DEPTH = 6
+
+
+class FailedError(Exception):
+    """A user's file cannot be used: file, line, column, what is wrong."""
+
+
+def main(file: str) -> None:
+    answer = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+    here = Path.cwd()
+    sys.path.append(str(here))
+    folders = dict.fromkeys([here / "group_data", Path(file).resolve().parent / "group_data"])
+    result: dict[str, Any]
+    try:
+        names = execute(file)
+        result = {
+            "inventory": {name: tagged(item) for name, item in names.items() if name[:1] != "_"},
+            "group_data": [data for folder in folders for data in group_data(folder)],
+        }
+    except FailedError as failure:
+        result = {"failed": failure.args}
+    with answer:
+        json.dump(result, answer)
+
+
+def execute(file: str) -> dict[str, Any]:
+    """The names that a Python file defines, in its order. Raises FailedError."""
+    names: dict[str, Any] = {"__file__": file}
+    try:
+        source = Path(file).read_text(encoding="utf-8-sig")
+        exec(compile(source, file, "exec"), names)  # noqa: S102  (an inventory is a program)
+    except SyntaxError as error:
+        place = error.filename or file, error.lineno or 1, error.offset or 1
+        raise FailedError(*place, f"not Python: {error.msg}") from None
+    except BaseException as error:
+        said = str(error)
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        raise FailedError(file, raised_at(error, file), 1, text) from None
+    return names
+
+
+def raised_at(error: BaseException, file: str) -> int:
+    """The innermost line of `file` that led to the error."""
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == file
+    ]
+    return lines[-1] if lines else 1
+
+
+def group_data(folder: Path) -> list[tuple[str, str, Any]]:
+    """Group, file and data of each group data file in a folder, in the order of their names."""
+    found = []
+    for path in sorted(folder.glob("*.py")):
+        names = execute(str(path))
+        kept = names.get("__all__") or set(names) - imported(path)
+        data = {
+            name: tagged(item)
+            for name, item in names.items()
+            if name in kept and not name.startswith("__")
+        }
+        found.append((path.stem, str(path), data))
+    return found
+
+
+def imported(path: Path) -> set[str]:
+    """The names that `import` statements bind: they are no data."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8-sig")).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                names.add(alias.asname or alias.name.split(".")[0])
+    return names
+
+
+def tagged(item: Any, depth: int = 0) -> Any:
+    """A value as JSON in which lists, tuples and dicts stay apart, and what is none is named."""
+    if item is None or type(item) in (str, int, float, bool):
+        return item
+    if isinstance(item, str):
+        return str(item)
+    if depth < MAX_DEPTH:
+        if isinstance(item, (list, tuple)):
+            kind = "list" if isinstance(item, list) else "tuple"
+            return {kind: [tagged(part, depth + 1) for part in item]}
+        if isinstance(item, dict):
+            parts = item.items()
+            return {"dict": [[str(key), tagged(part, depth + 1)] for key, part in parts]}
+    return {"other": type(item).__name__}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    os._exit(0)  # whatever threads the inventory left behind

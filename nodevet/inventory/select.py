@@ -1,0 +1,197 @@
+"""Which hosts the words of the command line mean: targets, groups and limits. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nodevet.inventory.entries import ALL, MAX_HOSTS, Entry, merge
+from nodevet.inventory.errors import Problem, quote, shorten, suggest
+from nodevet.inventory.local import LOCAL, localised
+from nodevet.inventory.nodeset import NodesetError, expand_term, terms
+from nodevet.inventory.single import is_single, single
+
+
+class Word(NamedTuple):
+    """One word of the command line or of standard input, and where it stands."""
+
+    text: str
+    where: object  # its str() is `target`, `--limit` or `<stdin>:3:1`
+
+
+class TermError(Exception):
+    """An operand that means no host."""
+
+    def __init__(self, text: str, advice: str = "") -> None:
+        super().__init__(text)
+        self.advice = advice
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The hosts and groups that words can name."""
+
+    hosts: Mapping[str, Entry]
+    groups: frozenset[str] = frozenset()
+
+    def members(self, group: str) -> list[str]:
+        """The hosts of a group. Raises TermError where there are none."""
+        if group in (ALL, "*"):
+            return list(self.hosts)
+        names = [entry.name for entry in self.hosts.values() if group in entry.groups]
+        if names:
+            return names
+        if group in self.groups:
+            raise TermError(f"the group @{quote(group)} has no hosts")
+        if not self.groups:
+            advice = "give an inventory that has it with -i"
+            raise TermError(f"no group @{quote(group)} here", advice)
+        near = suggest(group, self.groups) or f"there are {_listed(sorted(self.groups))}"
+        raise TermError(f"no inventory has a group @{quote(group)}", near)
+
+    def local(self) -> list[str]:
+        return [entry.name for entry in self.hosts.values() if entry.local]
+
+    def unknown(self, names: list[str]) -> TermError:
+        verb = "is" if len(names) == 1 else "are"
+        advice = suggest(names[0], self.hosts) or "`nodevet list` shows the hosts there are"
+        return TermError(f"{shorten(names)} {verb} not in the inventory", advice)
+
+
+Resolve = Callable[[str], Iterable[str]]
+Chosen = dict[str, None]  # a set that keeps its order
+
+
+def make(words: Iterable[Word], local: Callable[[], Entry]) -> tuple[list[Entry], list[Problem]]:
+    """The hosts that targets name by themselves, without an inventory."""
+    made: list[Entry] = []
+
+    def resolve(term: str) -> list[str]:
+        if term == LOCAL:
+            entries = [local()]
+        elif term.startswith("@"):
+            Known({}).members(term[1:])
+            entries = []
+        elif is_single(term):
+            entries = [single(term)]
+        else:
+            entries = [Entry(name, "target") for name in expand_term(term)]
+        made.extend(entries)
+        return [entry.name for entry in entries]
+
+    chosen, problems = _evaluate(words, resolve, chosen={}, every=None)
+    hosts, contradictions = merge(made)
+    return [hosts[name] for name in chosen], [*problems, *contradictions]
+
+
+def pick(
+    words: Iterable[Word], known: Known, chosen: Iterable[str], local: Callable[[], Entry]
+) -> tuple[list[Entry], list[Problem]]:
+    """The hosts of the inventory that targets name, in its order, after those already chosen."""
+    machine: dict[str, Entry] = {}
+
+    def resolve(term: str) -> list[str]:
+        if term == LOCAL:
+            here = known.local()
+            if not here:
+                entry = localised(known.hosts, local())
+                machine[entry.name] = entry
+                here = [entry.name]
+            return here
+        if term.startswith("@"):
+            return known.members(term[1:])
+        if is_single(term):
+            text = "the inventory says how its hosts are reached"
+            raise TermError(text, "name the host without user and port")
+        names = expand_term(term)
+        missing = [name for name in names if name not in known.hosts and name not in machine]
+        if missing:
+            raise known.unknown(missing)
+        return names
+
+    names, problems = _evaluate(words, resolve, dict.fromkeys(chosen), every=known.hosts)
+    everything = {**known.hosts, **machine}
+    return [entry for name, entry in everything.items() if name in names], problems
+
+
+def narrow(
+    words: Iterable[Word], known: Known, hosts: list[Entry]
+) -> tuple[list[Entry], list[Problem]]:
+    """The hosts that the limits leave. A part of a limit that names no known host is a problem."""
+
+    def resolve(term: str) -> list[str]:
+        if term == LOCAL:
+            return known.local()
+        if term.startswith("@"):
+            return known.members(term[1:])
+        if is_single(term):
+            raise TermError("a limit takes names and groups", "leave out user and port")
+        names = expand_term(term)
+        found = [name for name in names if name in known.hosts]
+        if not found:
+            raise known.unknown(names)
+        return found
+
+    words = list(words)
+    names, problems = _evaluate(words, resolve, chosen={}, every=known.hosts)
+    left = [entry for entry in hosts if entry.name in names]
+    if words and not left and not problems:
+        text = f"none of the {len(hosts)} chosen hosts is left"
+        problems.append(Problem(words[0].where, quote(words[0].text), text, "widen the limit"))
+    return (left if words else hosts), problems
+
+
+def _evaluate(
+    words: Iterable[Word], resolve: Resolve, chosen: Chosen, every: Iterable[str] | None
+) -> tuple[Chosen, list[Problem]]:
+    """The names that the words mean together, left to right.
+
+    Words that begin with an operator come last, so that `!gpu013` takes the host
+    away wherever it stands. `every` is what they work on where no other word is.
+    """
+    problems: list[Problem] = []
+    first = not chosen
+    for word in sorted(words, key=lambda word: word.text.lstrip()[:1] in ("!", "&", "^")):
+        column, advice = 1, ""
+        try:
+            for operator, term, column in terms(word.text):
+                if first and operator != ",":
+                    if every is None:
+                        raise TermError(f"{operator} has nothing to its left", "name hosts first")
+                    chosen = dict.fromkeys(every)
+                first = False
+                chosen = _join(chosen, operator, dict.fromkeys(_resolved(resolve, term, column)))
+            continue
+        except TermError as error:
+            text, advice = str(error), error.advice
+        except NodesetError as error:
+            text, column = str(error), error.column
+        first = False
+        path = quote(word.text) + (f", column {column}" if column > 1 else "")
+        problems.append(Problem(word.where, path, text, advice))
+    return chosen, problems
+
+
+def _resolved(resolve: Resolve, term: str, column: int) -> Iterable[str]:
+    try:
+        return resolve(term)
+    except NodesetError as error:
+        raise NodesetError(str(error), column + error.column - 1) from None
+
+
+def _join(left: Chosen, operator: str, right: Chosen) -> Chosen:
+    if operator == ",":
+        joined = {**left, **right}
+        if len(joined) > MAX_HOSTS:
+            raise NodesetError(f"more than {MAX_HOSTS:,} hosts")
+        return joined
+    if operator == "&":
+        return {name: None for name in left if name in right}
+    rest = {name: None for name in left if name not in right}
+    if operator == "^":
+        rest.update((name, None) for name in right if name not in left)
+    return rest
+
+
+def _listed(groups: list[str]) -> str:
+    shown = ", ".join(f"@{quote(group)}" for group in groups[:10])
+    return f"{shown} and {len(groups) - 10} more" if len(groups) > 10 else shown

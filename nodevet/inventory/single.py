@@ -1,0 +1,45 @@
+"""One host with user and port on the command line: `root@gpu001:2222`. Pure."""
+
+import re
+
+from nodevet.inventory.entries import Entry, Setting
+from nodevet.inventory.nodeset import NodesetError
+from nodevet.inventory.settings import is_address6, name_problem, validate
+
+BRACKETED = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?")
+
+
+def is_single(term: str) -> bool:
+    """Whether it says more than a name: a user, a port, or an IPv6 address."""
+    return "@" in term or ":" in term
+
+
+def single(term: str) -> Entry:
+    """The host of `[user@]host[:port]`. Raises NodesetError."""
+    user, at, rest = term.rpartition("@")
+    name, port = _host_and_port(rest)
+    if "[" in name or "]" in name:
+        text = "a user and a port are for a single host"
+        raise NodesetError(f"{text}; for many, write an inventory or ~/.ssh/config")
+    problem = name_problem(name)
+    if problem:
+        raise NodesetError(problem, len(user) + len(at) + 1)
+    said: dict[str, object] = {"user": user} if at else {}
+    if port is not None:
+        if not (port.isascii() and port.isdigit() and len(port) <= 5):
+            raise NodesetError("a port is a number", len(term) - len(port) + 1)
+        said["port"] = int(port)
+    settings, problems = validate(said)
+    if problems:
+        raise NodesetError("{}: {}".format(*problems[0]))
+    return Entry(name, "target", settings={k: Setting(v, "target") for k, v in settings.items()})
+
+
+def _host_and_port(text: str) -> tuple[str, str | None]:
+    if is_address6(text):
+        return text, None
+    bracketed = BRACKETED.fullmatch(text)
+    if bracketed:
+        return bracketed[1], bracketed[2]
+    name, colon, port = text.partition(":")
+    return name, port if colon else None

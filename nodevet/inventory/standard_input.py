@@ -1,0 +1,38 @@
+"""Hosts from standard input: nodesets, any number on a line, or Ansible's JSON."""
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+from nodevet.inventory.documents import MAX_BYTES, decode
+from nodevet.inventory.entries import Found
+from nodevet.inventory.errors import InventoryError, Place, Problem
+from nodevet.inventory.select import Word
+
+NAME = "<stdin>"
+WORD = re.compile(r"[^\s\[#]*(?:\[[^\]\n]*\]?[^\s\[#]*)*")
+
+
+def read(stream: IO[bytes] | None) -> Found | list[Word]:
+    """An inventory where it is JSON, else words like those of the command line.
+
+    Raises InventoryError where it is too large, no text, or says nothing.
+    """
+    text = decode((stream or sys.stdin.buffer).read(MAX_BYTES + 1), NAME)
+    if text.lstrip()[:1] == "{":
+        from nodevet.inventory.ansible_json import parse
+
+        return parse(text, NAME)
+    words = list(_words(text))
+    if not words:
+        raise InventoryError([Problem(NAME, "", "names no host", "write one nodeset per line")])
+    return words
+
+
+def _words(text: str) -> Iterator[Word]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in WORD.finditer(line.partition("#")[0]):
+            word = found[0].strip(",")
+            if word:
+                yield Word(word, Place(NAME, number, found.start() + 1))

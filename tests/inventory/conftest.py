@@ -1,0 +1,69 @@
+"""Helpers for the tests of the inventory room."""
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from nodevet import inventory
+from nodevet.model import Host
+
+MACHINE = "this-machine"
+
+Read = Callable[..., tuple[Host, ...]]
+
+
+def describe(host: Host) -> str:
+    """A host on one line, as docs/inventories.md shows it."""
+    name = "@local" if host.local and host.name == MACHINE else host.name
+    parts = [name] + (["local"] if host.local and name == host.name else [])
+    for setting in ("address", "port", "user", "key_file", "python"):
+        value = getattr(host, setting)
+        if value is not None:
+            parts.append(f"{setting}={value}")
+    parts += [f"root={host.root}"] if host.root != "/" else []
+    parts += ["sudo"] if host.sudo else []
+    parts += [",".join(sorted(host.groups))] if host.groups else []
+    return " ".join(parts)
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of this machine, the same wherever the tests run."""
+    monkeypatch.setattr("socket.gethostname", lambda: MACHINE)
+    return MACHINE
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def hosts() -> Callable[..., list[str]]:
+    """`inventory.read`, each host as one line."""
+
+    def read(
+        *targets: str, files: Sequence[object] = (), limit: Sequence[str] = (), stdin: bytes = b""
+    ) -> list[str]:
+        found = inventory.read(
+            targets, inventories=[str(file) for file in files], limit=limit, stdin=io.BytesIO(stdin)
+        )
+        return [describe(host) for host in found]
+
+    return read
+
+
+@pytest.fixture
+def problems(hosts: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The lines of the error that `inventory.read` raises."""
+
+    def read(*targets: str, **options: object) -> list[str]:
+        with pytest.raises(inventory.InventoryError) as raised:
+            hosts(*targets, **options)
+        return str(raised.value).splitlines()
+
+    return read

@@ -1,0 +1,200 @@
+import pytest
+
+HEAD = "nodevet: 1\n"
+
+
+@pytest.fixture
+def fleet(folder):
+    def write(text, name="fleet.yaml"):
+        (folder / name).write_text(text)
+        return [name]
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hosts: b,a\n", ["b", "a"]),
+        ("hosts: [b, a]\n", ["b", "a"]),
+        ("hosts:\n- gpu[1-2]\n- '[1-2]'\n", ["gpu1", "gpu2", "1", "2"]),
+        ("hosts:\n  gpu[1-2]:\n  gpu2: {port: 22}\n", ["gpu1", "gpu2 port=22"]),
+        ("hosts: {0123: {user: a}}\n", ["0123 user=a"]),
+        ('hosts: {"@local": {root: /srv/node}}\n', ["@local root=/srv/node"]),
+        ("defaults: {user: a}\nhosts: {x: {user: b}, y: }\n", ["x user=b", "y user=a"]),
+        ("groups: {g: {hosts: x, user: b}}\ndefaults: {user: a}\n", ["x user=b g"]),
+        ("groups: {g: {hosts: {x: {user: c}}, user: b}}\n", ["x user=c g"]),
+        (
+            "groups: {o: {hosts: 'x,y', user: a, port: 1, groups: {i: {hosts: x, user: b}}}}\n",
+            ["x port=1 user=b i,o", "y port=1 user=a o"],
+        ),
+        (
+            "groups: {a: {hosts: x, user: u}, b: {hosts: x, user: u, port: 1}}\n",
+            ["x port=1 user=u a,b"],
+        ),
+        ("hosts: x\ngroups: {empty: }\n", ["x"]),
+        ("hosts: {x: {sudo: false}}\ndefaults: {sudo: true}\n", ["x"]),
+        ("hosts: {x: &s {user: a}, y: *s}\n", ["x user=a", "y user=a"]),
+    ],
+)
+def test_reads(hosts, fleet, text, expected):
+    assert hosts(files=fleet(HEAD + text)) == expected
+
+
+def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ops")
+    assert hosts(files=fleet(HEAD + "hosts: {x: {key_file: ~/k}}\n")) == ["x key_file=/home/ops/k"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("host: x\n", "2:1: host: unknown key; did you mean hosts?"),
+        (
+            "x: 1\nhosts: x\n",
+            "2:1: x: unknown key; known here: nodevet, defaults, hosts, groups",
+        ),
+        ("hosts:\n  x: {prot: 22}\n", "3:7: hosts.x.prot: unknown key; did you mean port?"),
+        (
+            "hosts:\n  x: {port: 99999}\n",
+            "3:13: hosts.x.port: a port is between 1 and 65535, not 99999",
+        ),
+        ("hosts:\n  x: {port: '22'}\n", "3:13: hosts.x.port: a whole number is wanted, not 22"),
+        ("hosts:\n  x: {port: true}\n", "3:13: hosts.x.port: a whole number is wanted, not true"),
+        ("hosts:\n  x: {sudo: 1}\n", "3:13: hosts.x.sudo: true or false is wanted, not 1"),
+        ("hosts:\n  x: {user: 7}\n", "3:13: hosts.x.user: text is wanted, not 7"),
+        ("hosts:\n  x: {user: -oX}\n", "3:13: hosts.x.user: a user name is wanted, not -oX"),
+        ("hosts:\n  x: {python: a b}\n", "3:15: hosts.x.python: a program is wanted, not a b"),
+        ("hosts:\n  x: {root: sys}\n", "3:13: hosts.x.root: an absolute path is wanted, not sys"),
+        ("hosts:\n  x: {key_file: -i}\n", "3:17: hosts.x.key_file: a path is wanted, not -i"),
+        (
+            "hosts:\n  x: {address: -oX}\n",
+            "3:16: hosts.x.address: a host name or address must not begin with a dash: "
+            "ssh would take it for an option, not -oX",
+        ),
+        ("hosts:\n  x: [a]\n", "3:6: hosts.x: keys with values are wanted here; write key: value"),
+        ("hosts:\n  gpu[1-: \n", "3:3: hosts.gpu[1-: '[' is not closed"),
+        (
+            "hosts: gpu[1-999999999]\n",
+            "2:8: hosts: gpu[1-999999999] stands for more than 100,000 hosts",
+        ),
+        (
+            "hosts: [{x: 1}]\n",
+            "2:9: hosts[0]: a nodeset such as gpu[001-128] is wanted; in a list, quote it: "
+            '"gpu[001-128]"',
+        ),
+        (
+            "groups: {all: {hosts: x}}\n",
+            "2:10: groups.all: is always every host; use letters, digits, '_', '-' and '.'",
+        ),
+        (
+            "groups: {'a b': {hosts: x}}\n",
+            "2:10: groups.a b: not a name for a group; use letters, digits, '_', '-' and '.'",
+        ),
+        (
+            "groups:\n  a: {hosts: x}\n  b: {groups: {a: {hosts: z}}}\n",
+            "4:16: groups.b.groups.a: the group is defined twice, first at fleet.yaml:3:3; "
+            "give one of them another name",
+        ),
+        (
+            "groups:\n  a: {hosts: x, port: 1}\n  b: {hosts: x, port: 2}\n",
+            "4:17: x gets port 2 here and 1 at fleet.yaml:3:17; write port on x itself",
+        ),
+        (
+            "hosts:\n  x: {port: 1}\n  x,y: {port: 2}\n",
+            "4:9: hosts.x,y: x has port 2 here and 1 at fleet.yaml:3:7; keep one of the two",
+        ),
+        (
+            "hosts:\n  this-machine:\n  '@local':\n",
+            "4:3: hosts.@local: this-machine is both @local and a host reached over SSH, "
+            "at fleet.yaml:3:3; keep one of the two",
+        ),
+        (
+            "hosts:\n  x: {address: 10.0.0.1}\n  y: {address: 10.0.0.1}\n",
+            "4:7: y is reached at the same address as x; give each its own address or port, "
+            "or keep one",
+        ),
+        (
+            "hosts:\n  x: {sudo: on}\n",
+            "3:13: hosts.x.sudo: on without quotes is a boolean to some "
+            'YAML readers and text to others; write true, or "on" where text is meant',
+        ),
+        (
+            "hosts:\n  x:\n  x:\n",
+            "4:3: hosts.x: is given twice, first on line 3; keep one of the two",
+        ),
+        ("hosts:\n\tx:\n", "3:1: a tab where YAML wants spaces; indent with spaces"),
+    ],
+)
+def test_says_what_is_wrong_and_where(problems, fleet, text, problem):
+    assert problems(files=fleet(HEAD + text)) == [f"fleet.yaml:{problem}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "hosts: x\n",
+            "fleet.yaml:1:1: nodevet: the version of the format is missing; begin with the "
+            "line: nodevet: 1",
+        ),
+        (
+            "nodevet: 2\nhosts: x\n",
+            "fleet.yaml:1:10: nodevet: this nodevet reads version 1 of the format; write "
+            "nodevet: 1",
+        ),
+        ("nodevet: 1\n", "fleet.yaml: holds no hosts; add some, or leave it out"),
+        (
+            "nodevet: 1\nhosts:\n",
+            "fleet.yaml:2:7: hosts: a nodeset such as gpu[001-128] is wanted; in a list, "
+            'quote it: "gpu[001-128]"',
+        ),
+    ],
+)
+def test_says_what_the_file_lacks(problems, fleet, text, problem):
+    assert problems(files=fleet(text)) == [problem]
+
+
+def test_an_ansible_inventory_is_told_apart(problems, fleet):
+    text = "all:\n  hosts:\n    x:\n"
+    assert problems(files=fleet(text))[0] == (
+        "fleet.yaml:1:1: all: unknown key; for an Ansible inventory run: "
+        "ansible-inventory -i FILE --list > FILE.json"
+    )
+
+
+def test_all_problems_are_told_at_once(problems, fleet):
+    text = HEAD + "host: x\nhosts:\n  a: {prt: 1, sudo: on}\n  b c:\n"
+    assert [line.split(": ")[0] for line in problems(files=fleet(text))] == [
+        "fleet.yaml:2:1",
+        "fleet.yaml:4:7",
+        "fleet.yaml:4:21",
+        "fleet.yaml:5:3",
+    ]
+
+
+def test_many_problems_fit_one_screen(problems, fleet):
+    lines = problems(
+        files=fleet(HEAD + "hosts:\n" + "".join(f"  x{n}: {{q: 1}}\n" for n in range(99)))
+    )
+    assert len(lines) == 21
+    assert lines[-1] == "and 79 more problems like these"
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "a: " + "{a: " * 200_000])
+def test_deep_nesting_is_refused(problems, fleet, text):
+    (line,) = problems(files=fleet(text))
+    assert line.startswith("fleet.yaml:1:")
+
+
+def test_a_host_without_the_sudo_of_its_group_contradicts_another_file(problems, fleet):
+    one = fleet(HEAD + "hosts: {x: {sudo: true}}\n", "one.yaml")
+    two = fleet(HEAD + "hosts: {x: {sudo: false}}\n", "two.yaml")
+    assert problems(files=one + two) == [
+        "two.yaml:2:13: x has sudo false, but one.yaml:2:13 says true; keep one of the two"
+    ]
+
+
+def test_ten_thousand_hosts(hosts, fleet):
+    lines = "".join(f"  gpu{number}: {{port: 22, user: ops}}\n" for number in range(10_000))
+    assert len(hosts(files=fleet(f"{HEAD}hosts:\n{lines}"))) == 10_000
