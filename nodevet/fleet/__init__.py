@@ -1,1 +1,78 @@
-"""Reaching nodes. With fixes/ the only importer of pyinfra, and only in the shard process."""
+"""Reaching nodes. With fixes/ the only importer of pyinfra, and only in the shard process.
+
+`visit` goes to every host and yields how each visit ended. Importing this package
+must stay cheap: the shard process does it before it patches gevent, and a
+node-local run never needs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodevet.model import Host, Status
+
+HOST_KEYS = ("strict", "accept-new")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to visit. Times in seconds, sizes in bytes. Raises ValueError for nonsense."""
+
+    parallel: int = 100  # hosts at the same time, over all shards
+    connect_timeout: float = 10  # TCP, banner and key exchange, per hop
+    deadline: float = 60  # a whole host: connect, run, read
+    probe_deadline: float | None = None  # what the probe is told; None: two thirds of the deadline
+    ssh_config: Path | None = None  # None: ~/.ssh/config
+    known_hosts: Path | None = None  # None: what ssh_config names, else ssh's own files
+    host_keys: str = "strict"  # or accept-new: an unknown key is added, a changed one refused
+    sudo: bool = False  # for every host; else as the inventory says
+    max_output: int = 8 << 20  # of one node
+    shards: int | None = None  # child processes; None: by number of hosts and CPUs
+
+    def __post_init__(self) -> None:
+        if self.host_keys not in HOST_KEYS:
+            raise ValueError(f"host_keys is {self.host_keys!r}; it must be one of {HOST_KEYS}")
+        for name in ("parallel", "connect_timeout", "deadline", "max_output"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above zero")
+        if self.shards is not None and self.shards <= 0:
+            raise ValueError(f"shards is {self.shards}; it must be above zero")
+        if not 0 < self.probe_seconds < self.deadline:
+            raise ValueError(
+                f"probe_deadline is {self.probe_seconds:g} s; "
+                f"it must be above zero and below the deadline of {self.deadline:g} s"
+            )
+
+    @property
+    def probe_seconds(self) -> float:
+        return self.deadline * 2 / 3 if self.probe_deadline is None else self.probe_deadline
+
+
+@dataclass(frozen=True)
+class Visit:
+    """How the visit to one host ended. `evidence` is set when it was vetted, else `why`."""
+
+    host: str
+    status: Status
+    why: str = ""
+    evidence: bytes | None = None  # the JSON document
+    seconds: float = 0.0
+
+
+def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+    """Visit every host and yield each exactly once, as it finishes.
+
+    Closing the iterator ends every child process; what was not yielded was not
+    finished. Raises FleetError where no host can be visited at all.
+    """
+    from nodevet.fleet.sweep import sweep
+
+    return sweep(hosts, options)
+
+
+class FleetError(Exception):
+    """No host can be visited; the message says why and what to do."""

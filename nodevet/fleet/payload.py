@@ -15,14 +15,26 @@ from pathlib import Path
 
 import nodevet
 
-BOOT = (
-    "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());"
-    "exec(compile(zlib.decompress(b.read(n)),'nodevet','exec'))"
-)
-"""What `python3 -I -c` runs on the node: reads and runs the rest from stdin."""
+BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
+"""What `python3 -I -c` runs on the node: reads and runs the rest from stdin.
 
-LOADER = '''
-import importlib.abc, importlib.util, sys
+It holds no quote, so that it can travel inside any shell's quotes.
+"""
+
+_HEAD_LENGTH = 128  # bytes; longer than any frame's head
+
+TOO_OLD = 98
+"""Exit code of a node whose Python is older than the probe's syntax."""
+
+GUARD = f"""
+import sys
+if sys.version_info < (3, 6):
+    sys.stderr.write("Python %d.%d on the node; the probe needs 3.6\\n" % sys.version_info[:2])
+    sys.exit({TOO_OLD})
+"""
+
+LOADER = """
+import importlib.abc, importlib.util
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def __init__(self, sources):
         self.sources = sources
@@ -37,7 +49,7 @@ sys.dont_write_bytecode = True
 sys.meta_path.insert(0, Sources(SOURCES))
 from nodevet.probe import main
 main.serve(sys.stdin.buffer, sys.stdout.buffer)
-'''
+"""
 
 
 class AnswerError(Exception):
@@ -53,7 +65,7 @@ def payload() -> bytes:
             stem = entry.name[:-3]
             name = "nodevet.probe" if stem == "__init__" else f"nodevet.probe.{stem}"
             sources[name] = entry.read_text(encoding="utf-8")
-    program = f"SOURCES = {sources!r}\n{LOADER}"
+    program = f"{GUARD}SOURCES = {sources!r}\n{LOADER}"
     packed = zlib.compress(program.encode(), 9)
     return b"%d\n%s" % (len(packed), packed)
 
@@ -72,17 +84,61 @@ def request(*, nonce: str, root: str, deadline: float) -> bytes:
 
 
 def unframe(output: bytes, nonce: str) -> bytes:
-    """The evidence document in a node's output, whatever noise is around it.
+    """The evidence document in a node's whole output. Raises AnswerError."""
+    answer = Answer(nonce, len(output))
+    document = answer.take(output)
+    if document is None:
+        raise AnswerError(answer.missing())
+    return document
 
-    Raises AnswerError where it is missing, cut short or altered.
-    """
-    head = re.search(rb"\x1eNODEVET %s (\d{1,9}) ([0-9a-f]{64})\n" % re.escape(nonce.encode()), output)
-    if head is None:
-        raise AnswerError("the answer holds no evidence")
-    length = int(head[1])
-    text = output[head.end() : head.end() + length]
-    if len(text) < length:
-        raise AnswerError(f"the answer is cut short: {len(text)} of {length} bytes")
-    if hashlib.sha256(text).hexdigest().encode() != head[2]:
-        raise AnswerError("the answer was altered on the way: its SHA-256 differs")
-    return text
+
+class Answer:
+    """What a node has said so far, noise included, at most `limit` bytes of it."""
+
+    def __init__(self, nonce: str, limit: int) -> None:
+        self._head = re.compile(
+            rb"\x1eNODEVET %s (\d{1,9}) ([0-9a-f]{64})\n" % re.escape(nonce.encode())
+        )
+        self._limit = limit
+        self._said = bytearray()
+        self._found: re.Match[bytes] | None = None
+        self._start = self._end = 0
+
+    def take(self, chunk: bytes) -> bytes | None:
+        """The evidence document, once it is whole.
+
+        Raises AnswerError where there is too much output or the document was altered.
+        """
+        seen = len(self._said)
+        self._said += chunk
+        if self._found is None:
+            self._search(max(0, seen - _HEAD_LENGTH))
+        if self._found is not None and len(self._said) >= self._end:
+            return self._document(self._found)
+        if len(self._said) > self._limit:
+            raise AnswerError(f"more than {self._limit >> 20} MiB of output")
+        return None
+
+    def missing(self) -> str:
+        """Why there is no document, now that no more output will come."""
+        if self._found is None:
+            return "the answer holds no evidence"
+        have, want = len(self._said) - self._start, self._end - self._start
+        return f"the answer is cut short: {have} of {want} bytes"
+
+    @property
+    def begun(self) -> bool:
+        return self._found is not None
+
+    def _search(self, since: int) -> None:
+        found = self._head.search(bytes(memoryview(self._said)[since:]))
+        if found is not None:
+            self._found = found
+            self._start = since + found.end()
+            self._end = self._start + int(found[1])
+
+    def _document(self, head: re.Match[bytes]) -> bytes:
+        text = bytes(memoryview(self._said)[self._start : self._end])
+        if hashlib.sha256(text).hexdigest().encode() != head[2]:
+            raise AnswerError("the answer was altered on the way: its SHA-256 differs")
+        return text

@@ -1,0 +1,40 @@
+"""Why there is no session, in the user's words. Shard process only."""
+
+import errno
+import socket
+
+from paramiko.ssh_exception import IncompatiblePeer
+from pyinfra.api.exceptions import ConnectError
+
+ERRNO = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ENETUNREACH: "network unreachable",
+    errno.EADDRNOTAVAIL: "address not available",
+}
+
+
+class UnreachableError(ConnectError):
+    """No session; the message says why, in the user's words."""
+
+
+class TooLateError(ConnectError):
+    """No session in time; the message says what was waited for."""
+
+
+def unresolved(error: socket.gaierror) -> str:
+    if error.errno == socket.EAI_AGAIN:
+        return "name not found: the name server does not answer"
+    return "name not found"
+
+
+def handshake_failure(error: Exception) -> str:
+    if isinstance(error, IncompatiblePeer):
+        return f"no common algorithm: {error}"
+    return f"connection closed during key exchange{f': {error}' if str(error) else ''}"
+
+
+def refused(error: OSError) -> str:
+    """A failed connect(2), or a connection that broke."""
+    return ERRNO.get(error.errno or 0) or error.strerror or "connection lost"

@@ -1,0 +1,301 @@
+"""Opens an authenticated SSH transport to a host, hop by hop. Shard process only.
+
+Every wait is bounded: TCP, banner and key exchange by the connect timeout, the
+rest by the host's deadline, which the caller holds.
+"""
+
+import errno
+import re
+import socket
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+from typing import TypeAlias
+
+import gevent
+from paramiko import BadAuthenticationType, SSHException, Transport
+from paramiko.ssh_exception import AuthenticationException, ChannelException
+
+from nodevet.fleet.errors import (
+    TooLateError,
+    UnreachableError,
+    handshake_failure,
+    refused,
+    unresolved,
+)
+from nodevet.fleet.keys import Keys, SocketAgent
+from nodevet.fleet.known_hosts import KnownHosts, Trust, parse
+from nodevet.fleet.route import Route, RouteError
+
+SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
+FOREVER = 3600  # seconds; the host's deadline is sooner
+BANNER_LIMIT = 8192  # bytes, of whatever precedes the banner too
+RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
+
+
+class Link:
+    """What one open connection holds, to be closed together."""
+
+    def __init__(self) -> None:
+        self.transport: Transport | None = None
+        self.agents: list[SocketAgent] = []
+        self.proxy: Popen[bytes] | None = None
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+        for agent in self.agents:
+            agent.close()
+        if self.proxy is not None:
+            self.proxy.kill()
+            self.proxy.wait()
+
+
+Jump: TypeAlias = "gevent.Greenlet[[Route], tuple[Transport, Link]]"
+
+
+class Reach:
+    """Opens transports for all hosts of a shard, sharing what they can share."""
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float,
+        known_hosts: str | None,
+        accept_new: bool,
+        accepted: Callable[[str], None],
+    ) -> None:
+        self._timeout = connect_timeout
+        self._known_hosts = known_hosts
+        self._accept_new = accept_new
+        self._accepted = accepted
+        self._keys = Keys()
+        self._trusted = lru_cache(maxsize=None)(_read_known_hosts)
+        self._jumps: dict[Route, Jump] = {}
+
+    def open(self, route: Route, link: Link) -> Transport:
+        """An authenticated transport; what it holds goes into `link` as it comes to be.
+
+        Raises UnreachableError, TooLateError and RouteError.
+        """
+        sock = self._socket(route, link)
+        transport = link.transport = self._handshake(route, sock)
+        self._check_host_key(route, transport)
+        self._authenticate(route, transport, link)
+        return transport
+
+    def close(self) -> None:
+        """Close the connections to jump hosts."""
+        for greenlet in self._jumps.values():
+            if greenlet.successful():
+                greenlet.get()[1].close()
+            else:
+                greenlet.kill()
+
+    def _socket(self, route: Route, link: Link) -> socket.socket:
+        if route.jump is not None:
+            return self._through(route.jump, route)
+        if route.proxy_command:
+            return _proxy(route.proxy_command, link)
+        try:
+            with gevent.Timeout(self._timeout, TimeoutError()):
+                return socket.create_connection((route.hostname, route.port))
+        except TimeoutError as error:
+            raise TooLateError(f"no answer within {self._timeout:g} s") from error
+        except socket.gaierror as error:
+            raise UnreachableError(unresolved(error)) from error
+        except UnicodeError as error:
+            raise UnreachableError("name not found: it is not a valid host name") from error
+        except OSError as error:
+            if error.errno == errno.ETIMEDOUT:
+                raise TooLateError("no answer") from error
+            raise UnreachableError(refused(error)) from error
+
+    def _handshake(self, route: Route, sock: socket.socket) -> Transport:
+        """Banners and key exchange."""
+        if isinstance(sock, socket.socket):
+            self._await_banner(sock)
+        transport = Transport(sock)
+        transport.banner_timeout = self._timeout + 1
+        transport.auth_timeout = FOREVER
+        transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
+        options = transport.get_security_options()
+        options.key_types = _prefer(options.key_types, self._hosts(route).types(route.names))
+        try:
+            with gevent.Timeout(self._timeout, TimeoutError()):
+                transport.start_client()
+        except TimeoutError as error:
+            transport.close()
+            raise TooLateError(f"banner, then silence for {self._timeout:g} s") from error
+        except (SSHException, OSError, EOFError) as error:
+            transport.close()
+            raise UnreachableError(handshake_failure(error)) from error
+        except BaseException:
+            transport.close()
+            raise
+        return transport
+
+    def _await_banner(self, sock: socket.socket) -> None:
+        """Wait for the server's first line, and leave it unread.
+
+        paramiko reads without bound until a line ends, and does not say what came instead.
+        """
+        seen = b""
+        try:
+            with gevent.Timeout(self._timeout, TimeoutError()):
+                while not BANNER.search(seen):
+                    if len(seen) >= BANNER_LIMIT:
+                        raise UnreachableError("not an SSH server")
+                    if seen:
+                        gevent.sleep(0.05)
+                    seen = sock.recv(BANNER_LIMIT, socket.MSG_PEEK)
+                    if not seen:
+                        raise UnreachableError("connection closed before the SSH banner")
+        except TimeoutError as error:
+            sock.close()
+            if seen:
+                raise UnreachableError("not an SSH server") from error
+            raise TooLateError(f"connected, but no banner within {self._timeout:g} s") from error
+        except OSError as error:
+            sock.close()
+            raise UnreachableError(refused(error)) from error
+        except BaseException:
+            sock.close()
+            raise
+
+    def _check_host_key(self, route: Route, transport: Transport) -> None:
+        shown = transport.get_remote_server_key()
+        key = b64encode(shown.asbytes()).decode()
+        judgement = self._hosts(route).judge(route.names, route.portless, shown.get_name(), key)
+        trust, where = judgement.trust, judgement.where
+        if trust is Trust.KNOWN:
+            return
+        if trust is Trust.REVOKED:
+            raise UnreachableError(f"host key revoked ({where})")
+        if trust is Trust.CHANGED:
+            raise UnreachableError(f"host key changed: it is not the one in {where}")
+        if trust is Trust.AUTHORITY:
+            raise UnreachableError(
+                f"host key not known; {where} names a certificate authority for it, and host "
+                "certificates are not supported (add its own key with ssh-keyscan)"
+            )
+        if judgement.types:
+            raise UnreachableError(
+                f"host key not known: it shows {shown.get_name()}, "
+                f"known is {', '.join(judgement.types)} ({where})"
+            )
+        if not self._accept_new:
+            raise UnreachableError("host key not known (add it with ssh-keyscan, or --accept-new)")
+        self._accepted(f"{route.names[0]} {shown.get_name()} {key}")
+
+    def _authenticate(self, route: Route, transport: Transport, link: Link) -> None:
+        tried = 0
+        for key in self._keys.offer(route, link.agents):
+            tried += 1
+            try:
+                more = transport.auth_publickey(route.user, key)
+            except BadAuthenticationType as error:
+                wanted = ", ".join(error.allowed_types)
+                raise UnreachableError(
+                    f"authentication failed (the node takes {wanted})"
+                ) from error
+            except AuthenticationException:
+                if transport.is_active():
+                    continue
+                break
+            except (SSHException, OSError, EOFError) as error:
+                if transport.is_active():
+                    continue
+                if tried > 1:
+                    break
+                raise UnreachableError("connection closed during authentication") from error
+            if more:
+                raise UnreachableError(
+                    f"authentication failed (the node also wants {', '.join(more)})"
+                )
+            return
+        if not tried:
+            raise UnreachableError("authentication failed (no key: no ssh-agent, no key file)")
+        raise UnreachableError(
+            "authentication failed (tried publickey" + (f", {tried} keys)" if tried > 1 else ")")
+        )
+
+    def _hosts(self, route: Route) -> KnownHosts:
+        if self._known_hosts is not None:
+            return self._trusted((self._known_hosts,))
+        user = USER_FILES if route.known_hosts is None else route.known_hosts
+        return self._trusted((*user, *SYSTEM_FILES))
+
+    def _through(self, hop: Route, route: Route) -> socket.socket:
+        """A channel through a jump host, whose connection all hosts of the shard share."""
+        try:
+            target = (route.hostname, route.port)
+            channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
+        except (UnreachableError, RouteError) as error:
+            raise UnreachableError(f"jump host {hop.label}: {error}") from error
+        except TooLateError as error:
+            raise TooLateError(f"jump host {hop.label}: {error}") from error
+        except ChannelException as error:
+            raise UnreachableError(f"jump host {hop.label} cannot connect: {error.text}") from error
+        except (SSHException, OSError, EOFError) as error:
+            raise UnreachableError(f"jump host {hop.label}: connection lost") from error
+        return channel  # type: ignore[return-value]  # paramiko's channels act as sockets
+
+    def _jump(self, hop: Route) -> Transport:
+        """The connection to a jump host: one attempt at a time, a new one when it is gone."""
+        opening = self._jumps.get(hop)
+        if opening is not None and opening.successful() and not opening.get()[0].is_active():
+            opening.get()[1].close()
+            opening = None
+        if opening is None or (opening.ready() and not opening.successful()):
+            opening = self._jumps[hop] = gevent.spawn(self._open_jump, hop)
+        transport: Transport = opening.get()[0]
+        return transport
+
+    def _open_jump(self, hop: Route) -> tuple[Transport, Link]:
+        link = Link()
+        try:
+            with gevent.Timeout(self._timeout * 3, TooLateError("no session in time")):
+                return self.open(hop, link), link
+        except BaseException:
+            link.close()
+            raise
+
+
+def _prefer(algorithms: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Host key algorithms, those of known keys first, so that a known key is what is shown."""
+    first = [name for kind in known for name in (RSA if kind == "ssh-rsa" else (kind,))]
+    return tuple(
+        sorted(algorithms, key=lambda name: first.index(name) if name in first else len(first))
+    )
+
+
+def _read_known_hosts(paths: tuple[str, ...]) -> KnownHosts:
+    """The entries of these files, as far as they exist. Raises RouteError for an unreadable one."""
+    entries = []
+    for path in paths:
+        try:
+            text = Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise RouteError(f"known_hosts {path}: {error.strerror}") from error
+        entries += parse(text, path)
+    return KnownHosts(entries)
+
+
+def _proxy(command: str, link: Link) -> socket.socket:
+    """A ProxyCommand on one end of a socket pair, run by the user's shell as ssh does."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        link.proxy = Popen(
+            ["/bin/sh", "-c", f"exec {command}"],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=DEVNULL,
+        )
+    return ours

@@ -1,0 +1,144 @@
+"""The shards of a sweep, as the parent sees them."""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from nodevet.fleet import FleetError, Options, Visit, wire
+from nodevet.fleet.child import Child, ended
+from nodevet.fleet.payload import payload
+from nodevet.model import Host, Status
+
+PROGRAM = "nodevet.fleet.shard"
+LARGEST = 500  # hosts; pyinfra's State takes time with the square of them
+WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than it gains
+STALL = 30  # seconds beyond the deadline without a word
+
+
+class KnownHostsFile:
+    """The file that accepted host keys are added to, each once."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises FleetError where it cannot be written."""
+        self._path = path
+        self._lines: set[str] = set()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.add_text("")
+        except OSError as error:
+            raise FleetError(
+                f"{path}: {error.strerror}; accepted host keys must be written there"
+            ) from error
+
+    def add(self, line: str) -> None:
+        if line not in self._lines:
+            self._lines.add(line)
+            self.add_text(f"{line}\n")
+
+    def add_text(self, text: str) -> None:
+        with os.fdopen(
+            os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a"
+        ) as file:
+            file.write(text)
+
+
+class Shard:
+    """One child process and the hosts that it answers for."""
+
+    def __init__(
+        self, order: wire.Order, hosts: Sequence[Host], accepted: KnownHostsFile | None
+    ) -> None:
+        self._hosts = {target.number: hosts[target.number] for target in order.targets}
+        self._reader = wire.Reader()
+        self._accepted = accepted
+        self._fault = ""
+        self._patience = order.deadline + STALL
+        self.child = Child([sys.executable, "-I", "-m", PROGRAM], wire.write_order(order))
+        self.due = time.monotonic() + self._patience
+
+    def take(self, chunk: bytes) -> Iterator[Visit]:
+        """The visits in what it wrote. One that writes nonsense is killed."""
+        self.due = time.monotonic() + self._patience
+        try:
+            for message in self._reader.take(chunk):
+                if isinstance(message, str):
+                    if self._accepted is not None:
+                        self._accepted.add(message)
+                    continue
+                number, outcome = message
+                host = self._hosts.pop(number)
+                evidence = outcome.evidence if outcome.status == Status.VETTED else None
+                yield Visit(
+                    host.name, Status(outcome.status), outcome.why, evidence, outcome.seconds
+                )
+        except (ValueError, KeyError, TypeError) as error:
+            self._fault = f"wrote nonsense: {type(error).__name__}: {error}"
+            self.child.kill()
+
+    def unfinished(self, code: int, stderr: bytes, *, late: bool) -> Iterator[Visit]:
+        """The hosts that it has not answered for, now that it is gone."""
+        if late:
+            status, how = Status.TIMEOUT, f"was silent for {self._patience:g} s and was killed"
+        else:
+            status, how = Status.PROBE_FAILED, self._fault or ended(code, stderr)
+        for host in self._hosts.values():
+            yield Visit(host.name, status, f"the process that visits this host {how}")
+        self._hosts.clear()
+
+
+def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard]:
+    """Start a shard for each part of the hosts. Raises FleetError."""
+    if not hosts:
+        return
+    accepted = None
+    if options.host_keys == "accept-new":
+        path = options.known_hosts or Path("~/.ssh/known_hosts")
+        accepted = KnownHostsFile(path.expanduser())
+    for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
+        if given is not None and not given.expanduser().exists():
+            raise FleetError(f"{name} {given}: no such file")
+    for order in orders(hosts, options, cpus):
+        yield Shard(order, hosts, accepted)
+
+
+def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[wire.Order]:
+    """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
+    wanted = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
+    count = max(min(wanted, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
+    targets = [_target(number, host, options) for number, host in enumerate(hosts)]
+    return [
+        wire.Order(
+            parallel=max(1, options.parallel // count + (place < options.parallel % count)),
+            connect_timeout=options.connect_timeout,
+            deadline=options.deadline,
+            probe_deadline=options.probe_seconds,
+            ssh_config=_path(options.ssh_config),
+            known_hosts=_path(options.known_hosts),
+            accept_new=options.host_keys == "accept-new",
+            max_output=options.max_output,
+            targets=tuple(targets[place::count]),
+            payload=payload(),
+        )
+        for place in range(count)
+    ]
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path.expanduser().absolute())
+
+
+def _target(number: int, host: Host, options: Options) -> wire.Target:
+    return wire.Target(
+        number=number,
+        name=host.name,
+        address=host.address,
+        port=host.port,
+        user=host.user,
+        key_file=host.key_file,
+        root=host.root,
+        python=host.python,
+        sudo=host.sudo or options.sudo,
+    )

@@ -1,0 +1,191 @@
+"""A shard's work: visit the hosts of one order, a sliding window of them at a time."""
+
+import logging
+import os
+import resource
+import secrets
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from typing import cast
+
+import gevent
+from gevent.event import Event
+from gevent.os import make_nonblocking, nb_write
+from gevent.pool import Pool
+from pyinfra.api.config import Config
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.state import State
+from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
+
+from nodevet.fleet import command, wire
+from nodevet.fleet.connector import NoAnswerError, NodeConnector
+from nodevet.fleet.errors import TooLateError
+from nodevet.fleet.payload import Answer, AnswerError, request
+from nodevet.fleet.reach import Reach
+from nodevet.fleet.route import RouteError, Routes, load
+
+FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
+CLOSING = 5  # seconds that closing one connection may take
+
+
+class Deadline(BaseException):
+    """The host's time is over. Not an Exception, so that no library can swallow it."""
+
+
+class Writer:
+    """Writes messages to the parent; a parent that is slow to read holds up no host."""
+
+    def __init__(self, descriptor: int) -> None:
+        make_nonblocking(descriptor)
+        self._descriptor = descriptor
+        self._queue: deque[bytes] = deque()
+        self._more = Event()
+        self._over = False
+        self._greenlet = gevent.spawn(self._run)
+
+    def put(self, message: bytes) -> None:
+        self._queue.append(message)
+        self._more.set()
+
+    def finish(self) -> None:
+        self._over = True
+        self._more.set()
+        self._greenlet.get()
+
+    def _run(self) -> None:
+        while True:
+            while self._queue:
+                rest = memoryview(self._queue.popleft())
+                while rest:
+                    try:
+                        rest = rest[nb_write(self._descriptor, rest) :]
+                    except BrokenPipeError:  # the parent is gone, and with it the reason to go on
+                        os._exit(1)
+            if self._over:
+                return
+            self._more.wait()
+            self._more.clear()
+
+
+class Tour:
+    """Visits single hosts. Whatever happens there, an outcome comes back."""
+
+    def __init__(self, order: wire.Order) -> None:
+        self._order = order
+
+    def visit(self, host: Host, target: wire.Target) -> wire.Outcome:
+        started = time.monotonic()
+        connector = cast(NodeConnector, host.connector)
+        try:
+            with gevent.Timeout(self._order.deadline, Deadline()):
+                outcome = self._ask(connector, target)
+        except Deadline:
+            why = f"no answer within {self._order.deadline:g} s ({connector.stage})"
+            outcome = wire.Outcome("timeout", why)
+        finally:
+            with gevent.Timeout(CLOSING, False):
+                connector.disconnect()
+        return wire.Outcome(
+            outcome.status, outcome.why, outcome.evidence, time.monotonic() - started
+        )
+
+    def _ask(self, connector: NodeConnector, target: wire.Target) -> wire.Outcome:
+        order = self._order
+        nonce = secrets.token_hex(8)
+        answer = Answer(nonce, order.max_output)
+        try:
+            line = command.command(
+                python=target.python, sudo=target.sudo, seconds=order.probe_deadline
+            )
+            wish = request(nonce=nonce, root=target.root, deadline=order.probe_deadline)
+            connector.connect()
+            return wire.Outcome("vetted", "", connector.ask(line, order.payload + wish, answer))
+        except TooLateError as error:
+            return wire.Outcome("timeout", str(error))
+        except (ConnectError, RouteError) as error:
+            return wire.Outcome("unreachable", str(error))
+        except NoAnswerError as error:
+            if command.timed_out(error.code):
+                why = f"the probe did not end within {order.probe_deadline:g} s"
+                return wire.Outcome("timeout", why)
+            why = command.explain(error.code, error.stderr, python=target.python)
+            if answer.begun or error.code == 0:
+                why = answer.missing() + (f"; {why}" if error.code else "")
+            return wire.Outcome("probe_failed", why)
+        except (AnswerError, command.CommandError) as error:
+            return wire.Outcome("probe_failed", str(error))
+        except Exception as error:  # a fault of ours must not cost the other hosts
+            why = f"nodevet failed: {type(error).__name__}: {error}"
+            return wire.Outcome("probe_failed", why[:300])
+
+
+def main() -> None:
+    """Read the order from stdin, visit, write outcomes to stdout."""
+    order = wire.read_order(sys.stdin.buffer.read())
+    for name in ("paramiko", "pyinfra"):
+        logging.getLogger(name).disabled = True
+    logging.disable(logging.CRITICAL)
+    _patch_paramiko_sk_key_support()
+    gevent.get_hub().NOT_ERROR += (ConnectError, RouteError)  # a jump host's, told to its waiters
+    writer = Writer(sys.stdout.fileno())
+    parallel = min(order.parallel, _open_files() // FILES_PER_HOST)
+    gevent.get_hub().threadpool.maxsize = parallel  # a slow name server holds up its own hosts only
+    reach = Reach(
+        connect_timeout=order.connect_timeout,
+        known_hosts=order.known_hosts,
+        accept_new=order.accept_new,
+        accepted=lambda line: writer.put(wire.write_accepted(line)),
+    )
+    tour = Tour(order)
+
+    def one(host: Host, target: wire.Target) -> None:
+        writer.put(wire.write_outcome(target.number, tour.visit(host, target)))
+
+    pool = Pool(parallel)
+    for target, host in _hosts(order, reach, writer):
+        pool.spawn(one, host, target)
+    pool.join()
+    with gevent.Timeout(CLOSING, False):
+        reach.close()
+    writer.finish()
+    os._exit(0)  # threads may still wait for a name server; there is nothing left to do
+
+
+def _hosts(order: wire.Order, reach: Reach, writer: Writer) -> list[tuple[wire.Target, Host]]:
+    """pyinfra's hosts for the targets that have a route; the others are answered for at once."""
+    ways = []
+    try:
+        routes = Routes(load(order.ssh_config))
+        for target in order.targets:
+            try:
+                ways.append((target, routes.resolve(target)))
+            except RouteError as error:
+                outcome = wire.Outcome("unreachable", str(error))
+                writer.put(wire.write_outcome(target.number, outcome))
+    except RouteError as error:
+        for target in order.targets:
+            writer.put(wire.write_outcome(target.number, wire.Outcome("unreachable", str(error))))
+    names = [
+        (str(target.number), {"nodevet_route": route, "nodevet_reach": reach})
+        for target, route in ways
+    ]
+    inventory = Inventory((names, {}))  # type: ignore[no-untyped-call]
+    for host in inventory:
+        host.connector_cls = NodeConnector
+    State(inventory, Config())  # type: ignore[no-untyped-call]
+    return [(target, inventory.get_host(str(target.number))) for target, _ in ways]
+
+
+def _open_files() -> int:
+    """Raise the limit of open files as far as allowed; returns how many are ours to use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return max(FILES_PER_HOST, soft - 64)

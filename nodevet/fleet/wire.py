@@ -1,0 +1,107 @@
+"""What the parent and a shard say to each other. Pure.
+
+Parent to shard: one JSON line, then the payload. Shard to parent: for each host
+one JSON line that gives a length, then so many bytes of evidence, untouched.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Target:
+    """One host, as a shard needs it. `number` is its place in the parent's list."""
+
+    number: int
+    name: str
+    address: str | None
+    port: int | None
+    user: str | None
+    key_file: str | None
+    root: str
+    python: str | None
+    sudo: bool
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one shard is to do. Times in seconds; see nodevet.fleet.Options."""
+
+    parallel: int
+    connect_timeout: float
+    deadline: float
+    probe_deadline: float
+    ssh_config: str | None
+    known_hosts: str | None
+    accept_new: bool
+    max_output: int
+    targets: tuple[Target, ...] = ()
+    payload: bytes = b""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one visit ended; `status` as in nodevet.model.Status."""
+
+    status: str
+    why: str = ""
+    evidence: bytes = b""
+    seconds: float = 0.0
+
+
+def write_order(order: Order) -> bytes:
+    plain = {name: value for name, value in asdict(order).items() if name != "payload"}
+    return json.dumps(plain).encode() + b"\n" + order.payload
+
+
+def read_order(text: bytes) -> Order:
+    line, _, payload = text.partition(b"\n")
+    plain: dict[str, Any] = json.loads(line)
+    targets: Sequence[dict[str, Any]] = plain.pop("targets")
+    return Order(**plain, targets=tuple(Target(**target) for target in targets), payload=payload)
+
+
+def write_outcome(number: int, outcome: Outcome) -> bytes:
+    head = {
+        "number": number,
+        "status": outcome.status,
+        "why": outcome.why,
+        "seconds": round(outcome.seconds, 3),
+        "bytes": len(outcome.evidence),
+    }
+    return json.dumps(head).encode() + b"\n" + outcome.evidence
+
+
+def write_accepted(line: str) -> bytes:
+    """A host key that was accepted, as a known_hosts line."""
+    return json.dumps({"accepted": line, "bytes": 0}).encode() + b"\n"
+
+
+class Reader:
+    """Splits what a shard wrote into messages."""
+
+    def __init__(self) -> None:
+        self._text = bytearray()
+
+    def take(self, chunk: bytes) -> Iterator[tuple[int, Outcome] | str]:
+        """Each whole message: a host's number and outcome, or an accepted key's line.
+
+        Raises ValueError, KeyError or TypeError for what no shard writes.
+        """
+        self._text += chunk
+        while (stop := self._text.find(b"\n") + 1) > 0:
+            head = json.loads(self._text[:stop])
+            end = stop + head["bytes"]
+            if len(self._text) < end:
+                return
+            evidence = bytes(self._text[stop:end])
+            del self._text[:end]
+            if "accepted" in head:
+                yield head["accepted"]
+            else:
+                yield (
+                    head["number"],
+                    Outcome(head["status"], head["why"], evidence, head["seconds"]),
+                )

@@ -1,0 +1,77 @@
+"""Payload and frame, between real interpreters and byte by byte."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodevet.fleet.payload import BOOT, Answer, AnswerError, payload, request, unframe
+from nodevet.probe.main import frame
+
+PYTHONS = [
+    sys.executable,
+    *(f"/root/.pyenv/versions/{version}/bin/python3" for version in ("3.6.15", "3.8.18", "3.13.0")),
+]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_payload_runs_from_stdin_alone(python: str, tmp_path: Path) -> None:
+    if not Path(python).exists():
+        pytest.skip(f"{python} is not installed")
+    done = subprocess.run(
+        [python, "-I", "-c", BOOT],
+        input=payload() + request(nonce="n", root="/", deadline=20),
+        capture_output=True,
+        cwd=tmp_path,
+    )
+    assert done.stderr == b""
+    document = json.loads(unframe(done.stdout, "n"))
+    assert document["sections"]["host"]["status"] == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300), st.integers(1, 50))
+def test_noise_around_the_frame_and_odd_chunks_do_not_matter(
+    before: bytes, after: bytes, size: int
+) -> None:
+    text = b'{"schema":1}'
+    output = before + frame(text, "n0") + after
+    answer = Answer("n0", 1000)
+    for start in range(0, len(output), size):
+        document = answer.take(output[start : start + size])
+        if document is not None:
+            break
+    assert document == text
+
+
+@given(st.integers(0, 11))
+def test_a_cut_is_seen(length: int) -> None:
+    text = b'{"schema":1}'
+    answer = Answer("n", 1000)
+    whole = frame(text, "n")
+    assert answer.take(whole[: len(whole) - len(text) - 1 + length]) is None
+    assert answer.missing() == f"the answer is cut short: {length} of 12 bytes"
+
+
+@given(st.integers(0, 11), st.integers(1, 255))
+def test_a_changed_byte_is_seen(place: int, change: int) -> None:
+    whole = bytearray(frame(b'{"schema":1}', "n"))
+    whole[-13 + place] ^= change
+    with pytest.raises(AnswerError, match="altered"):
+        unframe(bytes(whole), "n")
+
+
+def test_another_runs_frame_is_not_ours() -> None:
+    with pytest.raises(AnswerError, match="holds no evidence"):
+        unframe(frame(b"{}", "other"), "n")
+
+
+def test_too_much_output_ends_it() -> None:
+    answer = Answer("n", 1 << 20)
+    assert answer.take(b"x" * (1 << 20)) is None
+    with pytest.raises(AnswerError, match="more than 1 MiB of output"):
+        answer.take(b"x")

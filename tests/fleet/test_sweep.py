@@ -1,0 +1,257 @@
+"""Two hundred hosts in one run, each way that a host can be bad among them."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from nodevet.evidence import decode
+from nodevet.fleet import Visit
+from nodevet.model import Host, Status
+from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
+
+HOSTS = 200
+DEADLINE = 30
+PYTHON_36 = Path("/root/.pyenv/versions/3.6.15/bin/python3")
+PYTHON_2 = Path("/root/.pyenv/versions/2.7.18/bin/python2")
+
+VETTED, UNREACHABLE = Status.VETTED, Status.UNREACHABLE
+TIMEOUT, FAILED = Status.TIMEOUT, Status.PROBE_FAILED
+
+EXPECTED = {
+    "real": (VETTED, ""),
+    "python-3.6": (VETTED, ""),
+    "stderr-flood": (VETTED, ""),
+    "noisy-shell": (VETTED, ""),
+    "full-disk": (VETTED, ""),
+    "wrong-user-key": (UNREACHABLE, r"authentication failed \(tried publickey\)"),
+    "changed-key": (UNREACHABLE, r"host key changed: it is not the one in .*known_hosts:\d+"),
+    "unknown-key": (
+        UNREACHABLE,
+        r"host key not known \(add it with ssh-keyscan, or --accept-new\)",
+    ),
+    "revoked-key": (UNREACHABLE, r"host key revoked \(.*known_hosts:\d+\)"),
+    "only-authority": (UNREACHABLE, r"host key not known; .*:\d+ names a certificate authority.*"),
+    "refused": (UNREACHABLE, "connection refused"),
+    "missing-key-file": (UNREACHABLE, "key file not found: /no/such/key"),
+    "bad-port": (UNREACHABLE, "port is '70000' for bad-port; it must be 1 to 65535"),
+    "no-such-name": (UNREACHABLE, "name not found.*"),
+    "not-ssh": (UNREACHABLE, "not an SSH server"),
+    "hangs-up": (UNREACHABLE, "connection closed before the SSH banner"),
+    "black-hole": (TIMEOUT, "no answer within 8 s"),
+    "never-accepts": (TIMEOUT, "connected, but no banner within 8 s"),
+    "silent": (TIMEOUT, "connected, but no banner within 8 s"),
+    "banner-then-silence": (TIMEOUT, "banner, then silence for 8 s"),
+    "stopped-session": (TIMEOUT, r"no answer within 30 s \(running the probe\)"),
+    "hanging-probe": (TIMEOUT, "the probe did not end within 12 s"),
+    "killed-mid-answer": (
+        FAILED,
+        r"(the answer is cut short: 9 of \d+ bytes; )?the connection was lost",
+    ),
+    "cut-short": (FAILED, r"the answer is cut short: 1000 of \d+ bytes"),
+    "altered": (FAILED, "the answer was altered on the way: its SHA-256 differs"),
+    "flood": (FAILED, "more than 1 MiB of output"),
+    "no-python": (FAILED, "/no/such/python3 is not on the node"),
+    "python-2": (FAILED, r"\S+python2 on the node is not Python 3.6 or newer"),
+    "failing-probe": (FAILED, r"the node's command ended with 3: no such \?\[31mluck"),
+    "silent-probe": (FAILED, "the answer holds no evidence"),
+}
+SKIPPED = {"python-3.6": PYTHON_36, "python-2": PYTHON_2}
+
+NOISE = r"""printf 'Welcome!\377\376 \036NODEVET x 12 y\n'; printf 'motd\n' >&2
+/bin/sh -c "$SSH_ORIGINAL_COMMAND"; code=$?
+printf '\377bye\n'; exit $code"""
+
+
+def listener(stack: ExitStack, say: bytes | None, *, close: bool = False) -> int:
+    """A server that says this to whoever connects (None: does not even accept); its port."""
+    sock = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+    if say is not None:
+
+        def serve() -> None:
+            held = []
+            while True:
+                try:
+                    peer = sock.accept()[0]
+                except OSError:
+                    break
+                peer.sendall(say)
+                if close:
+                    peer.close()
+                else:
+                    held.append(peer)
+            for peer in held:
+                peer.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(sock.shutdown, socket.SHUT_RDWR)
+    return sock.getsockname()[1]
+
+
+def black_hole(stack: ExitStack) -> int:
+    """A port whose queue is full, so that the kernel drops every SYN."""
+    sock = stack.enter_context(socket.socket())
+    sock.bind(("127.0.0.1", 0))
+    sock.listen(0)
+    for _ in range(3):
+        filler = stack.enter_context(socket.socket())
+        filler.setblocking(False)
+        filler.connect_ex(sock.getsockname())
+    return sock.getsockname()[1]
+
+
+def closed_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def swept(
+    tmp_path_factory: pytest.TempPathFactory,
+    sshd: Callable[..., Sshd],
+    key: KeyPair,
+    fake: dict[str, str],
+    go: Callable[..., dict[str, Visit]],
+) -> Iterator[tuple[dict[str, Visit], float]]:
+    folder = tmp_path_factory.mktemp("sweep")
+    plain = [sshd(addresses=[f"127.1.{row}.{n}" for n in range(1, 17)]) for row in range(4)]
+    noisy = folder / "noisy"
+    noisy.write_text(f"#!/bin/sh\n{NOISE}\n")
+    full = folder / "full"
+    full.write_text('#!/bin/sh\nulimit -f 0\nexec /bin/sh -c "$SSH_ORIGINAL_COMMAND"\n')
+    for script in (noisy, full):
+        script.chmod(0o755)
+    other = make_key(folder / "other")
+    trusted = sshd(addresses=[f"127.2.0.{n}" for n in range(1, 6)])
+    special = {
+        "noisy-shell": sshd(command=str(noisy)),
+        "full-disk": sshd(command=str(full)),
+    }
+
+    def known(address: str, by: KeyPair, marker: str = "") -> str:
+        return marker + known_hosts_line(address, trusted.port, by)
+
+    lines = [
+        "# the traps come first: none of them may hide what follows",
+        known("127.2.0.3", trusted.host_key, "@revoked ").strip(),
+        known("127.2.0.3", trusted.host_key).strip(),
+        known("127.2.0.4", other, "@cert-authority ").strip(),
+        "this line makes no sense",
+        known("127.2.0.1", other).strip(),
+        *(server.known_hosts.strip() for server in (*plain, *special.values())),
+    ]
+    known_hosts = folder / "known_hosts"
+    known_hosts.write_text("\n".join(lines) + "\n")
+
+    def host(name: str, **options: object) -> Host:
+        return Host(name=name, **{"user": "root", "key_file": str(key.path)} | options)
+
+    def at(name: str, server: Sshd, **options: object) -> Host:
+        return host(name, address=server.address, port=server.port, **options)
+
+    with ExitStack() as stack:
+
+        def port(name: str, port: int) -> Host:
+            return host(name, address="127.0.0.1", port=port)
+
+        def trust(name: str, number: int) -> Host:
+            return host(name, address=f"127.2.0.{number}", port=trusted.port)
+
+        def runs(name: str, act: str) -> Host:
+            return at(name, plain[0], python=fake[act])
+
+        bad = [
+            at("real", plain[1]),
+            at("python-3.6", plain[1], python=str(PYTHON_36)),
+            at("python-2", plain[1], python=str(PYTHON_2)),
+            at("no-python", plain[1], python="/no/such/python3"),
+            at("noisy-shell", special["noisy-shell"]),
+            at("full-disk", special["full-disk"]),
+            at("wrong-user-key", plain[1], key_file=str(other.path)),
+            at("missing-key-file", plain[1], key_file="/no/such/key"),
+            trust("changed-key", 1),
+            trust("unknown-key", 2),
+            trust("revoked-key", 3),
+            trust("only-authority", 4),
+            port("refused", closed_port()),
+            port("bad-port", 70000),
+            port("black-hole", black_hole(stack)),
+            port("never-accepts", listener(stack, None)),
+            port("silent", listener(stack, b"")),
+            port("banner-then-silence", listener(stack, b"SSH-2.0-Silence\r\n")),
+            port("not-ssh", listener(stack, b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+            port("hangs-up", listener(stack, b"", close=True)),
+            host("no-such-name", address="no-such-name.invalid"),
+            runs("stopped-session", "stopped"),
+            runs("hanging-probe", "hangs"),
+            runs("killed-mid-answer", "killed"),
+            runs("cut-short", "cut"),
+            runs("altered", "altered"),
+            runs("flood", "flood"),
+            runs("stderr-flood", "errors"),
+            runs("failing-probe", "fails"),
+            runs("silent-probe", "silent"),
+        ]
+        bad = [one for one in bad if one.name not in SKIPPED or SKIPPED[one.name].exists()]
+        good = [
+            host(
+                f"good{number:03}",
+                address=plain[number % 4].addresses[number % 16],
+                port=plain[number % 4].port,
+                python=fake["healthy"],
+            )
+            for number in range(HOSTS - len(bad))
+        ]
+        hosts = [one for pair in zip(good, bad, strict=False) for one in pair] + good[len(bad) :]
+        started = time.monotonic()
+        visits = go(
+            hosts,
+            known_hosts=known_hosts,
+            parallel=48,
+            connect_timeout=8,
+            deadline=DEADLINE,
+            probe_deadline=12,
+            max_output=1 << 20,
+        )
+        yield visits, time.monotonic() - started
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_bad_host_ends_as_what_it_is(swept: tuple[dict[str, Visit], float], name: str) -> None:
+    if name in SKIPPED and not SKIPPED[name].exists():
+        pytest.skip(f"{SKIPPED[name]} is not installed")
+    status, why = EXPECTED[name]
+    visit = swept[0][name]
+    assert (visit.status, visit.why) == (status, visit.why)
+    assert re.fullmatch(why, visit.why)
+    assert (visit.evidence is not None) == (status is VETTED)
+    assert visit.seconds < DEADLINE + 15
+
+
+def test_the_healthy_hosts_are_vetted(swept: tuple[dict[str, Visit], float]) -> None:
+    visits, seconds = swept
+    good = [visit for name, visit in visits.items() if name.startswith("good")]
+    assert len(visits) == HOSTS
+    assert {(visit.status, visit.why) for visit in good} == {(VETTED, "")}
+    assert {visit.evidence for visit in good} == {good[0].evidence}
+    assert seconds < 3 * DEADLINE
+
+
+@pytest.mark.parametrize("name", ["real", "python-3.6", "noisy-shell", "full-disk"])
+def test_what_the_real_probe_says_arrives_whole(
+    swept: tuple[dict[str, Visit], float], name: str
+) -> None:
+    if name in SKIPPED and not SKIPPED[name].exists():
+        pytest.skip(f"{SKIPPED[name]} is not installed")
+    evidence = decode(swept[0][name].evidence or b"")
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert evidence.host.data is not None
+    assert evidence.host.data.boot_id == boot_id

@@ -1,0 +1,87 @@
+"""What parent and shard write, the other reads."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodevet.fleet import Options
+from nodevet.fleet.shards import orders
+from nodevet.fleet.wire import (
+    Outcome,
+    Reader,
+    read_order,
+    write_accepted,
+    write_order,
+    write_outcome,
+)
+from nodevet.model import Host
+
+outcomes = st.builds(
+    Outcome,
+    status=st.sampled_from(["vetted", "timeout"]),
+    why=st.text(max_size=30),
+    evidence=st.binary(max_size=200),
+    seconds=st.integers(0, 60).map(float),
+)
+
+
+@given(st.lists(outcomes, max_size=5), st.integers(1, 97))
+def test_outcomes_arrive_whatever_the_chunks(sent: list[Outcome], size: int) -> None:
+    text = b"".join(write_outcome(n, outcome) for n, outcome in enumerate(sent))
+    text += write_accepted("gpu7 ssh-ed25519 AAAA")
+    reader = Reader()
+    came = [
+        message
+        for start in range(0, len(text), size)
+        for message in reader.take(text[start : start + size])
+    ]
+    assert came == [*enumerate(sent), "gpu7 ssh-ed25519 AAAA"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"\n", b"[]\n", b"{}\n", b"null\n", b'{"bytes": "x"}\n', b"\xff\n"]
+)
+def test_nonsense_is_an_error(text: bytes) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        list(Reader().take(text))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cpus", "options", "sizes"),
+    [
+        (1, 8, {}, [1]),
+        (100, 8, {}, [100]),
+        (101, 8, {}, [51, 50]),
+        (1000, 2, {}, [500, 500]),
+        (1001, 2, {}, [334, 334, 333]),
+        (1000, 8, {"parallel": 3}, [334, 333, 333]),
+        (4, 8, {"shards": 3}, [2, 1, 1]),
+        (2, 8, {"shards": 3}, [1, 1]),
+    ],
+)
+def test_every_host_is_in_one_shard(
+    hosts: int, cpus: int, options: dict[str, int], sizes: list[int]
+) -> None:
+    names = [f"gpu{n}" for n in range(hosts)]
+    made = orders([Host(name=name) for name in names], Options(**options), cpus)
+    assert [len(order.targets) for order in made] == sizes
+    assert sorted(target.name for order in made for target in order.targets) == sorted(names)
+    assert sum(order.parallel for order in made) == max(Options(**options).parallel, len(made))
+    assert read_order(write_order(made[0])) == made[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parallel": 0},
+        {"deadline": -1},
+        {"deadline": 10, "probe_deadline": 10},
+        {"probe_deadline": 0},
+        {"host_keys": "no"},
+        {"shards": 0},
+        {"max_output": 0},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r" is .*; it must be "):
+        Options(**options)
