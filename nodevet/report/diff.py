@@ -1,0 +1,144 @@
+"""Per host a unified diff from what is wanted to what is there.
+
+One hunk or more per check, with the place in the baseline behind its `@@`.
+Hosts that differ in the same way share one diff under their nodeset. Lines
+that start with `#` belong to no diff: hosts without findings, and the totals.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from nodevet.model import Finding, HostReport, Run, Verdict, show
+from nodevet.report.fold import lines, summary, values
+from nodevet.report.text import nodeset, plain
+
+CONTEXT = 1  # unchanged lines around a difference
+_ALIKE = (Verdict.OK, Verdict.EXEMPT)
+_AT = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+
+
+def render(run: Run) -> str:
+    """The diffs in the order of the run, then the hosts without findings, then the totals."""
+    diffs = [f"{group.text}\n" for group in groups(run)]
+    notes = [
+        f"# {line.label.lower()}: {nodeset(line.hosts)}: {line.what}"
+        for line in lines(run)
+        if not line.check
+    ]
+    return "\n".join([*diffs, *notes, f"# {summary(run)}"]) + "\n"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Hosts that differ from one baseline in the same way."""
+
+    baseline: str
+    hosts: tuple[str, ...]
+    body: str  # hunks
+
+    @property
+    def text(self) -> str:
+        """The hunks under their file header, without a newline at the end."""
+        where = nodeset(self.hosts)
+        origin = f" ({plain(self.baseline)})" if self.baseline else ""
+        return f"--- {where} wanted{origin}\n+++ {where} actual\n{self.body}"
+
+
+def groups(run: Run) -> list[Group]:
+    """Every host that differs, once, in the order of the run."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for report in run.hosts:
+        if body := "\n".join(hunks(report)):
+            hosts.setdefault((report.baseline, body), []).append(report.host)
+    return [Group(baseline, tuple(some), body) for (baseline, body), some in hosts.items()]
+
+
+def documents(report: HostReport) -> tuple[list[str], list[str]]:
+    """The host as wanted and as it is, line by line; `hunks` turn the one into the other."""
+    pairs = [_pair(finding) for _, findings in _checks(report) for finding in findings]
+    return [line for pair in pairs for line in pair[0]], [
+        line for pair in pairs for line in pair[1]
+    ]
+
+
+def hunks(report: HostReport) -> Iterator[str]:
+    """The hunks of one host, without file header; none where nothing differs."""
+    if all(finding.verdict in _ALIKE for finding in report.findings):
+        return
+    before = after = 0
+    for check, findings in _checks(report):
+        pairs = [_pair(finding) for finding in findings]
+        wanted = [line for pair in pairs for line in pair[0]]
+        actual = [line for pair in pairs for line in pair[1]]
+        origin = next((f"  {plain(f.origin)}" for f in findings if f.origin), "")
+        diff = list(difflib.unified_diff(wanted, actual, lineterm="", n=CONTEXT))
+        for line in diff[2:]:
+            head = line.startswith("@@")
+            yield f"{_moved(line, before, after)} {plain(check)}{origin}" if head else line
+        before += len(wanted)
+        after += len(actual)
+
+
+def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
+    asked = (finding for finding in report.findings if finding.verdict is not Verdict.EXEMPT)
+    for check, findings in groupby(asked, key=lambda finding: finding.check):
+        yield check, list(findings)
+
+
+def _moved(at: str, before: int, after: int) -> str:
+    """A hunk's header, counted from the beginning of the host's document."""
+    found = _AT.match(at)
+    if found is None:
+        raise ValueError(f"not the head of a hunk: {at}")
+    old, old_length, new, new_length = found.groups("")
+    return f"@@ -{int(old) + before}{old_length} +{int(new) + after}{new_length} @@"
+
+
+def _pair(finding: Finding) -> tuple[list[str], list[str]]:
+    """A finding as wanted and as it is: alike for ok, unlike for every other verdict."""
+    notes = [finding.why, finding.waiver, f"advice: {finding.advice}" if finding.advice else ""]
+    note = "; ".join(plain(note) for note in notes if note)
+    verdict = finding.verdict
+    bare = finding.expected is finding.actual is None
+    if verdict is Verdict.OK:
+        entry = ["ok"] if bare else value_lines(finding, finding.actual, 1)
+        return _entry(finding, entry), _entry(finding, entry)
+    wanted = (
+        []
+        if finding.expected is None
+        else _entry(finding, value_lines(finding, finding.expected, 0))
+    )
+    if verdict is Verdict.UNKNOWN or bare:
+        return wanted, _entry(finding, [verdict.value], note)
+    if verdict is Verdict.WAIVED:
+        note = f"waived; {note}" if note else "waived"
+    actual = _entry(finding, value_lines(finding, finding.actual, 1), note)
+    if actual == wanted:
+        actual = _entry(finding, [values(finding)[1]], verdict.value)
+    return wanted, actual
+
+
+def _entry(finding: Finding, value: list[str], note: str = "") -> list[str]:
+    """`pcie_link GPU 4: x8`, or the members of a mapping or list on lines of their own."""
+    head = plain(f"{finding.check} {finding.subject.label}".rstrip())
+    tail = f"  ({note})" if note else ""
+    if len(value) == 1:
+        return [f"{head}: {value[0]}{tail}"]
+    return [f"{head}:{tail}", *(f"  {member}" for member in value)]
+
+
+def value_lines(finding: Finding, value: Any, side: int) -> list[str]:
+    """A value as wanted (side 0) or as it is (side 1): one line, or one per member."""
+    unit = f" {finding.unit}" if finding.unit else ""
+    members: list[str] = []
+    if isinstance(value, Mapping):
+        members = [f"{key}: {show(item)}{unit}" for key, item in value.items()]
+    elif isinstance(value, (list, tuple)):
+        members = [f"{show(item)}{unit}" for item in value]
+    if len(members) > 1:
+        return [plain(member) for member in members]
+    return [values(finding)[side]]

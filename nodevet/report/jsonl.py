@@ -1,0 +1,152 @@
+"""The run as JSON lines, written while hosts finish: the run, one line per host, the totals.
+
+Every line says what it is in `record`: `run`, `host` or `totals`. The first
+line names every host, so a file that a crash cut short still accounts for all.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from nodevet.model import HostReport, Run, Severity, Status
+from nodevet.report.errors import ReportError
+from nodevet.report.fold import totals
+from nodevet.report.json import check_schema, decode, encode
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="run"):
+    schema: int
+    nodevet: str
+    started: str
+    fail_on: Severity
+    baselines: Mapping[str, str]
+    hosts: tuple[str, ...]
+
+
+class _Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="totals"):
+    seconds: float
+    interrupted: bool
+    hosts: Mapping[str, int]
+    exit_code: int
+
+
+class _Record(msgspec.Struct, frozen=True):
+    record: str
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    schema: int
+
+
+def render(run: Run) -> str:
+    """All lines of a finished run."""
+    return "".join([head(run), *map(line, run.hosts), tail(run)])
+
+
+def head(run: Run, hosts: Iterable[str] = ()) -> str:
+    """The first line. `hosts`: the names of all that will be visited, before any was."""
+    names = tuple(hosts) or tuple(report.host for report in run.hosts)
+    return _line(
+        _Head(
+            schema=run.schema,
+            nodevet=run.nodevet,
+            started=run.started,
+            fail_on=run.fail_on,
+            baselines=run.baselines,
+            hosts=names,
+        )
+    )
+
+
+def line(host: HostReport) -> str:
+    """One host."""
+    return _line({"record": "host", **msgspec.to_builtins(host)})
+
+
+def tail(run: Run) -> str:
+    """The last line."""
+    return _line(
+        _Totals(
+            seconds=run.seconds,
+            interrupted=run.interrupted,
+            hosts=totals(run).hosts,
+            exit_code=run.exit_code,
+        )
+    )
+
+
+def _line(record: object) -> str:
+    return encode(record) + "\n"
+
+
+def is_jsonl(text: str | bytes) -> bool:
+    """Whether the first line is that of a saved run as JSON lines."""
+    first = _bytes(text).lstrip().split(b"\n", 1)[0]
+    try:
+        return msgspec.json.decode(first, type=_Record).record == "run"
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
+def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
+    """The run, and what the reader must know where the file was cut short.
+
+    Hosts that the file does not reach are `interrupted`. Raises ReportError for
+    a line that is not valid, unless it is the last and lacks its newline.
+    """
+    whole = _bytes(text)
+    *complete, rest = whole.split(b"\n")
+    notes = []
+    if rest.strip():
+        try:
+            msgspec.json.decode(rest)
+            complete.append(rest)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            notes.append(f"line {len(complete) + 1} is cut short and was left out")
+    numbered = [(number, row) for number, row in enumerate(complete, 1) if row.strip()]
+    if not numbered:
+        raise ReportError("not a saved run: it is empty")
+    check_schema(decode(numbered[0][1], _Schema, "run, line 1").schema)
+    start = decode(numbered[0][1], _Head, "run, line 1")
+    hosts, end = _body(numbered[1:])
+    if end is None:
+        notes.append("the file has no totals: the run was cut short")
+    missing = tuple(_missing(start.hosts, hosts))
+    if missing:
+        notes.append(f"{len(missing):,} of {len(start.hosts):,} hosts are not in the file")
+    run = Run(
+        nodevet=start.nodevet,
+        started=start.started,
+        seconds=end.seconds if end else max((host.seconds for host in hosts), default=0.0),
+        fail_on=start.fail_on,
+        interrupted=end.interrupted if end else True,
+        baselines=start.baselines,
+        hosts=(*hosts, *missing),
+    )
+    return run, tuple(notes)
+
+
+def _body(rows: Iterable[tuple[int, bytes]]) -> tuple[list[HostReport], _Totals | None]:
+    hosts: list[HostReport] = []
+    end: _Totals | None = None
+    for number, row in rows:
+        kind = decode(row, _Record, f"run, line {number}").record
+        if kind == "host":
+            hosts.append(decode(row, HostReport, f"run, line {number}"))
+        elif kind == "totals":
+            end = decode(row, _Totals, f"run, line {number}")
+        else:
+            raise ReportError(f"not a saved run, line {number}: no record is named {kind!r}")
+    return hosts, end
+
+
+def _missing(names: Iterable[str], hosts: Iterable[HostReport]) -> Iterator[HostReport]:
+    found = {report.host for report in hosts}
+    why = "the saved run ends before this host"
+    for name in names:
+        if name not in found:
+            yield HostReport(host=name, status=Status.INTERRUPTED, why=why)
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")

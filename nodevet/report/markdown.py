@@ -1,0 +1,136 @@
+"""The run for a GitHub comment, issue or job summary: totals, differences, a diff per host.
+
+Text from a node stands in code spans and fenced blocks alone, where neither
+markup nor HTML nor an @mention is live.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from nodevet.model import Run
+from nodevet.report import diff
+from nodevet.report.changes import Changes, changes
+from nodevet.report.fold import Line, lines, summary, totals
+from nodevet.report.text import nodeset, plain
+
+
+def render(run: Run, *, previous: Run | None = None) -> str:
+    since = changes(previous, run) if previous else None
+    rows = lines(run, since.marks if since else None)
+    return "\n".join(
+        [
+            *_head(run, since),
+            *_totals(run),
+            *_differences(rows),
+            *_since(since),
+            *_diffs(run),
+        ]
+    )
+
+
+def _head(run: Run, since: Changes | None) -> Iterator[str]:
+    yield "# nodevet report"
+    yield ""
+    yield f"**{summary(run, since.words if since else '')}**"
+    yield ""
+    yield f"Started {_code(run.started)} by nodevet {_code(run.nodevet)}."
+    if run.baselines:
+        named = (f"{_code(name)} ({_code(sha256[:12])})" for name, sha256 in run.baselines.items())
+        yield f"Baselines: {', '.join(named)}."
+    yield ""
+
+
+def _totals(run: Run) -> Iterator[str]:
+    found = totals(run)
+    told = {word: number for word, number in found.hosts.items() if number}
+    if told:
+        yield from _table(("outcome", "hosts"), ([w, f"{n:,}"] for w, n in told.items()))
+
+
+def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## Differences"
+    yield ""
+    yield from _table(
+        ("verdict", "check", "difference", "hosts", "of them", "note"),
+        (
+            [
+                row.label,
+                _cell(row.check),
+                _cell(row.what),
+                _cell(nodeset(row.hosts)),
+                _cell(row.subjects),
+                " ".join(part for part in (_new(row), _cell(row.note)) if part),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _new(row: Line) -> str:
+    if not row.new:
+        return ""
+    return "**NEW**" if row.new == row.count else f"**NEW: {row.new:,} of {row.count:,}**"
+
+
+def _since(since: Changes | None) -> Iterator[str]:
+    if since is None:
+        return
+    hosts = {
+        "fixed": [change.host for change in since.fixed],
+        "judged again": [change.host for change in since.back],
+        "no longer judged": [change.host for change in since.lost],
+        "appeared": since.appeared,
+        "vanished": since.vanished,
+    }
+    yield f"## Since {_code(since.since)}"
+    yield ""
+    yield f"{since.words.capitalize()}."
+    yield ""
+    rows = [[word, _cell(nodeset(names))] for word, names in hosts.items() if names]
+    if rows:
+        yield from _table(("what", "hosts"), rows)
+
+
+def _diffs(run: Run) -> Iterator[str]:
+    groups = diff.groups(run)
+    if groups:
+        yield "## Per host"
+        yield ""
+    for group in groups:
+        fence = "`" * max(3, _longest(group.text) + 1)
+        yield f"### {_code(nodeset(group.hosts))}"
+        yield ""
+        yield f"{fence}diff"
+        yield group.text
+        yield fence
+        yield ""
+
+
+def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> Iterator[str]:
+    heads = tuple(heads)
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    """A code span in a table, whose pipes are not the table's."""
+    escaped = plain(text).replace("\\|", "\\x5c\\x7c").replace("|", "\\|")
+    return _code(escaped) if text else ""
+
+
+def _code(text: str) -> str:
+    """A code span around any text."""
+    shown = plain(text)
+    fence = "`" * (_longest(shown) + 1)
+    room = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{room}{shown}{room}{fence}" if shown.strip() else "` `"
+
+
+def _longest(text: str) -> int:
+    """The longest run of backticks."""
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,0 +1,131 @@
+"""Metrics for the node exporter's textfile collector, in Prometheus' text format.
+
+One series per host and per host and check; single GPUs are counted, not listed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.report.fold import totals
+from nodevet.report.text import name, plain
+
+RANK = {
+    Verdict.OK: 0,
+    Verdict.EXEMPT: 1,
+    Verdict.WAIVED: 2,
+    Verdict.UNKNOWN: 3,
+    Verdict.WRONG: 4,
+}
+_RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
+
+
+def render(run: Run) -> str:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(run))
+    return str(generate_latest(registry).decode())
+
+
+class _Collector:
+    """What prometheus_client asks for the metrics of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _about_run(self._run)
+        yield from _about_hosts(self._run)
+        yield from _about_checks(self._run)
+
+
+def _about_run(run: Run) -> Iterator[Metric]:
+    timestamp = _timestamp(run.started)
+    if timestamp is not None:
+        yield _gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", timestamp)
+    yield _gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
+    yield _gauge(
+        "nodevet_run_exit_code",
+        "0 all ok, 1 something is wrong, 3 something could not be judged.",
+        run.exit_code,
+    )
+    yield _gauge("nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted))
+    info = GaugeMetricFamily("nodevet_run_info", "Version of nodevet.", labels=["version"])
+    info.add_metric([plain(run.nodevet)], 1)
+    yield info
+    baselines = GaugeMetricFamily(
+        "nodevet_baseline_info", "Baselines of the run.", labels=["baseline", "sha256"]
+    )
+    for baseline, sha256 in run.baselines.items():
+        baselines.add_metric([plain(baseline), plain(sha256)], 1)
+    yield baselines
+    hosts = GaugeMetricFamily(
+        "nodevet_run_hosts", "Hosts of the run by how they ended.", labels=["outcome"]
+    )
+    for word, number in totals(run).hosts.items():
+        hosts.add_metric([word.replace(" ", "_")], number)
+    yield hosts
+
+
+def _about_hosts(run: Run) -> Iterator[Metric]:
+    status = GaugeMetricFamily(
+        "nodevet_host_status", "1 for how the visit to the host ended.", labels=["host", "status"]
+    )
+    verdict = GaugeMetricFamily(
+        "nodevet_host_verdict",
+        f"Worst verdict on the host: {_RANKS}. A host that was not vetted is unknown.",
+        labels=["host"],
+    )
+    seconds = GaugeMetricFamily(
+        "nodevet_host_duration_seconds", "How long the visit to the host took.", labels=["host"]
+    )
+    for report in run.hosts:
+        host = name(report.host)
+        status.add_metric([host, report.status.value], 1)
+        verdict.add_metric([host], RANK[report.verdict])
+        seconds.add_metric([host], report.seconds)
+    yield from (status, verdict, seconds)
+
+
+def _about_checks(run: Run) -> Iterator[Metric]:
+    worst = GaugeMetricFamily(
+        "nodevet_check_verdict",
+        f"Worst verdict of the check on the host: {_RANKS}.",
+        labels=["host", "check", "severity"],
+    )
+    counts = GaugeMetricFamily(
+        "nodevet_check_findings",
+        "Findings of the check on the host by verdict; a verdict without findings is left out.",
+        labels=["host", "check", "verdict"],
+    )
+    for report in run.hosts:
+        host = name(report.host)
+        for check, findings in _by_check(report).items():
+            leading = max(findings, key=lambda f: (RANK[f.verdict], f.severity.rank))
+            labels = [host, plain(check), leading.severity.value]
+            worst.add_metric(labels, RANK[leading.verdict])
+            for verdict, number in Counter(finding.verdict for finding in findings).items():
+                counts.add_metric([host, plain(check), verdict.value], number)
+    yield from (worst, counts)
+
+
+def _by_check(report: HostReport) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        found.setdefault(finding.check, []).append(finding)
+    return found
+
+
+def _timestamp(started: str) -> float | None:
+    """Unix time of an ISO 8601 instant; None for text that is none."""
+    try:
+        return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def _gauge(metric: str, help_: str, value: float) -> Metric:
+    return GaugeMetricFamily(metric, help_, value=value)

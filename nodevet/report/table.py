@@ -1,0 +1,83 @@
+"""The run as people read it in a terminal: differences first, hosts folded, one line each.
+
+Without `width` every line is as long as it needs to be; with it, long host
+lists go on over more lines and nothing of them is cut.
+"""
+
+from nodevet.model import Run, Severity
+from nodevet.report.changes import changes
+from nodevet.report.fold import Line, lines, summary, totals
+from nodevet.report.text import cells, cut, nodeset, pad, wrap
+
+GAP = "  "
+WIDEST = 60  # columns that a column aligns to; a longer cell pushes its own line only
+NARROWEST = 18  # columns that the hosts keep, however narrow the terminal
+FEWEST = 12  # columns of `what` that stay, however narrow the terminal
+
+_RED, _YELLOW, _MAGENTA, _GREEN, _DIM, _BOLD = "31", "33", "35", "32", "2", "1"
+
+
+def render(
+    run: Run, *, colour: bool = False, width: int | None = None, previous: Run | None = None
+) -> str:
+    """One line per difference, then the totals. `width` is in columns."""
+    since = changes(previous, run) if previous else None
+    rows = lines(run, since.marks if since else None)
+    text = _table(rows, colour, width)
+    total = summary(run, since.words if since else "")
+    if colour:
+        total = _sgr(total, _GREEN if totals(run).all_ok else _BOLD)
+    return "\n".join([*text, *([""] if text else []), total]) + "\n"
+
+
+def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]:
+    checks = max((cells(row.check) for row in rows), default=0)
+    said = [pad(row.check, checks) + GAP + row.what if row.check else row.what for row in rows]
+    where = [nodeset(row.hosts) + (f" {row.subjects}" if row.named else "") for row in rows]
+    labels = max((cells(row.label) for row in rows), default=0)
+    middle = _column(said)
+    if width is not None:
+        room = max(checks + len(GAP) + FEWEST, width - labels - 2 * len(GAP) - NARROWEST)
+        middle = min(middle, room)
+        said = [cut(text, room) for text in said]
+    wheres = _column(where)
+    out: list[str] = []
+    for row, text, hosts in zip(rows, said, where, strict=True):
+        label = pad(row.label, labels)
+        lead = GAP + pad(text, middle) + GAP
+        body = GAP.join([pad(hosts, wheres), *_rest(row)]).rstrip()
+        indent = labels + cells(lead)
+        shown = _sgr(label, _tint(row)) if colour else label
+        out += _fitted(shown + lead, body, indent, width)
+    return [line.rstrip() for line in out]
+
+
+def _column(texts: list[str]) -> int:
+    """The width that a column aligns to."""
+    return max((cells(text) for text in texts if cells(text) <= WIDEST), default=0)
+
+
+def _fitted(lead: str, body: str, indent: int, width: int | None) -> list[str]:
+    """One line, or as many as the body needs beside the `indent` columns of the lead."""
+    if width is None or indent + cells(body) <= width:
+        return [lead + body]
+    first, *rest = wrap(body, max(NARROWEST, width - indent))
+    return [lead + first, *(" " * indent + line for line in rest)]
+
+
+def _rest(row: Line) -> list[str]:
+    new = "NEW" if row.new == row.count else f"NEW: {row.new:,} of {row.count:,}"
+    counted = "" if row.named else row.subjects
+    return [part for part in (counted, new if row.new else "", row.note) if part]
+
+
+def _tint(row: Line) -> str:
+    if row.label == "WAIVED" or not row.fails:
+        return _DIM
+    if row.label == "WRONG":
+        return _RED if row.severity is Severity.CRITICAL else _YELLOW
+    return _MAGENTA
+
+
+def _sgr(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"

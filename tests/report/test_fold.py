@@ -1,0 +1,191 @@
+"""Folding: hosts as nodesets, subjects, totals, and hostile text made plain."""
+
+import random
+
+import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodevet.model import Subject, compare, unknown, wrong
+from nodevet.report import fold
+from nodevet.report.text import cells, cut, cut_pair, duration, name, nodeset, pad, plain, wrap
+
+QUICK = settings(deadline=None, max_examples=50)
+NAMES = st.from_regex(
+    r"[a-z]{1,3}[0-9]{0,4}(-[a-z]?[0-9]{0,3})?(\.[a-z]{1,2}[0-9]?)?", fullmatch=True
+)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folded"),
+    [
+        (["gpu001", "gpu002", "gpu003", "gpu004", "gpu007"], "gpu[001-004,007]"),
+        (["gpu1", "gpu01"], "gpu[1,01]"),
+        (["b", "a", "a"], "a,b"),
+        (["10.0.0.1", "10.0.0.2"], "10.0.0.[1-2]"),
+        (["gpu001", "x y", "a[1]"], 'gpu001, "a[1]", "x y"'),
+        (["@all", "a,b", "a!b", "%s"], '"%s", "@all", "a!b", "a,b"'),
+        (["a\nb", "a\\nb"], '"a\\\\nb", "a\\nb"'),
+        ([], ""),
+    ],
+)
+def test_nodeset(hosts, folded):
+    assert nodeset(hosts) == folded
+
+
+@QUICK
+@given(st.sets(NAMES, max_size=30))
+def test_a_nodeset_unfolds_to_the_same_hosts(hosts):
+    assert set(NodeSet(nodeset(hosts), resolver=RESOLVER_NOGROUP)) == hosts
+
+
+def test_a_large_nodeset_unfolds_to_the_same_hosts():
+    some = random.Random(7)
+    hosts = {f"rack{some.randrange(60)}-gpu{some.randrange(10):02d}" for _ in range(400)}
+    hosts |= {"login", "r1", "r1-", *(f"gpu{some.randrange(999):03d}.a" for _ in range(300))}
+    assert len(hosts) > 400
+    assert set(NodeSet(nodeset(hosts), resolver=RESOLVER_NOGROUP)) == hosts
+
+
+@QUICK
+@given(st.lists(st.text(max_size=8), unique=True, max_size=6))
+def test_any_host_name_folds_to_one_printable_line(hosts):
+    text = nodeset(hosts)
+    assert text.isprintable()
+    assert all(name(host) in text or host.isascii() for host in hosts)
+
+
+@QUICK
+@given(st.text(), st.text())
+def test_different_hosts_never_print_alike(one, other):
+    assert one == other or name(one) != name(other)
+
+
+@QUICK
+@given(st.text())
+def test_plain_text_is_printable_and_stays_as_it_is(text):
+    assert plain(text).isprintable()
+    assert plain(plain(text)) == plain(text)
+    plain(text).encode()
+
+
+@QUICK
+@given(st.text(), st.integers(1, 40))
+def test_cut_keeps_the_limit_and_says_that_it_cut(text, limit):
+    short = cut(plain(text), limit)
+    assert cells(short) <= limit
+    assert short == plain(text) or short.endswith("…")
+
+
+def test_two_long_values_are_cut_where_they_differ():
+    one, other = "a" * 90 + "x", "a" * 90 + "y"
+    first, second = cut_pair(one, other, 30)
+    assert first != second
+    assert cells(first) <= 30 >= cells(second)
+
+
+@QUICK
+@given(st.text(alphabet="ab,  [", max_size=80), st.integers(5, 30))
+def test_wrapping_loses_nothing(text, room):
+    rows = wrap(text, room)
+    assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+
+
+def test_wide_characters_take_two_columns():
+    assert cells("漢字") == 4
+    assert pad("漢", 4) == "漢  "
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (7380, "2 h 3 min")]
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+def line_of(make, *hosts):
+    (line,) = fold.lines(make.run_of(*hosts))
+    return line
+
+
+@pytest.mark.parametrize(
+    ("per_host", "subjects", "named"),
+    [
+        ([[4]], "GPU 4", True),
+        ([[0, 1, 2, 5]], "GPU 0-2,5", True),
+        ([[4], [4]], "GPU 4", True),
+        ([[0, 1], [0, 1]], "4 GPUs", False),
+        ([[0], [1]], "2 GPUs", False),
+    ],
+)
+def test_gpus_are_named_or_counted(make, per_host, subjects, named):
+    hosts = [
+        make.vetted(
+            f"gpu{number}",
+            tuple(wrong(make.gpu(g), check="c", expected=1, actual=2) for g in gpus),
+        )
+        for number, gpus in enumerate(per_host)
+    ]
+    line = line_of(make, *hosts)
+    assert (line.subjects, line.named) == (subjects, named)
+
+
+def test_equal_differences_of_other_severity_or_reason_are_not_folded(make):
+    found = [
+        wrong(check="c", expected=1, actual=2),
+        wrong(check="c", expected=1, actual=2, why="because"),
+        wrong(check="c", expected=1, actual=2, unit="W"),
+        wrong(check="d", expected=1, actual=2),
+        unknown(check="c", expected=1, why="because"),
+    ]
+    run = make.run_of(*(make.vetted(f"n{i}", (finding,)) for i, finding in enumerate(found)))
+    assert len(fold.lines(run)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        ("x16", "x8", "x8, wanted x16"),
+        ("8", 8, '8, wanted "8"'),
+        (True, False, "off, wanted on"),
+        (8, None, "nothing, wanted 8"),
+        (list("ab") * 40, [*list("ab") * 40, "c"], "not wanted c"),
+        (
+            {str(n): n for n in range(40)},
+            {**{str(n): n for n in range(40)}, "7": 8},
+            "7: 8, wanted 7: 7",
+        ),
+    ],
+)
+def test_a_difference_in_words(expected, actual, words):
+    assert fold.difference(wrong(expected=expected, actual=actual))[0] == words
+
+
+def test_values_that_are_not_equal_are_never_shown_alike():
+    expected, actual = fold.values(wrong(expected=700.0000001, actual=700.0000002))
+    assert expected != actual
+
+
+def test_totals_account_for_every_host(cases):
+    for run in cases.values():
+        assert sum(fold.totals(run).hosts.values()) == len(run.hosts)
+        assert sum(fold.totals(run).findings.values()) == sum(len(h.findings) for h in run.hosts)
+
+
+def test_every_host_that_is_not_ok_has_a_line(cases):
+    for run in cases.values():
+        told = {host for line in fold.lines(run) for host in line.hosts}
+        assert {host.host for host in run.hosts if host.verdict.value != "ok"} <= told
+
+
+def test_all_ok_needs_a_host_and_every_host(make):
+    ok = make.vetted("a", (compare(Subject(), check="c", expected=1, actual=1),))
+    assert fold.totals(make.run_of(ok)).all_ok
+    assert not fold.totals(make.run_of()).all_ok
+    assert not fold.totals(make.run_of(ok, make.vetted("b", ()))).all_ok
+
+
+def test_megabytes_in_a_reason_cost_one_line(make):
+    report = make.vetted("a", (unknown(check="c", why="\x1b" * 5_000_000),))
+    assert len(line_of(make, report).what) < 1000

@@ -1,0 +1,140 @@
+"""Every format, rendered from every case, against its golden file; and the front door."""
+
+import json as stdlib_json
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet import report
+from nodevet.report.errors import ReportError
+
+CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
+FORMATS = report.formats()
+FOLDED = ("table", "diff", "nagios", "markdown")  # those that stay small when many hosts are alike
+SUFFIX = {"table": "txt", "markdown": "md", "junit": "xml", "prometheus": "prom", "nagios": "txt"}
+
+
+def file_of(case, name):
+    return f"{case}.{name}" + (f".{SUFFIX[name]}" if name in SUFFIX else "")
+
+
+def test_formats_are_the_folder():
+    assert FORMATS == (
+        "diff",
+        "html",
+        "json",
+        "jsonl",
+        "junit",
+        "markdown",
+        "nagios",
+        "prometheus",
+        "table",
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_renders_and_no_helper_does(name):
+    assert callable(report.module(name).render)
+    assert not any(name == helper for helper in report.HELPERS)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "html"])
+def test_golden(name, case, cases, golden):
+    if case == "mixed" and name not in FOLDED:
+        pytest.skip("128 hosts line by line would be megabytes")
+    text = report.render(name, cases[case])
+    golden(file_of(case, name), text)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden_html_data(case, cases, golden):
+    """The page's data and summary; its style and script are tested in a browser."""
+    page = report.render("html", cases[case])
+    start = page.index('<script type="application/json" id="data">') + 42
+    data = stdlib_json.loads(page[start : page.index("</script>", start)])
+    golden(f"{case}.html.json", stdlib_json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("name", ["table", "markdown"])
+def test_golden_with_an_earlier_run(name, cases, previous, golden):
+    golden(f"since.{name}.{SUFFIX[name]}", report.render(name, cases["mixed"], previous=previous))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_text_can_be_written_and_holds_no_control_character(name, cases):
+    text = report.render(name, cases["hostile"])
+    text.encode("utf-8")
+    assert text.endswith("\n")
+    assert not [
+        c for c in text if (ord(c) < 32 and c != "\n") or c in "\x7f\u202e\u2066\u200b\ufeff"
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rendering_does_not_depend_on_anything_but_the_run(name, cases):
+    assert report.render(name, cases["mixed"]) == report.render(name, cases["mixed"])
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("json", "jsonl")])
+def test_every_host_that_is_not_ok_is_named(name, cases):
+    from ClusterShell.NodeSet import expand
+
+    text = report.render(name, cases["mixed"])
+    if name in ("table", "diff", "markdown", "nagios"):
+        import re
+
+        named = {host for part in re.findall(r"gpu[\[\]\d,-]+", text) for host in expand(part)}
+    else:
+        named = {host.host for host in cases["mixed"].hosts if host.host in text}
+    troubled = {host.host for host in cases["mixed"].hosts if host.verdict.value != "ok"}
+    assert troubled <= named
+
+
+def test_an_unknown_format_is_refused_with_a_suggestion(cases):
+    with pytest.raises(ReportError, match=r"named 'tabel'; did you mean table\?"):
+        report.render("tabel", cases["empty"])
+    with pytest.raises(ReportError, match=r"there are diff, html, json"):
+        report.render("pdf", cases["empty"])
+
+
+@pytest.mark.parametrize("helper", sorted(report.HELPERS))
+def test_a_helper_is_no_format(helper, cases):
+    with pytest.raises(ReportError):
+        report.render(helper, cases["empty"])
+
+
+def test_an_option_that_a_format_does_not_have_is_refused(cases):
+    assert report.options("table") == {"colour", "width", "previous"}
+    with pytest.raises(ReportError, match="json has no option previous; it has none"):
+        report.render("json", cases["empty"], previous=cases["empty"])
+
+
+def test_a_format_is_imported_only_when_asked_for():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, nodevet.report as r; r.formats();"
+        "print([m for m in sys.modules if m.startswith(('jinja2', 'junitparser', 'prometheus'))])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["table", "markdown", "html", "diff", "nagios", "junit"])
+def test_no_report_calls_a_host_ok_that_nobody_judged(name, cases, make):
+    """Vetted, but without a finding, or with exempt ones alone: never all ok."""
+    silent = make.run_of(make.vetted("gpu001", ()))
+    exempt_only = make.run_of(
+        make.vetted("gpu001", tuple(f for f in make.findings("gpu001") if f.check == "mig_mode"))
+    )
+    for run in (silent, exempt_only):
+        text = report.render(name, run)
+        assert "All ok" not in text
+        assert "nothing was judged" in text
+
+
+def test_a_changed_run_changes_the_report(cases):
+    run = cases["healthy"]
+    assert report.render("table", run) != report.render("table", replace(run, seconds=9.0))

@@ -1,0 +1,153 @@
+"""Saved runs read back: json and jsonl, whole, cut short and broken."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodevet import report
+from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.report import json as report_json
+from nodevet.report import jsonl
+from nodevet.report.errors import ReportError
+
+QUICK = settings(deadline=None, max_examples=40)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+SUBJECTS = st.builds(Subject, kind=TEXT, id=TEXT, uuid=st.none() | TEXT, bus_id=st.none() | TEXT)
+FINDINGS = st.builds(
+    Finding,
+    verdict=st.sampled_from(Verdict),
+    subject=SUBJECTS,
+    expected=VALUES,
+    actual=VALUES,
+    unit=TEXT,
+    why=TEXT,
+    advice=TEXT,
+    check=TEXT,
+    severity=st.sampled_from(Severity),
+    origin=TEXT,
+    waiver=TEXT,
+)
+HOSTS = st.builds(
+    HostReport,
+    host=TEXT,
+    status=st.sampled_from(Status),
+    why=TEXT,
+    baseline=TEXT,
+    findings=st.lists(FINDINGS, max_size=3).map(tuple),
+    machine_id=st.none() | TEXT,
+    boot_id=st.none() | TEXT,
+    seconds=st.floats(0, 1e6),
+    groups=st.lists(TEXT, max_size=2).map(tuple),
+)
+RUNS = st.builds(
+    Run,
+    nodevet=TEXT,
+    started=TEXT,
+    seconds=st.floats(0, 1e6),
+    fail_on=st.sampled_from(Severity),
+    interrupted=st.booleans(),
+    baselines=st.dictionaries(TEXT, TEXT, max_size=2),
+    hosts=st.lists(HOSTS, max_size=3, unique_by=lambda host: host.host).map(tuple),
+)
+
+
+@QUICK
+@given(RUNS)
+def test_json_reads_back(run):
+    text = report.render("json", run)
+    assert report.read(text) == (run, ())
+    assert report.read(text.encode()) == (run, ())
+    assert text.replace("\n", "").isprintable()
+
+
+@QUICK
+@given(RUNS)
+def test_jsonl_reads_back(run):
+    text = report.render("jsonl", run)
+    assert report.read(text) == (run, ())
+    assert text.replace("\n", "").isprintable()
+
+
+@QUICK
+@given(RUNS)
+def test_every_format_renders_any_run(run):
+    for name in report.formats():
+        report.render(name, run).encode()
+
+
+def test_lone_surrogates_become_visible(make):
+    text = report.render("json", make.run_of(make.failed("a\ud800", Status.TIMEOUT, "late")))
+    run, _ = report.read(text)
+    assert run.hosts[0].host == "a\\ud800"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a saved run: "),
+        ("{", "not a saved run: "),
+        ("[]", "not a saved run: Expected `object`, got `array`"),
+        ("{}", "not a saved run: Object missing required field `schema`"),
+        ('{"schema": 2}', r"schema 2, this nodevet reads 1; read it with a newer nodevet"),
+        ('{"schema": 1}', "not a saved run: Object missing required field `nodevet`"),
+        (b"\xff\xfe", "not a saved run: "),
+        ("[" * 100_000, "not a saved run: "),
+        ('{"record": "run", "schema": 9}\n', "schema 9"),
+        ('{"record": "run", "schema": 1}\n', "run, line 1: Object missing"),
+    ],
+)
+def test_what_is_no_saved_run_is_refused(text, message):
+    with pytest.raises(ReportError, match=message):
+        report.read(text)
+
+
+def test_jsonl_is_the_run_then_a_line_per_host_then_totals(cases):
+    first, *hosts, last = map(json.loads, report.render("jsonl", cases["mixed"]).splitlines())
+    assert first["record"] == "run"
+    assert first["hosts"] == [f"gpu{n:03d}" for n in range(1, 129)]
+    assert [host["record"] for host in hosts] == ["host"] * 128
+    assert (last["record"], last["hosts"]["ok"], last["exit_code"]) == ("totals", 81, 1)
+
+
+def test_lines_can_be_streamed(cases):
+    run = cases["healthy"]
+    begun = report_json.parse(report.render("json", run))
+    text = jsonl.head(begun, ["gpu001", "gpu002"])
+    text += "".join(jsonl.line(host) for host in run.hosts) + jsonl.tail(run)
+    assert report.read(text) == (run, ())
+
+
+def test_a_file_cut_short_accounts_for_every_host(cases):
+    whole = report.render("jsonl", cases["healthy"])
+    for end in range(whole.index("\n") + 1, len(whole) - 1):
+        run, notes = report.read(whole[:end])
+        assert [host.host for host in run.hosts] == ["gpu001", "gpu002"]
+        lines = whole[:end].count("\n") + (whole[end] == "\n")
+        if lines < 4:
+            assert run.interrupted
+            assert notes[-1 if lines > 2 else -2] == "the file has no totals: the run was cut short"
+        if lines < 3:
+            assert run.exit_code == 3
+            assert run.hosts[-1].status is Status.INTERRUPTED
+            assert notes[-1] == f"{3 - lines} of 2 hosts are not in the file"
+
+
+def test_a_broken_line_in_the_middle_is_an_error(cases):
+    rows = report.render("jsonl", cases["healthy"]).splitlines(keepends=True)
+    rows[1] = rows[1][:50] + "\n"
+    with pytest.raises(ReportError, match="line 2"):
+        report.read("".join(rows))
+    rows[1] = '{"record": "cheese"}\n'
+    with pytest.raises(ReportError, match="line 2: no record is named 'cheese'"):
+        report.read("".join(rows))

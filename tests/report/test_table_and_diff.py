@@ -1,0 +1,113 @@
+"""The terminal table at any width, and diffs that really turn wanted into actual."""
+
+import re
+
+import pytest
+from ClusterShell.NodeSet import expand
+
+from nodevet import report
+from nodevet.model import Subject, Verdict, wrong
+from nodevet.report import diff
+from nodevet.report.text import cells
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
+def test_width_is_kept_and_no_host_is_lost(width, cases):
+    text = report.render("table", cases["mixed"], width=width)
+    rows = text.split("\n\n")[0].splitlines()
+    assert all(cells(row) <= width for row in rows)
+    told = {host for part in re.findall(r"gpu[\[\]\d,-]+", text) for host in expand(part)}
+    assert told == {h.host for h in cases["mixed"].hosts if h.verdict is not Verdict.OK}
+
+
+def test_a_long_host_list_goes_on_over_more_lines(make):
+    hosts = [
+        make.vetted(f"gpu{n * 7}", (wrong(check="c", expected=1, actual=2),)) for n in range(200)
+    ]
+    wide = report.render("table", make.run_of(*hosts))
+    narrow = report.render("table", make.run_of(*hosts), width=80)
+    assert "".join(narrow.split()) == "".join(wide.split())
+    assert max(map(cells, narrow.splitlines())) <= 80
+
+
+def test_columns_are_aligned(cases):
+    rows = report.render("table", cases["mixed"]).splitlines()[:10]
+    assert {row.index("gpu") for row in rows} == {59}
+
+
+def test_colour_is_only_there_when_asked_for(cases):
+    plain = report.render("table", cases["mixed"])
+    coloured = report.render("table", cases["mixed"], colour=True)
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+    assert "\x1b[31mWRONG" in coloured
+
+
+def test_hostile_text_colours_nothing(cases):
+    coloured = report.render("table", cases["hostile"], colour=True)
+    assert set(re.findall(r"\x1b.{5}", coloured)) <= {
+        "\x1b[31mW",
+        "\x1b[35mU",
+        "\x1b[0m  ",
+        "\x1b[1m24",
+    }
+
+
+def test_all_ok_is_one_line(cases):
+    text = report.render("table", cases["healthy"])
+    assert text == "All ok: 2 hosts · 26 findings judged, 2 exempt · 4.1 s\n"
+
+
+def test_below_fail_on_and_an_expired_waiver_are_said(cases):
+    assert "info: below fail-on warning" in report.render("table", cases["one"])
+    assert "waiver expired 2026-06-30" in report.render("table", cases["mixed"])
+
+
+def test_what_is_new_is_marked(cases, previous):
+    text = report.render("table", cases["mixed"], previous=previous)
+    assert "40 GPUs  NEW: 32 of 40" in text
+    assert "new since last run: 73, changed: 8, fixed: 1" in text
+
+
+def patched(wanted, hunks):
+    """What `patch` makes of a document; fails where a hunk does not fit."""
+    out, at = [], 0
+    for line in hunks:
+        head = re.match(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", line)
+        if head:
+            start = int(head[1]) - (head[2] != "0")
+            out += wanted[at:start]
+            at = start
+            assert len(out) == int(head[3]) - (head[4] != "0")
+        elif line[0] == "+":
+            out.append(line[1:])
+        else:
+            assert wanted[at] == line[1:]
+            out += [line[1:]] if line[0] == " " else []
+            at += 1
+    return out + wanted[at:]
+
+
+@pytest.mark.parametrize("case", ["healthy", "mixed", "one", "hostile"])
+def test_the_diff_turns_wanted_into_actual(case, cases):
+    for host in cases[case].hosts:
+        wanted, actual = diff.documents(host)
+        assert patched(wanted, diff.hunks(host)) == actual
+
+
+def test_every_host_with_a_difference_has_a_diff(cases):
+    for run in cases.values():
+        diffed = {host for group in diff.groups(run) for host in group.hosts}
+        fine = (Verdict.OK, Verdict.EXEMPT)
+        assert diffed == {
+            host.host for host in run.hosts if any(f.verdict not in fine for f in host.findings)
+        }
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [(None, None), ([1], ["1"]), ({"a": 1}, {"a": "1"}), (1, 1), ([], None), ([1, 2], [1, 2])],
+)
+def test_wrong_always_shows_in_the_diff(expected, actual, make):
+    host = make.vetted("a", (wrong(Subject(), check="c", expected=expected, actual=actual),))
+    assert any(line[0] == "+" for line in diff.hunks(host))
