@@ -56,9 +56,9 @@ def main() -> NoReturn:
     """Run a command. Exit codes: see `nodevet check --help`."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        nodevet.main(standalone_mode=False)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        # not standalone: the errors come here, and an exit code comes back as the result
+        code = nodevet.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(USAGE)
@@ -79,7 +79,6 @@ def main() -> NoReturn:
                 "NODEVET_DEBUG=1 shows where; please report it"
             )
         sys.exit(USAGE)
-    sys.exit(0)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -19,4 +19,4 @@ def command(project: Path) -> None:
     from nodevet.baseline import schema
 
     catalog, _ = session.open_project(project)
-    click.echo(json.dumps(schema(catalog), indent=2))
+    click.echo(json.dumps(schema(catalog), indent=2, ensure_ascii=False))

@@ -28,13 +28,22 @@ def open_project(project: Path) -> tuple[Catalog, list[Path]]:
 
 def open_bench(project: Path, names: Sequence[str]) -> Bench:
     """The baselines to judge by; one named baseline is for every host."""
-    from nodevet.baseline import available, load
+    from nodevet.baseline import load
 
     catalog, folders = open_project(project)
-    wanted = list(names) or [name for name, _ in available(folders)]
+    wanted = list(names) or candidates(folders)
     found = load(wanted, folders=folders, catalog=catalog)
     chosen = found[0] if len(names) == 1 else None
     return Bench(baselines=found, catalog=catalog, today=date.today(), chosen=chosen)
+
+
+def candidates(folders: Sequence[Path]) -> list[str]:
+    """The project's baselines, or the shipped ones where it has none."""
+    from nodevet.baseline import available
+
+    everything = available(folders)
+    own = [name for name, path in everything if path.parent in folders]
+    return own or [name for name, _ in everything]
 
 
 class Sink(msgspec.Struct, frozen=True):
@@ -54,7 +63,7 @@ def parse_sinks(words: Sequence[str]) -> tuple[Sink, ...]:
     sinks = []
     for word in words or ["table"]:
         name, _, file = word.partition(":")
-        report.require(name)
+        report.module(name)
         sinks.append(Sink(name, Path(file) if file else None))
     if sum(sink.file is None for sink in sinks) > 1:
         raise click.UsageError("two formats for standard output; give one a file: html:FILE")
@@ -82,19 +91,19 @@ def write(sinks: Iterable[Sink], run: Run, previous: Run | None = None) -> None:
 
 
 def _options(sink: Sink, previous: Run | None) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if sink.format in ("table", "markdown", "html"):
-        options["previous"] = previous
-    if sink.format == "table" and sink.file is None:
-        options["colour"] = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return options
+    """What this sink's format can be told about where it goes and what was before."""
+    known: dict[str, Any] = {"previous": previous}
+    if sink.file is None:
+        known["colour"] = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
 
 def read_run(path: Path) -> Run:
-    """A run from its json or jsonl report."""
-    from nodevet.report.json import parse
-
-    return parse(path.read_text(encoding="utf-8", errors="replace"))
+    """A run from its json or jsonl report; what the reader must know goes to standard error."""
+    run, notes = report.read(path.read_bytes())
+    for note in notes:
+        click.echo(f"nodevet: {path}: {note}", err=True)
+    return run
 
 
 @contextmanager

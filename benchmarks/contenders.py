@@ -1,0 +1,145 @@
+"""A loopback fleet, and the commands that are measured on it."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodevet.sim.sshd import MOST_ADDRESSES, Sshd, make_key
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent
+NODEVET = Path(sys.executable).with_name("nodevet")
+ANSIBLE = "ansible-core>=2.17,<2.20"
+
+
+class BenchmarkError(Exception):
+    """A contender did not do its work, so its figures mean nothing."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A command, and a proof that it did its work on every host."""
+
+    name: str
+    command: list[str]
+    prove: Callable[[subprocess.CompletedProcess[str]], None]
+    env: dict[str, str] | None = None
+
+
+@contextmanager
+def fleet(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
+    """Loopback hosts, each an address of its own; `sshd` processes serve 16 of them each."""
+    key = make_key(folder / "id")
+    host_key = make_key(folder / "host_key")
+    known_hosts = folder / "known_hosts"
+    hosts: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        for first in range(0, size, MOST_ADDRESSES):
+            numbers = range(first, min(first + MOST_ADDRESSES, size))
+            server = stack.enter_context(
+                Sshd(
+                    folder / f"sshd{first}",
+                    authorized_key=key.public,
+                    host_key=host_key,
+                    addresses=[f"127.9.{number // 250}.{number % 250 + 1}" for number in numbers],
+                )
+            )
+            with known_hosts.open("a", encoding="utf-8") as file:
+                file.write(server.known_hosts)
+            for number, address in zip(numbers, server.addresses, strict=True):
+                host = {"name": f"node{number:03d}", "address": address, "port": server.port}
+                hosts.append({**host, "key": str(key.path), "known_hosts": str(known_hosts)})
+        yield hosts
+
+
+def nodevet(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
+    lines = [
+        f"  {host['name']}: {{address: {host['address']}, port: {host['port']}}}" for host in hosts
+    ]
+    head = f"nodevet: 1\ndefaults: {{key_file: {hosts[0]['key']}}}\nhosts:\n"
+    inventory = folder / "fleet.yaml"
+    inventory.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    report = folder / "run.json"
+
+    def prove(done: subprocess.CompletedProcess[str]) -> None:
+        prove_vetted(done, report, len(hosts))
+
+    command = [str(NODEVET), "check", "-i", str(inventory), "-b", "generic"]
+    command += ["--known-hosts", hosts[0]["known_hosts"], "--format", f"json:{report}"]
+    return Contender("nodevet check", command, prove)
+
+
+def prove_vetted(done: subprocess.CompletedProcess[str], report: Path, hosts: int) -> None:
+    """Every host vetted; wrong or unknown is what a machine without GPUs should get."""
+    if done.returncode not in (0, 1, 3):
+        raise BenchmarkError(f"nodevet ended with {done.returncode}: {done.stderr[-2000:]}")
+    found = json.loads(report.read_text(encoding="utf-8"))["hosts"]
+    missed = [f"{host['host']}: {host['status']}" for host in found if host["status"] != "vetted"]
+    if missed or len(found) != hosts:
+        raise BenchmarkError(f"{len(found)} of {hosts} hosts; not vetted: {missed[:5]}")
+
+
+def floor(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
+    listed = folder / "hosts.json"
+    listed.write_text(json.dumps(hosts), encoding="utf-8")
+    command = [sys.executable, str(HERE / "floor.py"), str(listed)]
+    return Contender("asyncssh, `true` (the floor)", command, prove_success)
+
+
+def prove_success(done: subprocess.CompletedProcess[str]) -> None:
+    if done.returncode != 0:
+        raise BenchmarkError(f"{done.args[:2]} failed: {(done.stdout + done.stderr)[-2000:]}")
+
+
+def ansible(folder: Path, hosts: list[dict[str, Any]], forks: int) -> Contender:
+    lines = [
+        f"{host['name']} ansible_host={host['address']} ansible_port={host['port']}"
+        for host in hosts
+    ]
+    inventory = folder / "hosts.ini"
+    inventory.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = folder / "ansible.cfg"
+    config.write_text("[defaults]\n", encoding="utf-8")
+    env = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_PIPELINING": "True",
+        "ANSIBLE_FORKS": str(forks),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+        "ANSIBLE_PRIVATE_KEY_FILE": hosts[0]["key"],
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"),
+        "ANSIBLE_SSH_ARGS": "-F none -o ControlMaster=auto -o ControlPersist=5s "
+        f"-o IdentitiesOnly=yes -o UserKnownHostsFile={hosts[0]['known_hosts']}",
+    }
+    command = [str(install_ansible() / "bin" / "ansible-playbook")]
+    command += ["-i", str(inventory), str(HERE / "playbook.yaml")]
+    return Contender(f"ansible-core, pipelining, {forks} forks", command, prove_success, env)
+
+
+def install_ansible() -> Path:
+    """An environment of its own beside .venv, made on the first run."""
+    folder = REPOSITORY / ".venv-bench"
+    if not (folder / "bin" / "ansible-playbook").exists():
+        venv.create(folder, with_pip=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, ANSIBLE], check=True)
+    return folder
+
+
+def local(folder: Path) -> Contender:
+    report = folder / "local.json"
+    command = [str(NODEVET), "check", "@local", "-b", "generic", "--format", f"json:{report}"]
+    return Contender("nodevet check @local", command, lambda done: prove_vetted(done, report, 1))
+
+
+def interpreter() -> Contender:
+    return Contender("python3 -c pass", [sys.executable, "-c", "pass"], prove_success)

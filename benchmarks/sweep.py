@@ -1,0 +1,147 @@
+"""Measures `nodevet check` beside the least and the usual that a sweep over SSH costs.
+
+Usage: sweep.py [--hosts 100] [--rounds 3]. Writes docs/performance.md. All
+contenders run in turn, round after round, on the same loopback hosts; the
+figures are medians. CPU is what the controller's processes used, user and
+system together, not what the hosts used.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from contenders import (
+    REPOSITORY,
+    BenchmarkError,
+    Contender,
+    ansible,
+    fleet,
+    floor,
+    install_ansible,
+    interpreter,
+    local,
+    nodevet,
+)
+
+PAGE = REPOSITORY / "docs" / "performance.md"
+FORKS = 20
+DEADLINE = 1800  # seconds for one command
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one run, in seconds."""
+
+    cpu: float
+    wall: float
+
+
+def cost(contender: Contender) -> Cost:
+    """Run it once. Raises BenchmarkError where it did not do its work."""
+    before, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(
+        contender.command,
+        env=contender.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    wall, after = time.monotonic() - clock, resource.getrusage(resource.RUSAGE_CHILDREN)
+    contender.prove(done)
+    return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
+
+
+def measure(contenders: Sequence[Contender], rounds: int) -> dict[str, Cost]:
+    """The median cost of each, after one run that does not count."""
+    costs: dict[str, list[Cost]] = {contender.name: [] for contender in contenders}
+    for turn in range(rounds + 1):
+        for contender in contenders:
+            found = cost(contender)
+            label = f"round {turn}" if turn else "warm-up"
+            print(
+                f"{label}: {contender.name}: {found.cpu:.2f} s CPU, {found.wall:.2f} s", flush=True
+            )
+            if turn:
+                costs[contender.name].append(found)
+    return {
+        name: Cost(median(one.cpu for one in runs), median(one.wall for one in runs))
+        for name, runs in costs.items()
+    }
+
+
+def sweep_table(costs: dict[str, Cost], hosts: int, floor_name: str) -> str:
+    rows = [
+        "| sweep | controller CPU per host | against the floor | wall time |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, found in costs.items():
+        ratio = found.cpu / costs[floor_name].cpu
+        per_host = found.cpu / hosts * 1000
+        rows.append(f"| {name} | {per_host:.1f} ms | {ratio:.2f} × | {found.wall:.2f} s |")
+    return "\n".join(rows)
+
+
+def local_table(costs: dict[str, Cost]) -> str:
+    rows = ["| command | CPU | wall time |", "|---|---:|---:|"]
+    rows += [f"| {name} | {it.cpu:.2f} s | {it.wall:.2f} s |" for name, it in costs.items()]
+    return "\n".join(rows)
+
+
+def page(sweeps: str, here: str, hosts: int, rounds: int) -> str:
+    bench = install_ansible() / "bin" / "python"
+    ask = "from importlib.metadata import version; print(version('ansible-core'))"
+    run = subprocess.run([bench, "-c", ask], capture_output=True, text=True, check=True)
+    return f"""# What a sweep costs
+
+Written by `make bench`: {hosts} loopback hosts, each a real `sshd`, on {os.cpu_count()} cores
+({platform.machine()}), Python {platform.python_version()}, asyncssh {version("asyncssh")},
+ansible-core {run.stdout.strip()}. The contenders took turns, {rounds} rounds after a warm-up; the
+figures are medians. CPU is that of the controller's processes, user and system. The hosts share its
+cores, so wall times are those of this machine alone.
+
+## A sweep
+
+{sweeps}
+
+The floor connects and runs `true`. `nodevet check` also starts itself, sends its probe, reads and
+judges the evidence against the baseline `generic`, and writes a report. The playbook
+(`benchmarks/playbook.yaml`) reads the same values and judges nothing.
+
+## On the node itself
+
+{here}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure nodevet; write docs/performance.md.")
+    parser.add_argument("--hosts", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as name:
+        folder = Path(name)
+        with fleet(folder, options.hosts) as hosts:
+            least = floor(folder, hosts)
+            contenders = [least, nodevet(folder, hosts), ansible(folder, hosts, FORKS)]
+            sweeps = sweep_table(measure(contenders, options.rounds), options.hosts, least.name)
+        here = local_table(measure([interpreter(), local(folder)], max(options.rounds, 5)))
+    text = page(sweeps, here, options.hosts, options.rounds)
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"\n{sweeps}\n\n{here}\n\nwritten to {PAGE.relative_to(REPOSITORY)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BenchmarkError as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,98 @@
+"""`nodevet explain`: what a check is about, and what is wanted of a host and why."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
+from nodevet.catalog import Catalog
+from nodevet.cli import UserError, options, session
+from nodevet.model import Expectation, Host, show
+
+
+@click.command("explain")
+@click.argument("check")
+@click.option("--host", metavar="HOST", help="Say what is wanted of this host, and where.")
+@click.option(
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    metavar="FILE",
+    help="Inventory that names the host.",
+)
+@options.baselines
+@options.reach
+@options.project
+def command(
+    check: str,
+    host: str | None,
+    inventories: tuple[str, ...],
+    names: tuple[str, ...],
+    project: Path,
+    **reach: Any,
+) -> None:
+    """Print the page of a CHECK; with --host or -b also what is wanted, and from which line.
+
+    A host is only visited where its baseline depends on what it is: name one with -b, and
+    nothing is read from it.
+    """
+    catalog, folders = session.open_project(project)
+    click.echo(catalog.page(check))
+    if not host and not names:
+        return
+    wanted = list(names) or session.candidates(folders)
+    resolved = load_resolved(wanted, folders=folders, catalog=catalog)
+    if host and len(names) != 1:
+        (node,) = session.inventory([host], inventories, ())
+        resolved = (_fitting(resolved, node, session.fleet_options(**reach)),)
+    for one in resolved:
+        click.echo()
+        click.echo("\n".join(_wanted(one, check, catalog)))
+
+
+def _fitting(resolved: tuple[Resolved, ...], node: Host, options: session.Options) -> Resolved:
+    """The baseline for a host, from what it is. Raises UserError where that cannot be told."""
+    from nodevet.evidence import decode
+    from nodevet.fleet import visit
+
+    (one,) = visit([node], options)
+    if one.evidence is None:
+        raise UserError(f"{node.name}: {one.status.value}: {one.why}; name its baseline with -b")
+    chosen = choose([each.baseline for each in resolved], decode(one.evidence), node)
+    if isinstance(chosen, str):
+        raise UserError(f"{node.name}: {chosen}")
+    return next(each for each in resolved if each.baseline is chosen)
+
+
+def _wanted(resolved: Resolved, check: str, catalog: Catalog) -> list[str]:
+    """The value that a baseline wants, and every line that had a say in it."""
+    baseline = resolved.baseline
+    lines = [f"{baseline.name} ({baseline.path}) wants:"]
+    found = [wish for wish in baseline.expectations if wish.check == check]
+    lines += [f"  {line}" for wish in found for line in _values(wish)] or ["  nothing of it"]
+    said = provenance(resolved, check)
+    if said:
+        width = max(len(_said(one)) for one in said)
+        lines.append("because:")
+        lines += [
+            f"  {_said(one):{width}}  ← {one.origin}{'' if one.stands else '  (overridden)'}"
+            for one in said
+        ]
+    if found and not any(one.key == "severity" for one in said):
+        lines.append(f"  severity: {catalog.check(check).severity.value} is the check's own")
+    return lines
+
+
+def _values(wish: Expectation) -> list[str]:
+    fields = wish.want.model_dump(exclude_none=True)
+    return [f"{name}: {show(value)}" for name, value in fields.items()] + [
+        f"severity: {wish.severity.value}"
+    ]
+
+
+def _said(one: Statement) -> str:
+    subject = f"{one.check}.{one.field}" if one.field else one.check
+    removed = one.key == "expect" and one.value is None
+    return f"{one.key}.{subject}: {'removed' if removed else show(one.value)}"

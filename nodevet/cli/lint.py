@@ -1,0 +1,37 @@
+"""`nodevet lint`: everything that is wrong with baselines, at once."""
+
+from datetime import date
+from pathlib import Path
+
+import click
+
+from nodevet.cli import USAGE, options, session
+
+
+@click.command("lint")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.option("--strict", is_flag=True, help="Warnings are errors too.")
+@options.project
+@click.pass_context
+def command(ctx: click.Context, names: tuple[str, ...], strict: bool, project: Path) -> None:
+    """Check baselines: every problem as file:line:column, with what to do.
+
+    Without a NAME: all baselines of the project, or the shipped ones where it has none.
+
+    \b
+    Exit codes:
+      0  no errors
+      2  errors, or with --strict warnings
+    """
+    from nodevet.baseline import lint
+
+    catalog, folders = session.open_project(project)
+    wanted = list(names) or session.candidates(folders)
+    problems = lint(wanted, folders=folders, catalog=catalog, today=date.today())
+    for problem in problems:
+        click.echo(str(problem))
+    errors = sum(not problem.warning for problem in problems)
+    click.echo(
+        f"{len(wanted)} baselines: {errors} errors, {len(problems) - errors} warnings", err=True
+    )
+    ctx.exit(USAGE if errors or (strict and problems) else 0)
