@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Subject, Verdict
-from nodevet.report.fold import Marks, plight, values
+from nodevet.report.fold import Marks, plight
+from nodevet.report.words import values
 
 TROUBLE = (Verdict.WRONG, Verdict.UNKNOWN)
 

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Verdict, show
-from nodevet.report.fold import lines, summary, values
+from nodevet.report.fold import lines, summary
 from nodevet.report.text import nodeset, plain
+from nodevet.report.words import values
 
 CONTEXT = 1  # unchanged lines around a difference
 _ALIKE = (Verdict.OK, Verdict.EXEMPT)

@@ -20,17 +20,9 @@ from nodevet.model import Finding, HostReport, Run, Status, Verdict
 from nodevet.report import table
 from nodevet.report.changes import Changes, changes
 from nodevet.report.diff import value_lines
-from nodevet.report.fold import (
-    Line,
-    difference,
-    findings_in_words,
-    lines,
-    plight,
-    tally,
-    totals,
-    values,
-)
+from nodevet.report.fold import Line, findings_in_words, lines, plight, tally, totals
 from nodevet.report.text import brief, count, duration, name, nodeset, plain
+from nodevet.report.words import difference, values
 
 LONGEST = 2000  # characters of one text in the page
 _FINE = (Verdict.OK, Verdict.EXEMPT)

@@ -12,8 +12,9 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.model import Finding, HostReport, Run, Verdict
-from nodevet.report.fold import difference, plight
+from nodevet.report.fold import plight
 from nodevet.report.text import name, plain
+from nodevet.report.words import difference
 
 
 def render(run: Run) -> str:

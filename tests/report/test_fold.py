@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodevet.model import Subject, compare, unknown, wrong
-from nodevet.report import fold
+from nodevet.report import fold, words
 from nodevet.report.text import cells, cut, cut_pair, duration, name, nodeset, pad, plain, wrap
 
 QUICK = settings(deadline=None, max_examples=50)
@@ -144,7 +144,7 @@ def test_equal_differences_of_other_severity_or_reason_are_not_folded(make):
 
 
 @pytest.mark.parametrize(
-    ("expected", "actual", "words"),
+    ("expected", "actual", "text"),
     [
         ("x16", "x8", "x8, wanted x16"),
         ("8", 8, '8, wanted "8"'),
@@ -158,12 +158,12 @@ def test_equal_differences_of_other_severity_or_reason_are_not_folded(make):
         ),
     ],
 )
-def test_a_difference_in_words(expected, actual, words):
-    assert fold.difference(wrong(expected=expected, actual=actual))[0] == words
+def test_a_difference_in_words(expected, actual, text):
+    assert words.difference(wrong(expected=expected, actual=actual))[0] == text
 
 
 def test_values_that_are_not_equal_are_never_shown_alike():
-    expected, actual = fold.values(wrong(expected=700.0000001, actual=700.0000002))
+    expected, actual = words.values(wrong(expected=700.0000001, actual=700.0000002))
     assert expected != actual
 
 

@@ -1,0 +1,107 @@
+"""Single findings in words: what differs, and on which subjects. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from nodevet.model import Finding, Verdict, show
+from nodevet.report.text import brief, count, cut_pair, plain
+
+LIMIT = 56  # columns of one value in a folded line
+SENTENCE = 160  # columns of one reason, waiver or piece of advice
+
+_PLURALS = {
+    "gpu": "GPUs",
+    "cpufreq": "cpufreq policies",
+    "process": "processes",
+    "module": "modules",
+    "pci": "PCI devices",
+}
+
+
+def values(finding: Finding) -> tuple[str, str]:
+    """What was expected and what is there, as printable text; alike only when equal."""
+    expected, actual = finding.text(finding.expected), finding.text(finding.actual)
+    if expected == actual and finding.expected != finding.actual:
+        return plain(_exact(finding.expected)), plain(_exact(finding.actual))
+    return plain(expected), plain(actual)
+
+
+def _exact(value: Any) -> str:
+    return json.dumps(value, default=repr)
+
+
+def difference(finding: Finding) -> tuple[str, str]:
+    """What differs, in a few words, and the reason where those words do not hold it."""
+    why = finding.why
+    if finding.verdict is Verdict.UNKNOWN or finding.expected is finding.actual is None:
+        return brief(why, SENTENCE) or "no reason was recorded", ""
+    if lists := _lists(finding):
+        return lists, why
+    expected, actual = cut_pair(*values(_narrowed(finding)), LIMIT)
+    return f"{actual}, wanted {expected}", why
+
+
+def _narrowed(finding: Finding) -> Finding:
+    """Of two long mappings only the keys that differ."""
+    expected, actual = finding.expected, finding.actual
+    if not (isinstance(expected, Mapping) and isinstance(actual, Mapping)):
+        return finding
+    if max(map(len, values(finding))) <= LIMIT:
+        return finding
+    keys = [key for key in {**expected, **actual} if expected.get(key) != actual.get(key)]
+    return msgspec.structs.replace(
+        finding,
+        expected={key: expected.get(key) for key in keys},
+        actual={key: actual.get(key) for key in keys},
+    )
+
+
+def _lists(finding: Finding) -> str:
+    """Of two long lists what is missing and what is too much; empty where that says nothing."""
+    expected, actual = finding.expected, finding.actual
+    if not (isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple))):
+        return ""
+    if max(map(len, values(finding))) <= LIMIT:
+        return ""
+    missing = [item for item in expected if item not in actual]
+    extra = [item for item in actual if item not in expected]
+    told = {"missing": missing, "not wanted": extra}
+    return "; ".join(f"{word} {brief(show(some), LIMIT)}" for word, some in told.items() if some)
+
+
+def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
+    """`GPU 4`, or `GPU 1,4-7` on one host, or `40 GPUs` over several; and whether they are named.
+
+    Empty for the nodes themselves.
+    """
+    subjects = {(host, finding.subject.kind, finding.subject.id) for host, finding in members}
+    kinds = sorted({kind for _, kind, _ in subjects} - {"node"})
+    hosts = {host for host, _, _ in subjects}
+    parts = []
+    named = True
+    for kind in kinds:
+        ids = sorted({(len(key), key) for _, other, key in subjects if other == kind})
+        number = sum(other == kind for _, other, _ in subjects)
+        noun = "GPU" if kind == "gpu" else brief(kind, LIMIT)
+        if len(ids) == 1:
+            parts.append(f"{noun} {brief(ids[0][1], LIMIT)}".strip())
+        elif len(hosts) == 1 and all(key.isdecimal() and key.isascii() for _, key in ids):
+            parts.append(f"{noun} {_ranges([int(key) for _, key in ids])}")
+        else:
+            named = False
+            parts.append(count(number, noun, _PLURALS.get(kind, f"{noun} subjects")))
+    return ", ".join(parts), named
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-3,7` of sorted numbers."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
