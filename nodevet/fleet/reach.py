@@ -228,6 +228,8 @@ class Reach:
         if self._known_hosts is not None:
             return self._trusted((self._known_hosts,))
         user = USER_FILES if route.known_hosts is None else route.known_hosts
+        if self._accept_new:  # accepted keys are written there
+            user = (*user, *USER_FILES)
         return self._trusted((*user, *SYSTEM_FILES))
 
     def _through(self, hop: Route, route: Route) -> socket.socket:

@@ -27,7 +27,8 @@ class KnownHostsFile:
         self._lines: set[str] = set()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.add_text("")
+            before = path.read_bytes() if path.exists() else b""
+            self._append("\n" if before and not before.endswith(b"\n") else "")
         except OSError as error:
             raise FleetError(
                 f"{path}: {error.strerror}; accepted host keys must be written there"
@@ -36,12 +37,11 @@ class KnownHostsFile:
     def add(self, line: str) -> None:
         if line not in self._lines:
             self._lines.add(line)
-            self.add_text(f"{line}\n")
+            self._append(f"{line}\n")
 
-    def add_text(self, text: str) -> None:
-        with os.fdopen(
-            os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a"
-        ) as file:
+    def _append(self, text: str) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(text)
 
 
