@@ -1,0 +1,106 @@
+"""The smaller commands."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+COMMANDS = ("check", "explain", "gate", "lint", "list", "probe", "report", "schema")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(nodevet: Run, command: str) -> None:
+    done = nodevet(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: ")
+
+
+def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
+    text = nodevet("--help").stdout.split("Commands:")[1]
+    assert tuple(line.split()[0] for line in text.strip().splitlines()) == COMMANDS
+
+
+def test_list(nodevet: Run, reach: list[str]) -> None:
+    assert "pcie_link" in nodevet("list", "checks").stdout
+    assert "nvidia-h100-sxm" in nodevet("list", "baselines").stdout
+    assert "html" in nodevet("list", "formats").stdout.split()
+    listed = nodevet("list", "hosts", *reach[:2], "--limit", "gpu[1-2]")
+    assert listed.stdout.split() == ["gpu1", "gpu2"]
+
+
+def test_lint_is_quiet_about_the_shipped_ones(nodevet: Run) -> None:
+    done = nodevet("lint")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "0 errors, 0 warnings" in done.stderr
+
+
+def test_lint_tells_errors_and_warnings(nodevet: Run, tmp_path: Path) -> None:
+    (tmp_path / "baselines").mkdir()
+    path = tmp_path / "baselines" / "mine.yaml"
+    path.write_text("nodevet: 1\nexpect: {persistence_mode: true}\n")
+    loose = nodevet("lint", cwd=tmp_path)
+    assert loose.returncode == 0
+    assert "add gpu_count" in loose.stdout
+    assert nodevet("lint", "--strict", cwd=tmp_path).returncode == 2
+    path.write_text("nodevet: 1\nexpect: {persistence_mode: on}\n")
+    wrong = nodevet("lint", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "mine.yaml:2:" in wrong.stdout
+
+
+def test_explain_prints_the_page(nodevet: Run) -> None:
+    done = nodevet("explain", "persistence_mode")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Every GPU keeps its driver state loaded")
+
+
+def test_explain_says_which_line_wanted_it(nodevet: Run, tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(
+        "nodevet: 1\nextends: nvidia-h100-sxm\nexpect:\n  power_limit: {watts: 600}\n"
+        "severity: {power_limit: info}\n"
+    )
+    done = nodevet("explain", "power_limit", "-b", path)
+    wanted = done.stdout.split("wants:")[1]
+    assert "watts: 600" in wanted
+    assert f"{path}:4" in wanted
+    assert "overridden" in wanted
+    assert "severity: info" in wanted
+
+
+def test_explain_for_a_host_asks_the_host_which_baseline_is_its_own(
+    nodevet: Run, reach: list[str]
+) -> None:
+    done = nodevet("explain", "gpu_model", "--host", "gpu1", *reach)
+    assert done.returncode == 0
+    assert "nvidia-h100-sxm" in done.stdout
+    assert "10de:2330" in done.stdout
+    gone = nodevet("explain", "gpu_model", "--host", "gpu4", *reach)
+    assert gone.returncode == 2
+    assert "connection refused" in gone.stderr
+
+
+def test_schema_knows_the_checks_of_the_project(nodevet: Run, tmp_path: Path) -> None:
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "site_rule.py").write_text(
+        '"""A rule of this site."""\n'
+        "from nodevet.model import Check, Want\n"
+        "CHECK = Check(wants=Want, reads=(), judge=lambda evidence, want: iter(()))\n"
+    )
+    done = nodevet("schema", cwd=tmp_path)
+    known = json.loads(done.stdout)["properties"]["expect"]["properties"]
+    assert {"site_rule", "pcie_link"} <= set(known)
+
+
+def test_probe_of_a_recorded_machine(nodevet: Run, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    document = json.loads(nodevet("probe", "--root", tmp_path, "host").stdout)
+    assert document["sections"]["host"]["data"]["machine_id"] == "0123456789abcdef0123456789abcdef"
+    assert document["sections"]["host"]["data"]["boot_id"] is None
+    assert list(document["sections"]) == ["host"]
