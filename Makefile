@@ -39,7 +39,7 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist .
 	$(BIN)/python -m zipfile -e build/dist/nodevet-*.whl build/wheel
 	MYPYPATH=build/wheel $(BIN)/mypy --strict -p nodevet
-	PYTHONPATH=build/wheel $(BIN)/lint-imports --no-cache
+	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs
 docs: .venv/ready ## write the generated pages again

@@ -179,7 +179,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     temperature_gpu_max_c: int | None = None
     temperature_memory_max_c: int | None = None
     temperature_margin_c: int | None = None  # T.Limit, nvmlDeviceGetMarginTemperature
-    tlimit_shutdown_c: int | None = None  # margins at which it acts, NVML_FI_DEV_TEMPERATURE_*_TLIMIT
+    tlimit_shutdown_c: int | None = None  # margins at which it acts, NVML_FI_DEV_*_TLIMIT
     tlimit_slowdown_c: int | None = None
     tlimit_gpu_max_c: int | None = None
     tlimit_memory_max_c: int | None = None

@@ -74,10 +74,14 @@ def reports(
 def keep(visit: Visit, folder: Path) -> None:
     """Write a visit to `folder`/HOST.json, so that `replay` finds every host again."""
     folder.mkdir(parents=True, exist_ok=True)
-    head = {"host": visit.host, "status": visit.status.value, "why": visit.why}
-    head["seconds"] = round(visit.seconds, 3)
     text = msgspec.json.encode(
-        head | {"evidence": msgspec.Raw(visit.evidence) if visit.evidence else None}
+        {
+            "host": visit.host,
+            "status": visit.status,
+            "why": visit.why,
+            "seconds": round(visit.seconds, 3),
+            "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
+        }
     )
     path = folder / f"{quote(visit.host, safe='')}.json"
     part = path.with_suffix(".part")

@@ -79,7 +79,8 @@ def test_data_files_are_in_the_wheel(names: set[str]) -> None:
 
 def test_the_sdist_holds_tests_and_docs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
-    inside = {name.split("/", 1)[-1] for name in tarfile.open(sdist).getnames()}
+    with tarfile.open(sdist) as archive:
+        inside = {name.split("/", 1)[-1] for name in archive.getnames()}
     assert sorted(set(tracked()) - inside - {".gitignore", "MANIFEST.in"}) == []
 
 

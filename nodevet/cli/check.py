@@ -30,9 +30,7 @@ from nodevet.model import Host, Severity
 )
 @options.reach
 @options.project
-@click.pass_context
 def command(
-    ctx: click.Context,
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
@@ -70,11 +68,11 @@ def command(
         hosts = tuple(Host(name=one.host) for one in visits)
         if len({host.name for host in hosts}) < len(hosts):
             raise UserError("--evidence: two files are of the same host")
-        seen = reports(visits, {host.name: host for host in hosts}, bench)
+        seen = reports(iter(visits), {host.name: host for host in hosts}, bench)
     else:
         hosts = session.inventory(targets, inventories, limit)
         by_name = {host.name: host for host in hosts}
         seen = reports(visit(hosts, session.fleet_options(**reach)), by_name, bench, save)
     run = session.carry_out(hosts, seen, bench, sinks, Severity(fail_on))
     session.write([sink for sink in sinks if not sink.streamed], run, before)
-    ctx.exit(run.exit_code)
+    click.get_current_context().exit(run.exit_code)

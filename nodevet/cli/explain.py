@@ -8,6 +8,7 @@ import click
 from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
 from nodevet.catalog import Catalog
 from nodevet.cli import UserError, options, session
+from nodevet.fleet import Options
 from nodevet.model import Expectation, Host, show
 
 
@@ -52,12 +53,12 @@ def command(
         click.echo("\n".join(_wanted(one, check, catalog)))
 
 
-def _fitting(resolved: tuple[Resolved, ...], node: Host, options: session.Options) -> Resolved:
+def _fitting(resolved: tuple[Resolved, ...], node: Host, reach: Options) -> Resolved:
     """The baseline for a host, from what it is. Raises UserError where that cannot be told."""
     from nodevet.evidence import decode
     from nodevet.fleet import visit
 
-    (one,) = visit([node], options)
+    (one,) = visit([node], reach)
     if one.evidence is None:
         raise UserError(f"{node.name}: {one.status.value}: {one.why}; name its baseline with -b")
     chosen = choose([each.baseline for each in resolved], decode(one.evidence), node)

@@ -61,9 +61,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 )
 @options.reach
 @options.project
-@click.pass_context
 def command(
-    ctx: click.Context,
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
@@ -108,7 +106,7 @@ def command(
         word = "pass" if code == 0 else "fail"
         write_verdict(verdict_file, Verdict(verdict=word, exit_code=code, run=run))
     session.write([sink for sink in sinks if not sink.streamed], run)
-    ctx.exit(code)
+    click.get_current_context().exit(code)
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,7 @@ from nodevet.cli import USAGE, options, session
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @click.option("--strict", is_flag=True, help="Warnings are errors too.")
 @options.project
-@click.pass_context
-def command(ctx: click.Context, names: tuple[str, ...], strict: bool, project: Path) -> None:
+def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
     """Check baselines: every problem as file:line:column, with what to do.
 
     Without a NAME: all baselines of the project, or the shipped ones where it has none.
@@ -34,4 +33,4 @@ def command(ctx: click.Context, names: tuple[str, ...], strict: bool, project: P
     click.echo(
         f"{len(wanted)} baselines: {errors} errors, {len(problems) - errors} warnings", err=True
     )
-    ctx.exit(USAGE if errors or (strict and problems) else 0)
+    click.get_current_context().exit(USAGE if errors or (strict and problems) else 0)

@@ -11,8 +11,7 @@ from nodevet.cli import options, session
 @click.argument("run", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @options.formats
 @options.previous
-@click.pass_context
-def command(ctx: click.Context, run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
+def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
     """Render a RUN (written with --format json:FILE or jsonl:FILE) in other formats.
 
     The exit code is the one that the run itself had.
@@ -21,4 +20,4 @@ def command(ctx: click.Context, run: Path, formats: tuple[str, ...], previous: P
     before = session.read_run(previous) if previous else None
     saved = session.read_run(run)
     session.write(sinks, saved, before)
-    ctx.exit(saved.exit_code)
+    click.get_current_context().exit(saved.exit_code)

@@ -62,9 +62,9 @@ def parse_sinks(words: Sequence[str]) -> tuple[Sink, ...]:
     """The reports to write. Raises click.UsageError; files are tried out before the run."""
     sinks = []
     for word in words or ["table"]:
-        name, _, file = word.partition(":")
+        name, _, path = word.partition(":")
         report.module(name)
-        sinks.append(Sink(name, Path(file) if file else None))
+        sinks.append(Sink(name, Path(path) if path else None))
     if sum(sink.file is None for sink in sinks) > 1:
         raise click.UsageError("two formats for standard output; give one a file: html:FILE")
     files = [sink.file for sink in sinks if sink.file]
