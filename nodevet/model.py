@@ -99,7 +99,7 @@ def show(value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.10g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) or "nothing"
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -279,7 +279,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """0 all ok; 1 wrong at or above `fail_on`; 3 something could not be judged. 1 wins."""
-        return exit_code(self.hosts, self.fail_on)
+        return exit_code(self.hosts, self.fail_on) or (3 if self.interrupted else 0)
 
 
 def exit_code(hosts: Iterable[HostReport], fail_on: Severity) -> int:

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from nodevet.model import (
     NODE,
@@ -55,6 +56,12 @@ def test_a_run_over_no_host_is_not_ok() -> None:
     assert Run(nodevet="0", started="", seconds=0).exit_code == 3
 
 
+def test_an_interrupted_run_is_not_ok() -> None:
+    whole = Run(nodevet="0", started="", seconds=0, hosts=(host((OK, CRITICAL)),))
+    assert whole.exit_code == 0
+    assert replace(whole, interrupted=True).exit_code == 3
+
+
 def test_wrong_wins_over_what_could_not_be_judged() -> None:
     hosts = [host((OK, CRITICAL)), host(status=Status.TIMEOUT), host((WRONG, CRITICAL))]
     for order in itertools.permutations(hosts):
@@ -90,6 +97,7 @@ def test_a_host_that_was_not_vetted_is_never_ok(status: Status) -> None:
         (8, "8"),
         (32.0, "32"),
         (2.5, "2.5"),
+        (1234567.0, "1234567"),
         ("performance", "performance"),
         ((1, 2), "1, 2"),
         ([], "nothing"),

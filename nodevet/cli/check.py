@@ -54,6 +54,8 @@ def command(
       1  something is wrong, at or above --fail-on
       2  usage or configuration
       3  something could not be judged: unreachable, timeout, unknown (1 wins over 3)
+    With --format nagios on standard output they are a Nagios plug-in's:
+    0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """
     from nodevet.fleet import visit
     from nodevet.sweep import replay, reports
@@ -75,4 +77,4 @@ def command(
         seen = reports(visit(hosts, session.fleet_options(**reach)), by_name, bench, save)
     run = session.carry_out(hosts, seen, bench, sinks, Severity(fail_on))
     session.write([sink for sink in sinks if not sink.streamed], run, before)
-    click.get_current_context().exit(run.exit_code)
+    click.get_current_context().exit(session.code_of(run, sinks))

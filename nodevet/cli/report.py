@@ -20,4 +20,4 @@ def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
     before = session.read_run(previous) if previous else None
     saved = session.read_run(run)
     session.write(sinks, saved, before)
-    click.get_current_context().exit(saved.exit_code)
+    click.get_current_context().exit(session.code_of(saved, sinks))

@@ -17,6 +17,7 @@ from nodevet.catalog import Catalog
 from nodevet.cli import UserError
 from nodevet.fleet import Options
 from nodevet.model import Baseline, Host, HostReport, Run, Severity
+from nodevet.report.errors import ReportError
 from nodevet.sweep import Bench, missing
 
 
@@ -98,9 +99,24 @@ def _options(sink: Sink, previous: Run | None) -> dict[str, Any]:
     return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
 
+def code_of(run: Run, sinks: Iterable[Sink]) -> int:
+    """The exit code: as a Nagios plug-in's where `nagios` is what standard output gets."""
+    if any(sink.format == "nagios" and sink.file is None for sink in sinks):
+        from nodevet.report import nagios
+
+        return nagios.status(run)
+    return run.exit_code
+
+
 def read_run(path: Path) -> Run:
-    """A run from its json or jsonl report; what the reader must know goes to standard error."""
-    run, notes = report.read(path.read_bytes())
+    """A run from its json or jsonl report; what the reader must know goes to standard error.
+
+    Raises UserError, naming the file.
+    """
+    try:
+        run, notes = report.read(path.read_bytes())
+    except ReportError as error:
+        raise UserError(f"{path}: {error}") from error
     for note in notes:
         click.echo(f"nodevet: {path}: {note}", err=True)
     return run
@@ -145,7 +161,10 @@ def carry_out(
             hosts=tuple(sorted(done, key=lambda host: order[host.host])),
         )
 
-    with _streams(sinks, result) as stream, _progress(len(hosts)) as advance:
+    with (
+        _streams(sinks, [host.name for host in hosts], result) as stream,
+        _progress(len(hosts)) as advance,
+    ):
         try:
             with closing(reports):
                 for host in reports:
@@ -167,7 +186,7 @@ def _hashes(baselines: Iterable[Baseline], done: Iterable[HostReport]) -> dict[s
 
 @contextmanager
 def _streams(
-    sinks: Iterable[Sink], result: Callable[[], Run]
+    sinks: Iterable[Sink], names: Sequence[str], result: Callable[[], Run]
 ) -> Iterator[Callable[[HostReport], None]]:
     """Writes each host to the jsonl sinks as it finishes, between a head and a tail."""
     files: list[IO[str]] = []
@@ -178,7 +197,7 @@ def _streams(
         if files:
             from nodevet.report import jsonl
 
-            _emit(files, jsonl.head(result()))
+            _emit(files, jsonl.head(result(), hosts=names))
             yield lambda host: _emit(files, jsonl.line(host))
             _emit(files, jsonl.tail(result()))
         else:

@@ -69,9 +69,9 @@ def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
     Closing the iterator ends every child process; what was not yielded was not
     finished. Raises FleetError where no host can be visited at all.
     """
-    from nodevet.fleet.sweep import sweep
+    from nodevet.fleet.crew import tour
 
-    return sweep(hosts, options)
+    return tour(hosts, options)
 
 
 class FleetError(Exception):

@@ -1,7 +1,7 @@
 """Folds a run into the lines that people read: equal differences once, with their hosts. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -135,6 +135,31 @@ def lines(run: Run, marks: Marks | None = None) -> tuple[Line, ...]:
     marks = marks or Marks()
     folded = [*_about_hosts(run, marks), *_about_findings(run, marks)]
     return tuple(sorted(folded, key=_worst_first))
+
+
+def over_checks(rows: Iterable[Line]) -> tuple[Line, ...]:
+    """The lines, with those of several checks that cannot tell for one reason as one line:
+    a GPU that is lost is one piece of news, not one for each check."""
+    groups: dict[object, list[Line]] = {}
+    for row in rows:
+        shared = (row.what, row.note, row.hosts, row.subjects, row.fails)
+        groups.setdefault(shared if row.label == "UNKNOWN" else row, []).append(row)
+    return tuple(_joined(group) for group in groups.values())
+
+
+def _joined(group: list[Line]) -> Line:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    names = ", ".join(sorted(row.check for row in group))
+    return msgspec.structs.replace(
+        first,
+        check=count(len(group), "check"),
+        severity=max((row.severity for row in group), key=lambda severity: severity.rank),
+        note="; ".join(filter(None, (first.note, names))),
+        new=sum(row.new for row in group),
+        count=sum(row.count for row in group),
+    )
 
 
 def _worst_first(line: Line) -> tuple[Any, ...]:

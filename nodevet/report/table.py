@@ -6,7 +6,7 @@ lists go on over more lines and nothing of them is cut.
 
 from nodevet.model import Run, Severity
 from nodevet.report.changes import changes
-from nodevet.report.fold import Line, lines, summary, totals
+from nodevet.report.fold import Line, lines, over_checks, summary, totals
 from nodevet.report.text import cells, cut, nodeset, pad, wrap
 
 GAP = "  "
@@ -22,7 +22,7 @@ def render(
 ) -> str:
     """One line per difference, then the totals. `width` is in columns."""
     since = changes(previous, run) if previous else None
-    rows = lines(run, since.marks if since else None)
+    rows = over_checks(lines(run, since.marks if since else None))
     text = _table(rows, colour, width)
     total = summary(run, since.words if since else "")
     if colour:

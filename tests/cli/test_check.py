@@ -24,7 +24,7 @@ H100 = ("-b", "nvidia-h100-sxm")
 def test_a_healthy_host_is_ok(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("check", "gpu1", *reach, *H100)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 host: 1 ok" in done.stdout
+    assert done.stdout.startswith("All ok: 1 host · ")
 
 
 def test_the_baseline_is_chosen_by_what_the_node_is(nodevet: Run, reach: list[str]) -> None:
@@ -41,7 +41,7 @@ def test_differences_are_folded_and_counted(nodevet: Run, reach: list[str]) -> N
     power = next(line for line in lines if "power_limit" in line)
     assert power.split()[:7] == ["WRONG", "power_limit", "500", "W,", "wanted", "700", "W"]
     assert "gpu2" in power
-    assert "8 GPUs" in power
+    assert "GPU 0-7" in power
     assert any("UNREACHABLE" in line and "connection refused" in line for line in lines)
     assert "4 hosts: 1 ok, 2 wrong, 1 unreachable" in done.stdout
 
@@ -64,6 +64,14 @@ def test_exit_codes(
 ) -> None:
     given = options if "-b" in options else [*options, *H100]
     assert nodevet("check", hosts, *reach, *given).returncode == code
+
+
+@pytest.mark.parametrize(("host", "code"), [("gpu1", 0), ("gpu3", 1), ("gpu2", 2), ("gpu4", 3)])
+def test_as_a_nagios_plug_in(nodevet: Run, reach: list[str], host: str, code: int) -> None:
+    done = nodevet("check", host, *reach, *H100, "--format", "nagios")
+    word = ("OK", "WARNING", "CRITICAL", "UNKNOWN")[code]
+    assert done.stdout.startswith(f"NODEVET {word}")
+    assert done.returncode == code
 
 
 def test_this_machine_without_a_gpu_is_never_ok(nodevet: Run) -> None:
@@ -134,7 +142,7 @@ def test_all_formats_at_once_and_again_from_the_saved_run(
     for source in ("json", "jsonl"):
         for name in formats():
             again = nodevet("report", tmp_path / source, "--format", name)
-            assert again.returncode == 1
+            assert again.returncode == (2 if name == "nagios" else 1)
             if (source, name) in (("json", "jsonl"), ("jsonl", "json"), ("jsonl", "jsonl")):
                 continue  # a stream is in the order of finishing
             if source == "json":

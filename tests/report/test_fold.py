@@ -7,7 +7,18 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodevet.model import Subject, compare, unknown, wrong
+from nodevet.model import (
+    Finding,
+    HostReport,
+    Run,
+    Severity,
+    Status,
+    Subject,
+    Verdict,
+    compare,
+    unknown,
+    wrong,
+)
 from nodevet.report import fold, words
 from nodevet.report.text import cells, cut, cut_pair, duration, name, nodeset, pad, plain, wrap
 
@@ -189,3 +200,21 @@ def test_all_ok_needs_a_host_and_every_host(make):
 def test_megabytes_in_a_reason_cost_one_line(make):
     report = make.vetted("a", (unknown(check="c", why="\x1b" * 5_000_000),))
     assert len(line_of(make, report).what) < 1000
+
+
+def test_one_reason_over_several_checks_is_one_line():
+    """A lost GPU is told once, whatever number of checks cannot judge it."""
+    gpu = Subject(kind="gpu", id="6")
+    why = "NVML: NVML_ERROR_GPU_IS_LOST"
+    findings = tuple(
+        Finding(verdict=Verdict.UNKNOWN, check=check, severity=severity, subject=gpu, why=why)
+        for check, severity in (("ecc_mode", Severity.WARNING), ("power_limit", Severity.CRITICAL))
+    )
+    other = Finding(verdict=Verdict.UNKNOWN, check="mig_mode", subject=gpu, why="ENOENT")
+    host = HostReport(host="gpu006", status=Status.VETTED, findings=(*findings, other))
+    apart = fold.lines(Run(nodevet="0", started="", seconds=1, hosts=(host,)))
+    assert len(apart) == 3
+    joined, alone = sorted(fold.over_checks(apart), key=lambda line: line.check)
+    assert (joined.check, joined.note) == ("2 checks", "ecc_mode, power_limit")
+    assert (joined.severity, joined.count, joined.hosts) == (Severity.CRITICAL, 2, ("gpu006",))
+    assert alone.check == "mig_mode"

@@ -68,7 +68,7 @@ class Crew:
         return list(source.unfinished(code, stderr, late=late))
 
 
-def sweep(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+def tour(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
     """See nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
     at_once = min(options.parallel, 2 * cpus())
