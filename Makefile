@@ -53,4 +53,4 @@ bench: .venv/ready ## measure the sweep against its floor; writes docs/performan
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-bench build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
