@@ -1,9 +1,16 @@
 """The pages that are written by hand agree with the code."""
 
+import importlib
 import re
+import shlex
+from datetime import date
 from pathlib import Path
 
 import pytest
+
+from nodevet.baseline import lint
+from nodevet.catalog import Catalog
+from nodevet.report import formats
 
 REPO = Path(__file__).parents[1]
 ARCHITECTURE = (REPO / "docs/architecture.md").read_text()
@@ -23,7 +30,7 @@ def test_every_room_is_on_the_page() -> None:
     for path in (REPO / "nodevet").iterdir():
         if path.is_dir() and (path / "__init__.py").exists():
             here.add(f"nodevet/{path.name}/")
-        elif path.suffix == ".py" and path.name != "__init__.py":
+        elif path.suffix == ".py" and not path.name.startswith("__"):
             here.add(f"nodevet/{path.name}")
     assert sorted(here - rooms()) == []
 
@@ -43,3 +50,36 @@ def pages() -> list[Path]:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every `nodevet ...` that a page shows at a prompt, with its continuation lines."""
+    found = []
+    for page in pages():
+        text = page.read_text().replace("\\\n", " ")
+        for line in re.findall(r"^\s*\$ nodevet (.+)$", text, re.MULTILINE):
+            found.append((page.name, line.split("   #")[0].strip()))
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_every_command_on_a_page_can_be_given(page: str, line: str) -> None:
+    name, *words = shlex.split(line)
+    command = importlib.import_module(f"nodevet.cli.{name}").command
+    known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+    used = {word.split("=")[0] for word in words if word.startswith("-") and word != "-"}
+    assert sorted(used - known) == []
+
+
+def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.+?)```", (REPO / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"readme{number}.yaml"
+        path.write_text(block)
+        assert lint([str(path)], catalog=Catalog(), today=date(2026, 1, 1)) == ()
+
+
+def test_the_readme_names_every_format() -> None:
+    text = (REPO / "README.md").read_text()
+    assert [name for name in formats() if f"`{name}`" not in text] == []

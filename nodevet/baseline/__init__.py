@@ -4,13 +4,14 @@
 """
 
 from nodevet.baseline.choose import choose
+from nodevet.baseline.errors import BaselineErrors
 from nodevet.baseline.library import available
 from nodevet.baseline.lint import lint
 from nodevet.baseline.load import load, load_resolved, provenance
 from nodevet.baseline.merge import Statement
-from nodevet.baseline.problems import BaselineErrors, Problem
 from nodevet.baseline.resolve import Resolved
 from nodevet.baseline.schema import schema
+from nodevet.document.problems import Problem
 
 __all__ = [
     "BaselineErrors",

@@ -7,9 +7,9 @@ import msgspec
 import pydantic
 from pydantic_core import ErrorDetails
 
-from nodevet.baseline.problems import Place, did_you_mean, either, plain_text, quoted, sentence
-from nodevet.baseline.tree import Broken, Node, Scalar, Sequence, Spot, follow
-from nodevet.baseline.tree import Mapping as Map
+from nodevet.document.problems import Place, did_you_mean, either, plain_text, quoted, sentence
+from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
+from nodevet.document.tree import Mapping as Map
 
 NOUNS = {  # pydantic's error type: what was wanted
     "int_type": "a whole number",

@@ -9,10 +9,11 @@ import pydantic
 
 from nodevet.baseline.complaints import complaints, known_keys
 from nodevet.baseline.format import VERSION, FilePart
-from nodevet.baseline.parse import parse
-from nodevet.baseline.problems import Place, Problem, did_you_mean, quoted
-from nodevet.baseline.text import Source, UnreadableError, read
-from nodevet.baseline.tree import (
+from nodevet.catalog import Catalog
+from nodevet.document.parse import parse
+from nodevet.document.problems import Place, Problem, did_you_mean, quoted
+from nodevet.document.text import Source, UnreadableError, read
+from nodevet.document.tree import (
     Broken,
     Entry,
     Mapping,
@@ -23,7 +24,6 @@ from nodevet.baseline.tree import (
     join,
     plain,
 )
-from nodevet.catalog import Catalog
 
 KEYS = known_keys(FilePart)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from nodevet.baseline.problems import did_you_mean, plain_text
+from nodevet.document.problems import did_you_mean, plain_text
 
 ENDINGS = (".yaml", ".yml")
 

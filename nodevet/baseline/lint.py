@@ -5,10 +5,10 @@ from datetime import date
 from pathlib import Path
 
 from nodevet.baseline.files import File
-from nodevet.baseline.problems import Problem
 from nodevet.baseline.resolve import Resolved, resolve
-from nodevet.baseline.tree import dotted
 from nodevet.catalog import Catalog
+from nodevet.document.problems import Problem
+from nodevet.document.tree import dotted
 
 
 def lint(

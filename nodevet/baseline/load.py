@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodevet.baseline.errors import BaselineErrors
 from nodevet.baseline.merge import Statement
-from nodevet.baseline.problems import BaselineErrors
 from nodevet.baseline.resolve import Resolved, resolve
 from nodevet.catalog import Catalog
 from nodevet.model import Baseline

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from nodevet.baseline.files import File
-from nodevet.baseline.problems import Place, Problem
-from nodevet.baseline.tree import Broken, Entry, Mapping, Node, Scalar, join, plain
 from nodevet.catalog import Catalog, CatalogError
+from nodevet.document.problems import Place, Problem
+from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, join, plain
 from nodevet.model import Check, Value
 
 

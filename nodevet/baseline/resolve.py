@@ -14,10 +14,10 @@ from nodevet.baseline.format import AppliesPart
 from nodevet.baseline.library import NotFoundError, find, identity
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
-from nodevet.baseline.problems import Place, Problem, plain_text, sentence
-from nodevet.baseline.text import shown
-from nodevet.baseline.tree import dotted, plain
 from nodevet.catalog import Catalog
+from nodevet.document.problems import Place, Problem, plain_text, sentence
+from nodevet.document.text import shown
+from nodevet.document.tree import dotted, plain
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
 
 MAX_CHAIN = 32

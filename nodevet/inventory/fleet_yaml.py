@@ -19,12 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodevet.baseline.parse import parse
-from nodevet.baseline.problems import Place as Mark
-from nodevet.baseline.text import Source
-from nodevet.baseline.tree import Entry as Key
-from nodevet.baseline.tree import Mapping as Keys
-from nodevet.baseline.tree import Node, Scalar, Sequence, plain
+from nodevet.document.parse import parse
+from nodevet.document.problems import Place as Mark
+from nodevet.document.text import Source
+from nodevet.document.tree import Entry as Key
+from nodevet.document.tree import Mapping as Keys
+from nodevet.document.tree import Node, Scalar, Sequence, plain
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import ALL, MAX_HOSTS, Entry, Found, Setting
 from nodevet.inventory.errors import InventoryError, Place, Problem, quote, suggest

@@ -8,9 +8,9 @@ import pytest
 
 from nodevet.baseline import BaselineErrors, available, lint, load
 from nodevet.baseline.format import AppliesPart, FilePart, GpuPart, WaiverPart
-from nodevet.baseline.parse import MAX_DEPTH, MAX_NODES
-from nodevet.baseline.text import MAX_BYTES
 from nodevet.catalog import Catalog
+from nodevet.document.parse import MAX_DEPTH, MAX_NODES
+from nodevet.document.text import MAX_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text()
 GOOD = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)

@@ -75,7 +75,7 @@ def test_a_file_of_100_megabytes_is_refused_before_it_is_read(shelf):
     with path.open("wb") as file:
         file.truncate(100 << 20)
     assert shelf.problems("x") == [
-        "x.yaml: holds 104,857,600 bytes; a baseline may hold 1,048,576; is this the right file?"
+        "x.yaml: holds 104,857,600 bytes; the limit is 1,048,576; is this the right file?"
     ]
 
 

@@ -8,8 +8,8 @@ import pytest
 from nodevet.baseline import schema
 from nodevet.baseline.files import open_file
 from nodevet.baseline.library import shipped
-from nodevet.baseline.tree import plain
 from nodevet.catalog import Catalog
+from nodevet.document.tree import plain
 
 KEYWORDS = {
     "$schema", "$defs", "$ref", "title", "description", "default", "format", "type", "enum",

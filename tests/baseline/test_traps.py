@@ -101,7 +101,7 @@ def test_what_every_reader_takes_for_text_needs_no_quotes(shelf, word):
         ),
         (
             f"{HEAD}<<: {{title: a}}\n",
-            "x.yaml:2:1: merge keys (<<) are not read; use extends, or repeat the fields",
+            "x.yaml:2:1: merge keys (<<) are not read; write the fields out",
         ),
         (
             f"{HEAD}title: !!str a\n",
@@ -115,7 +115,7 @@ def test_what_every_reader_takes_for_text_needs_no_quotes(shelf, word):
         ),
         (
             f"{HEAD}---\nnodevet: 1\n",
-            "x.yaml:2:1: a second document begins; keep one baseline in one file",
+            "x.yaml:2:1: a second document begins; keep one document in one file",
         ),
         (
             "%YAML 1.2\n---\nnodevet: 1\n",
@@ -206,12 +206,12 @@ def test_a_file_that_is_not_one_plain_mapping(problems_of, text, message):
         ),
         (
             b"nodevet: 1\ntitle: a\0b\n",
-            "x.yaml:2:9: a NUL byte may not stand in a baseline; "
+            "x.yaml:2:9: a NUL byte may not stand here; "
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
         ),
         (
             b"nodevet: 1\r\ntitle: a\x1b[31m\r\n",
-            "x.yaml:2:9: the character U+001B may not stand in a baseline; "
+            "x.yaml:2:9: the character U+001B may not stand here; "
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
         ),
     ],

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nodevet.baseline.problems import Place, plain_text
-from nodevet.baseline.scalars import Plain
+from nodevet.document.problems import Place, plain_text
+from nodevet.document.scalars import Plain
 
 
 class Scalar(msgspec.Struct, frozen=True, kw_only=True):

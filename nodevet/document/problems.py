@@ -1,4 +1,4 @@
-"""What is wrong with a baseline, as one line that says where, what, and what to do next."""
+"""What is wrong with a file, as one line that says where, what, and what to do next."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -31,14 +31,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         parts = [where, "warning" if self.warning else "", self.path, self.message]
         text = ": ".join(part for part in parts if part)
         return f"{text}; {self.advice}" if self.advice else text
-
-
-class BaselineErrors(Exception):  # noqa: N818  (it carries many)
-    """Everything that is wrong with the baselines that were asked for."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
 
 
 def quoted(value: object) -> str:

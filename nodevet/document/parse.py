@@ -8,10 +8,10 @@ copied, so that a hostile file costs no more than its own size.
 import msgspec
 import yaml
 
-from nodevet.baseline.problems import Place, Problem, did_you_mean, plain_text, sentence
-from nodevet.baseline.scalars import TrapError, resolve
-from nodevet.baseline.text import Source
-from nodevet.baseline.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
+from nodevet.document.problems import Place, Problem, did_you_mean, plain_text, sentence
+from nodevet.document.scalars import TrapError, resolve
+from nodevet.document.text import Source
+from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
 
 MAX_DEPTH = 32
 MAX_NODES = 20_000  # with every alias written out
@@ -109,7 +109,7 @@ class _Builder:
         elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                self.stop(place, "a second document begins", "keep one baseline in one file")
+                self.stop(place, "a second document begins", "keep one document in one file")
 
     def end(self) -> None:
         """Judge the root. Raises _StopError like `stop`."""
@@ -190,7 +190,7 @@ class _Builder:
     def _key(self, text: str, place: Place, unquoted: bool) -> None:
         frame = self._open[-1]
         if text == "<<" and unquoted:
-            self.tell(place, "merge keys (<<) are not read", "use extends, or repeat the fields")
+            self.tell(place, "merge keys (<<) are not read", "write the fields out")
             frame.skip = True
         elif unquoted and text in ("", "~"):
             self.tell(place, "a key is missing before the colon", "write key: value")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodevet.baseline.problems import Place, Problem
+from nodevet.document.problems import Place, Problem
 
 MAX_BYTES = 1 << 20
 
@@ -52,7 +52,7 @@ def read(path: Path) -> Source:
         if status.st_size > MAX_BYTES:
             raise _refuse(
                 name,
-                f"holds {status.st_size:,} bytes; a baseline may hold {MAX_BYTES:,}",
+                f"holds {status.st_size:,} bytes; the limit is {MAX_BYTES:,}",
                 "is this the right file?",
             )
         with path.open("rb") as file:
@@ -86,7 +86,7 @@ def decode(data: bytes, name: str) -> str:
         char = "a NUL byte" if found[0] == "\0" else f"the character U+{ord(found[0]):04X}"
         raise _refuse(
             name,
-            f"{char} may not stand in a baseline",
+            f"{char} may not stand here",
             'remove it; in double quotes it may be written as an escape, such as "\\t"',
             _place(text[: found.start()]),
         )
