@@ -15,7 +15,7 @@ class Place(NamedTuple):
     column: int
 
     def __str__(self) -> str:
-        return f"{quote(self.file)}:{self.line}:{self.column}"
+        return f"{quote(self.file, limit=4096)}:{self.line}:{self.column}"
 
 
 class Problem(NamedTuple):

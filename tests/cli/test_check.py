@@ -207,6 +207,12 @@ def test_every_mistake_in_a_baseline_is_told_at_once(
         assert f"{path}:{place}:" in done.stderr
 
 
+def done_with(host: str, stream: Path) -> bool:
+    """Whether the jsonl stream holds the host's report by now."""
+    lines = stream.read_text().splitlines() if stream.exists() else []
+    return any(json.loads(line).get("host") == host for line in lines if line.endswith("}"))
+
+
 def test_ctrl_c_ends_with_a_report(fleet: Fleet, tmp_path: Path) -> None:
     """One host hangs in NVML; the other is done when the user gives up."""
     text = (fleet.folder / "nodes" / "gpu3" / "nvml.state").read_text()
@@ -219,7 +225,7 @@ def test_ctrl_c_ends_with_a_report(fleet: Fleet, tmp_path: Path) -> None:
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         end = time.monotonic() + 60
-        while "gpu1" not in ((tmp_path / "run").read_text() if (tmp_path / "run").exists() else ""):
+        while not done_with("gpu1", tmp_path / "run"):
             assert time.monotonic() < end
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)

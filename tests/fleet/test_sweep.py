@@ -16,7 +16,7 @@ from nodevet.model import Host, Status
 from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 HOSTS = 200
-DEADLINE = 30
+DEADLINE = 50
 PYTHON_36 = Path("/root/.pyenv/versions/3.6.15/bin/python3")
 PYTHON_2 = Path("/root/.pyenv/versions/2.7.18/bin/python2")
 
@@ -47,8 +47,8 @@ EXPECTED = {
     "never-accepts": (TIMEOUT, "connected, but no banner within 8 s"),
     "silent": (TIMEOUT, "connected, but no banner within 8 s"),
     "banner-then-silence": (TIMEOUT, "banner, then silence for 8 s"),
-    "stopped-session": (TIMEOUT, r"no answer within 30 s \(running the probe\)"),
-    "hanging-probe": (TIMEOUT, "the probe did not end within 12 s"),
+    "stopped-session": (TIMEOUT, r"no answer within 50 s \(running the probe\)"),
+    "hanging-probe": (TIMEOUT, "the probe did not end within 30 s"),
     "killed-mid-answer": (
         FAILED,
         r"(the answer is cut short: 9 of \d+ bytes; )?the connection was lost",
@@ -218,7 +218,7 @@ def swept(
             parallel=48,
             connect_timeout=8,
             deadline=DEADLINE,
-            probe_deadline=12,
+            probe_deadline=30,
             max_output=1 << 20,
         )
         yield visits, time.monotonic() - started
