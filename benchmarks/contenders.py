@@ -15,6 +15,7 @@ from nodevet.sim.sshd import MOST_ADDRESSES, Sshd, make_key
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent
+AT_A_TIME = 20  # hosts, for every contender
 NODEVET = Path(sys.executable).with_name("nodevet")
 ANSIBLE = "ansible-core>=2.17,<2.20"
 
@@ -73,6 +74,7 @@ def nodevet(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
 
     command = [str(NODEVET), "check", "-i", str(inventory), "-b", "generic"]
     command += ["--known-hosts", hosts[0]["known_hosts"], "--format", f"json:{report}"]
+    command += ["--parallel", str(AT_A_TIME), "--deadline", "600"]  # the hosts share two cores
     return Contender("nodevet check", command, prove)
 
 

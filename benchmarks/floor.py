@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
-
-PARALLEL = 200  # as many as `nodevet check` visits at a time
+from contenders import AT_A_TIME
 
 
 async def visit(host: dict[str, Any], gate: asyncio.Semaphore) -> None:
@@ -30,7 +29,7 @@ async def visit(host: dict[str, Any], gate: asyncio.Semaphore) -> None:
 
 
 async def main(hosts: list[dict[str, Any]]) -> None:
-    gate = asyncio.Semaphore(PARALLEL)
+    gate = asyncio.Semaphore(AT_A_TIME)
     await asyncio.gather(*(visit(host, gate) for host in hosts))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from contenders import (
+    AT_A_TIME,
     REPOSITORY,
     BenchmarkError,
     Contender,
@@ -33,7 +34,6 @@ from contenders import (
 )
 
 PAGE = REPOSITORY / "docs" / "performance.md"
-FORKS = 20
 DEADLINE = 1800  # seconds for one command
 
 
@@ -106,7 +106,8 @@ def page(sweeps: str, here: str, hosts: int, rounds: int) -> str:
 Written by `make bench`: {hosts} loopback hosts, each a real `sshd`, on {os.cpu_count()} cores
 ({platform.machine()}), Python {platform.python_version()}, asyncssh {version("asyncssh")},
 ansible-core {run.stdout.strip()}. The contenders took turns, {rounds} rounds after a warm-up; the
-figures are medians. CPU is that of the controller's processes, user and system. The hosts share its
+figures are medians. Each visits {AT_A_TIME} hosts at a time. CPU is that of the controller's
+processes, user and system. The hosts share its
 cores, so wall times are those of this machine alone.
 
 ## A sweep
@@ -132,7 +133,7 @@ def main() -> None:
         folder = Path(name)
         with fleet(folder, options.hosts) as hosts:
             least = floor(folder, hosts)
-            contenders = [least, nodevet(folder, hosts), ansible(folder, hosts, FORKS)]
+            contenders = [least, nodevet(folder, hosts), ansible(folder, hosts, AT_A_TIME)]
             sweeps = sweep_table(measure(contenders, options.rounds), options.hosts, least.name)
         here = local_table(measure([interpreter(), local(folder)], max(options.rounds, 5)))
     text = page(sweeps, here, options.hosts, options.rounds)
