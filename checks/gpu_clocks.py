@@ -69,6 +69,8 @@ def judge_gpu(gpu: Gpu, want: GpuClocks) -> Finding:
                 unread.append(f"{field}: {gpu.why(field)}")
             elif target is None:
                 unread.append(why)
+            elif target <= 0:
+                unread.append(f"{source}: NVML says {target}")
             else:
                 name = label(field)
                 expected[name], actual[name] = target, found

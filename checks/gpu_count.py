@@ -28,7 +28,7 @@ from nodevet.evidence import Evidence, Gpu, PciFunction, subject_of, unread
 from nodevet.model import Check, Finding, Subject, Want, ok, unknown, wrong
 
 LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
-NODE = re.compile(r"/dev/nvidia(\d{1,4})")
+NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 
 Layer = int | str  # what it counts, or why that was not read
 Number = Annotated[int, Field(ge=0, le=4096)]
@@ -106,9 +106,16 @@ def reached(evidence: Evidence) -> Layer:
         return f"NVML: {section.why}"
     if section.data.gpus is None:
         return f"gpus: {section.data.why('gpus')}"
-    failed = [gpu.why("handle") for gpu in section.data.gpus if "handle" in gpu.errors]
+    failed = [why for gpu in section.data.gpus if (why := unusable(gpu))]
     unclear = sorted({why for why in failed if why not in LOST})
     return ", ".join(unclear) if unclear else len(section.data.gpus) - len(failed)
+
+
+def unusable(gpu: Gpu) -> str | None:
+    """Why a GPU does no work: NVML gives no handle, or any of its calls says that it is lost."""
+    return gpu.errors.get("handle") or next(
+        (why for why in gpu.errors.values() if why in LOST), None
+    )
 
 
 def on_bus(evidence: Evidence) -> Layer:
@@ -150,7 +157,7 @@ def len_or_why(numbers: frozenset[int] | str) -> Layer:
 
 def lost(found: tuple[Gpu, ...]) -> Iterator[Finding]:
     for gpu in found:
-        why = gpu.errors.get("handle")
+        why = unusable(gpu)
         if why in LOST:
             yield wrong(
                 subject_of(gpu),

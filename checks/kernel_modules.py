@@ -92,11 +92,11 @@ def judge_version(evidence: Evidence) -> Finding:
         )
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")
-    if modules.data.nvidia_version is None:
+    if not modules.data.nvidia_version:
         return unknown(subject, why=f"nvidia_version: {modules.data.why('nvidia_version')}")
     if nvml.data is None:
         return unknown(subject, why=f"NVML: {nvml.why}")
-    if nvml.data.driver_version is None:
+    if not nvml.data.driver_version:
         return unknown(subject, why=f"driver_version: {nvml.data.why('driver_version')}")
     return compare(subject, expected=nvml.data.driver_version, actual=modules.data.nvidia_version)
 

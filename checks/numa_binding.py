@@ -39,7 +39,6 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
-    Verdict,
     Want,
     exempt,
     ok,
@@ -63,7 +62,7 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
     told = True
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
-            told = told and gpu.verdict is Verdict.EXEMPT
+            told = False
             yield gpu
         elif gpu.processes is None:
             told = False
@@ -119,7 +118,7 @@ def judge_process(
     want: NumaBinding,
 ) -> Finding:
     subject = Subject(kind="process", id=str(process.pid))
-    if len(nodes) < 2:
+    if len(nodes) < 2 and not any(is_elsewhere(evidence, gpu, nodes) for gpu in gpus):
         return exempt(subject, why="the machine has one NUMA node")
     homes: dict[int, NumaNode] = {}
     for gpu in gpus:
@@ -152,6 +151,13 @@ def judge_process(
         actual={key: wanted[key][0] for key in shown},
         why=process.command or "",
     )
+
+
+def is_elsewhere(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> bool:
+    """Whether the bus puts a GPU on a NUMA node that was not found."""
+    function = pci_of(evidence, gpu)
+    node = None if isinstance(function, Finding) else function.numa_node
+    return node is not None and node >= 0 and node not in (set(nodes) or {0})
 
 
 def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> NumaNode | str:

@@ -109,6 +109,9 @@ def judge_gpu(
     gpu: Gpu, function: PciFunction | Finding, nodes: Mapping[int, NumaNode], wanted: int | None
 ) -> Finding:
     subject = subject_of(gpu)
+    if not nodes and isinstance(function, PciFunction) and (function.numa_node or 0) > 0:
+        why = f"NUMA nodes were not found, and yet the GPU is on node {function.numa_node}"
+        return unknown(subject, expected=wanted, why=why)
     if not nodes:
         if wanted:
             return wrong(subject, expected=wanted, actual=0, why="the kernel has no NUMA")
@@ -140,6 +143,8 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
         return unread(subject, function, "local_cpulist")
     if cpus is None:
         return unread(subject, node, "cpulist")
+    if not local and not cpus:
+        return unknown(subject, why=f"no CPU of NUMA node {node.id} is online")
     if local != cpus:
         return wrong(
             subject,

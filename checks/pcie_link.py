@@ -30,6 +30,7 @@ from pydantic import BeforeValidator
 from nodevet.evidence import Evidence, Gpu, PciFunction, each_gpu, pci_of, subject_of
 from nodevet.model import Check, Finding, Subject, Verdict, Want
 
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
 GPU_IDLE = 0x1
 IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
@@ -89,7 +90,7 @@ def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
     host = evidence.host.data
     if host is None:
         return f"host: {evidence.host.why}"
-    if host.virtualization is None:
+    if not host.virtualization:
         return f"virtualization: {host.why('virtualization')}"
     function = pci_of(evidence, gpu)
     if isinstance(function, Finding):
@@ -109,14 +110,14 @@ def wanted_width(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
     """Lanes, or why `max` cannot be told."""
     if want.width != "max":
         return want.width
-    if not gpu.pcie_width_max:
-        return f"pcie_width_max: {gpu.why('pcie_width_max')}"
+    if gpu.pcie_width_max not in WIDTHS:
+        return unsaid(gpu, "pcie_width_max")
     if isinstance(ports, str):
         return ports
     if not ports and (gpu.pcie_width or 0) < gpu.pcie_width_max:
         return "no port above the GPU is visible: its slot may have fewer lanes"
     for port in ports:
-        if not port.link_width_max:
+        if port.link_width_max not in WIDTHS:
             return f"link_width_max: {port.why('link_width_max')}"
     return min([gpu.pcie_width_max, *(port.link_width_max or 0 for port in ports)])
 
@@ -126,7 +127,7 @@ def wanted_generation(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
     if want.generation != "max":
         return want.generation
     if gpu.pcie_generation_max not in RATES:
-        return f"pcie_generation_max: {gpu.why('pcie_generation_max')}"
+        return unsaid(gpu, "pcie_generation_max")
     if isinstance(ports, str):
         return ports
     for port in ports:
@@ -135,14 +136,20 @@ def wanted_generation(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
     return min([gpu.pcie_generation_max, *(generation_of(port.link_gts_max) for port in ports)])
 
 
+def unsaid(gpu: Gpu, field: str) -> str:
+    """Why a field is of no use: it was not read, or no link is so."""
+    found = getattr(gpu, field)
+    return f"{field}: {gpu.why(field) if found is None else f'NVML says {found}'}"
+
+
 def generation_of(gts: float | None) -> int:
     """The generation that runs at this rate; 0 for none."""
     return next((number for number, rate in RATES.items() if rate == gts), 0)
 
 
 def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
-    if gpu.pcie_width is None:
-        return Part(Verdict.UNKNOWN, why=f"pcie_width: {gpu.why('pcie_width')}")
+    if gpu.pcie_width not in WIDTHS:
+        return Part(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_width"))
     if isinstance(wanted, str):
         return Part(Verdict.UNKNOWN, why=wanted)
     expected, actual = f"x{wanted}", f"x{gpu.pcie_width}"
@@ -159,8 +166,8 @@ def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> P
 
 def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
     now = gpu.pcie_generation
-    if now is None:
-        return Part(Verdict.UNKNOWN, why=f"pcie_generation: {gpu.why('pcie_generation')}")
+    if now not in RATES:
+        return Part(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_generation"))
     if isinstance(wanted, str):
         return Part(Verdict.UNKNOWN, why=wanted)
     expected, actual = f"Gen{wanted}", f"Gen{now}"
@@ -189,6 +196,9 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
         if port.link_width is None or port.link_gts is None:
             field = "link_width" if port.link_width is None else "link_gts"
             return Part(Verdict.UNKNOWN, why=f"{field}: {port.why(field)}")
+        if port.link_width not in WIDTHS or not generation_of(port.link_gts):
+            why = f"no PCIe link runs at {port.link_gts:g} GT/s x{port.link_width}"
+            return Part(Verdict.UNKNOWN, why=f"{port.address}: {why}")
         rate = port.link_width * port.link_gts
         if rate < width * RATES[generation] and (slowest is None or rate < slowest[0]):
             slowest = (rate, port, port.link_width, port.link_gts)

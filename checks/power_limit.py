@@ -24,7 +24,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unread, unsupported
-from nodevet.model import Check, Finding, Want, exempt, ok, wrong
+from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -56,6 +56,8 @@ def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
         return exempt(subject, why="this GPU's power limit cannot be set")
     if gpu.power_limit_mw is None:
         return unread(subject, gpu, "power_limit_mw")
+    if gpu.power_limit_mw <= 0:
+        return unknown(subject, why=f"power_limit_mw: NVML says {gpu.power_limit_mw}")
     if want.watts != "default":
         wanted_mw = round(want.watts * 1000)
     elif gpu.power_limit_default_mw is not None:

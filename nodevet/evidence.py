@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from nodevet.model import Finding, Subject, exempt, unknown
+from nodevet.model import Finding, Subject, unknown
 
 SCHEMA = 1
 
@@ -437,6 +437,12 @@ _SECTIONS: Mapping[str, Any] = {
     if field.name not in ("schema", "probe")
 }
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
+_UNIQUE = {  # section: its list, and what tells the items of it apart
+    "gpu": ("gpus", ("uuid", "bus_id")),
+    "pci": ("functions", ("address",)),
+    "numa": ("nodes", ("id",)),
+    "processes": ("processes", ("pid",)),
+}
 
 
 def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
@@ -448,13 +454,30 @@ def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
         return Section(status="error", why=f"the probe's answer is not valid: {error}")
     if section.status not in STATUSES:
         return Section(status="error", why=f"the probe's answer has no status {section.status!r}")
-    if section.status == "ok" and section.data is None:
-        return Section(status="error", why="the probe's answer says ok and holds no data")
     if section.status == "ok":
+        if section.data is None:
+            return Section(status="error", why="the probe's answer says ok and holds no data")
+        twice = _twice(name, section.data)
+        if twice:
+            return Section(status="error", why=f"the probe's answer is not valid: {twice}")
         return section
     if not section.why:
         return Section(status="error", why=f"the probe's answer says {section.status} and not why")
     return Section(status=section.status, why=section.why, seconds=section.seconds)
+
+
+def _twice(name: str, data: Record) -> str:
+    """Two items of a list that say that they are the same; nothing where there are none."""
+    listed, keys = _UNIQUE.get(name, ("", ()))
+    for key in keys:
+        seen = set()
+        for item in getattr(data, listed) or ():
+            value = getattr(item, key)
+            if value in seen:
+                return f"two {listed} with the {key} {value}"
+            if value is not None:
+                seen.add(value)
+    return ""
 
 
 def decode(document: bytes | str) -> Evidence:
@@ -481,7 +504,7 @@ def subject_of(gpu: Gpu) -> Subject:
 def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     """Every GPU that NVML lists; in place of one that cannot be asked, the finding that says so.
 
-    Never empty: without NVML it is one unknown finding, without a GPU one exempt.
+    Never empty: without NVML, or without a GPU, it is one unknown finding.
     """
     section = evidence.gpu
     if section.data is None:
@@ -489,7 +512,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     elif section.data.gpus is None:
         yield unknown(why=f"NVML: {section.data.why('gpus')}")
     elif not section.data.gpus:
-        yield exempt(why="NVML lists no GPU")
+        yield unknown(why="NVML lists no GPU")
     else:
         for gpu in section.data.gpus:
             if "handle" in gpu.errors:

@@ -32,7 +32,10 @@ def _ask(evidence: Evidence, wish: Expectation, catalog: Catalog) -> Iterator[Fi
         for finding in catalog.check(wish.check).judge(evidence, wish.want):
             said = True
             yield finding
-    except Exception as error:  # a fault in one check must not cost the other findings
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # one check's fault costs no other
         said = True
         yield unknown(why=f"the check itself failed: {type(error).__name__}: {error}")
     if not said:

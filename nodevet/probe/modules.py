@@ -9,15 +9,6 @@ import stat
 
 from nodevet.probe.files import Record, attempt, line, names, parsed, path_under, quote
 
-GPU_MODULES = (
-    "nvidia",
-    "nvidia_uvm",
-    "nvidia_drm",
-    "nvidia_modeset",
-    "nvidia_peermem",
-    "nouveau",
-    "gdrdrv",
-)
 DEVICE = re.compile(r"nvidia[0-9A-Za-z_-]{0,40}\Z")
 LARGEST = 1024  # device nodes
 
@@ -40,9 +31,8 @@ def parse_flavour(text):
 
 
 def builtin(root, loaded):
-    """Those of GPU_MODULES that are in the kernel itself: in /sys/module and not loaded."""
-    present = set(names(root, "/sys/module"))
-    return [name for name in GPU_MODULES if name in present and name not in loaded]
+    """Those in the kernel itself: in /sys/module and not loaded."""
+    return sorted(set(names(root, "/sys/module")).difference(loaded))
 
 
 def device_node(root, path):

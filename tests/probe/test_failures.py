@@ -243,6 +243,13 @@ def test_a_driver_built_into_the_kernel_is_told_from_a_module(node: Path) -> Non
     assert found["builtin"] == ["nouveau"] and "nouveau" not in found["loaded"]
 
 
+def test_every_built_in_module_is_told(node: Path) -> None:
+    (node / "sys/module/xe").mkdir()
+    (node / "sys/module/ib_core").mkdir()
+    found = modules.collect(str(node), {})
+    assert found["builtin"] == ["ib_core", "xe"]
+
+
 @pytest.mark.parametrize(
     ("dmi", "flags", "expected"),
     [
