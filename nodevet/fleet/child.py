@@ -5,9 +5,10 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO, cast
 
+from nodevet.fleet import FleetError
 from nodevet.fleet.command import last_line
 
 READ = 1 << 20
@@ -17,17 +18,12 @@ class Child:
     """Runs in a session of its own, so that a Ctrl-C on the terminal reaches the parent alone."""
 
     def __init__(self, argv: Sequence[str], stdin: bytes) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
-        with tempfile.TemporaryFile() as order:
-            order.write(stdin)
-            order.seek(0)
-            self._process = subprocess.Popen(
-                argv,
-                stdin=order,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                start_new_session=True,
-            )
+        """Raises FleetError where it cannot be started."""
+        try:
+            self._errors, self._process = _start(argv, stdin)
+        except OSError as error:
+            why = f"cannot start a process for the visits: {error.strerror}"
+            raise FleetError(f"{why} ({error.filename or tempfile.gettempdir()})") from error
         self.output = cast(IO[bytes], self._process.stdout)
 
     def read(self) -> bytes:
@@ -59,6 +55,20 @@ class Child:
             size = errors.seek(0, os.SEEK_END)
             errors.seek(max(0, size - 4096))
             return errors.read()
+
+
+def _start(argv: Sequence[str], stdin: bytes) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
+    """The file that takes its stderr, and the process. Raises OSError."""
+    with ExitStack() as stack:
+        errors = stack.enter_context(tempfile.TemporaryFile())
+        with tempfile.TemporaryFile() as order:
+            order.write(stdin)
+            order.seek(0)
+            process = subprocess.Popen(
+                argv, stdin=order, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        stack.pop_all()  # closed by end()
+    return errors, process
 
 
 def ended(code: int, stderr: bytes) -> str:

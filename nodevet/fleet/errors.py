@@ -19,6 +19,10 @@ class UnreachableError(ConnectError):
     """No session; the message says why, in the user's words."""
 
 
+class HungUpError(UnreachableError):
+    """The server closed the connection before its banner: it may be busy, and take the next one."""
+
+
 class TooLateError(ConnectError):
     """No session in time; the message says what was waited for."""
 

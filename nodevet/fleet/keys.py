@@ -2,7 +2,7 @@
 
 import base64
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -38,35 +38,53 @@ class Keys:
     def __init__(self) -> None:
         self._load = lru_cache(maxsize=None)(_load)
 
-    def offer(self, route: Route, agents: list[SocketAgent]) -> Iterator[PKey]:
-        """The user's key for this host, then the agent's, then the rest.
+    def offer(self, route: Route, agents: list[SocketAgent], unusable: list[str]) -> Iterator[PKey]:
+        """The user's key for this host, then the agent's, then the rest, in ssh's order.
 
-        An agent that is opened is added to `agents`, for the caller to close.
-        Raises RouteError for a key that the user named for this host and that cannot be used.
+        An agent that is opened is added to `agents`, for the caller to close; why a key file
+        cannot be used, to `unusable`. Raises RouteError for a key that the user named for this
+        host, and that neither its file nor the agent gives.
         """
-        named = [file for file in route.key_files if file.required]
-        others = [file for file in route.key_files if not file.required]
-        for file in named:
-            yield self._load(file)
-        if route.agent:
-            public = {_public(file.path) for file in route.key_files}
-            for key in _agent_keys(route.agent, agents):
-                if not route.only_these_keys or key.asbytes() in public:
+        faults = []
+        for file in (file for file in route.key_files if file.required):
+            try:
+                key = self._load(file)
+            except RouteError as error:
+                faults.append(error)
+            else:
+                yield key
+        listed, others = _agent_keys(route, agents)
+        known = {key.asbytes() for key in listed}
+        if faults and not listed:
+            raise faults[0]
+        yield from listed
+        if not route.only_these_keys:
+            yield from others
+        for file in (file for file in route.key_files if not file.required):
+            if Path(file.path).is_file() and _public(file.path) not in known:
+                try:
+                    key = self._load(file)
+                except RouteError as error:
+                    unusable.append(str(error))
+                else:
                     yield key
-        for file in others:
-            if Path(file.path).is_file():
-                with suppress(RouteError):
-                    yield self._load(file)
 
 
-def _agent_keys(path: str, agents: list[SocketAgent]) -> tuple[PKey, ...]:
-    """The agent's keys; none where no agent answers, which is as common as having none."""
+def _agent_keys(route: Route, agents: list[SocketAgent]) -> tuple[Sequence[PKey], Sequence[PKey]]:
+    """The agent's keys that the route lists as files, and its others.
+
+    None where no agent answers, which is as common as having none.
+    """
+    if not route.agent:
+        return [], []
     try:
-        agent = SocketAgent(path)
+        agent = SocketAgent(route.agent)
     except (OSError, SSHException):
-        return ()
+        return [], []
     agents.append(agent)
-    return agent.get_keys()
+    public = {_public(file.path) for file in route.key_files}
+    listed = [key for key in agent.get_keys() if key.asbytes() in public]
+    return listed, [key for key in agent.get_keys() if key not in listed]
 
 
 def _load(file: KeyFile) -> PKey:
@@ -90,8 +108,10 @@ def _load(file: KeyFile) -> PKey:
 
 
 def _public(path: str) -> bytes | None:
-    """The public half of a key file, from the .pub beside it."""
-    try:
-        return base64.b64decode(Path(f"{path}.pub").read_text(encoding="utf-8").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
+    """The public half of a key file: the .pub beside it, or the file itself where it is one."""
+    for name in (f"{path}.pub", path):
+        with suppress(OSError, ValueError, IndexError):
+            kind, blob = Path(name).read_text(encoding="utf-8").split()[:2]
+            if not kind.startswith("-"):
+                return base64.b64decode(blob, validate=True)
+    return None

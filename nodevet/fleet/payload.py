@@ -127,6 +127,11 @@ class Answer:
         return f"the answer is cut short: {have} of {want} bytes"
 
     @property
+    def said(self) -> bytes:
+        """Everything that the node has written to its stdout."""
+        return bytes(self._said)
+
+    @property
     def begun(self) -> bool:
         return self._found is not None
 

@@ -5,6 +5,7 @@ rest by the host's deadline, which the caller holds.
 """
 
 import errno
+import random
 import re
 import socket
 from base64 import b64encode
@@ -19,6 +20,7 @@ from paramiko import BadAuthenticationType, SSHException, Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException
 
 from nodevet.fleet.errors import (
+    HungUpError,
     TooLateError,
     UnreachableError,
     handshake_failure,
@@ -32,6 +34,8 @@ from nodevet.fleet.route import Route, RouteError
 SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
+BUSY = re.compile(rb"^(Exceeded MaxStartups|Not allowed at this time)", re.MULTILINE)
+PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
 FOREVER = 3600  # seconds; the host's deadline is sooner
 BANNER_LIMIT = 8192  # bytes, of whatever precedes the banner too
 RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
@@ -50,6 +54,9 @@ class Link:
             self.transport.close()
         for agent in self.agents:
             agent.close()
+        self.end_proxy()
+
+    def end_proxy(self) -> None:
         if self.proxy is not None:
             self.proxy.kill()
             self.proxy.wait()
@@ -82,7 +89,7 @@ class Reach:
 
         Raises UnreachableError, TooLateError and RouteError.
         """
-        sock = self._socket(route, link)
+        sock = self._greeted(route, link)
         transport = link.transport = self._handshake(route, sock)
         self._check_host_key(route, transport)
         self._authenticate(route, transport, link)
@@ -95,6 +102,28 @@ class Reach:
                 greenlet.get()[1].close()
             else:
                 greenlet.kill()
+
+    def _greeted(self, route: Route, link: Link) -> socket.socket:
+        """A connection on which the server's banner waits.
+
+        A server with too many connections in their beginnings (sshd's MaxStartups) hangs up
+        on some of them: that says nothing about the node, so it is tried again, a few times.
+        """
+        pauses = iter(PAUSES)
+        while True:
+            sock = self._socket(route, link)
+            if not isinstance(sock, socket.socket):
+                return sock  # a channel of a jump host
+            try:
+                self._await_banner(sock)
+            except HungUpError:
+                link.end_proxy()
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+                gevent.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            else:
+                return sock
 
     def _socket(self, route: Route, link: Link) -> socket.socket:
         if route.jump is not None:
@@ -116,9 +145,7 @@ class Reach:
             raise UnreachableError(refused(error)) from error
 
     def _handshake(self, route: Route, sock: socket.socket) -> Transport:
-        """Banners and key exchange."""
-        if isinstance(sock, socket.socket):
-            self._await_banner(sock)
+        """Key exchange."""
         transport = Transport(sock)
         transport.banner_timeout = self._timeout + 1
         transport.auth_timeout = FOREVER
@@ -148,13 +175,15 @@ class Reach:
         try:
             with gevent.Timeout(self._timeout, TimeoutError()):
                 while not BANNER.search(seen):
+                    if busy := BUSY.search(seen):
+                        raise HungUpError(f"the SSH server is busy: {busy[1].decode()}")
                     if len(seen) >= BANNER_LIMIT:
                         raise UnreachableError("not an SSH server")
                     if seen:
                         gevent.sleep(0.05)
                     seen = sock.recv(BANNER_LIMIT, socket.MSG_PEEK)
                     if not seen:
-                        raise UnreachableError("connection closed before the SSH banner")
+                        raise HungUpError("connection closed before the SSH banner")
         except TimeoutError as error:
             sock.close()
             if seen:
@@ -162,7 +191,7 @@ class Reach:
             raise TooLateError(f"connected, but no banner within {self._timeout:g} s") from error
         except OSError as error:
             sock.close()
-            raise UnreachableError(refused(error)) from error
+            raise HungUpError(refused(error)) from error
         except BaseException:
             sock.close()
             raise
@@ -194,7 +223,8 @@ class Reach:
 
     def _authenticate(self, route: Route, transport: Transport, link: Link) -> None:
         tried = 0
-        for key in self._keys.offer(route, link.agents):
+        unusable: list[str] = []
+        for key in self._keys.offer(route, link.agents, unusable):
             tried += 1
             try:
                 more = transport.auth_publickey(route.user, key)
@@ -218,11 +248,12 @@ class Reach:
                     f"authentication failed (the node also wants {', '.join(more)})"
                 )
             return
-        if not tried:
-            raise UnreachableError("authentication failed (no key: no ssh-agent, no key file)")
-        raise UnreachableError(
-            "authentication failed (tried publickey" + (f", {tried} keys)" if tried > 1 else ")")
-        )
+        told = ["tried publickey" + (f", {tried} keys" if tried > 1 else "")] if tried else []
+        if tried > 1 and not transport.is_active():
+            told.append("the node takes no more; name the right one, or set IdentitiesOnly")
+        told += unusable
+        why = "; ".join(told) or "no key: no ssh-agent, no key file"
+        raise UnreachableError(f"authentication failed ({why})")
 
     def _hosts(self, route: Route) -> KnownHosts:
         if self._known_hosts is not None:

@@ -3,12 +3,14 @@
 import getpass
 import os
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import paramiko.config
 from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 from pyinfra.connectors.sshuserclient.config import SSHConfig
 
@@ -17,6 +19,9 @@ from nodevet.fleet.wire import Target
 
 MAX_HOPS = 8
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+
+MATCH_EXEC_SECONDS = 10
+MATCHES = {"all", "canonical", "final", "exec", "host", "originalhost", "user", "localuser"}
 
 _SAFE = re.compile(r"[A-Za-z0-9_.:%@\[\]][A-Za-z0-9_.:%@\[\]-]*")
 
@@ -55,6 +60,35 @@ class Route:
         return spell(self.hostname, self.port)
 
 
+class MatchExec:
+    """What paramiko runs the command of `Match exec` with; it expects invoke's interface.
+
+    pyinfra's own stand-in takes the command for a script, and lets it write to our stdout.
+    """
+
+    def __init__(self, ok: bool) -> None:
+        self.ok = ok
+
+    @staticmethod
+    def run(command: str, **_: object) -> "MatchExec":
+        """Raises RouteError for a command that cannot run or does not end."""
+        argv = [os.environ.get("SHELL") or "/bin/sh", "-c", command]
+        quiet = subprocess.DEVNULL
+        try:
+            code = subprocess.call(
+                argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=MATCH_EXEC_SECONDS
+            )
+        except OSError as error:
+            raise RouteError(f"Match exec: cannot run {argv[0]}: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            why = f"Match exec: no end within {MATCH_EXEC_SECONDS} s: {command}"
+            raise RouteError(why) from error
+        return MatchExec(code == 0)
+
+
+paramiko.config.invoke = MatchExec  # type: ignore[attr-defined]
+
+
 def load(path: str | None) -> SSHConfig:
     """The user's ssh_config, Include followed. Raises RouteError where it cannot be read."""
     config = SSHConfig()
@@ -74,6 +108,10 @@ def load(path: str | None) -> SSHConfig:
         if "Include loop" not in str(error):
             raise
         raise RouteError(f"ssh_config {file}: {error}") from error
+    for stanza in config._config:  # type: ignore[attr-defined]
+        for match in stanza.get("matches", ()):
+            if match["type"] not in MATCHES:  # paramiko would take it as fulfilled
+                raise RouteError(f"ssh_config {file}: Match {match['type']} is not supported")
     return config
 
 
@@ -175,7 +213,11 @@ def _yes(text: str | None) -> bool:
 
 
 def _files(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(str(Path(word).expanduser()) for word in text.split())
+    """Paths, apart by white space, or in double quotes."""
+    if text is None:
+        return None
+    words = (quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', text))
+    return tuple(str(Path(word).expanduser()) for word in words)
 
 
 def _agent(text: str | None) -> str | None:

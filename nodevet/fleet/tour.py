@@ -112,7 +112,9 @@ class Tour:
             if command.timed_out(error.code):
                 why = f"the probe did not end within {order.probe_deadline:g} s"
                 return wire.Outcome("timeout", why)
-            why = command.explain(error.code, error.stderr, python=target.python)
+            on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
+            said = answer.said if on_stdout else error.stderr
+            why = command.explain(error.code, said, python=target.python)
             if answer.begun or error.code == 0:
                 why = answer.missing() + (f"; {why}" if error.code else "")
             return wire.Outcome("probe_failed", why)

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodevet.sim.fleet import Fleet, Node
+from nodevet.sim.library import LibraryError
 from nodevet.sim.machine import Link, Machine, hgx, workstation
+from nodevet.sim.sshd import SshdError
 
 FOLDER = Path("demo")
 BASELINE = """\
@@ -93,4 +95,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (LibraryError, SshdError) as error:
+        sys.exit(f"demo: {error}")
+    except KeyboardInterrupt:
+        sys.exit("demo: stopped; nothing is left running")

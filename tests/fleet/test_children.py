@@ -1,10 +1,12 @@
 """The child processes: they end when they must, and what they do never loses a host."""
 
+import errno
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import msgspec
 import pytest
 
 from nodevet.evidence import decode
-from nodevet.fleet import Options, Visit, local, shards, visit
+from nodevet.fleet import FleetError, Options, Visit, local, shards, visit
 from nodevet.model import Host, Status
 from nodevet.sim.sshd import KeyPair, Sshd
 
@@ -99,6 +101,7 @@ def test_a_shard_that_cannot_start_loses_no_host(
 
 CONTROLLER = """
 import sys
+import tempfile
 from pathlib import Path
 import msgspec
 from nodevet.fleet import Options, visit
@@ -177,3 +180,12 @@ def test_many_local_roots_are_each_answered(
 
 def test_no_hosts_is_no_visit(go: Callable[..., dict[str, Visit]]) -> None:
     assert go([]) == {}
+
+
+def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(FleetError, match=r"cannot start a process .*: No space left on device"):
+        list(visit([Host(name="gpu1")], Options()))

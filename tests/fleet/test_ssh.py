@@ -41,6 +41,7 @@ EXPECTED = {
     "behind": (VETTED, ""),
     "behind-two": (VETTED, ""),
     "by-command": (VETTED, ""),
+    "by-command-third-time": (VETTED, ""),
     "certified": (VETTED, ""),
     "with-agent": (VETTED, ""),
     "key-alias": (VETTED, ""),
@@ -90,6 +91,15 @@ def configured(
         known.replace(known_hosts_line("127.3.0.3", node.port, node.host_key), "")
     )
     config = folder / "config"
+    busy = folder / "busy"
+    busy.write_text(
+        f"""#!/bin/sh
+        mkdir {folder}/first 2>/dev/null && exit 255
+        mkdir {folder}/second 2>/dev/null && printf 'Exceeded MaxStartups\\r\\n' && exit 255
+        exec ssh -F {config} -W "$1" bastion
+        """
+    )
+    busy.chmod(0o755)
     (folder / "more").write_text(f"Host included\n  HostName 127.3.0.2\n  Port {node.port}\n")
 
     def stanza(name: str, server: Sshd, *lines: str, number: int = 0) -> str:
@@ -110,6 +120,7 @@ def configured(
         + stanza("round-and-round", node, "ProxyJump round-and-round")
         + "Host behind-refused\n  HostName 127.3.0.1\n  Port 1\n  ProxyJump bastion\n"
         + stanza("by-command", node, f"ProxyCommand ssh -F {config} -W %h:%p bastion")
+        + stanza("by-command-third-time", node, f"ProxyCommand {busy} %h:%p")
         + stanza("command-fails", node, "ProxyCommand false")
         + stanza("certified", certified, f"IdentityFile {holder.path}", "IdentityAgent none")
         + stanza("not-certified", certified, f"IdentityFile {key.path}", "IdentityAgent none")

@@ -30,6 +30,8 @@ EXPECTED = {
     "noisy-shell": (VETTED, ""),
     "full-disk": (VETTED, ""),
     "wrong-user-key": (UNREACHABLE, r"authentication failed \(tried publickey\)"),
+    "no-login": (FAILED, r"the node's command ended with 1: This account is not available\."),
+    "busy": (UNREACHABLE, "the SSH server is busy: Exceeded MaxStartups"),
     "changed-key": (UNREACHABLE, r"host key changed: it is not the one in .*known_hosts:\d+"),
     "unknown-key": (
         UNREACHABLE,
@@ -132,6 +134,7 @@ def swept(
     other = make_key(folder / "other")
     trusted = sshd(addresses=[f"127.2.0.{n}" for n in range(1, 6)])
     special = {
+        "no-login": sshd(command="echo This account is not available.; exit 1"),
         "noisy-shell": sshd(command=str(noisy)),
         "full-disk": sshd(command=str(full)),
     }
@@ -174,6 +177,7 @@ def swept(
             at("python-2", plain[1], python=str(PYTHON_2)),
             at("no-python", plain[1], python="/no/such/python3"),
             at("noisy-shell", special["noisy-shell"]),
+            at("no-login", special["no-login"]),
             at("full-disk", special["full-disk"]),
             at("wrong-user-key", plain[1], key_file=str(other.path)),
             at("missing-key-file", plain[1], key_file="/no/such/key"),
@@ -188,6 +192,7 @@ def swept(
             port("silent", listener(stack, b"")),
             port("banner-then-silence", listener(stack, b"SSH-2.0-Silence\r\n")),
             port("not-ssh", listener(stack, b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+            port("busy", listener(stack, b"Exceeded MaxStartups\r\n", close=True)),
             port("hangs-up", listener(stack, b"", close=True)),
             host("no-such-name", address="no-such-name.invalid"),
             runs("stopped-session", "stopped"),

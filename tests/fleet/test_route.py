@@ -1,0 +1,57 @@
+"""ssh_config where paramiko's or pyinfra's reading of it goes astray."""
+
+from pathlib import Path
+
+import pytest
+
+from nodevet.fleet.route import Route, RouteError, Routes, load
+from nodevet.fleet.wire import Target
+
+
+def resolve(tmp_path: Path, text: str) -> Route:
+    config = tmp_path / "config"
+    config.write_text(text)
+    target = Target(0, "gpu1", None, None, None, None, "/", None, False)
+    return Routes(load(str(config))).resolve(target)
+
+
+def test_match_exec_runs_a_command_line_and_stays_silent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = 'Match exec "echo %h && test -d /"\n Port 1\nMatch exec "test -d /no/such"\n User x\n'
+    route = resolve(tmp_path, f"{text}Host *\n User y\n")
+    assert (route.port, route.user) == (1, "y")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_match_exec_that_does_not_end_is_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodevet.fleet.route.MATCH_EXEC_SECONDS", 0.1)
+    with pytest.raises(RouteError, match=r"Match exec: no end within 0\.1 s: exec sleep 60"):
+        resolve(tmp_path, 'Match exec "exec sleep 60"\n  Port 1\n')
+
+
+@pytest.mark.parametrize("what", ["tagged x", "localnetwork 10.0.0.0/8", "sessiontype exec"])
+def test_a_match_that_cannot_be_judged_is_not_taken_as_fulfilled(tmp_path: Path, what: str) -> None:
+    with pytest.raises(RouteError, match=f"Match {what.partition(' ')[0]} is not supported"):
+        resolve(tmp_path, f"Match {what}\n  Port 1\n")
+
+
+def test_names_of_known_hosts_files_may_be_quoted(tmp_path: Path) -> None:
+    route = resolve(tmp_path, 'Host *\n  UserKnownHostsFile "/x/my hosts" /dev/null\n')
+    assert route.known_hosts == ("/x/my hosts", "/dev/null")
+
+
+@pytest.mark.parametrize(
+    ("hop", "where"),
+    [
+        ("jump", ("jump", 22, "me")),
+        ("joe@jump:2222", ("jump", 2222, "joe")),
+        ("ssh://joe@[::1]:2222", ("::1", 2222, "joe")),
+    ],
+)
+def test_how_a_jump_may_be_written(tmp_path: Path, hop: str, where: tuple[str, int, str]) -> None:
+    route = resolve(tmp_path, f"Host gpu*\n  ProxyJump {hop}\nHost *\n  User me\n")
+    assert route.jump is not None
+    assert (route.jump.hostname, route.jump.port, route.jump.user) == where
