@@ -87,7 +87,7 @@ def _load(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses and pydantic look their module up here
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = getattr(error, "lineno", None) or _line_in(error, path)
         place = f"{path}:{line}" if line else str(path)

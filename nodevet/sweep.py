@@ -1,6 +1,6 @@
 """From hosts to host reports: visits judged as they come in, and evidence kept and replayed."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -14,6 +14,8 @@ from nodevet.evidence import EvidenceError, decode
 from nodevet.fleet import Visit
 from nodevet.judge import judge
 from nodevet.model import Baseline, Host, HostReport, Status, unknown
+
+NOT_REACHED = "the run was ended before this host was done"
 
 
 class SavedEvidenceError(Exception):
@@ -58,20 +60,32 @@ def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
 
 
 def reports(
-    visits: Iterator[Visit], hosts: Mapping[str, Host], bench: Bench, save: Path | None = None
+    visits: Iterator[Visit],
+    hosts: Mapping[str, Host],
+    bench: Bench,
+    save: Callable[[Visit, Host], None] | None = None,
 ) -> Generator[HostReport]:
-    """Every visit judged as it comes in; with `save`, its evidence kept first."""
+    """Every visit judged as it comes in, after `save` had it.
+
+    Hosts that the run did not get to are saved as that, or what an earlier run saved of
+    them would be taken for theirs.
+    """
+    left = dict(hosts)
     try:
         for visit in visits:
+            host = left.pop(visit.host)
             if save is not None:
-                keep(visit, save)
-            yield report(visit, hosts[visit.host], bench)
+                save(visit, host)
+            yield report(visit, host, bench)
     finally:
         if isinstance(visits, Generator):
             visits.close()
+        if save is not None:
+            for host in left.values():
+                save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
 
 
-def keep(visit: Visit, folder: Path) -> None:
+def keep(visit: Visit, host: Host, folder: Path) -> None:
     """Write a visit to `folder`/HOST.json, so that `replay` finds every host again."""
     folder.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.encode(
@@ -80,13 +94,19 @@ def keep(visit: Visit, folder: Path) -> None:
             "status": visit.status,
             "why": visit.why,
             "seconds": round(visit.seconds, 3),
+            "groups": sorted(host.groups),
             "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
         }
     )
     path = folder / f"{quote(visit.host, safe='')}.json"
     part = path.with_suffix(".part")
-    part.write_bytes(text)
-    part.replace(path)
+    try:
+        part.write_bytes(text)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -95,10 +115,11 @@ class _Kept(msgspec.Struct, frozen=True):
     evidence: msgspec.Raw
     why: str = ""
     seconds: float = 0.0
+    groups: frozenset[str] = frozenset()
 
 
-def replay(paths: Iterable[Path]) -> Iterator[Visit]:
-    """Visits from what `keep` or `nodevet probe` wrote: files, or folders of them.
+def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
+    """Visits and their hosts from what `keep` or `nodevet probe` wrote: files, or folders of them.
 
     Raises SavedEvidenceError for a file that is neither.
     """
@@ -110,19 +131,21 @@ def replay(paths: Iterable[Path]) -> Iterator[Visit]:
             yield _visit(file)
 
 
-def _visit(path: Path) -> Visit:
+def _visit(path: Path) -> tuple[Visit, Host]:
     text = path.read_bytes()
     with suppress(msgspec.DecodeError):
         kept = msgspec.json.decode(text, type=_Kept)
         evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
         if (kept.status is Status.VETTED) != (evidence is not None):
             raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
-        return Visit(kept.host, kept.status, kept.why, evidence, kept.seconds)
+        visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds)
+        return visit, Host(name=kept.host, groups=kept.groups)
     try:
         decode(text)
     except EvidenceError as error:
         raise SavedEvidenceError(f"{path}: {error}") from error
-    return Visit(unquote(path.stem), Status.VETTED, "", text, 0.0)
+    name = unquote(path.stem)
+    return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name)
 
 
 def missing(hosts: Iterable[Host], seen: Iterable[HostReport]) -> Iterator[HostReport]:
@@ -130,5 +153,4 @@ def missing(hosts: Iterable[Host], seen: Iterable[HostReport]) -> Iterator[HostR
     done = {host.host for host in seen}
     for host in hosts:
         if host.name not in done:
-            why = "the run was ended before this host was done"
-            yield HostReport(host=host.name, status=Status.INTERRUPTED, why=why)
+            yield HostReport(host=host.name, status=Status.INTERRUPTED, why=NOT_REACHED)

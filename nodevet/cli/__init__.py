@@ -5,11 +5,13 @@ so that a command pays only for what it uses.
 """
 
 import importlib
+import io
 import os
 import pkgutil
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -18,7 +20,7 @@ import click
 from nodevet import __version__
 
 USAGE = 2  # exit code: usage or configuration
-SHARED = frozenset({"options", "session"})
+SHARED = frozenset({"options", "output", "session"})
 
 
 class Commands(click.Group):
@@ -55,6 +57,7 @@ class UserError(Exception):
 def main() -> NoReturn:
     """Run a command. Exit codes: see `nodevet check --help`."""
     signal.signal(signal.SIGTERM, _interrupt)
+    _standard_streams()
     try:
         # not standalone: the errors come here, and an exit code comes back as the result
         code = nodevet.main(standalone_mode=False)
@@ -79,6 +82,16 @@ def main() -> NoReturn:
                 "NODEVET_DEBUG=1 shows where; please report it"
             )
         sys.exit(USAGE)
+
+
+def _standard_streams() -> None:
+    """Makes a closed stream an empty one, and one that knows few characters print escapes."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  (while we run)
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from nodevet.cli import UserError, options, session
-from nodevet.model import Host, Severity
+from nodevet.cli.output import Output
+from nodevet.model import Severity
 
 
 @click.command("check")
@@ -52,7 +53,7 @@ def command(
     Exit codes:
       0  every host was vetted and is as its baseline says
       1  something is wrong, at or above --fail-on
-      2  usage or configuration
+      2  usage or configuration, or a report that could not be written
       3  something could not be judged: unreachable, timeout, unknown (1 wins over 3)
     With --format nagios on standard output they are a Nagios plug-in's:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
@@ -60,21 +61,22 @@ def command(
     from nodevet.fleet import visit
     from nodevet.sweep import replay, reports
 
-    sinks = session.parse_sinks(formats)
-    before = session.read_run(previous) if previous else None
+    output = Output(formats, save)
+    before = session.earlier_run(previous) if previous else None
     bench = session.open_bench(project, names)
     if evidence:
         if targets or inventories or save:
             raise UserError("--evidence judges what was saved; it takes no hosts and no --save")
-        visits = list(replay(evidence))
-        hosts = tuple(Host(name=one.host) for one in visits)
+        kept = list(replay(evidence))
+        hosts = tuple(host for _, host in kept)
         if len({host.name for host in hosts}) < len(hosts):
             raise UserError("--evidence: two files are of the same host")
-        seen = reports(iter(visits), {host.name: host for host in hosts}, bench)
+        by_name = {host.name: host for host in hosts}
+        seen = reports((visit for visit, _ in kept), by_name, bench)
     else:
         hosts = session.inventory(targets, inventories, limit)
         by_name = {host.name: host for host in hosts}
-        seen = reports(visit(hosts, session.fleet_options(**reach)), by_name, bench, save)
-    run = session.carry_out(hosts, seen, bench, sinks, Severity(fail_on))
-    session.write([sink for sink in sinks if not sink.streamed], run, before)
-    click.get_current_context().exit(session.code_of(run, sinks))
+        seen = reports(visit(hosts, session.fleet_options(**reach)), by_name, bench, output.keep)
+    run = session.carry_out(hosts, seen, bench, output, Severity(fail_on))
+    output.finish(run, before)
+    click.get_current_context().exit(output.code(run))

@@ -46,7 +46,10 @@ def command(
     wanted = list(names) or session.candidates(folders)
     resolved = load_resolved(wanted, folders=folders, catalog=catalog)
     if host and len(names) != 1:
-        (node,) = session.inventory([host], inventories, ())
+        hosts = session.inventory([host], inventories, ())
+        if len(hosts) > 1:
+            raise UserError(f"--host: {host} stands for {len(hosts):,} hosts; name one")
+        (node,) = hosts
         resolved = (_fitting(resolved, node, session.fleet_options(**reach)),)
     for one in resolved:
         click.echo()

@@ -1,8 +1,8 @@
 """`nodevet gate`: wait for a node to come up and settle, then pass or fail it."""
 
-import os
 import time
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from nodevet.cli import options, session
+from nodevet.cli.output import Output, distinct, replace, try_out
 from nodevet.fleet import Options
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.sweep import Bench, report
@@ -22,6 +23,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     run: Run | None = None
 
+    def text(self) -> str:
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+
 
 @click.command("gate")
 @options.hosts
@@ -30,7 +34,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 @options.fail_on
 @click.option(
     "--wait",
-    type=click.FloatRange(0),
+    type=options.Seconds(0),
     default=600,
     show_default=True,
     metavar="SECONDS",
@@ -38,7 +42,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option(
     "--settle",
-    type=click.FloatRange(0),
+    type=options.Seconds(0),
     default=30,
     show_default=True,
     metavar="SECONDS",
@@ -46,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1),
+    type=options.Seconds(0.1),
     default=10,
     show_default=True,
     metavar="SECONDS",
@@ -85,11 +89,13 @@ def command(
     Exit codes:
       0  pass
       1  fail: something is wrong, unknown or unreachable
-      2  usage or configuration
+      2  usage or configuration, or a report that could not be written
     """
-    sinks = session.parse_sinks(formats)
     if verdict_file:
-        write_verdict(verdict_file, Verdict(verdict="pending"))
+        begin(verdict_file)
+    output = Output(formats)
+    if verdict_file:
+        distinct(verdict_file, output.sinks)
     bench = session.open_bench(project, names)
     hosts = session.inventory(targets, inventories, limit)
     attempts = Attempts(
@@ -100,12 +106,12 @@ def command(
         options=session.fleet_options(**reach),
     )
     seen = attempts.run({host.name: host for host in hosts}, bench)
-    run = session.carry_out(hosts, seen, bench, sinks, Severity(fail_on))
+    run = session.carry_out(hosts, seen, bench, output, Severity(fail_on))
     code = 0 if run.exit_code == 0 else 1
     if verdict_file:
         word = "pass" if code == 0 else "fail"
-        write_verdict(verdict_file, Verdict(verdict=word, exit_code=code, run=run))
-    session.write([sink for sink in sinks if not sink.streamed], run)
+        output.replace(verdict_file, Verdict(verdict=word, exit_code=code, run=run).text())
+    output.finish(run)
     click.get_current_context().exit(code)
 
 
@@ -149,11 +155,13 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(result, status=Status.TIMEOUT, why=why, findings=())
 
 
-def write_verdict(path: Path, verdict: Verdict) -> None:
-    """Replace the verdict file in one step, so that nobody reads half of one or an old pass."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(verdict), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+def begin(path: Path) -> None:
+    """Say `pending`; where that cannot be written, at least no old pass may stay."""
+    try:
+        try_out(path)
+        replace(path, Verdict(verdict="pending").text())
+    except (OSError, click.UsageError):
+        with suppress(OSError):
+            if path.is_file():
+                path.unlink()
+        raise

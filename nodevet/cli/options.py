@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,18 @@ import click
 from nodevet.model import Severity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Seconds(click.FloatRange):
+    """A time that passes: neither endless nor "nan"."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return seconds
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -64,7 +77,7 @@ reach = apply(
     ),
     click.option(
         "--connect-timeout",
-        type=click.FloatRange(0.1),
+        type=Seconds(0.1),
         default=10,
         show_default=True,
         metavar="SECONDS",
@@ -72,7 +85,7 @@ reach = apply(
     ),
     click.option(
         "--deadline",
-        type=click.FloatRange(1),
+        type=Seconds(1),
         default=60,
         show_default=True,
         metavar="SECONDS",
@@ -104,7 +117,7 @@ formats = click.option(
 )
 previous = click.option(
     "--previous",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     metavar="RUN",
     help="An earlier run (json or jsonl): say what is new since.",
 )

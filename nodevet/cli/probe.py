@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
+from nodevet.cli import options
 
 
 @click.command("probe")
@@ -19,7 +20,7 @@ from nodevet import __version__
 )
 @click.option(
     "--deadline",
-    type=click.FloatRange(1),
+    type=options.Seconds(1),
     default=30,
     show_default=True,
     metavar="SECONDS",

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from nodevet.cli import options, session
+from nodevet.cli.output import Output
 
 
 @click.command("report")
@@ -16,8 +17,8 @@ def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
 
     The exit code is the one that the run itself had.
     """
-    sinks = session.parse_sinks(formats)
+    output = Output(formats)
     before = session.read_run(previous) if previous else None
     saved = session.read_run(run)
-    session.write(sinks, saved, before)
-    click.get_current_context().exit(session.code_of(saved, sinks))
+    output.finish(saved, before, streamed=False)
+    click.get_current_context().exit(output.code(saved))

@@ -83,3 +83,46 @@ def test_an_old_pass_does_not_survive_a_mistake(
     done = nodevet("gate", "gpu1", *reach, "-b", "no-such-baseline", "--verdict", verdict)
     assert done.returncode == 2
     assert json.loads(verdict.read_text())["verdict"] != "pass"
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [["--format", "tabel"], ["--format", "json:/no/folder/x"], ["-b", "no-such"], ["--limit", "x"]],
+)
+def test_an_old_pass_does_not_survive_any_mistake(
+    nodevet: Run, verdict: Path, mistake: list[str]
+) -> None:
+    verdict.write_text('{"verdict": "pass"}')
+    done = nodevet("gate", "gpu1", *H100, *mistake, "--verdict", verdict)
+    assert done.returncode == 2
+    assert json.loads(verdict.read_text())["verdict"] == "pending"
+
+
+def test_a_verdict_that_cannot_be_written_is_told_before_any_host(
+    nodevet: Run, tmp_path: Path
+) -> None:
+    for place in ("/no/folder/verdict", "/proc/verdict", "/dev/full"):
+        done = nodevet("gate", "@local", "-b", "generic", "--verdict", place)
+        assert (done.returncode, done.stdout) == (2, ""), place
+        assert len(done.stderr.splitlines()) < 5
+    report = tmp_path / "one"
+    done = nodevet(
+        "gate", "@local", "-b", "generic", "--verdict", report, "--format", f"json:{report}"
+    )
+    assert done.returncode == 2
+    assert json.loads(report.read_text())["verdict"] == "pending"
+
+
+def test_a_killed_gate_leaves_no_old_pass(verdict: Path, tmp_path: Path) -> None:
+    verdict.write_text('{"verdict": "pass"}')
+    process = subprocess.Popen(
+        [*NODEVET, "gate", "@local", "-b", "generic", "--settle", "1e9", "--verdict", verdict],
+        cwd=tmp_path, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while json.loads(verdict.read_text())["verdict"] == "pass":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert json.loads(verdict.read_text())["verdict"] == "pending"

@@ -1,0 +1,234 @@
+"""Where a run goes: reports and saved evidence, tried out before it and never half written."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import msgspec
+
+from nodevet import report
+from nodevet.cli import UserError
+from nodevet.fleet import Visit
+from nodevet.model import Host, Run
+
+
+class Sink(msgspec.Struct, frozen=True):
+    """One `--format NAME[:FILE]`; without a file it goes to standard output."""
+
+    format: str
+    file: Path | None
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it is written host by host, while the run goes on."""
+        return self.format == "jsonl"
+
+    def __str__(self) -> str:
+        return str(self.file or "standard output")
+
+
+class Output:
+    """The reports of `--format` and the evidence of `--save`.
+
+    What cannot be written while the run goes on, or after it, is given up and costs
+    nothing else; `finish` says so. Raises click.UsageError where that can be told before.
+    """
+
+    def __init__(self, formats: Sequence[str], save: Path | None = None) -> None:
+        self.sinks = tuple(_sinks(formats or ["table"]))
+        self._save = save
+        self._lost: dict[str, str] = {}
+        if save is not None:
+            with _tried(save):
+                save.mkdir(parents=True, exist_ok=True)
+            try_out(save / "evidence")
+
+    def keep(self, visit: Visit, host: Host) -> None:
+        """Save the evidence of a host, where that was asked for."""
+        if self._save is None:
+            return
+        from nodevet.sweep import keep
+
+        try:
+            keep(visit, host, self._save)
+        except OSError as error:
+            self._give_up(f"{self._save}: the evidence of {visit.host}", error)
+
+    @contextmanager
+    def streams(self) -> Iterator["Streams"]:
+        """The streamed sinks, open while the run goes on."""
+        files: dict[Sink, IO[str]] = {}
+        try:
+            for sink in self.sinks:
+                if sink.streamed:
+                    files[sink] = sink.file.open("w", encoding="utf-8") if sink.file else sys.stdout
+            yield Streams(files, self)
+        finally:
+            for file in files.values():
+                if file is not sys.stdout:
+                    with suppress(OSError):
+                        file.close()
+
+    def replace(self, path: Path, text: str) -> None:
+        """Write a file whole or not at all; `finish` says when it could not be."""
+        try:
+            replace(path, text)
+        except OSError as error:
+            self._give_up(str(path), error)
+
+    def finish(self, run: Run, previous: Run | None = None, *, streamed: bool = True) -> None:
+        """Write the reports but those that were `streamed`; files first.
+
+        Raises UserError that names whatever could not be written, since the run began.
+        """
+        for sink in sorted(self.sinks, key=lambda sink: sink.file is None):
+            if streamed and sink.streamed:
+                continue
+            text = report.render(sink.format, run, **_options(sink, previous))
+            if sink.file is not None:
+                self.replace(sink.file, text)
+                continue
+            try:
+                click.echo(text, nl=not text.endswith("\n"))
+            except OSError as error:
+                self.give_up(sink, error)
+        if self._lost:
+            lines = [f"{what}: cannot be written: {why}" for what, why in self._lost.items()]
+            shown = lines if len(lines) < 10 else [*lines[:9], f"and {len(lines) - 9} more"]
+            raise UserError("\n".join(shown))
+
+    def give_up(self, sink: Sink, error: OSError) -> None:
+        """Remember that a sink is lost."""
+        if sink.file is None:  # or the interpreter fails once more on its way out
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        self._give_up(str(sink), error)
+
+    def _give_up(self, what: str, error: OSError) -> None:
+        self._lost.setdefault(what, error.strerror or str(error))
+
+    def code(self, run: Run) -> int:
+        """The exit code: as a Nagios plug-in's where `nagios` is what standard output gets."""
+        if any(sink.format == "nagios" and sink.file is None for sink in self.sinks):
+            from nodevet.report import nagios
+
+            return nagios.status(run)
+        return run.exit_code
+
+
+class Streams:
+    """Open streamed sinks; one that fails is given up and the others go on."""
+
+    def __init__(self, files: dict[Sink, IO[str]], output: Output) -> None:
+        self._files = files
+        self._output = output
+
+    def __bool__(self) -> bool:
+        return bool(self._files)
+
+    @property
+    def at_terminal(self) -> bool:
+        return any(file.isatty() for file in self._files.values())
+
+    def emit(self, text: str) -> None:
+        """Write lines to each and push them out."""
+        for sink, file in list(self._files.items()):
+            try:
+                file.write(text)
+                file.flush()
+            except OSError as error:
+                del self._files[sink]
+                with suppress(OSError):
+                    if sink.file is not None:
+                        file.close()
+                self._output.give_up(sink, error)
+
+
+def _sinks(words: Sequence[str]) -> Iterator[Sink]:
+    seen: set[Path | None] = set()
+    for word in words:
+        name, _, path = word.partition(":")
+        report.module(name)
+        sink = Sink(name, Path(path) if path else None)
+        place = sink.file.resolve() if sink.file else None
+        if place in seen:
+            hint = "" if place else "; give one a file: html:FILE"
+            raise click.UsageError(f"two formats for {sink}{hint}")
+        seen.add(place)
+        if sink.file:
+            try_out(sink.file)
+        yield sink
+
+
+def _options(sink: Sink, previous: Run | None) -> dict[str, Any]:
+    """What this sink's format can be told about where it goes and what was before."""
+    known: dict[str, Any] = {"previous": previous}
+    if sink.file is None and sys.stdout.isatty():
+        known["colour"] = not os.environ.get("NO_COLOR")
+        known["width"] = shutil.get_terminal_size().columns
+    return {key: value for key, value in known.items() if key in report.options(sink.format)}
+
+
+def try_out(path: Path) -> None:
+    """Raises click.UsageError where `replace` could not write the file; leaves it as it is."""
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{path}: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise click.UsageError(f"{path}: cannot be written: it is a folder")
+    with _tried(path):
+        if _in_place(path):
+            if not os.access(path, os.W_OK):
+                raise PermissionError("permission denied")
+        else:
+            part = _part(path)
+            part.touch()
+            part.unlink()
+
+
+@contextmanager
+def _tried(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise click.UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file in one step, so that nobody reads half of it.
+
+    A device or a pipe is written to, never replaced; of a link, the file that it leads to.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    if _in_place(path):
+        path.write_bytes(data)
+        return
+    part = _part(path)
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path.resolve())
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _in_place(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _part(path: Path) -> Path:
+    target = path.resolve()
+    return target.with_name(f".{target.name}.{os.getpid()}.part")
+
+
+def distinct(path: Path, sinks: Iterable[Sink]) -> None:
+    """Raises click.UsageError where a report goes to the same file."""
+    if any(sink.file and sink.file.resolve() == path.resolve() for sink in sinks):
+        raise click.UsageError(f"{path}: a report goes there too; give each a file")

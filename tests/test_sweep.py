@@ -1,0 +1,61 @@
+"""Saved evidence is judged as it was when it was taken."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from nodevet.catalog import Catalog
+from nodevet.fleet import Visit
+from nodevet.model import Applies, Baseline, Host, Status
+from nodevet.sweep import Bench, SavedEvidenceError, keep, replay, reports
+
+EMPTY = json.dumps({"schema": 1, "probe": "", "sections": {}}).encode()
+
+
+def bench(*baselines: Baseline) -> Bench:
+    return Bench(baselines=baselines, catalog=Catalog([]), today=date(2026, 11, 20))
+
+
+def into(folder: Path) -> Callable[[Visit, Host], None]:
+    return lambda visit, host: keep(visit, host, folder)
+
+
+def test_the_groups_of_a_host_are_saved_so_that_it_gets_the_same_baseline(tmp_path: Path) -> None:
+    everyone = Baseline(name="lax", path="lax", applies=Applies(hosts=frozenset({"a"})))
+    rack = Applies(hosts=frozenset({"a"}), groups=frozenset({"rack1"}))
+    judged = bench(everyone, Baseline(name="strict", path="strict", applies=rack))
+    host = Host(name="a", groups=frozenset({"rack1", "h100"}))
+    visits = iter([Visit("a", Status.VETTED, evidence=EMPTY)])
+    (live,) = reports(visits, {"a": host}, judged, into(tmp_path))
+    ((visit, again),) = replay([tmp_path])
+    (later,) = reports(iter([visit]), {"a": again}, judged)
+    assert live.baseline == "strict"
+    assert (later.baseline, later.groups) == ("strict", ("h100", "rack1"))
+
+
+def test_a_run_that_is_ended_leaves_no_older_evidence_of_the_hosts_it_missed(
+    tmp_path: Path,
+) -> None:
+    hosts = {name: Host(name=name) for name in ("a", "b")}
+    visits = [Visit(name, Status.VETTED, evidence=EMPTY) for name in hosts]
+    assert len(list(reports(iter(visits), hosts, bench(), into(tmp_path)))) == 2
+    running = reports(iter(visits), hosts, bench(), into(tmp_path))
+    next(running)
+    running.close()
+    statuses = {visit.host: visit.status for visit, _ in replay([tmp_path])}
+    assert statuses == {"a": Status.VETTED, "b": Status.INTERRUPTED}
+
+
+def test_what_probe_wrote_is_of_the_host_that_the_file_is_named_after(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(EMPTY)
+    ((visit, host),) = replay([tmp_path])
+    assert (visit.status, visit.evidence, host) == (Status.VETTED, EMPTY, Host(name="a"))
+
+
+def test_the_output_of_another_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"host": "a", "status": "splendid", "evidence": {}}')
+    with pytest.raises(SavedEvidenceError, match=r"a\.json: not an evidence document"):
+        list(replay([tmp_path]))
