@@ -4,11 +4,11 @@ One file is one check and its name is its id. Nothing is registered: a check
 exists because its file does, and is imported when a baseline names it.
 """
 
+import ast
 import importlib
 import importlib.util
-import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -25,46 +25,44 @@ class Catalog:
     """The checks of this installation and of the user's own folders."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
-        self._files: dict[str, Path] = {}
-        shipped = Path(nodevet.checks.__path__[0])
-        self._shipped = frozenset(
-            name for _, name, _ in pkgutil.iter_modules([str(shipped)]) if name[0] != "_"
-        )
+        self._files = dict(_checks_in(Path(nodevet.checks.__path__[0])))
+        self._shipped = frozenset(self._files)
         for folder in folders:
-            for path in sorted(folder.glob("*.py")):
-                if path.stem.startswith("_"):
-                    continue
-                if path.stem in self._shipped:
-                    if path.read_bytes() == (shipped / path.name).read_bytes():
-                        continue  # nodevet's own source tree as the project
+            for name, path in _checks_in(folder):
+                if name not in self._files:
+                    self._files[name] = path
+                elif name not in self._shipped:
+                    raise CatalogError(f"{path}: {self._files[name]} has the same name; rename one")
+                elif path.read_bytes() != self._files[name].read_bytes():
+                    # equal: nodevet's own source tree is the project
                     raise CatalogError(
-                        f"{path}: a check named {path.stem} is shipped; give yours another name"
+                        f"{path}: a check named {name} is shipped; give yours another name"
                     )
-                if path.stem in self._files:
-                    raise CatalogError(
-                        f"{path}: {self._files[path.stem]} has the same name; rename one"
-                    )
-                self._files[path.stem] = path
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(sorted(self._shipped | set(self._files)))
+        return tuple(sorted(self._files))
 
-    def module(self, check: str) -> ModuleType:
-        """The module of a check. Raises CatalogError for an unknown id or a broken file."""
-        if check in self._shipped:
-            return importlib.import_module(f"nodevet.checks.{check}")
+    def path(self, check: str) -> Path:
+        """The file of a check. Raises CatalogError for an unknown id."""
         if check not in self._files:
             near = get_close_matches(check, self.ids, 1)
             hint = f"; did you mean {near[0]}?" if near else "; `nodevet list checks` names them"
             raise CatalogError(f"no check is named {check!r}{hint}")
-        return _load(self._files[check])
+        return self._files[check]
+
+    def module(self, check: str) -> ModuleType:
+        """The module of a check. Raises CatalogError for an unknown id or a broken file."""
+        path = self.path(check)
+        if check in self._shipped:
+            return importlib.import_module(f"nodevet.checks.{check}")
+        return _load(path)
 
     def check(self, check: str) -> Check:
         """The check itself. Raises CatalogError like `module`."""
         found = getattr(self.module(check), "CHECK", None)
         if not isinstance(found, Check):
-            raise CatalogError(f"{self._files.get(check, check)}: defines no CHECK")
+            raise CatalogError(f"{self.path(check)}: defines no CHECK")
         return found
 
     def title(self, check: str) -> str:
@@ -72,8 +70,20 @@ class Catalog:
         return self.page(check).split("\n", 1)[0]
 
     def page(self, check: str) -> str:
-        """A check's page: its docstring."""
-        return (self.module(check).__doc__ or "").strip()
+        """A check's page: its docstring, read without running the file. Raises CatalogError."""
+        path = self.path(check)
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError) as error:
+            raise _broken(path, error) from error
+        return ast.get_docstring(tree) or ""
+
+
+def _checks_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The checks of a folder by name; `_helper.py` is none."""
+    for path in sorted(folder.glob("*.py")):
+        if not path.stem.startswith("_"):
+            yield path.stem, path
 
 
 def _load(path: Path) -> ModuleType:
@@ -89,10 +99,15 @@ def _load(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        line = getattr(error, "lineno", None) or _line_in(error, path)
-        place = f"{path}:{line}" if line else str(path)
-        raise CatalogError(f"{place}: {type(error).__name__}: {error}") from error
+        raise _broken(path, error) from error
     return module
+
+
+def _broken(path: Path, error: BaseException) -> CatalogError:
+    """What is wrong with a check's file, and in which line."""
+    line = getattr(error, "lineno", None) or _line_in(error, path)
+    place = f"{path}:{line}" if line else str(path)
+    return CatalogError(f"{place}: {type(error).__name__}: {error}")
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:

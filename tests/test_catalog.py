@@ -33,9 +33,19 @@ def test_a_file_in_a_folder_of_the_user_is_a_check(tmp_path: Path) -> None:
     assert catalog.title("site_rule") == "A site check."
 
 
-def test_a_file_is_not_run_before_it_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("raise RuntimeError('ran')")
-    assert "bad" in Catalog([tmp_path]).ids
+def test_a_file_is_not_run_before_a_baseline_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("'''A page.'''\nraise RuntimeError('ran')")
+    catalog = Catalog([tmp_path])
+    assert "bad" in catalog.ids
+    assert catalog.title("bad") == "A page."
+    with pytest.raises(CatalogError, match="ran"):
+        catalog.check("bad")
+
+
+def test_a_page_of_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("x = 1\ny = (")
+    with pytest.raises(CatalogError, match=r"bad\.py:2: SyntaxError"):
+        Catalog([tmp_path]).page("bad")
 
 
 @pytest.mark.parametrize(
