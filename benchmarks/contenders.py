@@ -29,6 +29,7 @@ class Contender:
     """A command, and a proof that it did its work on every host."""
 
     name: str
+    hosts: int
     command: list[str]
     prove: Callable[[subprocess.CompletedProcess[str]], None]
     env: dict[str, str] | None = None
@@ -75,7 +76,7 @@ def nodevet(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
     command = [str(NODEVET), "check", "-i", str(inventory), "-b", "generic"]
     command += ["--known-hosts", hosts[0]["known_hosts"], "--format", f"json:{report}"]
     command += ["--parallel", str(AT_A_TIME), "--deadline", "600"]  # the hosts share two cores
-    return Contender("nodevet check", command, prove)
+    return Contender("nodevet check", len(hosts), command, prove)
 
 
 def prove_vetted(done: subprocess.CompletedProcess[str], report: Path, hosts: int) -> None:
@@ -92,7 +93,7 @@ def floor(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
     listed = folder / "hosts.json"
     listed.write_text(json.dumps(hosts), encoding="utf-8")
     command = [sys.executable, str(HERE / "floor.py"), str(listed)]
-    return Contender("asyncssh, `true` (the floor)", command, prove_success)
+    return Contender("asyncssh, `true` (the floor)", len(hosts), command, prove_success)
 
 
 def prove_success(done: subprocess.CompletedProcess[str]) -> None:
@@ -123,7 +124,8 @@ def ansible(folder: Path, hosts: list[dict[str, Any]], forks: int) -> Contender:
     }
     command = [str(install_ansible() / "bin" / "ansible-playbook")]
     command += ["-i", str(inventory), str(HERE / "playbook.yaml")]
-    return Contender(f"ansible-core, pipelining, {forks} forks", command, prove_success, env)
+    name = f"ansible-core, pipelining, {forks} forks"
+    return Contender(name, len(hosts), command, prove_success, env)
 
 
 def install_ansible() -> Path:
@@ -140,8 +142,8 @@ def install_ansible() -> Path:
 def local(folder: Path) -> Contender:
     report = folder / "local.json"
     command = [str(NODEVET), "check", "@local", "-b", "generic", "--format", f"json:{report}"]
-    return Contender("nodevet check @local", command, lambda done: prove_vetted(done, report, 1))
+    return Contender("nodevet check @local", 1, command, lambda done: prove_vetted(done, report, 1))
 
 
 def interpreter() -> Contender:
-    return Contender("python3 -c pass", [sys.executable, "-c", "pass"], prove_success)
+    return Contender("python3 -c pass", 1, [sys.executable, "-c", "pass"], prove_success)
