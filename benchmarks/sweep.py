@@ -110,7 +110,7 @@ def page(sweeps: str, here: str, hosts: int, rounds: int) -> str:
 
 Written by `make bench`: {hosts} loopback hosts, each a real `sshd`, on {os.cpu_count()} cores
 ({platform.machine()}), Python {platform.python_version()}, asyncssh {version("asyncssh")},
-ansible-core {run.stdout.strip()}. The contenders took turns, {rounds} rounds after a warm-up; the
+ansible-core {run.stdout.strip()}. The contenders took turns, rounds after a warm-up: {rounds}; the
 figures are medians. Each visits {AT_A_TIME} hosts at a time. CPU is that of the controller's
 processes, user and system. The hosts share its cores, so wall times are those of this machine
 alone. Absolute times vary with the machine; read the ratios.

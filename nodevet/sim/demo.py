@@ -1,5 +1,6 @@
 """`make demo`: a small broken fleet on loopback, vetted over SSH, and the report it leaves."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -84,11 +85,12 @@ def main() -> int:
     if done.returncode != 1:
         print(f"\nthe demo expects differences, exit code 1; it was {done.returncode}")
         return 1
+    nodevet = os.path.relpath(Path(sys.executable).with_name("nodevet"))
     print(
         f"\nexit code {done.returncode}: something is wrong, as it should be here"
         f"\nreport    {folder / 'report.html'}"
         f"\nevidence  {folder / 'evidence'}; judge it again, without the nodes:"
-        f"\n          nodevet check --evidence {FOLDER}/evidence --project {FOLDER}/project "
+        f"\n          {nodevet} check --evidence {FOLDER}/evidence --project {FOLDER}/project "
         "--format diff"
     )
     return 0
