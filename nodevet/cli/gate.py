@@ -11,6 +11,7 @@ import msgspec
 
 from nodevet.cli import options, session
 from nodevet.cli.output import Output, distinct, replace, try_out
+from nodevet.cli.seconds import Seconds
 from nodevet.fleet import Options
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.sweep import Bench, report
@@ -34,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 @options.fail_on
 @click.option(
     "--wait",
-    type=options.Seconds(0),
+    type=Seconds(0),
     default=600,
     show_default=True,
     metavar="SECONDS",
@@ -42,7 +43,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option(
     "--settle",
-    type=options.Seconds(0),
+    type=Seconds(0),
     default=30,
     show_default=True,
     metavar="SECONDS",
@@ -50,7 +51,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option(
     "--interval",
-    type=options.Seconds(0.1),
+    type=Seconds(0.1),
     default=10,
     show_default=True,
     metavar="SECONDS",

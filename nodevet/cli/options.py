@@ -1,27 +1,15 @@
 """Options that several commands share."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from nodevet.cli.seconds import Seconds
 from nodevet.model import Severity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Seconds(click.FloatRange):
-    """A time that passes: neither endless nor "nan"."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds = float(super().convert(value, param, ctx))
-        if not math.isfinite(seconds):
-            self.fail(f"{value} is no number of seconds.", param, ctx)
-        return seconds
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:

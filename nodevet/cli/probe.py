@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
-from nodevet.cli import options
+from nodevet.cli.seconds import Seconds
 
 
 @click.command("probe")
@@ -20,7 +20,7 @@ from nodevet.cli import options
 )
 @click.option(
     "--deadline",
-    type=options.Seconds(1),
+    type=Seconds(1),
     default=30,
     show_default=True,
     metavar="SECONDS",

@@ -94,7 +94,8 @@ LINK = values_of(NvLink, "nvlinks.")
 
 
 def full_state(count=1, **overrides):
-    """A state in which every value of evidence.Gpu is there, the same for all GPUs."""
+    """A state in which every value of evidence.Gpu is there, the same for all GPUs but for
+    uuid and bus_id."""
     lines = ["driver_version = 550.90.07", "nvml_version = 12.550", "cuda_version = 12.4"]
     lines += [f"count = {count}", "gpu.*.nvlinks = 2", "gpu.*.processes = 4711:1048576 99"]
     for key, value in FULL.items():
@@ -102,6 +103,9 @@ def full_state(count=1, **overrides):
     for key, value in LINK.items():
         name = key.replace("nvlinks.", "nvlinks.*.")
         lines.append(f"gpu.*.{name} = {int(value) if isinstance(value, bool) else value}")
+    for index in range(1, count):  # no two GPUs share these
+        lines.append(f"gpu.{index}.uuid = GPU-{index:08x}-2222-3333-4444-555555555555")
+        lines.append(f"gpu.{index}.bus_id = {index + 1:04x}:3b:00.0")
     lines += [f"{key} = {value}" for key, value in overrides.items()]
     return "\n".join(lines) + "\n"
 
