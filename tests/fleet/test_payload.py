@@ -14,7 +14,10 @@ from nodevet.probe.main import frame
 
 PYTHONS = [
     sys.executable,
-    *(f"/root/.pyenv/versions/{version}/bin/python3" for version in ("3.6.15", "3.8.18", "3.13.0")),
+    *(
+        str(Path.home() / f".pyenv/versions/{version}/bin/python3")
+        for version in ("3.6.15", "3.8.18", "3.13.0")
+    ),
 ]
 
 

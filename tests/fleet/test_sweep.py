@@ -17,8 +17,8 @@ from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 HOSTS = 200
 DEADLINE = 50
-PYTHON_36 = Path("/root/.pyenv/versions/3.6.15/bin/python3")
-PYTHON_2 = Path("/root/.pyenv/versions/2.7.18/bin/python2")
+PYTHON_36 = Path.home() / ".pyenv/versions/3.6.15/bin/python3"
+PYTHON_2 = Path.home() / ".pyenv/versions/2.7.18/bin/python2"
 
 VETTED, UNREACHABLE = Status.VETTED, Status.UNREACHABLE
 TIMEOUT, FAILED = Status.TIMEOUT, Status.PROBE_FAILED

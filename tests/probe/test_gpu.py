@@ -30,7 +30,7 @@ LOCKED = [name for name in Gpu.__struct_fields__ if name.startswith("locked_cloc
 
 PYTHONS = [
     Path(sys.executable),
-    *(Path("/root/.pyenv/versions") / release / "bin/python3" for release in ("3.6.15", "3.13.0")),
+    *(Path.home() / f".pyenv/versions/{release}/bin/python3" for release in ("3.6.15", "3.13.0")),
 ]
 
 TEXTS = {
