@@ -29,6 +29,7 @@ from nodevet.evidence import (
     NumaNode,
     Process,
     each_gpu,
+    nodes_of,
     numbers,
     pci_of,
     subject_of,
@@ -96,18 +97,6 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
         yield unknown(why=f"there may be more processes: {why}")
     elif told and not known and not users:
         yield exempt(why="no process uses a GPU")
-
-
-def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
-    """The NUMA nodes by number; none of them where the kernel has no NUMA."""
-    section = evidence.numa
-    if section.status == "absent":
-        return {}
-    if section.data is None:
-        return unknown(why=f"NUMA: {section.why}")
-    if not section.data.nodes:
-        return unknown(why=f"nodes: {section.data.why('nodes')}")
-    return {node.id: node for node in section.data.nodes}
 
 
 def judge_process(

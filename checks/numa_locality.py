@@ -28,6 +28,7 @@ from nodevet.evidence import (
     NumaNode,
     PciFunction,
     each_gpu,
+    nodes_of,
     numbers,
     pci_of,
     subject_of,
@@ -91,18 +92,6 @@ def judge(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
     missing = set(want.node_of) - {gpu.index for gpu in found or ()}
     for index in sorted(missing) if found else ():
         yield unknown(Subject(kind="gpu", id=str(index)), why="NVML lists no such GPU")
-
-
-def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
-    """The NUMA nodes by number; none of them where the kernel has no NUMA."""
-    section = evidence.numa
-    if section.status == "absent":
-        return {}
-    if section.data is None:
-        return unknown(why=f"NUMA: {section.why}")
-    if not section.data.nodes:
-        return unknown(why=f"nodes: {section.data.why('nodes')}")
-    return {node.id: node for node in section.data.nodes}
 
 
 def judge_gpu(

@@ -572,3 +572,15 @@ def numbers(text: str | None) -> frozenset[int] | None:
             return None
         found.update(range(low, high + 1))
     return frozenset(found)
+
+
+def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
+    """The NUMA nodes by number; none of them where the kernel has no NUMA."""
+    section = evidence.numa
+    if section.status == "absent":
+        return {}
+    if section.data is None:
+        return unknown(why=f"NUMA: {section.why}")
+    if not section.data.nodes:
+        return unknown(why=f"nodes: {section.data.why('nodes')}")
+    return {node.id: node for node in section.data.nodes}
