@@ -233,6 +233,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     user: str | None = None
     key_file: str | None = None
+    known_hosts: str | None = None  # None: what ssh_config says, else ssh's own files
     groups: frozenset[str] = frozenset()
     root: str = "/"  # where the probe finds /sys and /proc
     python: str | None = None  # None: the first of the usual names that exists

@@ -128,6 +128,7 @@ class Routes:
             "hostname": target.address,
             "port": str(target.port) if target.port else None,
             "user": target.user,
+            "userknownhostsfile": f'"{target.known_hosts}"' if target.known_hosts else None,
         }
         keys = (KeyFile(target.key_file, required=True),) if target.key_file else ()
         return self._resolve(target.name, given, keys, ())

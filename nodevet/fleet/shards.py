@@ -138,6 +138,7 @@ def _target(number: int, host: Host, options: Options) -> wire.Target:
         port=host.port,
         user=host.user,
         key_file=host.key_file,
+        known_hosts=host.known_hosts,
         root=host.root,
         python=host.python,
         sudo=host.sudo or options.sudo,

@@ -20,6 +20,7 @@ class Target:
     port: int | None
     user: str | None
     key_file: str | None
+    known_hosts: str | None
     root: str
     python: str | None
     sudo: bool

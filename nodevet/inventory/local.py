@@ -9,7 +9,7 @@ from nodevet.inventory.errors import InventoryError, Problem, quote
 from nodevet.inventory.settings import name_problem
 
 LOCAL = "@local"
-OVER_SSH = {"address", "port", "user", "key_file"}
+OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
 
 
 def this_machine() -> Entry:

@@ -32,6 +32,7 @@ DATA = {
     "ssh_port": "port",
     "ssh_user": "user",
     "ssh_key": "key_file",
+    "ssh_known_hosts_file": "known_hosts",
     "_sudo": "sudo",
     "nodevet_root": "root",
     "nodevet_python": "python",

@@ -66,7 +66,9 @@ def _path(value: str) -> str:
     return value
 
 
-def _key_file(value: str) -> str:
+def _home_path(value: str) -> str:
+    if '"' in value:
+        raise ValueError("a path without quotes is wanted")
     try:
         return str(Path(_path(value)).expanduser())
     except RuntimeError:
@@ -88,7 +90,8 @@ class Settings(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
     address: Annotated[str, Text(_address)] | None = None
     port: Annotated[int, pydantic.Field(ge=1, le=65535)] | None = None
     user: Annotated[str, Text(_matching(USER, "a user name"))] | None = None
-    key_file: Annotated[str, Text(_key_file)] | None = None
+    key_file: Annotated[str, Text(_home_path)] | None = None
+    known_hosts: Annotated[str, Text(_home_path)] | None = None
     root: Annotated[str, Text(_root)] | None = None
     python: Annotated[str, Text(_matching(PROGRAM, "a program"))] | None = None
     sudo: bool | None = None

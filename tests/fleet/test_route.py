@@ -11,7 +11,7 @@ from nodevet.fleet.wire import Target
 def resolve(tmp_path: Path, text: str) -> Route:
     config = tmp_path / "config"
     config.write_text(text)
-    target = Target(0, "gpu1", None, None, None, None, "/", None, False)
+    target = Target(0, "gpu1", None, None, None, None, None, "/", None, False)
     return Routes(load(str(config))).resolve(target)
 
 
@@ -41,6 +41,13 @@ def test_a_match_that_cannot_be_judged_is_not_taken_as_fulfilled(tmp_path: Path,
 def test_names_of_known_hosts_files_may_be_quoted(tmp_path: Path) -> None:
     route = resolve(tmp_path, 'Host *\n  UserKnownHostsFile "/x/my hosts" /dev/null\n')
     assert route.known_hosts == ("/x/my hosts", "/dev/null")
+
+
+def test_the_inventory_names_the_known_hosts_file_before_ssh_config(tmp_path: Path) -> None:
+    target = Target(0, "gpu1", None, None, None, None, "/x/my hosts", "/", None, False)
+    config = tmp_path / "config"
+    config.write_text("Host *\n  UserKnownHostsFile /y\n")
+    assert Routes(load(str(config))).resolve(target).known_hosts == ("/x/my hosts",)
 
 
 @pytest.mark.parametrize(

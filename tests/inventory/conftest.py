@@ -18,7 +18,7 @@ def describe(host: Host) -> str:
     """A host on one line, as docs/inventories.md shows it."""
     name = "@local" if host.local and host.name == MACHINE else host.name
     parts = [name] + (["local"] if host.local and name == host.name else [])
-    for setting in ("address", "port", "user", "key_file", "python"):
+    for setting in ("address", "port", "user", "key_file", "known_hosts", "python"):
         value = getattr(host, setting)
         if value is not None:
             parts.append(f"{setting}={value}")

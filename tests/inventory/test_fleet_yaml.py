@@ -44,11 +44,17 @@ def test_reads(hosts, fleet, text, expected):
 def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
     monkeypatch.setenv("HOME", "/home/ops")
     assert hosts(files=fleet(HEAD + "hosts: {x: {key_file: ~/k}}\n")) == ["x key_file=/home/ops/k"]
+    told = hosts(files=fleet(HEAD + "hosts: {x: {known_hosts: ~/k h}}\n"))
+    assert told == ["x known_hosts=/home/ops/k h"]
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (
+            "hosts:\n  x: {known_hosts: 'a\"b'}\n",
+            '3:20: hosts.x.known_hosts: a path without quotes is wanted, not a"b',
+        ),
         ("host: x\n", "2:1: host: unknown key; did you mean hosts?"),
         (
             "x: 1\nhosts: x\n",
