@@ -5,16 +5,16 @@ release has its own defects. A node that missed an upgrade, or got one too early
 fails jobs that run everywhere else.
 
 **Read from** NVML, nvmlSystemGetDriverVersion: the version of the user-space
-library. That the loaded kernel module is of the same version is judged by
-`kernel_modules`.
+library. The version of the loaded kernel module is judged by `kernel_modules`.
 
 **Verdicts.** Versions compare as PEP 440 says: part by part, as numbers. A plain
 version means that one only; `550.*` means the branch; `>=550.90.07,<560` a range;
-`!=550.54.14` leaves one out.
+`!=550.54.14` leaves one out. Where the library refuses the loaded kernel module, because
+the two are of different versions, no version is admitted.
 
 **To put it right** install the wanted driver packages, then reboot, or unload and
 load the modules while nothing uses a GPU. Hold the packages so that an unattended
-upgrade does not change them.
+upgrade does not change them. After an upgrade that left the old module loaded: reboot.
 """
 
 import re
@@ -52,6 +52,9 @@ def checked(text: str) -> str:
     return text
 
 
+MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
+
+
 class DriverVersion(Want):
     """`driver_version: '>=550.90.07,<560'` or `driver_version: 550.90.07`"""
 
@@ -62,7 +65,14 @@ class DriverVersion(Want):
 
 def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
     section = evidence.gpu
-    if section.data is None:
+    if section.data is None and MISMATCH in section.why:
+        yield wrong(
+            expected=want.version,
+            actual="library and kernel module of different versions",
+            why=f"NVML: {section.why}{loaded(evidence)}",
+            advice="reboot, or unload and load the nvidia modules",
+        )
+    elif section.data is None:
         yield unknown(why=f"NVML: {section.why}")
     elif section.data.driver_version is None:
         yield unknown(why=f"driver_version: {section.data.why('driver_version')}")
@@ -74,6 +84,12 @@ def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
             yield unknown(actual=actual, why="not a version")
         else:
             yield (ok if admitted else wrong)(expected=want.version, actual=actual)
+
+
+def loaded(evidence: Evidence) -> str:
+    """The version of the loaded kernel module, for the sentence; nothing where it is not known."""
+    version = evidence.modules.data.nvidia_version if evidence.modules.data else None
+    return f"; the loaded module is {version}" if version else ""
 
 
 CHECK = Check(wants=DriverVersion, reads=("gpu.driver_version",), judge=judge)

@@ -10,7 +10,8 @@ lost is named by the others.
 
 **Verdicts.** Wrong where a layer that was read contradicts the baseline or another
 layer, even if a third could not be read; unknown where nothing contradicts but a
-layer is missing. A GPU that is lost, or needs a reset, is not counted. A PCI
+layer is missing. A GPU that is lost, or needs a reset, is not counted, and the count
+is then wrong in any case; `gpu_lost` says of each GPU what is the matter. A PCI
 function whose revision reads ff no longer answers and is not counted either.
 
 **To put it right** look for Xid 79 and PCIe errors in the kernel log, reboot, and if
@@ -19,15 +20,14 @@ the same GPU is gone again power the node off, reseat it or have it replaced. Mi
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence import Evidence, Gpu, PciFunction, subject_of, unread
+from nodevet.evidence import Evidence, Gpu, PciFunction, lost, subject_of, unread
 from nodevet.model import Check, Finding, Subject, Want, ok, unknown, wrong
 
-LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 
 Layer = int | str  # what it counts, or why that was not read
@@ -59,8 +59,7 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
         "PCI bus": on_bus(evidence),
         "/dev": len_or_why(device_numbers(evidence)),
     }
-    yield total(layers, want)
-    yield from lost(gpus(evidence))
+    yield total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
         yield from one_sided(gpus(evidence), functions(evidence))
     numbers = device_numbers(evidence)
@@ -68,12 +67,17 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
         yield from without_node(gpus(evidence), numbers)
 
 
-def total(layers: Mapping[str, Layer], want: GpuCount) -> Finding:
+def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> Finding:
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
-    why = "; ".join(dict.fromkeys(layer for layer in layers.values() if isinstance(layer, str)))
+    reasons = [layer for layer in layers.values() if isinstance(layer, str)]
+    reasons += [f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in gone]
+    why = "; ".join(dict.fromkeys(reasons))
     expected = want.count if want.minimum is None else f"at least {want.minimum}"
     agreed = len(set(counts.values())) == 1
     actual = next(iter(counts.values())) if agreed else counts
+    if gone:
+        advice = "reset the GPU or reboot; if it is lost again, reseat or replace it"
+        return wrong(expected=expected, actual=counts, why=why, advice=advice)
     if not agreed and counts:
         return wrong(expected=expected, actual=actual, why=why)
     if not all(want.admits(count) for count in counts.values()):
@@ -106,16 +110,11 @@ def reached(evidence: Evidence) -> Layer:
         return f"NVML: {section.why}"
     if section.data.gpus is None:
         return f"gpus: {section.data.why('gpus')}"
-    failed = [why for gpu in section.data.gpus if (why := unusable(gpu))]
-    unclear = sorted({why for why in failed if why not in LOST})
-    return ", ".join(unclear) if unclear else len(section.data.gpus) - len(failed)
-
-
-def unusable(gpu: Gpu) -> str | None:
-    """Why a GPU does no work: NVML gives no handle, or any of its calls says that it is lost."""
-    return gpu.errors.get("handle") or next(
-        (why for why in gpu.errors.values() if why in LOST), None
-    )
+    gone = [gpu for gpu in section.data.gpus if lost(gpu)]
+    mute = [gpu for gpu in section.data.gpus if "handle" in gpu.errors and not lost(gpu)]
+    if mute and not gone:
+        return ", ".join(sorted({gpu.why("handle") for gpu in mute}))
+    return len(section.data.gpus) - len(gone) - len(mute)
 
 
 def on_bus(evidence: Evidence) -> Layer:
@@ -153,20 +152,6 @@ def device_numbers(evidence: Evidence) -> frozenset[int] | str:
 
 def len_or_why(numbers: frozenset[int] | str) -> Layer:
     return numbers if isinstance(numbers, str) else len(numbers)
-
-
-def lost(found: tuple[Gpu, ...]) -> Iterator[Finding]:
-    for gpu in found:
-        why = unusable(gpu)
-        if why in LOST:
-            yield wrong(
-                subject_of(gpu),
-                expected="usable",
-                actual=why,
-                advice="reset the GPU or reboot; if it is lost again, reseat or replace it",
-            )
-        elif why is not None:
-            yield unknown(subject_of(gpu), why=f"NVML: {why}")
 
 
 def one_sided(found: tuple[Gpu, ...], bus: tuple[PciFunction, ...]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Write docs/checks.md from the checks themselves.
+"""Write docs/checks.md from the checks, docs/faults.md from the faults of simulated nodes.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
@@ -15,8 +15,9 @@ from pydantic_core import PydanticUndefined
 
 from nodevet.catalog import Catalog
 from nodevet.model import Check, Want
+from nodevet.sim.faults import FAULTS, describe
 
-TARGET = Path(__file__).with_name("checks.md")
+FOLDER = Path(__file__).parent
 
 HEAD = """\
 # Checks
@@ -30,17 +31,31 @@ NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false
 
 
 def main() -> int:
-    text = page(Catalog())
-    if sys.argv[1:] == ["--check"]:
-        if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{TARGET} is not current: run python docs/generate.py\n")
-            return 1
-    elif sys.argv[1:]:
+    pages = {FOLDER / "checks.md": page(Catalog()), FOLDER / "faults.md": faults_page()}
+    if sys.argv[1:] not in ([], ["--check"]):
         sys.stderr.write("usage: generate.py [--check]\n")
         return 2
-    else:
-        TARGET.write_text(text, encoding="utf-8")
+    for target, text in pages.items():
+        if not sys.argv[1:]:
+            target.write_text(text, encoding="utf-8")
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{target} is not current: run python docs/generate.py\n")
+            return 1
     return 0
+
+
+FAULTS_HEAD = """\
+# Faults of simulated nodes
+
+What a scenario can put into a node by name, `faults: [pcie-width, {power-capped: {watts: 500}}]`,
+and `nodevet sim set NODE fault=NAME` while it runs; see [simulation.md](simulation.md).
+Parameters stand with their default. This file is written by `docs/generate.py`.
+"""
+
+
+def faults_page() -> str:
+    """The whole of docs/faults.md."""
+    return "\n".join([FAULTS_HEAD, *(f"## {name}\n\n{describe(name)}\n" for name in FAULTS)])
 
 
 def page(catalog: Catalog) -> str:
@@ -74,6 +89,9 @@ def examples(want: type[Want]) -> list[str]:
 
 def fields(want: type[Want]) -> Iterator[str]:
     """A table of a Want's fields."""
+    if not want.model_fields:
+        yield "It takes nothing more."
+        return
     yield "| field | value | default |"
     yield "|---|---|---|"
     for name, field in want.model_fields.items():

@@ -42,6 +42,8 @@ class Host(Record, frozen=True, kw_only=True):
     os_version: str | None = None  # VERSION_ID
     os_name: str | None = None  # PRETTY_NAME
     cmdline: str | None = None
+    clock_s: float | None = None  # CLOCK_REALTIME as the request arrived, seconds since 1970 UTC
+    asked_s: float | None = None  # the controller's as it sent the request; none where it is local
     virtualization: str | None = None  # none, vm, kvm, xen, vmware, microsoft, container, ...
     dmi_vendor: str | None = None  # /sys/class/dmi/id/sys_vendor
     dmi_product: str | None = None
@@ -389,6 +391,53 @@ class Processes(Record, frozen=True, kw_only=True):
     complete: bool | None = None
 
 
+class KernelEvent(Record, frozen=True, kw_only=True):
+    """Lines of the kernel log that say the same of the same thing."""
+
+    kind: str  # xid, sxid, off_bus, aer, mce, oom, hung_task
+    count: int | None = None
+    first_s: float | None = None  # seconds after boot
+    last_s: float | None = None
+    code: int | None = None  # of an Xid or SXid
+    bus_id: str | None = None  # as sysfs spells it
+    severity: str | None = None  # fatal, nonfatal, corrected: what the line itself says
+    text: str | None = None  # the first line, in ASCII
+
+
+class KernelLog(Record, frozen=True, kw_only=True):
+    """The kernel's own lines in /dev/kmsg, and in the journal what was before them.
+
+    `absent` for captured files without one, `denied` where neither may be read.
+    `complete` is False where it does not cover everything since boot; `errors` says why."""
+
+    source: str | None = None  # kmsg, journal, kmsg and journal, dmesg
+    complete: bool | None = None
+    since_s: float | None = None  # of its first line, in seconds after boot
+    lines_read: int | None = None
+    dropped: int | None = None  # lines of events beyond the limit
+    events: tuple[KernelEvent, ...] | None = None
+
+
+class FileSystem(Record, frozen=True, kw_only=True):
+    """statvfs(3) of the file system that holds a path."""
+
+    path: str
+    type: str | None = None  # ext4, xfs, tmpfs, nfs4: /proc/self/mounts
+    remote: bool | None = None  # on the network, and so not asked
+    size_b: int | None = None
+    available_b: int | None = None  # to users without privileges
+    inodes: int | None = None  # 0: it does not count them
+    inodes_available: int | None = None
+    read_only: bool | None = None
+
+
+class FileSystems(Record, frozen=True, kw_only=True):
+    """/, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, of each file system the
+    first of them. `absent` for captured files."""
+
+    filesystems: tuple[FileSystem, ...] | None = None
+
+
 Data = TypeVar("Data")
 
 
@@ -418,6 +467,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     memory: Section[Memory]
     modules: Section[Modules]
     processes: Section[Processes]
+    kernel_log: Section[KernelLog]
+    filesystems: Section[FileSystems]
 
 
 class EvidenceError(Exception):
@@ -442,6 +493,7 @@ _UNIQUE = {  # section: its list, and what tells the items of it apart
     "pci": ("functions", ("address",)),
     "numa": ("nodes", ("id",)),
     "processes": ("processes", ("pid",)),
+    "filesystems": ("filesystems", ("path",)),
 }
 
 
@@ -530,6 +582,22 @@ def unsupported(record: Record, field: str) -> bool:
     return getattr(record, field) is None and record.errors.get(field) in NOT_SUPPORTED
 
 
+LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
+"""What any call about a GPU answers once it does no work."""
+
+NO_HANDLE = (*LOST, "NVML_ERROR_UNKNOWN", "NVML_ERROR_INSUFFICIENT_POWER", "NVML_ERROR_IRQ_ISSUE")
+"""Why NVML gives no handle where that is the GPU's fault, and not the user's."""
+
+
+def lost(gpu: Gpu) -> str | None:
+    """The NVML error that says that a GPU does no work; None where no call says so."""
+    handle = gpu.errors.get("handle")
+    if handle in NO_HANDLE:
+        return handle
+    parts = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.fabric, *(gpu.nvlinks or ()))
+    return next((why for part in parts for why in part.errors.values() if why in LOST), None)
+
+
 def unread(subject: Subject, record: Record, field: str) -> Finding:
     """The unknown finding for a value that could not be read."""
     return unknown(subject, why=f"{field}: {record.why(field)}")
@@ -549,6 +617,9 @@ def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
             return function
     return unknown(subject, why="not among the functions on the PCI bus")
 
+
+NO_OTHER_CLOCK = "no controller's clock came with the request"
+"""Why `asked_s` is None where a node is probed by itself."""
 
 HIGHEST = 1 << 16  # no kernel has so many CPUs or nodes; a longer list is hostile
 

@@ -18,6 +18,7 @@ SECTIONS: dict[str, Any] = {
     "pci": {"functions": [{"address": "0000:19:00.0"}, {"address": "0000:3b:00.0"}]},
     "numa": {"nodes": [{"id": 0}, {"id": 1}]},
     "processes": {"processes": [{"pid": 1}, {"pid": 2}]},
+    "filesystems": {"filesystems": [{"path": "/"}, {"path": "/var"}]},
 }
 
 
@@ -34,6 +35,7 @@ def section(name: str, data: Any) -> Any:
         ("pci", "functions", "address", "two functions with the address 0000:19:00.0"),
         ("numa", "nodes", "id", "two nodes with the id 0"),
         ("processes", "processes", "pid", "two processes with the pid 1"),
+        ("filesystems", "filesystems", "path", "two filesystems with the path /"),
     ],
 )
 def test_two_things_are_not_one(name: str, listed: str, key: str, words: str) -> None:

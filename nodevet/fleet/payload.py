@@ -77,9 +77,19 @@ def _pynvml() -> str:
     return Path(spec.origin).read_text(encoding="utf-8")
 
 
-def request(*, nonce: str, root: str, deadline: float) -> bytes:
-    """What the probe is asked for, as JSON."""
-    wish = {"nonce": nonce, "root": root, "deadline": deadline, "probe": nodevet.__version__}
+def request(*, nonce: str, root: str, deadline: float, asked_s: float | None) -> bytes:
+    """What the probe is asked for, as JSON.
+
+    `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
+    where the node is this machine, and has no other clock to be compared with.
+    """
+    wish = {
+        "nonce": nonce,
+        "root": root,
+        "deadline": deadline,
+        "asked_s": asked_s,
+        "probe": nodevet.__version__,
+    }
     return json.dumps(wish).encode()
 
 

@@ -101,8 +101,13 @@ class Tour:
             line = command.command(
                 python=target.python, sudo=target.sudo, seconds=order.probe_deadline
             )
-            wish = request(nonce=nonce, root=target.root, deadline=order.probe_deadline)
             connector.connect()
+            wish = request(
+                nonce=nonce,
+                root=target.root,
+                deadline=order.probe_deadline,
+                asked_s=time.time(),
+            )
             return wire.Outcome("vetted", "", connector.ask(line, order.payload + wish, answer))
         except TooLateError as error:
             return wire.Outcome("timeout", str(error))

@@ -15,6 +15,8 @@ CHUNK = 1 << 16  # bytes in one read(2)
 HEAD = 1 << 16  # bytes of a file of which only the beginning matters
 LINE = 4096  # characters; the longest kernel command line
 ENTRIES = 1 << 16  # names in a directory
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+SIMULATED = "/run/nodevet-sim/node"  # the mark of a node of `nodevet sim`
 LINKS = 40  # symbolic links in one path, as the kernel counts them
 
 
@@ -24,6 +26,11 @@ class Absent(Exception):  # noqa: N818
 
 class Failed(Exception):  # noqa: N818
     """A section as a whole cannot be read; the message is its reason."""
+
+
+def is_simulated(root):
+    """Whether this is a node of `nodevet sim`: a container that stands for a whole machine."""
+    return root == "/" and os.path.isfile(SIMULATED)
 
 
 def resolve(root, path):
@@ -108,6 +115,17 @@ def line(root, path):
     if len(text) > LINE:
         raise ValueError("longer than {} characters".format(LINE))
     return text
+
+
+def is_this_machine(root):
+    """Whether the tree under `root` is of the running kernel, as NVML and the clock are: `/`
+    itself, the same machine mounted elsewhere (a container's /host), or pretended hardware."""
+    if root == "/" or "NODEVET_SIM_STATE" in os.environ:
+        return True
+    try:
+        return read(root, BOOT_ID) == read("/", BOOT_ID)
+    except OSError:
+        return False
 
 
 def parsed(root, path, parse, *arguments):

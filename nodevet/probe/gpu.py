@@ -5,14 +5,11 @@ have: each costs its own value and no other, and NVML's error name stands beside
 null. Nothing is set, and NVML is shut down before the answer is written.
 """
 
-import os
-
-from nodevet.probe.files import Absent, Record, read, silent
+from nodevet.probe.files import Absent, Record, is_this_machine, silent
 from nodevet.probe.gpu_health import ECC, REMAPPING, RETIRED_PAGES, fabric, nvlinks
 from nodevet.probe.gpu_nvml import CallError, Device, Nvml, System, fill, load
 from nodevet.probe.gpu_values import IDENTITY, NVML, VALUES
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LOST = "NVML_ERROR_GPU_IS_LOST"
 NO_GETTER = "NVML has no call that reads it"
 LOCKED_CLOCKS = (
@@ -51,17 +48,6 @@ def is_lost(gpu):
     The driver keeps some identity (UUID, bus id) of a GPU that is gone.
     """
     return LOST in gpu["errors"].values() and all(gpu[row[0]] is None for row in VALUES)
-
-
-def is_this_machine(root):
-    """Whether the tree under `root` is of the running kernel, as NVML is: `/` itself, the
-    same machine mounted elsewhere (a container's /host), or pretended hardware."""
-    if root == "/" or "NODEVET_SIM_STATE" in os.environ:
-        return True
-    try:
-        return read(root, BOOT_ID) == read("/", BOOT_ID)
-    except OSError:
-        return False
 
 
 def collect(root, request):

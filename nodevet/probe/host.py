@@ -1,4 +1,4 @@
-"""Who the node is: names, ids, kernel, operating system, virtualization.
+"""Who the node is: names, ids, kernel, operating system, virtualization, and its clock.
 
 /etc/machine-id, /proc/sys/kernel/{hostname,osrelease,arch,random/boot_id}, /proc/uptime,
 /proc/cmdline, /etc/os-release, /sys/class/dmi/id, and the signs that systemd-detect-virt(1)
@@ -8,11 +8,14 @@ reads as files.
 import math
 import os
 import re
+import time
 
 from nodevet.probe.files import (
     Record,
     attempt,
     head,
+    is_simulated,
+    is_this_machine,
     line,
     parse_rows,
     parsed,
@@ -23,6 +26,8 @@ from nodevet.probe.files import (
 
 DMI = "/sys/class/dmi/id/"
 CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+FAR_FUTURE = 1 << 40  # seconds since 1970
+NO_OTHER_CLOCK = "no controller's clock came with the request"  # as nodevet.evidence has it
 FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 FIRST_MOUNT_NAMESPACE = "mnt:[4026531832]"  # MNT_NS_INIT_INO, since Linux 6.18
 CONTAINER_MARKS = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")
@@ -111,6 +116,8 @@ def in_container(root):
     A virtual machine made from a container image carries the mark too, but is in
     the first PID namespace and has the mounts of its first process.
     """
+    if is_simulated(root):
+        return False
     pids = namespace(root, "self", "pid")
     if pids not in (None, FIRST_PID_NAMESPACE):
         return True
@@ -163,6 +170,23 @@ def virtualization(root):
     return "none"
 
 
+def clock(root, request):
+    """CLOCK_REALTIME as the request arrived, seconds since 1970 UTC. Raises ValueError."""
+    if not is_this_machine(root):
+        raise ValueError("the clock is this machine's, and {} is of another one".format(root))
+    return round(request.get("arrived_s", time.time()), 3)
+
+
+def asked(request):
+    """The controller's clock as it sent the request. Raises ValueError."""
+    value = request.get("asked_s")
+    if value is None:
+        raise ValueError(NO_OTHER_CLOCK)
+    if not isinstance(value, (int, float)) or not 0 < value < FAR_FUTURE:
+        raise ValueError("the request's asked_s is not a time: {}".format(quote(repr(value))))
+    return value
+
+
 def collect(root, request):
     host = Record()
     for field, path in (
@@ -176,6 +200,8 @@ def collect(root, request):
     ):
         host.take(field, line, root, path)
     host.take("uptime_s", parsed, root, "/proc/uptime", parse_uptime)
+    host.take("clock_s", clock, root, request)
+    host.take("asked_s", asked, request)
     host.take("architecture", architecture, root)
     host.take("virtualization", virtualization, root)
     release, why = attempt(os_release, root)

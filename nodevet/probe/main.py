@@ -11,7 +11,19 @@ import time
 from nodevet.probe.children import failure, gather
 from nodevet.probe.files import reason
 
-SECTIONS = ("host", "gpu", "pci", "cpu", "cpufreq", "numa", "memory", "modules", "processes")
+SECTIONS = (
+    "host",
+    "gpu",
+    "pci",
+    "cpu",
+    "cpufreq",
+    "numa",
+    "memory",
+    "modules",
+    "kernel_log",
+    "filesystems",
+    "processes",
+)
 LATE = ("processes",)  # needs what the gpu section found
 SHARE = 0.8  # of the deadline, for everything that is not late
 DEADLINE = 30.0  # seconds
@@ -66,13 +78,14 @@ def frame(text, nonce):
 
 
 def receive(stdin):
-    """The request, as a dict. Raises RequestError."""
+    """The request, as a dict, and when it arrived. Raises RequestError."""
     try:
         request = json.loads(stdin.read(REQUEST_LIMIT).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RequestError("not JSON: " + reason(error))
     if not isinstance(request, dict):
         raise RequestError("not a JSON object")
+    request["arrived_s"] = time.time()
     nonce = request.get("nonce", "")
     if not isinstance(nonce, str) or not all("!" <= letter <= "~" for letter in nonce):
         raise RequestError("nonce is not one word of ASCII")

@@ -7,7 +7,16 @@ import os
 import re
 import stat
 
-from nodevet.probe.files import Record, attempt, line, names, parsed, path_under, quote
+from nodevet.probe.files import (
+    Record,
+    attempt,
+    is_simulated,
+    line,
+    names,
+    parsed,
+    path_under,
+    quote,
+)
 
 DEVICE = re.compile(r"nvidia[0-9A-Za-z_-]{0,40}\Z")
 LARGEST = 1024  # device nodes
@@ -16,6 +25,22 @@ LARGEST = 1024  # device nodes
 def parse_modules(text):
     """The names in /proc/modules, in its order."""
     return [row.split()[0] for row in text.splitlines() if row.strip()]
+
+
+def loaded(root):
+    """The loaded modules. Raises OSError, ValueError.
+
+    A node of `nodevet sim` on a kernel without modules has no /proc/modules to put its own
+    over; there they are those of /sys/module that say how they were loaded.
+    """
+    try:
+        return parsed(root, "/proc/modules", parse_modules)
+    except FileNotFoundError:
+        if not is_simulated(root):
+            raise
+        place = path_under(root, "/sys/module")
+        found = names(root, "/sys/module")
+        return [name for name in found if os.path.exists(os.path.join(place, name, "initstate"))]
 
 
 def parse_flavour(text):
@@ -65,7 +90,7 @@ def device_nodes(root):
 
 def collect(root, request):
     modules = Record()
-    modules.take("loaded", parsed, root, "/proc/modules", parse_modules)
+    modules.take("loaded", loaded, root)
     if modules["loaded"] is None:
         modules.fail("builtin", "loaded: " + modules["errors"]["loaded"])
     else:

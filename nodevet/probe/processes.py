@@ -11,6 +11,7 @@ from nodevet.probe.files import (
     Record,
     attempt,
     integer,
+    is_simulated,
     names,
     parse_rows,
     parsed,
@@ -138,7 +139,7 @@ def sees_all(root, pids):
     """Whether /proc shows every process: pid 1 among them, and no PID namespace around us."""
     if 1 not in pids:
         return False  # hidepid=, or a tree that holds some processes only
-    if root != "/":
+    if root != "/" or is_simulated(root):
         return True
     try:
         return os.readlink("/proc/self/ns/pid") == FIRST_PID_NAMESPACE

@@ -89,6 +89,12 @@ def test_what_each_states(name, device, generation, width, watts, count):
     assert (number.count, number.minimum) == (count, None if count else 1)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_each_asks_for_sound_gpus_and_a_right_clock(name):
+    checks = {one.check for one in baseline(name).expectations}
+    assert checks >= {"gpu_lost", "ecc_errors", "row_remapping", "clock_skew"}
+
+
 def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_a_4090():
     for name in NAMES:
         checks = {one.check for one in baseline(name).expectations}

@@ -7,6 +7,12 @@ import yaml
 from pydantic import ValidationError
 
 REFUSED = [
+    ("xid", {"ignore": [0]}, "greater than or equal to 1"),
+    ("xid", {"ignore": ["79"]}, "valid integer"),
+    ("xid", {"since": "yesterday"}, "'boot'"),
+    ("disk_space", "5", "String should match pattern"),
+    ("disk_space", 100, "less than 100"),
+    ("disk_space", {"read_only": ["var"]}, "String should match pattern"),
     ("gpu_count", {}, "give either count or minimum"),
     ("gpu_count", {"count": 8, "minimum": 4}, "give either count or minimum"),
     ("gpu_count", -1, "greater than or equal to 0"),
@@ -43,6 +49,16 @@ REFUSED = [
     ("numa_binding", False, "Input should be True"),
     ("kernel_modules", {"loaded": ["a", "b-c"], "absent": ["b_c"]}, "b_c: in loaded and in absent"),
     ("kernel_modules", {"loaded": ["nvidia.ko"]}, "String should match pattern"),
+    ("ecc_errors", {"volatile_uncorrected": None, "sram_threshold": False}, "at least one count"),
+    ("ecc_errors", {"volatile_uncorrected": -1}, "greater than or equal to 0"),
+    ("ecc_errors", {"volatile_uncorrected": True}, "valid integer"),
+    ("ecc_errors", {"sram_threshold": 0}, "valid boolean"),
+    ("row_remapping", {"pending": True}, "Extra inputs"),
+    ("row_remapping", {"banks_none": -1}, "greater than or equal to 0"),
+    ("clock_skew", 0, "greater than 0"),
+    ("clock_skew", float("inf"), "finite number"),
+    ("clock_skew", "60", "valid number"),
+    ("gpu_lost", {"lost": True}, "Extra inputs"),
     ("ecc_mode", {"enabled": None}, "valid boolean"),
     ("mig_mode", 1, "valid boolean"),
 ]

@@ -27,7 +27,7 @@ def test_the_payload_runs_from_stdin_alone(python: str, tmp_path: Path) -> None:
         pytest.skip(f"{python} is not installed")
     done = subprocess.run(
         [python, "-I", "-c", BOOT],
-        input=payload() + request(nonce="n", root="/", deadline=20),
+        input=payload() + request(nonce="n", root="/", deadline=20, asked_s=None),
         capture_output=True,
         cwd=tmp_path,
     )

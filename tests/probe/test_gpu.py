@@ -18,7 +18,7 @@ from nodevet.evidence import Gpu, NvLink, Record
 from nodevet.fleet.payload import BOOT, payload, unframe
 from nodevet.probe import gpu as collector
 from nodevet.probe import gpu_health, gpu_nvml, gpu_values
-from nodevet.probe.files import Absent
+from nodevet.probe.files import BOOT_ID, Absent, is_this_machine
 from nodevet.sim.library import build, environment
 from nodevet.sim.state import state
 
@@ -448,13 +448,13 @@ def test_examples(module):
 
 def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path, monkeypatch):
     monkeypatch.delenv("NODEVET_SIM_STATE", raising=False)
-    boot_id = tmp_path / collector.BOOT_ID[1:]
+    boot_id = tmp_path / BOOT_ID[1:]
     boot_id.parent.mkdir(parents=True)
-    assert collector.is_this_machine("/")
-    assert not collector.is_this_machine(str(tmp_path))
+    assert is_this_machine("/")
+    assert not is_this_machine(str(tmp_path))
     boot_id.write_text("6f1c2a34-0000-4000-8000-5a1e5a1e5a1e\n")
-    assert not collector.is_this_machine(str(tmp_path))
+    assert not is_this_machine(str(tmp_path))
     with pytest.raises(Absent, match="of another one"):
         collector.collect(str(tmp_path), {})
-    boot_id.write_text(Path(collector.BOOT_ID).read_text())
-    assert collector.is_this_machine(str(tmp_path))
+    boot_id.write_text(Path(BOOT_ID).read_text())
+    assert is_this_machine(str(tmp_path))

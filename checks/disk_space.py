@@ -1,0 +1,135 @@
+"""The file systems that every job needs have room left, and can be written.
+
+**Why it matters.** On a full root disk jobs start and then fail, logs are lost, and
+sshd, Slurm and the container runtime refuse work. After a disk error the kernel makes
+a file system read-only, and much goes on as if nothing had happened.
+
+**Read from** statvfs(3) of /, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run,
+each file system once, and /proc/self/mounts.
+
+**Verdicts.** Room is what users without privileges may still write, in percent of the
+whole. A file system that does not count inodes is judged by its room alone. One on the
+network is exempt and never asked, since a server that is gone would block the answer.
+
+**To put it right** `du -xh --max-depth=2 / | sort -h` shows what takes the room;
+`journalctl --vacuum-size=1G`, old kernels, container images and core dumps are the
+usual finds. Files that are deleted and still open: `lsof +L1`. Read-only: look for disk
+errors in the kernel log before anything else.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.evidence import Evidence, FileSystem
+from nodevet.model import Check, Finding, Severity, Subject, Want, exempt, ok, unknown, wrong
+
+Percent = (
+    Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$")]
+    | Annotated[float, Field(ge=0, lt=100, allow_inf_nan=False)]
+)
+Path = Annotated[str, Field(pattern=r"^/")]
+
+
+class DiskSpace(Want):
+    """`disk_space: 5%` or `disk_space: {minimum_percent: 10, read_only: [/]}`"""
+
+    bare: ClassVar[str] = "minimum_percent"
+
+    minimum_percent: Percent = 5.0
+    """Room that must be left."""
+    minimum_inodes_percent: Percent = 5.0
+    """Inodes that must be left."""
+    read_only: Annotated[tuple[Path, ...], Field(strict=False)] = ()
+    """Paths that are read-only by design; they need no room."""
+
+
+def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
+    section = evidence.filesystems
+    if section.status == "absent":
+        yield exempt(why=section.why)
+    elif section.data is None:
+        yield unknown(why=f"file systems: {section.why}")
+    elif section.data.filesystems is None:
+        yield unknown(why=f"filesystems: {section.data.why('filesystems')}")
+    else:
+        if not any(found.path == "/" for found in section.data.filesystems):
+            yield unknown(Subject(kind="filesystem", id="/"), why="it is not among those found")
+        for found in section.data.filesystems:
+            yield judge_one(found, want)
+
+
+def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
+    subject = Subject(kind="filesystem", id=found.path)
+    if found.remote:
+        return exempt(subject, why=f"on the network ({found.type}), and so not asked")
+    wanted: dict[str, str] = {}
+    actual: dict[str, str] = {}
+    bad: list[str] = []
+    unread: list[str] = []
+
+    if found.remote is None:
+        unread.append(f"remote: {found.why('remote')}")
+    if found.read_only is None:
+        unread.append(f"read_only: {found.why('read_only')}")
+    elif found.path in want.read_only:
+        if found.read_only:
+            return exempt(subject, why="read-only by design")
+    else:
+        wanted["access"] = "read-write"
+        actual["access"] = "read-only" if found.read_only else "read-write"
+        bad += ["access"] if found.read_only else []
+    for name, fields, minimum in (
+        ("free", ("size_b", "available_b"), percent(want.minimum_percent)),
+        ("free inodes", ("inodes", "inodes_available"), percent(want.minimum_inodes_percent)),
+    ):
+        total, left = (getattr(found, field) for field in fields)
+        missing = [field for field in fields if getattr(found, field) is None]
+        if missing:
+            unread.append(f"{missing[0]}: {found.why(missing[0])}")
+        elif name == "free inodes" and total == 0:
+            continue
+        elif not 0 <= left <= total or total == 0:
+            unread.append(f"{fields[1]}: {left} of {total}")
+        else:
+            wanted[name] = f"at least {minimum:g}%"
+            actual[name] = f"{math.floor(1000 * left / total) / 10:g}%"
+            bad += [name] if left * 100 < total * minimum else []
+    if bad:
+        return wrong(
+            subject,
+            expected={name: wanted[name] for name in bad},
+            actual={name: actual[name] for name in bad},
+            why=room(found) if "free" in bad else "",
+            advice="look for disk errors in the kernel log" if "access" in bad else "",
+        )
+    if unread:
+        return unknown(subject, why=unread[0])
+    return ok(subject, expected=wanted, actual=actual)
+
+
+def percent(value: str | float) -> float:
+    return float(value.rstrip("%")) if isinstance(value, str) else value
+
+
+def room(found: FileSystem) -> str:
+    """As `1.2 GB of 512 GB`."""
+    return f"{(found.available_b or 0) / 1e9:.3g} GB of {(found.size_b or 0) / 1e9:.3g} GB"
+
+
+CHECK = Check(
+    wants=DiskSpace,
+    reads=(
+        "filesystems.filesystems[].available_b",
+        "filesystems.filesystems[].inodes",
+        "filesystems.filesystems[].inodes_available",
+        "filesystems.filesystems[].path",
+        "filesystems.filesystems[].read_only",
+        "filesystems.filesystems[].remote",
+        "filesystems.filesystems[].size_b",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,145 @@
+"""Every GPU answers, and asks for no reset.
+
+**Why it matters.** A GPU that fell off the bus, or that the driver gave up, fails
+every job that is given it, and the node keeps drawing jobs. A GPU that asks for a
+reset may go on computing, with errors.
+
+**Read from** NVML (a handle for each GPU, the error that any call about it gives, the
+field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, the performance state and the memory in
+use) and the PCI function of the GPU, whose revision reads ff once it is gone.
+
+**Verdicts.** Wrong where NVML gives no handle through a fault of the GPU, where any
+call answers that the GPU is lost or needs a reset, where the recovery action is other
+than NONE, or where the PCI revision is ff. Unknown where one of these was not read,
+or where nothing shows that the GPU answers. Drivers before 570 have no recovery
+action: that part is exempt. That a GPU is missing altogether is seen by `gpu_count`.
+
+**To put it right** drain the node; for a reset `nvidia-smi --gpu-reset -i <index>`
+while nothing uses the GPU, else reboot. Off the bus: power the node off and on. If it
+comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 119, 154).
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from nodevet.evidence import (
+    NOT_SUPPORTED,
+    Evidence,
+    Gpu,
+    PciFunction,
+    each_gpu,
+    lost,
+    pci_of,
+    subject_of,
+)
+from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+
+NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
+"""What drivers before 570 answer to the field of the recovery action."""
+
+RESET = "drain the node, then reset the GPU or reboot"
+OFF_THE_BUS = "power the node off and on; if it is lost again, reseat or replace the GPU"
+LOST = "reboot; if it is lost again, power the node off, reseat or replace the GPU"
+ADVICE = {
+    "GPU_RESET": RESET,
+    "NODE_REBOOT": "drain the node and reboot it",
+    "DRAIN_P2P": "end the jobs that use NVLink peers of this GPU, then look again",
+    "DRAIN_AND_RESET": RESET,
+    "BUS_RESET": "drain the node and reboot it",
+    "SYSTEM_REBOOT": "drain the node, then power it off and on",
+    "NVML_ERROR_RESET_REQUIRED": RESET,
+    "off the bus": OFF_THE_BUS,
+}
+
+
+class GpuLost(Want):
+    """`gpu_lost: {}`"""
+
+
+def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
+    off = off_the_bus(evidence)
+    gpus = with_address((evidence.gpu.data.gpus if evidence.gpu.data else None) or (), off)
+    if not gpus:
+        yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
+    for gpu in gpus:
+        yield from judge_gpu(evidence, gpu)
+    for address in sorted(off - {gpu.bus_id for gpu in gpus}):
+        subject = Subject(kind="pci", id=address, bus_id=address)
+        yield wrong(subject, expected="usable", actual="off the bus", advice=OFF_THE_BUS)
+
+
+def with_address(gpus: tuple[Gpu, ...], off: set[str]) -> tuple[Gpu, ...]:
+    """The GPUs, a lost one of no known address with the one that is left over.
+
+    NVML may have forgotten where a GPU is that it cannot reach.
+    """
+    nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
+    left = sorted(off - {gpu.bus_id for gpu in gpus})
+    if not len(nameless) == len(left) == 1:
+        return gpus
+    found = msgspec.structs.replace(nameless[0], bus_id=left[0])
+    return tuple(found if gpu is nameless[0] else gpu for gpu in gpus)
+
+
+def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
+    subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
+    off = isinstance(function, PciFunction) and function.revision == "ff"
+    signs = [why for why in ("off the bus" if off else None, lost(gpu)) if why]
+    if action not in (None, "NONE"):
+        signs.append(action)
+    if signs:
+        advice = ADVICE.get(signs[0], LOST)
+        yield wrong(subject, expected="usable", actual=", ".join(signs), advice=advice)
+        return
+    unclear = unread(gpu, function)
+    if unclear:
+        yield unknown(subject, why="; ".join(unclear))
+        return
+    yield ok(subject, expected="usable", actual="usable")
+    if action is None:
+        yield exempt(subject, why="the driver does not tell whether the GPU wants a reset")
+
+
+def unread(gpu: Gpu, function: PciFunction | Finding) -> list[str]:
+    """What keeps a GPU without a sign of loss from being called usable."""
+    if "handle" in gpu.errors:
+        return [f"NVML: {gpu.why('handle')}"]
+    found = []
+    if gpu.recovery_action is None and gpu.errors.get("recovery_action") not in NO_SUCH_FIELD:
+        found.append(f"recovery_action: {gpu.why('recovery_action')}")
+    if not answers(gpu):
+        found.append(f"pstate: {gpu.why('pstate')}, memory_used_b: {gpu.why('memory_used_b')}")
+    if isinstance(function, Finding):
+        found.append(function.why)
+    elif function.revision is None:
+        found.append(f"revision: {function.why('revision')}")
+    return found
+
+
+def answers(gpu: Gpu) -> bool:
+    """Whether a value came back that the driver cannot know without asking the GPU."""
+    used, pstate = gpu.memory_used_b, gpu.pstate
+    return (used is not None and used >= 0) or (pstate is not None and 0 <= pstate < 16)
+
+
+def off_the_bus(evidence: Evidence) -> set[str]:
+    """The addresses of the GPUs that no longer answer a read of their configuration."""
+    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    return {each.address for each in functions if each.kind == "gpu" and each.revision == "ff"}
+
+
+CHECK = Check(
+    wants=GpuLost,
+    reads=(
+        "gpu.gpus[].bus_id",
+        "gpu.gpus[].recovery_action",
+        "gpu.gpus[].pstate",
+        "gpu.gpus[].memory_used_b",
+        "pci.functions[].address",
+        "pci.functions[].class_code",
+        "pci.functions[].vendor",
+        "pci.functions[].revision",
+    ),
+    judge=judge,
+)

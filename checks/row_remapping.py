@@ -1,0 +1,86 @@
+"""No GPU's memory waits to be repaired, and no repair of it has failed.
+
+**Why it matters.** A GPU replaces a row of its memory that had errors by a spare one,
+but only at the next reset; until then the bad memory may be in use. Once a bank has no
+spare row left the repair fails, and the errors stay for good.
+
+**Read from** NVML, nvmlDeviceGetRemappedRows and nvmlDeviceGetRowRemapperHistogram; of
+GPUs before Ampere, which retire pages in place of rows,
+nvmlDeviceGetRetiredPagesPendingStatus.
+
+**Verdicts.** A failed or pending repair is wrong. Rows that were replaced are no fault:
+how many may be, and how many banks may be without a spare row, is judged where the
+baseline says it. A GPU that neither replaces rows nor retires pages is exempt.
+
+**To put it right** pending: drain the node, then reset the GPU or reboot. Failed: have
+the board replaced.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence import Evidence, Gpu, Record, each_gpu, subject_of, unsupported
+from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
+
+REPLACE = "drain the node and have the board replaced"
+RESET = "drain the node, then reset the GPU or reboot: the repair is made then"
+
+Most = Annotated[int, Field(ge=0)]
+
+
+class RowRemapping(Want):
+    """`row_remapping: {}` or `row_remapping: {uncorrected: 512, banks_none: 0}`"""
+
+    uncorrected: Most | None = None
+    """The most rows that may have been replaced because of uncorrectable errors."""
+    banks_none: Most | None = None
+    """The most banks that may be without a spare row."""
+
+
+def judge(evidence: Evidence, want: RowRemapping) -> Iterator[Finding]:
+    counts = want.model_dump(exclude_none=True)
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, counts)
+
+
+def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Finding:
+    rows, pages = gpu.remapping, gpu.retired_pages
+    if not all(unsupported(rows, field) for field in ("pending", "failure")):
+        return judge_record(gpu, rows, {"failure": False, "pending": False, **counts})
+    if not unsupported(pages, "pending"):
+        return judge_record(gpu, pages, {"pending": False})
+    return exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
+
+
+def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Finding:
+    subject = subject_of(gpu)
+    found = {field: getattr(record, field) for field in most}
+    read = {field: count for field, count in found.items() if count is not None and count >= 0}
+    above = {field: count for field, count in read.items() if count > most[field]}
+    why = "; ".join(
+        f"{field}: {record.why(field) if count is None else f'{count} is no count'}"
+        for field, count in found.items()
+        if field not in read
+    )
+    if above:
+        allowed = {field: most[field] for field in above}
+        advice = RESET if list(above) == ["pending"] else REPLACE
+        return wrong(subject, expected=allowed, actual=above, why=why, advice=advice)
+    if why:
+        return unknown(subject, why=why)
+    return ok(subject, expected=most, actual=read)
+
+
+CHECK = Check(
+    wants=RowRemapping,
+    reads=(
+        "gpu.gpus[].remapping.pending",
+        "gpu.gpus[].remapping.failure",
+        "gpu.gpus[].remapping.uncorrected",
+        "gpu.gpus[].remapping.banks_none",
+        "gpu.gpus[].retired_pages.pending",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,226 @@
+"""Since boot, the driver logged no error that the hardware may be at fault for.
+
+**Why it matters.** An Xid in the kernel log is often the only trace of a GPU that
+stalled, lost memory rows or dropped a link: the job died, the GPU was reset, every
+other reading is fine again, and the next job will die on it too.
+
+**Read from** the kernel log since boot: /dev/kmsg, and the journal where the ring buffer
+no longer reaches back to boot. Only lines that the kernel itself wrote count.
+
+**Verdicts.** `ignore` names the Xids that an application causes by itself; they are
+shown, and are no fault. Every other one is wrong, a number that nodevet does not know
+too. A GPU without Xids is ok only where the log is complete since boot, else unknown. An
+SXid (NVSwitch) is wrong unless the driver calls it non-fatal; then it is exempt, and
+shown. Captured files without a kernel log are exempt.
+
+**To put it right** the advice says it for the worst number. The log is empty again after
+a reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3`
+before the node gets jobs again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nodevet.evidence import Evidence, Gpu, KernelEvent, KernelLog, each_gpu, subject_of, unread
+from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+
+POWER = "reboot; if it comes back, power the node off, reseat or replace the GPU"
+RESET = "drain the node and reset the GPU; if it comes back, have the GPU replaced"
+LINK = "reset the GPUs and NVSwitches together; if it comes back, check module and baseboard"
+SYSTEM = "reboot the node; if it comes back, update the driver and the GPU's firmware"
+SUPPORT = "if it comes back after a reset, send nvidia-bug-report.sh's output to the vendor"
+JOB = "look at the job that ran; if other jobs get it on this GPU too, test the GPU"
+
+# Numbers and names of NVIDIA's Xid catalogue, the most urgent advice first.
+CODES: dict[str, dict[int, str]] = {
+    POWER: {
+        79: "GPU_HAS_FALLEN_OFF_THE_BUS", 54: "SILENT_RUNNING_PWR_REDUCED_CLOCKING",
+        167: "PCIE_FATAL_TIMEOUT", 168: "REDUCED_GPU_MEMORY_CAPACITY",
+    },
+    RESET: {
+        48: "GPU_ECC_DBE", 64: "INFOROM_DRAM_RETIREMENT_FAILURE", 95: "UNCONTAINED_ERROR",
+        140: "UNRECOVERABLE_ECC_ERROR_ESCAPE", 172: "UNCORRECTABLE_SRAM_ERROR",
+        94: "CONTAINED_ERROR", 63: "INFOROM_DRAM_RETIREMENT_EVENT",
+        156: "RESOURCE_RETIREMENT_EVENT", 157: "RESOURCE_RETIREMENT_FAILURE",
+        92: "EXCESSIVE_SBE_INTERRUPTS", 46: "GPU_TIMEOUT_ERROR", 62: "PMU_HALT_ERROR",
+        109: "CTXSW_TIMEOUT_ERROR", 110: "SEC_FAULT_ERROR", 143: "GPU_INIT_ERROR",
+        154: "GPU_RECOVERY_ACTION_CHANGED", 158: "GPU_FATAL_TIMEOUT", 169: "SEC2_HALT_ERROR",
+    },
+    LINK: {
+        74: "NVLINK_ERROR", 121: "C2C_ERROR", 136: "ALI_TRAINING_FAIL", 137: "NVLINK_PRIV_ERR",
+        144: "NVLINK_SAW_ERROR", 145: "NVLINK_RLW_ERROR", 146: "NVLINK_TLW_ERROR",
+        147: "NVLINK_TREX_ERROR", 148: "NVLINK_NVLPW_CTRL_ERROR", 149: "NVLINK_NETIR_ERROR",
+        150: "NVLINK_MSE_ERROR", 155: "NVLINK_SW_DEFINED_ERROR",
+        166: "NVLINK_SECURE_CRYPTO_ERR", 170: "NVLINK_SECURE_OTHER",
+    },
+    SYSTEM: {
+        119: "GSP_RPC_TIMEOUT", 120: "GSP_ERROR", 78: "VGPU_START_ERROR",
+        151: "KEY_ROTATION_ERROR", 159: "CHI_NON_DATA_ERROR",
+    },
+    SUPPORT: {
+        9: "GR_ERROR_INSTANCE", 12: "GR_ERROR_SW_METHOD", 16: "VBLANK_CALLBACK_TIMEOUT",
+        18: "BUS_MASTER_TIMEOUT_ERROR", 19: "DISP_MISSED_NOTIFIER",
+        26: "FIFO_ERROR_FBISTATE_TIMEOUT", 27: "VP_ERROR", 28: "VP2_ERROR", 29: "BSP_ERROR",
+        30: "BAD_ADDR_ACCESS", 33: "SEC_ERROR", 34: "MSVLD_ERROR", 35: "MSPDEC_ERROR",
+        36: "MSPPP_ERROR", 38: "FECS_ERR_WATCHDOG_TIMEOUT", 42: "VIC_ERROR",
+        44: "GR_FAULT_DURING_CTXSW", 47: "NVENC0_ERROR", 56: "DISPLAY_CHANNEL_EXCEPTION",
+        57: "FB_LINK_TRAINING_FAILURE_ERROR", 58: "FB_MEMORY_ERROR", 59: "PMU_ERROR",
+        60: "SEC2_ERROR", 61: "PMU_BREAKPOINT", 65: "NVENC1_ERROR", 70: "CE3_ERROR",
+        71: "CE4_ERROR", 72: "CE5_ERROR", 73: "NVENC2_ERROR", 75: "CE6_ERROR", 76: "CE7_ERROR",
+        77: "CE8_ERROR", 80: "PBDMA_PUSHBUFFER_CRC_MISMATCH", 81: "VGA_SUBSYSTEM_ERROR",
+        82: "NVJPG0_ERROR", 83: "NVDEC1_ERROR", 84: "NVDEC2_ERROR", 85: "CE9_ERROR",
+        86: "OFA0_ERROR", 88: "NVDEC3_ERROR", 89: "NVDEC4_ERROR", 96: "NVDEC5_ERROR",
+        97: "NVDEC6_ERROR", 98: "NVDEC7_ERROR", 99: "NVJPG1_ERROR", 100: "NVJPG2_ERROR",
+        101: "NVJPG3_ERROR", 102: "NVJPG4_ERROR", 103: "NVJPG5_ERROR", 104: "NVJPG6_ERROR",
+        105: "NVJPG7_ERROR", 111: "BUNDLE_ERROR_EVENT", 112: "DISP_SUPERVISOR_ERROR",
+        113: "DP_LT_FAILURE", 114: "HEAD_RG_UNDERFLOW", 115: "CORE_CHANNEL_REGS",
+        116: "WINDOW_CHANNEL_REGS", 117: "CURSOR_CHANNEL_REGS", 118: "HEAD_REGS",
+        122: "SPI_PMU_RPC_READ_FAIL", 123: "SPI_PMU_RPC_WRITE_FAIL",
+        124: "SPI_PMU_RPC_ERASE_FAIL", 125: "INFOROM_FS_ERROR", 126: "CE10_ERROR",
+        142: "NVENC3_ERROR", 162: "PSHC_REENGAGED", 163: "PSHC_DISENGAGED",
+        164: "PSHC_LOW_LIFETIME", 165: "PSHC_ZERO_LIFETIME",
+    },
+    JOB: {
+        13: "GR_EXCEPTION", 31: "FIFO_ERROR_MMU_ERR_FLT", 32: "PBDMA_ERROR",
+        43: "RESETCHANNEL_VERIF_ERROR", 45: "PREEMPTIVE_REMOVAL", 68: "NVDEC0_ERROR",
+        69: "GR_CLASS_ERROR",
+    },
+}  # fmt: skip
+
+NAMES = {code: name for codes in CODES.values() for code, name in codes.items()}
+OFF_BUS = 79  # what the driver also says without a number
+Code = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Xid(Want):
+    """`xid: {}` or `xid: {ignore: [13, 31, 43, 45, 63]}`"""
+
+    ignore: Annotated[tuple[Code, ...], Field(strict=False)] = (13, 31, 32, 43, 45, 68, 69)
+    """Numbers that are no fault here."""
+    since: Literal["boot"] = "boot"
+
+
+def judge(evidence: Evidence, want: Xid) -> Iterator[Finding]:
+    section = evidence.kernel_log
+    if section.status == "absent":
+        yield exempt(why=section.why)
+    elif section.data is None:
+        yield unknown(why=f"kernel log: {section.why}")
+    elif section.data.events is None:
+        yield unknown(why=f"events: {section.data.why('events')}")
+    else:
+        events = section.data.events
+        about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
+        yield from judge_gpus(evidence, section.data, about_gpus, want)
+        yield from judge_switches([event for event in events if event.kind == "sxid"])
+
+
+def judge_gpus(
+    evidence: Evidence, log: KernelLog, events: Sequence[KernelEvent], want: Xid
+) -> Iterator[Finding]:
+    doubt = ""
+    if log.complete is not True:
+        doubt = log.errors.get("complete") or "the log is not known to be complete since boot"
+    nameless = fault(NODE, [event for event in events if not event.bus_id], want)
+    if nameless:
+        doubt = "an Xid names no GPU"
+        yield nameless
+    gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    if not gpus:
+        yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
+    for gpu in gpus:
+        yield judge_gpu(gpu, at(events, gpu.bus_id), want, doubt)
+    for address in sorted({event.bus_id or "" for event in events}):
+        if address and all(gpu.bus_id != address for gpu in gpus):
+            subject = Subject(kind="pci", id=address, bus_id=address)
+            found = fault(subject, at(events, address), want)
+            if found:
+                yield found
+
+
+def at(events: Sequence[KernelEvent], address: str | None) -> list[KernelEvent]:
+    return [event for event in events if address is not None and event.bus_id == address]
+
+
+def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str) -> Finding:
+    subject = subject_of(gpu)
+    found = fault(subject, events, want)
+    if found:
+        return found
+    if "handle" in gpu.errors:
+        return unknown(subject, why=f"NVML: {gpu.why('handle')}")
+    if gpu.bus_id is None:
+        return unread(subject, gpu, "bus_id")
+    if doubt:
+        return unknown(subject, why=doubt)
+    return ok(subject, expected=[], actual=[], why=told(events))
+
+
+def number(event: KernelEvent) -> int | None:
+    return OFF_BUS if event.kind == "off_bus" else event.code
+
+
+def fault(subject: Subject, events: list[KernelEvent], want: Xid) -> Finding | None:
+    """What is to be said against these Xids, if anything."""
+    codes = {number(event) for event in events}
+    bad = sorted(code for code in codes if code is not None and code not in want.ignore)
+    if bad:
+        return wrong(subject, expected=[], actual=bad, why=told(events), advice=advice(bad))
+    for event in events:
+        if number(event) is None:
+            return unknown(subject, why=f"an Xid line that cannot be read: {event.text}")
+    return None
+
+
+def advice(bad: Sequence[int]) -> str:
+    """The advice of the worst of these numbers."""
+    return next((text for text, codes in CODES.items() if set(bad) & set(codes)), SUPPORT)
+
+
+def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str:
+    """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2, last 3 h 5 min after boot; 13 ...`."""
+    parts = []
+    for event in sorted(events, key=lambda event: (number(event) or 0, event.first_s or 0)):
+        code = number(event)
+        name = names.get(code or 0, "is not known to nodevet" if names else "")
+        times = f" ×{event.count}" if event.count is not None else ""
+        parts.append(f"{code} {name}".rstrip() + times + when(event.last_s))
+    return "; ".join(parts)
+
+
+def when(seconds: float | None) -> str:
+    if seconds is None or not 0 <= seconds < 1e10:
+        return ""
+    hours, rest = divmod(round(seconds), 3600)
+    return f", last {hours} h {rest // 60} min after boot"
+
+
+def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
+    for address in sorted({event.bus_id or "" for event in events}):
+        own = [event for event in events if (event.bus_id or "") == address]
+        subject = Subject(kind="nvswitch", id=address, bus_id=address) if address else NODE
+        serious = [event for event in own if event.severity != "nonfatal"]
+        codes = sorted({event.code for event in serious if event.code is not None})
+        why = told(own, {})
+        if codes:
+            yield wrong(subject, expected=[], actual=codes, why=f"SXid {why}", advice=LINK)
+        elif serious:
+            yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
+        else:
+            yield exempt(subject, why=f"not fatal, the driver says: SXid {why}")
+
+
+CHECK = Check(
+    wants=Xid,
+    reads=(
+        "gpu.gpus[].bus_id",
+        "kernel_log.complete",
+        "kernel_log.events[].bus_id",
+        "kernel_log.events[].code",
+        "kernel_log.events[].kind",
+        "kernel_log.events[].severity",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,44 @@
+"""The two clocks in the evidence: the node's, and that of the machine that asks."""
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from nodevet.evidence import NO_OTHER_CLOCK
+from nodevet.fleet.payload import request
+from nodevet.probe import host, main
+
+
+def test_the_clock_is_of_the_moment_that_the_request_arrives() -> None:
+    before = time.time()
+    wish = main.receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=before)))
+    after = time.time()
+    assert before <= wish["arrived_s"] <= after
+    found = host.collect("/", wish)
+    assert (found["clock_s"], found["asked_s"]) == (round(wish["arrived_s"], 3), before)
+
+
+def test_a_node_that_is_probed_by_itself_has_no_other_clock() -> None:
+    wish = main.receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=None)))
+    found = host.collect("/", wish)
+    assert found["clock_s"] is not None
+    assert (found["asked_s"], found["errors"]["asked_s"]) == (None, NO_OTHER_CLOCK)
+    assert host.collect("/", {})["errors"]["asked_s"] == NO_OTHER_CLOCK
+
+
+@pytest.mark.parametrize("value", ["12", -1, 0, float("nan"), float("inf"), 10**400, [], {}])
+def test_a_time_that_is_none(value: object) -> None:
+    found = host.collect("/", {"asked_s": value})
+    assert found["asked_s"] is None
+    assert found["errors"]["asked_s"].startswith("the request's asked_s is not a time: ")
+
+
+def test_the_clock_is_not_of_the_tree_of_another_machine(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NODEVET_SIM_STATE", raising=False)
+    found = host.collect(str(node), {"asked_s": 1763677519.5})
+    assert (found["clock_s"], found["asked_s"]) == (None, 1763677519.5)
+    assert found["errors"]["clock_s"].endswith(" is of another one")

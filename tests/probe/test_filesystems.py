@@ -1,0 +1,140 @@
+"""File systems as statvfs(3) tells them; real ones, in a mount namespace of their own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodevet.probe import files, filesystems
+from nodevet.probe.files import Absent
+
+Check = Callable[[str, dict[str, Any]], Any]
+MOUNTS = r"""rootfs / rootfs rw 0 0
+/dev/vda1 / ext4 rw,relatime 0 0
+server:/home /home nfs4 rw,vers=4.2 0 0
+/dev/vdb1 /mnt/a\040b xfs ro,noatime 0 0
+"""
+
+
+def test_of_two_mounts_on_a_point_the_last_is_seen() -> None:
+    mounts = filesystems.parse_mounts(MOUNTS)
+    assert filesystems.mount_of(mounts, "/tmp") == ("ext4", ["rw", "relatime"])
+    assert filesystems.mount_of(mounts, "/home/anna/data")[0] == "nfs4"
+    assert filesystems.mount_of(mounts, "/homer")[0] == "ext4"
+    assert filesystems.mount_of(mounts, "/mnt/a b/c") == ("xfs", ["ro", "noatime"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "remote"),
+    [("nfs4", True), ("lustre", True), ("autofs", True), ("fuse.sshfs", True), ("ext4", False),
+     ("fuse.fuse-overlayfs", False), ("fuseblk", False), ("overlay", False), ("tmpfs", False)],
+)  # fmt: skip
+def test_what_is_on_the_network(kind: str, remote: bool) -> None:
+    assert filesystems.is_remote(kind) is remote
+
+
+@given(st.text(max_size=100))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    _, why = files.attempt(filesystems.parse_mounts, text)
+    assert why != ""
+
+
+def test_links_are_followed_no_further_than_to_the_network(tmp_path: Path) -> None:
+    place = tmp_path.resolve()
+    (place / "real").mkdir()
+    (place / "local").symlink_to("real/../real")
+    (place / "away").symlink_to(place / "nfs/anna")  # which is not there: asking it would fail
+    (place / "loop").symlink_to("loop")
+    mounts = {"/": ("ext4", ["rw"]), str(place / "nfs"): ("nfs4", ["rw"])}
+    assert filesystems.resolve(mounts, str(place / "local")) == str(place / "real")
+    assert filesystems.resolve(mounts, str(place / "away/x")) == str(place / "nfs")
+    with pytest.raises(ValueError, match="more than 40 links"):
+        filesystems.resolve(mounts, str(place / "loop"))
+    with pytest.raises(FileNotFoundError):
+        filesystems.resolve(mounts, str(place / "gone"))
+
+
+def test_one_on_the_network_is_named_and_not_asked() -> None:
+    mounts = {"/": ("ext4", ["rw"]), "/no-such-place": ("nfs4", ["rw"])}
+    key, record = filesystems.file_system(mounts, "/home", "/no-such-place/anna")
+    assert (key, record["type"], record["remote"]) == ("/no-such-place", "nfs4", True)
+    assert record["size_b"] is record["read_only"] is None
+    assert record["errors"]["available_b"] == "a network file system is not asked"
+
+
+def test_ext4_after_an_error_says_it_in_another_word(tmp_path: Path) -> None:
+    mounts = {"/": ("ext4", ["rw", "emergency_ro"])}
+    _, record = filesystems.file_system(mounts, "/", str(tmp_path))
+    assert record["read_only"] is True
+
+
+def test_this_machine(check: Check) -> None:
+    found = check("filesystems", filesystems.collect("/", {}))
+    first = found.filesystems[0]
+    told = os.statvfs("/")
+    assert (first.path, first.size_b) == ("/", told.f_blocks * told.f_frsize)
+    assert 0 <= first.available_b <= first.size_b
+
+
+def test_captured_files_have_none(node: Path) -> None:
+    with pytest.raises(Absent):
+        filesystems.collect(str(node), {})
+
+
+def test_a_tree_of_the_same_boot_is_this_machine(tmp_path: Path, check: Check) -> None:
+    root = tmp_path.resolve()
+    (root / "proc/sys/kernel/random").mkdir(parents=True)
+    boot_id = Path(filesystems.BOOT_ID).read_text()
+    (root / "proc/sys/kernel/random/boot_id").write_text(boot_id)
+    found = check("filesystems", filesystems.collect(str(root), {}))
+    assert [each.path for each in found.filesystems] == ["/"]
+
+
+INSIDE = """
+set -e
+mount -t tmpfs -o size=1m,nr_inodes=32 none /var/tmp
+mount -t tmpfs -o ro none /var/log
+mount -t tmpfs -o size=64k,nr_inodes=0 none /dev/shm
+head -c 1040384 /dev/zero > /var/tmp/full
+exec "$@"
+"""
+PROGRAM = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from nodevet.probe import filesystems
+print(json.dumps(filesystems.collect("/", {})))
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
+)
+def test_full_and_read_only_ones(check: Check) -> None:
+    repository = str(Path(filesystems.__file__).parents[2])
+    program = [sys.executable, "-c", PROGRAM, repository]
+    done = subprocess.run(
+        ["unshare", "-m", "--", "sh", "-c", INSIDE, "sh", *program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    found = {each.path: each for each in check("filesystems", json.loads(done.stdout)).filesystems}
+    full, log, shm = (found[path] for path in ("/var/tmp", "/var/log", "/dev/shm"))
+    assert (full.size_b, full.available_b, full.inodes, full.read_only) == (
+        1 << 20,
+        8192,
+        32,
+        False,
+    )
+    assert full.inodes_available == 30
+    assert (log.type, log.read_only) == ("tmpfs", True)
+    assert (shm.size_b, shm.inodes) == (1 << 16, 0)
