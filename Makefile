@@ -21,13 +21,13 @@ help: ## show this list
 setup: .venv/ready ## create .venv with pinned dependencies
 
 .PHONY: demo
-demo: .venv/ready ## vet a small broken fleet over SSH and leave the HTML report
-	@./.ci/setup sshd
+demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the HTML report
+	@./.ci/setup sshd sim
 	@$(BIN)/python -m nodevet.sim.demo
 
 .PHONY: test
 test: .venv/ready ## run all tests
-	@./.ci/setup sshd browser
+	@./.ci/setup sshd sim browser
 	$(BIN)/pytest -n 2 --dist loadscope
 
 .PHONY: lint

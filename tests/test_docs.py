@@ -6,6 +6,7 @@ import shlex
 from datetime import date
 from pathlib import Path
 
+import click
 import pytest
 
 from nodevet.baseline import lint
@@ -66,6 +67,8 @@ def commands() -> list[tuple[str, str]]:
 def test_every_command_on_a_page_can_be_given(page: str, line: str) -> None:
     name, *words = shlex.split(line)
     command = importlib.import_module(f"nodevet.cli.{name}").command
+    if isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
     known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
     used = {word.split("=")[0] for word in words if word.startswith("-") and word != "-"}
     assert sorted(used - known) == []

@@ -6,6 +6,7 @@ bus numbers, switches and ids as on a Dell PowerEdge XE9680 with eight H100.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 ROOT_PORT = "8086:352a"  # Intel, 4th generation Xeon
 GPU_SWITCH = "1000:c030"  # Broadcom PEX890xx
@@ -69,12 +70,16 @@ class Machine:
     sockets: int = 2
     cores_per_socket: int = 56
     smt: bool = True
-    node_memory_kb: int = 1056000000  # of each NUMA node; there is one for each socket
-    distance: int = 21  # between two nodes
+    numa_per_socket: int = 1  # SNC, NPS
+    memory_only_nodes: int = 0  # without CPUs: CXL
+    node_memory_kb: int = 1056000000  # of each NUMA node
+    distance: int = 21  # between nodes of two sockets
+    distance_near: int = 12  # between nodes of one socket
     numa_balancing: int | None = 0
     governor: str = "performance"
     governors_available: tuple[str, ...] = ("performance", "powersave")
     cpufreq_driver: str | None = "intel_pstate"  # None: no cpufreq at all
+    cpufreq_per: Literal["cpu", "core", "socket"] = "cpu"  # what shares a policy
     frequency_khz: tuple[int, int] = (800000, 3800000)
     epp: str | None = "performance"
     no_turbo: bool | None = False
@@ -113,9 +118,32 @@ class Machine:
 
     def cpus_of(self, socket: int) -> tuple[int, ...]:
         """The CPUs of a socket: first threads before second ones, as firmware numbers them."""
-        first = range(socket * self.cores_per_socket, (socket + 1) * self.cores_per_socket)
-        second = (cpu + self.sockets * self.cores_per_socket for cpu in first)
-        return (*first, *second) if self.smt else tuple(first)
+        cores = range(socket * self.cores_per_socket, (socket + 1) * self.cores_per_socket)
+        return self._threads(cores)
+
+    def cpus_of_node(self, node: int) -> tuple[int, ...]:
+        """The CPUs of a NUMA node; none of one that has only memory."""
+        socket, part = divmod(node, self.numa_per_socket)
+        if socket >= self.sockets:
+            return ()
+        ends = [
+            socket * self.cores_per_socket + self.cores_per_socket * at // self.numa_per_socket
+            for at in (part, part + 1)
+        ]
+        return self._threads(range(*ends))
+
+    def cpus_of_core(self, cpu: int) -> tuple[int, ...]:
+        """The CPUs that share a core with this one, itself among them."""
+        cores = self.sockets * self.cores_per_socket
+        return self._threads(range(cpu % cores, cpu % cores + 1))
+
+    def _threads(self, cores: range) -> tuple[int, ...]:
+        second = (core + self.sockets * self.cores_per_socket for core in cores)
+        return (*cores, *second) if self.smt else tuple(cores)
+
+    @property
+    def numa_nodes(self) -> range:
+        return range(self.sockets * self.numa_per_socket + self.memory_only_nodes)
 
     @property
     def cpus(self) -> range:
@@ -177,18 +205,26 @@ def hgx(
     subsystem: str = "10de:16c1",
     nvidia_version: str = "550.90.07",
     cores_per_socket: int = 8,
+    sockets: int = 2,
+    numa_per_socket: int = 1,
 ) -> Machine:
-    """A healthy two-socket HGX node; the first half of eight GPUs is on node 0.
+    """A healthy HGX node; the first half of eight GPUs is on the first half of the NUMA nodes.
 
-    Real ones have 48 or 56 cores per socket; every CPU costs a dozen files.
+    Real ones have 48 or 56 cores per socket; every CPU costs forty files and links.
     """
-    trays = [tuple(_tray(bus, bus // 0x80, device, subsystem)) for bus in BUSES[:gpus]]
+    nodes = sockets * numa_per_socket
+    trays = [
+        tuple(_tray(bus, place * nodes // len(BUSES), device, subsystem))
+        for place, bus in enumerate(BUSES[:gpus])
+    ]
     return Machine(
         hostname=name,
         machine_id=machine_id(name),
+        sockets=sockets,
+        numa_per_socket=numa_per_socket,
         cores_per_socket=cores_per_socket,
         gpus=tuple(tray[0] for tray in trays),
-        others=(*(function for tray in trays for function in tray[1:]), *_nvswitches(1)),
+        others=(*(function for tray in trays for function in tray[1:]), *_nvswitches(nodes // 2)),
         modules=(
             "nvidia_peermem",
             "nvidia_uvm",

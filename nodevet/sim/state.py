@@ -7,7 +7,7 @@ healthy and idle.
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -107,3 +107,60 @@ def state(
         lines += [line(f"gpu.{index}.{key}", value) for key, value in identity.items()]
     lines += [line(key, value) for key, value in overrides.items()]
     return "\n".join(lines) + "\n"
+
+
+def values(text: str) -> dict[str, str]:
+    """A state's lines by key, as the library reads them: of equal keys the last wins."""
+    rows = (row.strip() for row in text.splitlines())
+    pairs = (row.partition("=") for row in rows if row and not row.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def text_of(known: Mapping[str, str]) -> str:
+    """The state with these lines. Raises StateError."""
+    return "".join(line(key, value) + "\n" for key, value in known.items())
+
+
+def count_of(known: Mapping[str, str]) -> int:
+    """How many GPUs a state describes; 0 where it does not say."""
+    text = known.get("count", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def of_gpu(known: Mapping[str, str], index: int, key: str) -> str | None:
+    """What a GPU answers for a key without a link: its own line, or that of every GPU."""
+    return known.get(f"gpu.{index}.{key}", known.get(f"gpu.*.{key}"))
+
+
+def for_each(known: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """The state with these lines on top, so that `gpu.*.key` wins over every `gpu.N.key`.
+
+    Raises StateError for a key that no state has, or a GPU that this one lacks.
+    """
+    found, count = dict(known), count_of({**known, **changes})
+    for key, value in changes.items():
+        line(key, value)
+        gpu = GPU_KEY.fullmatch(key)
+        if gpu is None:
+            found[key] = value
+        elif gpu[1] == "*":
+            found.update({f"gpu.{index}.{gpu[2]}": value for index in range(count)})
+        elif int(gpu[1]) >= count:
+            raise StateError(f"{key}: the node has no GPU {gpu[1]}, but {count} of them")
+        else:
+            found[f"gpu.{int(gpu[1])}.{gpu[2]}"] = value
+    return found
+
+
+def without_gpus(known: Mapping[str, str], gone: Sequence[int]) -> dict[str, str]:
+    """The state as NVML lists it without these GPUs: those behind them move up."""
+    left = [index for index in range(count_of(known)) if index not in gone]
+    places = {str(index): place for place, index in enumerate(left)}
+    found = {}
+    for key, value in known.items():
+        gpu = GPU_KEY.fullmatch(key)
+        if gpu is None or gpu[1] == "*":
+            found[key] = value
+        elif gpu[1] in places:
+            found[f"gpu.{places[gpu[1]]}.{gpu[2]}"] = value
+    return {**found, "count": str(len(left))}

@@ -1,16 +1,15 @@
-"""The command line as a user runs it: a process of its own, over real SSH to pretended nodes."""
+"""The command line as a user runs it: a process of its own, over real SSH to simulated nodes."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nodevet.sim.fleet import Fleet, Node
-from nodevet.sim.machine import hgx
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -39,20 +38,54 @@ def nodevet(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+SCENARIO = """\
+sim: 1
+templates:
+  h100: {gpus: h100-sxm, cores: 8}
+nodes:
+  gpu1: {template: h100}
+  gpu2: {template: h100, nvml: {"gpu.*.power_limit_mw": "500000"}}
+  gpu3: {template: h100, governor: powersave}
+  gpu4: {template: h100, faults: [sshd-stopped]}
+"""
+
+
+class Sim:
+    """A running fleet of simulated nodes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inventory = Place(name).inventory
+
+    def set(self, node: str, *changes: str) -> None:
+        """Change a node while it runs."""
+        self.run("set", "--fleet", self.name, node, *changes)
+
+    def shell(self, node: str, command: str) -> None:
+        """Run a command of root on a node."""
+        self.run("ssh", "--fleet", self.name, node, "--", command)
+
+    @staticmethod
+    def run(*arguments: str) -> None:
+        subprocess.run([*NODEVET, "sim", *arguments], check=True, timeout=300)
+
+
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sim]:
     """gpu1 is healthy; gpu2 is capped; gpu3 has a slow governor; gpu4 does not answer."""
-    nodes = [
-        Node(hgx("gpu1"), "h100-sxm"),
-        Node(hgx("gpu2"), "h100-sxm", {"gpu.*.power_limit_mw": 500000}),
-        Node(replace(hgx("gpu3"), governor="powersave"), "h100-sxm"),
-        Node(hgx("gpu4"), "h100-sxm", listens=False),
-    ]
-    with Fleet(tmp_path_factory.mktemp("fleet"), nodes) as running:
+    if missing():
+        pytest.skip("; ".join(missing()))
+    scenario = tmp_path_factory.mktemp("fleet") / "nodes.yaml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    running = Sim(f"cli{os.getpid()}")
+    running.run("up", str(scenario), "--name", running.name)
+    try:
         yield running
+    finally:
+        running.run("down", running.name)
 
 
 @pytest.fixture(scope="session")
-def reach(fleet: Fleet) -> list[str]:
+def reach(fleet: Sim) -> list[str]:
     """The options that lead to the fleet."""
-    return ["-i", str(fleet.inventory), "--known-hosts", str(fleet.known_hosts)]
+    return ["-i", str(fleet.inventory)]

@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodevet.report import formats
-from nodevet.sim.fleet import Fleet
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -32,6 +32,10 @@ def test_the_baseline_is_chosen_by_what_the_node_is(nodevet: Run, reach: list[st
     assert done.returncode == 0
     (host,) = json.loads(done.stdout)["hosts"]
     assert host["baseline"] == "nvidia-h100-sxm"
+    told = {(finding["check"], finding["verdict"]) for finding in host["findings"]}
+    health = ("gpu_lost", "ecc_errors", "row_remapping", "clock_skew")
+    assert told >= {(check, "ok") for check in health}
+    assert not told & {(check, "exempt") for check in health}
 
 
 def test_differences_are_folded_and_counted(nodevet: Run, reach: list[str]) -> None:
@@ -83,9 +87,8 @@ def test_this_machine_without_a_gpu_is_never_ok(nodevet: Run) -> None:
     ):
         pytest.skip("this machine has a GPU")
     assert done.returncode == 1
-    assert {finding["verdict"] for finding in run["hosts"][0]["findings"]} <= {
-        "wrong", "unknown", "exempt",
-    }  # fmt: skip
+    about_gpus = [one for one in run["hosts"][0]["findings"] if one["check"] != "disk_space"]
+    assert {finding["verdict"] for finding in about_gpus} <= {"wrong", "unknown", "exempt"}
 
 
 def test_saved_evidence_gives_the_same_findings(
@@ -213,15 +216,13 @@ def done_with(host: str, stream: Path) -> bool:
     return any(json.loads(line).get("host") == host for line in lines if line.endswith("}"))
 
 
-def test_ctrl_c_ends_with_a_report(fleet: Fleet, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_a_report(fleet: Any, tmp_path: Path) -> None:
     """One host hangs in NVML; the other is done when the user gives up."""
-    text = (fleet.folder / "nodes" / "gpu3" / "nvml.state").read_text()
-    state = fleet.folder / "nodes" / "gpu3" / "nvml.state"
-    state.write_text(text + "gpu.5.power_draw_mw = hang\n")
+    fleet.set("gpu3", "gpu.5.power_draw_mw=hang")
     try:
         process = subprocess.Popen(
-            [*NODEVET, "check", "gpu[1,3]", "-i", fleet.inventory, "--known-hosts",
-             fleet.known_hosts, *H100, "--format=table", f"--format=jsonl:{tmp_path / 'run'}"],
+            [*NODEVET, "check", "gpu[1,3]", "-i", fleet.inventory, *H100,
+             "--format=table", f"--format=jsonl:{tmp_path / 'run'}"],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         end = time.monotonic() + 60
@@ -232,7 +233,7 @@ def test_ctrl_c_ends_with_a_report(fleet: Fleet, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=30)
     finally:
-        state.write_text(text)
+        fleet.set("gpu3", "gpu.5.power_draw_mw=68570")
     assert process.returncode == 3, stderr
     assert "INTERRUPTED" in stdout
     assert "gpu3" in stdout
@@ -240,14 +241,12 @@ def test_ctrl_c_ends_with_a_report(fleet: Fleet, tmp_path: Path) -> None:
     assert "Traceback" not in stderr
 
 
-def test_a_hung_nvml_is_named(nodevet: Run, fleet: Fleet, reach: list[str]) -> None:
-    state = fleet.folder / "nodes" / "gpu3" / "nvml.state"
-    text = state.read_text()
-    state.write_text(text + "gpu.5.power_draw_mw = hang\n")
+def test_a_hung_nvml_is_named(nodevet: Run, fleet: Any, reach: list[str]) -> None:
+    fleet.set("gpu3", "gpu.5.power_draw_mw=hang")
     try:
         done = nodevet("check", "gpu3", *reach, *H100, "--deadline", "15", "--format", "json")
     finally:
-        state.write_text(text)
+        fleet.set("gpu3", "gpu.5.power_draw_mw=68570")
     (host,) = json.loads(done.stdout)["hosts"]
     assert host["status"] == "vetted"
     told = [f["why"] for f in host["findings"] if f["check"] == "power_limit"]
@@ -255,11 +254,13 @@ def test_a_hung_nvml_is_named(nodevet: Run, fleet: Fleet, reach: list[str]) -> N
     assert [f["verdict"] for f in host["findings"] if f["check"] == "cpu_governor"] == ["wrong"]
 
 
-def test_hostile_text_from_a_node_is_inert(nodevet: Run, fleet: Fleet, reach: list[str]) -> None:
-    state = fleet.folder / "nodes" / "gpu2" / "nvml.state"
-    text = state.read_text()
-    state.write_text(text + "driver_version = \x1b]0;owned\x07<script>550.1\n")
-    site = fleet.folder / "site.yaml"
+def test_hostile_text_from_a_node_is_inert(
+    nodevet: Run, fleet: Any, reach: list[str], tmp_path: Path
+) -> None:
+    state = "/run/nodevet-sim/nvml.state"
+    hostile = r"driver_version = \033]0;owned\007<script>550.1\n"
+    fleet.shell("gpu2", f"cp {state} /root; printf '{hostile}' >> {state}")
+    site = tmp_path / "site.yaml"
     site.write_text(
         'nodevet: 1\nextends: nvidia-h100-sxm\nexpect: {driver_version: ">=550,<560"}\n'
     )
@@ -267,7 +268,7 @@ def test_hostile_text_from_a_node_is_inert(nodevet: Run, fleet: Fleet, reach: li
         done = nodevet("check", "gpu2", *reach, "-b", site)
         page = nodevet("check", "gpu2", *reach, "-b", site, "--format", "html")
     finally:
-        state.write_text(text)
+        fleet.shell("gpu2", f"cp /root/nvml.state {state}")
     assert done.returncode == page.returncode == 1
     assert "\x1b" not in done.stdout
     assert "<script>550" not in page.stdout

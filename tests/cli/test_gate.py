@@ -1,16 +1,16 @@
 """`nodevet gate`: one exit code for a new node."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from nodevet.sim.fleet import Fleet
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -49,14 +49,12 @@ def test_one_bad_node_fails_all(nodevet: Run, reach: list[str]) -> None:
 def test_a_node_that_has_just_booted_is_not_believed(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("gate", "gpu1", *reach, *H100, *QUICK, "--settle", "864001")
     assert done.returncode == 1
-    assert "not settled: up for 864000 s, wanted 864001 s" in done.stdout
+    assert re.search(r"not settled: up for \d{4,5} s, wanted 864001 s", done.stdout)
 
 
 def test_a_node_that_becomes_right_in_time_passes(
-    fleet: Fleet, reach: list[str], verdict: Path, tmp_path: Path
+    fleet: Any, reach: list[str], verdict: Path, tmp_path: Path
 ) -> None:
-    state = fleet.folder / "nodes" / "gpu2" / "nvml.state"
-    text = state.read_text()
     process = subprocess.Popen(
         [*NODEVET, "gate", "gpu2", *reach, *H100, "--wait", "90", "--interval", "0.5",
          "--verdict", verdict],
@@ -66,12 +64,12 @@ def test_a_node_that_becomes_right_in_time_passes(
         while not verdict.exists():
             time.sleep(0.05)
         assert json.loads(verdict.read_text())["verdict"] == "pending"
-        mend = threading.Timer(3, state.write_text, [f"{text}gpu.*.power_limit_mw = 700000\n"])
+        mend = threading.Timer(3, fleet.set, ["gpu2", "gpu.*.power_limit_mw=700000"])
         mend.start()
         stdout, _ = process.communicate(timeout=100)
         mend.join()
     finally:
-        state.write_text(text)
+        fleet.set("gpu2", "gpu.*.power_limit_mw=500000")
     assert process.returncode == 0, stdout
     assert json.loads(verdict.read_text())["verdict"] == "pass"
 

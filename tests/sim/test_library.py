@@ -1,9 +1,13 @@
 """The pretended NVML library itself: how it is built and how it reads its state."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import pynvml
 import pytest
 
 from nodevet.sim import library
@@ -12,12 +16,13 @@ from nodevet.sim.state import state
 
 
 def run(nvml, path, program):
-    """What a program with pynvml prints, over this library and state."""
+    """What a program with pynvml prints, over this library and state; None: the usual state."""
+    variables = {"LD_LIBRARY_PATH": str(nvml.parent)} if path is None else environment(nvml, path)
     done = subprocess.run(
         [sys.executable, "-c", "import pynvml as n\n" + program],
         capture_output=True,
         text=True,
-        env={**os.environ, **environment(nvml, path)},
+        env={**os.environ, **variables},
         timeout=60,
     )
     return done.stdout.split(), done.stderr
@@ -39,7 +44,7 @@ def test_only_nvml_is_exported(nvml):
     symbols = subprocess.run(["nm", "-D", "--defined-only", nvml], capture_output=True, text=True)
     names = [row.split()[-1].split("@")[0] for row in symbols.stdout.splitlines()]
     assert "nvmlInitWithFlags" in names
-    assert [name for name in names if not name.startswith("nvml")] == []
+    assert [name for name in names if not name.startswith("nvml")] == ["nodevet_sim_reset"]
     assert "nvml_errors" not in names
 
 
@@ -70,6 +75,65 @@ def test_a_state_that_cannot_be_read_is_said(nvml, tmp_path):
     shown, complaint = run(nvml, path, program)
     assert shown == ["999"]
     assert f"{path}:4: not `key = value`" in complaint
+
+
+def test_every_declared_function_is_exported(nvml):
+    header = (Path(library.__file__).parent / "nvml" / "nvml.h").read_text()
+    declared = set(re.findall(r"^(?:nvmlReturn_t|const char \*) ?(\w+)\(", header, re.MULTILINE))
+    symbols = subprocess.run(["nm", "-D", "--defined-only", nvml], capture_output=True, text=True)
+    assert declared == {row.split()[-1].split("@")[0] for row in symbols.stdout.splitlines()}
+
+
+def test_the_usual_place_of_the_state(tmp_path):
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    place = tmp_path / "usual.state"
+    built = build(tmp_path / "library", default=str(place))
+    program = """
+try:
+    n.nvmlInit()
+    print(n.nvmlDeviceGetCount())
+except n.NVMLError as error: print(error.value)
+"""
+    shown, complaint = run(built, None, program)
+    assert (shown, complaint) == ([str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)], "")
+    assert [each.name for each in tmp_path.iterdir()] == ["library"]
+    place.write_text(state("t4", 3))
+    assert run(built, None, program)[0] == ["3"]
+
+
+def test_handles_by_what_a_gpu_is_known_by(nvml, tmp_path):
+    path = tmp_path / "node.state"
+    path.write_text(state("h100-sxm", 3, bus_ids=["0000:19:00.0", "0001:3b:00.0", "0002:5d:00.0"]))
+    program = """
+n.nvmlInit()
+for index in range(3):
+    gpu = n.nvmlDeviceGetHandleByIndex(index)
+    bus_id = n.nvmlDeviceGetPciInfo(gpu).busId
+    for handle in (
+        n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(gpu)),
+        n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(gpu)),
+        n.nvmlDeviceGetHandleByPciBusId(bus_id),
+        n.nvmlDeviceGetHandleByPciBusId(bus_id[4:].lower()),
+    ):
+        print(n.nvmlDeviceGetIndex(handle))
+print(n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId("19:00.0")))
+try: n.nvmlDeviceGetHandleByUUID("GPU-none")
+except n.NVMLError as error: print(error.value)
+"""
+    assert run(nvml, path, program) == ([*"000011112222", "0", "6"], "")
+    path.write_text(path.read_text() + "gpu.2.lost = 1\n")
+    program = """
+n.nvmlInit()
+print(n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId("0001:3b:00.0")))
+try: n.nvmlDeviceGetHandleByPciBusId("0002:5d:00.0")
+except n.NVMLError as error: print(error.value, error)
+print(n.nvmlErrorString(4))
+"""
+    assert run(nvml, path, program) == (
+        ["1", "15", *["GPU", "is", "lost", "Insufficient", "Permissions"]],
+        "",
+    )
 
 
 def test_before_init_and_after_shutdown(nvml, tmp_path):

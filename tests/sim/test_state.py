@@ -5,7 +5,18 @@ from collections import Counter
 
 import pytest
 
-from nodevet.sim.state import StateError, check_key, profile_text, profiles, state
+from nodevet.sim.state import (
+    StateError,
+    check_key,
+    for_each,
+    of_gpu,
+    profile_text,
+    profiles,
+    state,
+    text_of,
+    values,
+    without_gpus,
+)
 
 NAMED = re.compile(r"NVML_ERROR_\w+|NVML answers 0: no sensor|NVML has no call that reads it")
 
@@ -96,3 +107,29 @@ def test_overrides_win_and_bus_ids_are_given(gpus_of):
 def test_what_no_library_would_understand_is_refused(arguments, overrides, words):
     with pytest.raises(StateError, match=re.escape(words)):
         state(*arguments, **overrides)
+
+
+def test_a_state_is_read_as_the_library_reads_it():
+    known = values("a = 1\n# no\n\ngpu.0.name = A = B\na = 2\n")
+    assert known == {"a": "2", "gpu.0.name": "A = B"}
+    text = state("t4", 2)
+    assert values(text_of(values(text))) == values(text)
+
+
+def test_a_change_for_every_gpu_wins_over_each_ones_own(gpus_of):
+    known = values(state("t4", 3, **{"gpu.1.persistence_mode": 1}))
+    changed = for_each(known, {"gpu.*.persistence_mode": "0", "gpu.2.power_limit_mw": "60000"})
+    found = gpus_of(text_of(changed))
+    assert [gpu.persistence_mode for gpu in found.gpus] == [False] * 3
+    assert [of_gpu(changed, gpu, "power_limit_mw") for gpu in range(3)] == ["70000"] * 2 + ["60000"]
+    for key, words in (("gpu.3.lost", "no GPU 3, but 3"), ("gpu.0.losst", "did you mean lost")):
+        with pytest.raises(StateError, match=re.escape(words)):
+            for_each(known, {key: "1"})
+
+
+def test_without_a_gpu_the_others_move_up(gpus_of):
+    known = values(state("h100-sxm", 4))
+    found = gpus_of(text_of(without_gpus(known, [0, 2])))
+    assert found.count == 2
+    assert [gpu.uuid for gpu in found.gpus] == [known["gpu.1.uuid"], known["gpu.3.uuid"]]
+    assert [gpu.minor_number for gpu in found.gpus] == [1, 3]

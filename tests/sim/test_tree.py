@@ -1,5 +1,8 @@
 """A described machine, written and read back by the probe, is what was described."""
 
+import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,20 @@ import pytest
 from nodevet import evidence
 from nodevet.probe import children, cpu, cpufreq, host, memory, modules, numa, pci, processes
 from nodevet.probe.files import Absent
-from nodevet.sim.tree import Function, Link, Machine, Process, hgx, workstation, write
+from nodevet.sim.cpu_files import mask
+from nodevet.sim.pci_files import placed
+from nodevet.sim.shipped import shipped, with_devices
+from nodevet.sim.tree import (
+    Function,
+    Link,
+    Machine,
+    Process,
+    files,
+    hgx,
+    links,
+    workstation,
+    write,
+)
 
 SECTIONS = (host, pci, cpu, cpufreq, numa, memory, modules, processes)
 TYPES = {item.name: item.type for item in msgspec.structs.fields(evidence.Evidence)}
@@ -68,10 +84,9 @@ def test_a_healthy_hgx_node(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_healthy_node_is_unreadable(tmp_path: Path) -> None:
-    errors = [
-        item.errors for item in read(hgx("n", gpus=1), tmp_path, host, cpu, numa, memory, pci)
-    ]
-    assert errors == [{}] * 5
+    errors = [item.errors for item in read(hgx("n", gpus=1), tmp_path, cpu, numa, memory, pci)]
+    assert errors == [{}] * 4
+    assert set(read(hgx("n", gpus=1), tmp_path / "host", host).errors) <= {"clock_s", "asked_s"}
 
 
 def test_a_workstation(tmp_path: Path) -> None:
@@ -143,6 +158,89 @@ def test_the_same_description_is_written_the_same(tmp_path: Path) -> None:
         for root in (tmp_path / "one", tmp_path / "two")
     )
     assert one == two and len(one) > 100
+
+
+def test_numa_nodes_within_a_socket_and_shared_policies(tmp_path: Path) -> None:
+    machine = hgx("n", cores_per_socket=4, numa_per_socket=2)
+    machine = replace(machine, memory_only_nodes=1, cpufreq_per="core")
+    nodes, bus, clocks, cpus = read(machine, tmp_path, numa, pci, cpufreq, cpu)
+    assert [node.cpulist for node in nodes.nodes] == [
+        "0-1,8-9",
+        "2-3,10-11",
+        "4-5,12-13",
+        "6-7,14-15",
+        "",
+    ]
+    assert list(nodes.nodes[1].distances) == [12, 10, 21, 21, 21]
+    assert [gpu.numa_node for gpu in functions(bus, "gpu").values()] == [0, 0, 1, 1, 2, 2, 3, 3]
+    for gpu in functions(bus, "gpu").values():
+        assert gpu.local_cpulist == nodes.nodes[gpu.numa_node].cpulist
+    assert (clocks.policies[0].policies, clocks.policies[0].cpus) == ("0-7", "0-15")
+    assert (cpus.packages, cpus.cores) == ({"0": "0-3,8-11", "1": "4-7,12-15"}, 8)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        hgx("a", cores_per_socket=2),
+        workstation("b"),
+        shipped("a100-sxm-80", name="c", cores=2),
+        shipped("t4", 64, name="d", sockets=1, cores=2, numa_per_socket=2),
+        with_devices(hgx("e", gpus=2, cores_per_socket=2), 16, 0),
+    ],
+    ids=lambda machine: machine.hostname,
+)
+def test_every_link_leads_somewhere(machine: Machine, tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "node"
+    write(machine, root)
+    for path, target in links(machine).items():
+        place = (root / path).parent / target
+        assert place.resolve().is_relative_to(root), path
+        assert place.exists(), path
+    for path in files(machine):
+        assert not any(path.startswith(f"{link}/") for link in links(machine)), path
+    addresses = [function.address for function in machine.functions]
+    assert len(addresses) == len(set(addresses)) == len(placed(machine))
+
+
+def test_devices_come_and_go(tmp_path: Path) -> None:
+    machine = with_devices(hgx("n", gpus=2, cores_per_socket=2), 5, 1)
+    bus = read(machine, tmp_path, pci)
+    nics, nvme = functions(bus, "nic"), functions(bus, "nvme")
+    assert (len(nics), len(nvme)) == (5, 1)
+    assert {nic.numa_node for nic in nics.values()} == {0, 1}
+    assert all(nic.upstream for nic in nics.values())
+    assert len(functions(bus, "gpu")) == 2
+
+
+def test_masks_are_as_wide_as_the_kernel_prints_them() -> None:
+    assert mask((), 4) == "0"
+    assert mask((0, 1, 2, 3), 4) == "f"
+    assert mask(range(32), 32) == "ffffffff"
+    assert mask((63,), 64) == "80000000,00000000"
+    assert mask((0, 64), 72) == "01,00000000,00000001"
+
+
+def test_others_read_the_tree_too(tmp_path: Path) -> None:
+    """lscpu(1) and lspci(8) agree with what was described, where they are installed."""
+    root = tmp_path.resolve() / "node"
+    write(hgx("n", cores_per_socket=4, numa_per_socket=2), root)
+    if shutil.which("lscpu") is None and shutil.which("lspci") is None:
+        pytest.skip("neither lscpu nor lspci is installed")
+    if shutil.which("lscpu") is not None:
+        told = run("lscpu", "--sysroot", root, "--json")
+        rows = {row["field"]: row["data"] for row in json.loads(told)["lscpu"]}
+        assert (rows["Socket(s):"], rows["Core(s) per socket:"]) == ("2", "4")
+        assert (rows["NUMA node(s):"], rows["NUMA node1 CPU(s):"]) == ("4", "2,3,10,11")
+    if shutil.which("lspci") is not None:
+        told = run("lspci", "-A", "linux-sysfs", "-O", f"sysfs.path={root}/sys/bus/pci", "-n")
+        assert len([row for row in told.splitlines() if "10de:2330" in row]) == 8
+
+
+def run(*command: object) -> str:
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=True, timeout=30
+    ).stdout
 
 
 def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:

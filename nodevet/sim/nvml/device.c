@@ -3,7 +3,7 @@
  * Keys are the field names of nodevet.evidence.Gpu wherever there is one. What a call
  * means is documented by NVIDIA; how a value is described, in state.h.
  */
-#include "getters.h"
+#include "setters.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@ static const struct word brands[] = {
     {"TITAN", 6}, {"NVIDIA_VAPPS", 7}, {"NVIDIA_VPC", 8}, {"NVIDIA_VCS", 9}, {"NVIDIA_VWS", 10},
     {"NVIDIA_CLOUD_GAMING", 11}, {"QUADRO_RTX", 12}, {"NVIDIA_RTX", 13}, {"NVIDIA", 14},
     {"GEFORCE_RTX", 15}, {"TITAN_RTX", 16}, {NULL, 0}};
-static const struct word architectures[] = {
+const struct word architectures[] = {
     {"KEPLER", 2}, {"MAXWELL", 3}, {"PASCAL", 4}, {"VOLTA", 5}, {"TURING", 6}, {"AMPERE", 7},
     {"ADA", 8}, {"HOPPER", 9}, {"BLACKWELL", 10}, {"RUBIN", 13}, {"UNKNOWN", 0xffffffff},
     {NULL, 0}};
-static const struct word compute_modes[] = {
+const struct word compute_modes[] = {
     {"DEFAULT", 0}, {"EXCLUSIVE_THREAD", 1}, {"PROHIBITED", 2}, {"EXCLUSIVE_PROCESS", 3},
     {NULL, 0}};
 TEXT(nvmlDeviceGetUUID, "uuid")
@@ -30,15 +30,19 @@ NAMED(nvmlDeviceGetBrand, brands, "brand")
 NAMED(nvmlDeviceGetArchitecture, architectures, "gpu_architecture")
 UINT(nvmlDeviceGetMinorNumber, "minor_number")
 UINT(nvmlDeviceGetModuleId, "module_id")
+UINT(nvmlDeviceGetDisplayMode, "display_mode")
+UINT(nvmlDeviceGetDisplayActive, "display_active")
 
 EXPORT nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *out)
 {
+    CALL(device, out);
     return get_text(device, "gsp_firmware_version", out, 64);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *enabled,
                                                  unsigned int *initially)
 {
+    CALL(device, enabled);
     TRY(get_uint(device, NULL, "gsp_firmware_enabled", enabled));
     *initially = *enabled;
     return NVML_SUCCESS;
@@ -58,7 +62,7 @@ static nvmlReturn_t get_pci_id(nvmlDevice_t device, const char *key, unsigned in
 EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *out)
 {
     char text[NVML_SIM_VALUE];
-    TRY(ready(device, out));
+    CALL(device, out);
     memset(out, 0, sizeof *out);
     TRY(get_text(device, "bus_id", text, sizeof text));
     TRY(set_bus_id(out, text));
@@ -78,37 +82,21 @@ UINT(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default_mw")
 PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power_limit_min_mw", "power_limit_max_mw")
 UINT(nvmlDeviceGetPowerUsage, "power_draw_mw")
 
-/* clocks, by nvmlClockType_t: graphics, SM, memory, video */
+/* Whether there is a limit at all; the older name of that question. */
+EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, unsigned int *out)
+{
+    CALL(device, out);
+    TRY(get_uint(device, NULL, "power_limit_mw", out));
+    *out = 1;
+    return NVML_SUCCESS;
+}
 
-CHOICE(nvmlDeviceGetClockInfo, "clock_graphics_mhz", "clock_sm_mhz", "clock_memory_mhz",
-       "clock_video_mhz")
-CHOICE(nvmlDeviceGetMaxClockInfo, "max_clock_graphics_mhz", "max_clock_sm_mhz",
-       "max_clock_memory_mhz", "max_clock_video_mhz")
-CHOICE(nvmlDeviceGetApplicationsClock, "app_clock_graphics_mhz", "app_clock_sm_mhz",
-       "app_clock_memory_mhz")
-CHOICE(nvmlDeviceGetDefaultApplicationsClock, "app_clock_graphics_default_mhz",
-       "app_clock_sm_default_mhz", "app_clock_memory_default_mhz")
 NAMED(nvmlDeviceGetPerformanceState, NULL, "pstate")
+NAMED(nvmlDeviceGetPowerState, NULL, "pstate")
 ULONGLONG(nvmlDeviceGetCurrentClocksEventReasons, "event_reasons")
 ULONGLONG(nvmlDeviceGetCurrentClocksThrottleReasons, "event_reasons")
 ULONGLONG(nvmlDeviceGetSupportedClocksEventReasons, "event_reasons_supported")
 ULONGLONG(nvmlDeviceGetSupportedClocksThrottleReasons, "event_reasons_supported")
-
-/* by nvmlClockId_t: current, application target, application default */
-EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned int type, unsigned int id,
-                                       unsigned int *out)
-{
-    switch (id) {
-    case 0:
-        return nvmlDeviceGetClockInfo(device, type, out);
-    case 1:
-        return nvmlDeviceGetApplicationsClock(device, type, out);
-    case 2:
-        return nvmlDeviceGetDefaultApplicationsClock(device, type, out);
-    default:
-        return NVML_ERROR_NOT_SUPPORTED;
-    }
-}
 
 /* temperatures */
 
@@ -119,7 +107,7 @@ CHOICE(nvmlDeviceGetTemperatureThreshold, "temperature_shutdown_c", "temperature
 EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *out)
 {
     unsigned int number;
-    TRY(ready(device, out));
+    CALL(device, out);
     if (out->version != 0x100000c)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     TRY(nvmlDeviceGetTemperature(device, out->sensorType, &number));
@@ -131,13 +119,15 @@ EXPORT nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device,
                                                    nvmlMarginTemperature_t *out)
 {
     unsigned int number;
-    TRY(ready(device, out));
+    CALL(device, out);
     if (out->version != 0x1000008)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     TRY(get_uint(device, NULL, "temperature_margin_c", &number));
     out->marginTemperature = (int)number;
     return NVML_SUCCESS;
 }
+
+UINT(nvmlDeviceGetFanSpeed, "fan_speed_percent")
 
 /* PCIe */
 
@@ -147,74 +137,3 @@ UINT(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_generation_device_max")
 UINT(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 UINT(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
 UINT(nvmlDeviceGetPcieReplayCounter, "pcie_replay_counter")
-
-/* memory and load */
-
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
-{
-    TRY(ready(device, out));
-    if (out->version != 0x2000028)
-        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    TRY(get_ulonglong(device, "memory_total_b", &out->total));
-    TRY(get_ulonglong(device, "memory_used_b", &out->used));
-    TRY(get_ulonglong(device, "memory_reserved_b", &out->reserved));
-    out->free = out->total - out->used - out->reserved;
-    return NVML_SUCCESS;
-}
-
-/* The first version counts what the driver reserves as used. */
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out)
-{
-    unsigned long long reserved;
-    TRY(ready(device, out));
-    TRY(get_ulonglong(device, "memory_total_b", &out->total));
-    TRY(get_ulonglong(device, "memory_used_b", &out->used));
-    if (get_ulonglong(device, "memory_reserved_b", &reserved) == NVML_SUCCESS)
-        out->used += reserved;
-    out->free = out->total - out->used;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out)
-{
-    TRY(ready(device, out));
-    TRY(get_ulonglong(device, "bar1_total_b", &out->bar1Total));
-    out->bar1Used = 0;
-    out->bar1Free = out->bar1Total;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
-{
-    TRY(ready(device, out));
-    TRY(get_uint(device, NULL, "utilization_gpu_percent", &out->gpu));
-    return get_uint(device, NULL, "utilization_memory_percent", &out->memory);
-}
-
-/* processes = PID:BYTES PID:BYTES; a PID alone has no known memory */
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
-                                                            unsigned int *count,
-                                                            nvmlProcessInfo_t *out)
-{
-    char text[NVML_SIM_VALUE], *next = text, *item;
-    unsigned int room = count ? *count : 0, found = 0;
-    TRY(get_text(device, "processes", count ? text : NULL, sizeof text));
-    while ((item = strsep(&next, " ")))
-        if (*item) {
-            nvmlProcessInfo_t process = {.usedGpuMemory = -1ULL, -1u, -1u};
-            if (sscanf(item, "%u:%llu", &process.pid, &process.usedGpuMemory) < 1)
-                return NVML_ERROR_UNKNOWN;
-            if (out && found < room)
-                out[found] = process;
-            found++;
-        }
-    *count = found;
-    return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
-                                                            unsigned int *count,
-                                                            nvmlProcessInfo_t *out)
-{
-    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, out);
-}

@@ -29,6 +29,7 @@ static nvmlReturn_t get_ecc(nvmlDevice_t device, unsigned int severity, unsigned
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int severity,
                                                 unsigned int lifetime, unsigned long long *out)
 {
+    CALL(device, out);
     return get_ecc(device, severity, lifetime, "", out);
 }
 
@@ -37,6 +38,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigne
                                                     unsigned int lifetime, unsigned int location,
                                                     unsigned long long *out)
 {
+    CALL(device, out);
     if (location != 2 && location != 7)
         return NVML_ERROR_NOT_SUPPORTED;
     return get_ecc(device, severity, lifetime, location == 2 ? "dram_" : "sram_", out);
@@ -45,7 +47,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigne
 EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device,
                                                     nvmlEccSramErrorStatus_t *out)
 {
-    TRY(ready(device, out));
+    CALL(device, out);
     if (out->version != 0x1000068)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     memset(out, 0, sizeof *out);
@@ -57,6 +59,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int 
                                               unsigned int *uncorrected, unsigned int *pending,
                                               unsigned int *failure)
 {
+    CALL(device, corrected);
     TRY(get_uint(device, NULL, "remapping.corrected", corrected));
     TRY(get_uint(device, NULL, "remapping.uncorrected", uncorrected));
     TRY(get_uint(device, NULL, "remapping.pending", pending));
@@ -66,7 +69,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int 
 EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
                                                       nvmlRowRemapperHistogramValues_t *out)
 {
-    TRY(ready(device, out));
+    CALL(device, out);
     TRY(get_uint(device, NULL, "remapping.banks_max", &out->max));
     TRY(get_uint(device, NULL, "remapping.banks_high", &out->high));
     TRY(get_uint(device, NULL, "remapping.banks_partial", &out->partial));
@@ -80,7 +83,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int 
 {
     static const char *const causes[] = {"retired_pages.single_bit", "retired_pages.double_bit"};
     unsigned int found;
-    if (cause > 1 || !count)
+    CALL(device, count);
+    if (cause > 1)
         return NVML_ERROR_INVALID_ARGUMENT;
     TRY(get_uint(device, NULL, causes[cause], &found));
     for (unsigned int page = 0; pages && page < found && page < *count; page++)
@@ -111,7 +115,7 @@ static nvmlReturn_t get_link(nvmlDevice_t device, unsigned int link, const char 
                                  unsigned int *out)                                  \
     {                                                                                \
         unsigned long long number;                                                   \
-        TRY(ready(device, out));                                                     \
+        CALL(device, out);                                                           \
         TRY(get_link(device, link, key, &number));                                   \
         *out = (unsigned int)number;                                                 \
         return NVML_SUCCESS;                                                         \
@@ -125,7 +129,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigne
 {
     static const char *const keys[] = {"replay_errors", "recovery_errors", "crc_flit_errors",
                                        "crc_data_errors"};
-    TRY(ready(device, out));
+    CALL(device, out);
     if (counter >= sizeof keys / sizeof *keys)
         return NVML_ERROR_NOT_SUPPORTED;
     return get_link(device, link, keys[counter], out);
@@ -135,7 +139,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, uns
                                                         nvmlPciInfo_t *out)
 {
     char text[NVML_SIM_VALUE];
-    TRY(ready(device, out));
+    CALL(device, out);
     memset(out, 0, sizeof *out);
     TRY(state_text(device, text, sizeof text, "nvlinks.%u.remote_bus_id", link));
     return set_bus_id(out, text);
@@ -146,9 +150,9 @@ static nvmlReturn_t get_status(nvmlDevice_t device, const char *key, nvmlReturn_
 {
     char text[NVML_SIM_VALUE];
     TRY(get_text(device, key, text, sizeof text));
-    for (const struct word *word = nvml_errors; word->name; word++)
-        if (strcmp(word->name + (word->number ? strlen("NVML_ERROR_") : 0), text) == 0) {
-            *out = (nvmlReturn_t)word->number;
+    for (const struct error *error = nvml_errors; error->name; error++)
+        if (strcmp(error->name + (error->number ? strlen("NVML_ERROR_") : 0), text) == 0) {
+            *out = (nvmlReturn_t)error->number;
             return NVML_SUCCESS;
         }
     return NVML_ERROR_UNKNOWN;
@@ -159,6 +163,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabri
 {
     char text[NVML_SIM_VALUE];
     unsigned int state, at = 0;
+    CALL(device, out);
     TRY(get_uint(device, fabric_states, "fabric.state", &state));
     memset(out, 0, sizeof *out);
     out->state = (unsigned char)state;
@@ -182,7 +187,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
 {
     nvmlGpuFabricInfo_t fabric;
     unsigned int known;
-    TRY(ready(device, out));
+    CALL(device, out);
     if (get_uint(device, NULL, "fabric.version", &known) != NVML_SUCCESS)
         known = 3;
     if (out->version != 0x2000024 && (out->version != 0x3000028 || known < 3))
@@ -243,7 +248,7 @@ static nvmlReturn_t get_field(nvmlDevice_t device, nvmlFieldValue_t *field)
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count,
                                              nvmlFieldValue_t *out)
 {
-    TRY(ready(device, out));
+    CALL(device, out);
     for (int i = 0; i < count; i++) {
         out[i].value.ullVal = 0;
         out[i].nvmlReturn = get_field(device, &out[i]);

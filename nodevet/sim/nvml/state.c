@@ -1,5 +1,5 @@
 /* See state.h. */
-#include "state.h"
+#include "table.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,118 +8,84 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 struct nvmlDevice_st {
     unsigned int index;
 };
 
-struct entry {
-    unsigned int hash;
-    char *key, *value; /* into `table.text` */
-};
-
+/* The table as it was read, and of which file. */
 static struct {
-    char *text;
-    struct entry *entries;
-    size_t count;
-    struct timespec changed;
-    ino_t inode;
-    off_t size;
-} table;
+    struct table table;
+    struct stat file;
+    bool settled; /* a later change of the file has another time */
+} known;
+static unsigned long long session;
 static struct nvmlDevice_st devices[NVML_SIM_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-const struct word nvml_errors[] = {
-    {"SUCCESS", 0},
-    {"NVML_ERROR_UNINITIALIZED", 1},
-    {"NVML_ERROR_INVALID_ARGUMENT", 2},
-    {"NVML_ERROR_NOT_SUPPORTED", 3},
-    {"NVML_ERROR_NO_PERMISSION", 4},
-    {"NVML_ERROR_ALREADY_INITIALIZED", 5},
-    {"NVML_ERROR_NOT_FOUND", 6},
-    {"NVML_ERROR_INSUFFICIENT_SIZE", 7},
-    {"NVML_ERROR_INSUFFICIENT_POWER", 8},
-    {"NVML_ERROR_DRIVER_NOT_LOADED", 9},
-    {"NVML_ERROR_TIMEOUT", 10},
-    {"NVML_ERROR_IRQ_ISSUE", 11},
-    {"NVML_ERROR_LIBRARY_NOT_FOUND", 12},
-    {"NVML_ERROR_FUNCTION_NOT_FOUND", 13},
-    {"NVML_ERROR_CORRUPTED_INFOROM", 14},
-    {"NVML_ERROR_GPU_IS_LOST", 15},
-    {"NVML_ERROR_RESET_REQUIRED", 16},
-    {"NVML_ERROR_OPERATING_SYSTEM", 17},
-    {"NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18},
-    {"NVML_ERROR_IN_USE", 19},
-    {"NVML_ERROR_MEMORY", 20},
-    {"NVML_ERROR_NO_DATA", 21},
-    {"NVML_ERROR_VGPU_ECC_NOT_SUPPORTED", 22},
-    {"NVML_ERROR_INSUFFICIENT_RESOURCES", 23},
-    {"NVML_ERROR_FREQ_NOT_SUPPORTED", 24},
-    {"NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25},
-    {"NVML_ERROR_DEPRECATED", 26},
-    {"NVML_ERROR_NOT_READY", 27},
-    {"NVML_ERROR_GPU_NOT_FOUND", 28},
-    {"NVML_ERROR_INVALID_STATE", 29},
-    {"NVML_ERROR_RESET_TYPE_NOT_SUPPORTED", 30},
-    {"NVML_ERROR_UNKNOWN", 999},
-    {NULL, 0},
+const struct error nvml_errors[] = {
+    {"SUCCESS", 0, "Success"},
+    {"NVML_ERROR_UNINITIALIZED", 1, "Uninitialized"},
+    {"NVML_ERROR_INVALID_ARGUMENT", 2, "Invalid Argument"},
+    {"NVML_ERROR_NOT_SUPPORTED", 3, "Not Supported"},
+    {"NVML_ERROR_NO_PERMISSION", 4, "Insufficient Permissions"},
+    {"NVML_ERROR_ALREADY_INITIALIZED", 5, "Already Initialized"},
+    {"NVML_ERROR_NOT_FOUND", 6, "Not Found"},
+    {"NVML_ERROR_INSUFFICIENT_SIZE", 7, "Insufficient Size"},
+    {"NVML_ERROR_INSUFFICIENT_POWER", 8, "Insufficient External Power"},
+    {"NVML_ERROR_DRIVER_NOT_LOADED", 9, "Driver Not Loaded"},
+    {"NVML_ERROR_TIMEOUT", 10, "Timeout"},
+    {"NVML_ERROR_IRQ_ISSUE", 11, "Interrupt Request Issue"},
+    {"NVML_ERROR_LIBRARY_NOT_FOUND", 12, "NVML Shared Library Not Found"},
+    {"NVML_ERROR_FUNCTION_NOT_FOUND", 13, "Function Not Found"},
+    {"NVML_ERROR_CORRUPTED_INFOROM", 14, "Corrupted infoROM"},
+    {"NVML_ERROR_GPU_IS_LOST", 15, "GPU is lost"},
+    {"NVML_ERROR_RESET_REQUIRED", 16, "GPU requires restart"},
+    {"NVML_ERROR_OPERATING_SYSTEM", 17, "The operating system has blocked the request."},
+    {"NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18, "RM has detected an NVML/RM version mismatch."},
+    {"NVML_ERROR_IN_USE", 19, "In use by another client"},
+    {"NVML_ERROR_MEMORY", 20, "Insufficient Memory"},
+    {"NVML_ERROR_NO_DATA", 21, "No data"},
+    {"NVML_ERROR_VGPU_ECC_NOT_SUPPORTED", 22,
+     "The requested vgpu operation is not available on target device, because ECC is enabled"},
+    {"NVML_ERROR_INSUFFICIENT_RESOURCES", 23, "Insufficient resources"},
+    {"NVML_ERROR_FREQ_NOT_SUPPORTED", 24, "Frequency not supported"},
+    {"NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25, "The provided version is invalid/unsupported"},
+    {"NVML_ERROR_DEPRECATED", 26, "The requested functionality has been deprecated"},
+    {"NVML_ERROR_NOT_READY", 27, "The system is not ready for the request"},
+    {"NVML_ERROR_GPU_NOT_FOUND", 28, "No GPUs were found"},
+    {"NVML_ERROR_INVALID_STATE", 29,
+     "Resource not in correct state to perform requested operation"},
+    {"NVML_ERROR_RESET_TYPE_NOT_SUPPORTED", 30, "Reset not supported for given device/parameters"},
+    {"NVML_ERROR_UNKNOWN", 999, "Unknown Error"},
+    {NULL, 0, NULL},
 };
 
-static unsigned int hash_of(const char *key)
+const char *state_path(void)
 {
-    unsigned int hash = 2166136261u; /* FNV-1a */
-    for (; *key; key++)
-        hash = (hash ^ (unsigned char)*key) * 16777619u;
-    return hash;
+    const char *path = getenv("NODEVET_SIM_STATE");
+    return path ? path : NODEVET_SIM_DEFAULT_STATE;
 }
 
-static char *trim(char *text)
+static bool is_known(const struct stat *now)
 {
-    while (*text == ' ' || *text == '\t')
-        text++;
-    char *end = text + strlen(text);
-    while (end > text && strchr(" \t\r", end[-1]))
-        *--end = '\0';
-    return text;
+    return known.table.text && known.settled && now->st_ino == known.file.st_ino &&
+           now->st_size == known.file.st_size &&
+           memcmp(&now->st_mtim, &known.file.st_mtim, sizeof now->st_mtim) == 0;
 }
 
-/* Split `text` into entries, in place. 0, or the number of the line that is none. */
-static unsigned int parse(char *text, struct entry **entries, size_t *count)
+/* Two changes within a tick of the kernel's clock can give a file of the same size, time and
+ * number. Asked of the kernel, as a library loaded before libc may tell another time. */
+static bool is_older_than_a_tick(const struct stat *file)
 {
-    size_t room = 1;
-    for (const char *at = text; *at; at++)
-        room += *at == '\n';
-    *entries = malloc(room * sizeof **entries);
-    *count = 0;
-    unsigned int number = 0;
-    for (char *next = text; *entries && (text = strsep(&next, "\n"));) {
-        number++;
-        char *line = trim(text);
-        if (*line == '\0' || *line == '#')
-            continue;
-        char *equals = strchr(line, '=');
-        if (!equals || equals == line)
-            return number;
-        *equals = '\0';
-        char *key = trim(line);
-        (*entries)[(*count)++] = (struct entry){hash_of(key), key, trim(equals + 1)};
-    }
-    return *entries ? 0 : number + 1;
-}
-
-static char *read_all(FILE *file, off_t size)
-{
-    char *text = malloc((size_t)size + 1);
-    if (text)
-        text[fread(text, 1, (size_t)size, file)] = '\0';
-    return text;
-}
-
-static nvmlReturn_t complain(const char *path, unsigned int line, const char *what)
-{
-    fprintf(stderr, "libnvidia-ml of nodevet sim: %s:%u: %s\n", path, line, what);
-    return NVML_ERROR_UNKNOWN;
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+    long long age = (now.tv_sec - file->st_mtim.tv_sec) * 1000000000LL + now.tv_nsec -
+                    file->st_mtim.tv_nsec;
+    return age > 50000000;
 }
 
 static nvmlReturn_t load_locked(const char *path)
@@ -127,38 +93,26 @@ static nvmlReturn_t load_locked(const char *path)
     struct stat now;
     if (stat(path, &now) != 0)
         return complain(path, 0, strerror(errno));
-    if (table.text && now.st_ino == table.inode && now.st_size == table.size &&
-        memcmp(&now.st_mtim, &table.changed, sizeof now.st_mtim) == 0)
+    if (is_known(&now))
         return NVML_SUCCESS;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return complain(path, 0, strerror(errno));
-    char *text = read_all(file, now.st_size);
-    fclose(file);
-    struct entry *entries = NULL;
-    size_t count = 0;
-    unsigned int line = text ? parse(text, &entries, &count) : 1;
-    if (line) {
-        free(entries);
-        free(text);
-        return complain(path, line, "not `key = value`");
-    }
-    free(table.entries);
-    free(table.text);
-    table.text = text;
-    table.entries = entries;
-    table.count = count;
-    table.changed = now.st_mtim;
-    table.inode = now.st_ino;
-    table.size = now.st_size;
+    bool settled = is_older_than_a_tick(&now);
+    struct table fresh;
+    nvmlReturn_t result = table_read(path, &fresh);
+    if (result != NVML_SUCCESS)
+        return result;
+    table_forget(&fresh, session);
+    table_free(&known.table);
+    known.table = fresh;
+    known.file = now;
+    known.settled = settled;
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t state_load(void)
 {
-    const char *path = getenv("NODEVET_SIM_STATE");
-    if (!path)
-        return complain("$NODEVET_SIM_STATE", 0, "not set");
+    const char *path = state_path();
+    if (!getenv("NODEVET_SIM_STATE") && access(path, F_OK) != 0)
+        return NVML_ERROR_DRIVER_NOT_LOADED;
     pthread_mutex_lock(&lock);
     nvmlReturn_t result = load_locked(path);
     pthread_mutex_unlock(&lock);
@@ -168,10 +122,21 @@ nvmlReturn_t state_load(void)
 void state_close(void)
 {
     pthread_mutex_lock(&lock);
-    free(table.entries);
-    free(table.text);
-    memset(&table, 0, sizeof table);
+    table_free(&known.table);
     pthread_mutex_unlock(&lock);
+}
+
+void state_set_session(unsigned long long number)
+{
+    pthread_mutex_lock(&lock);
+    session = number;
+    table_free(&known.table);
+    pthread_mutex_unlock(&lock);
+}
+
+unsigned long long state_session(void)
+{
+    return session;
 }
 
 nvmlDevice_t state_device(unsigned int index)
@@ -180,52 +145,43 @@ nvmlDevice_t state_device(unsigned int index)
     return &devices[index];
 }
 
-static const char *find(const char *key)
+unsigned int state_index(nvmlDevice_t device)
 {
-    unsigned int hash = hash_of(key);
-    for (size_t i = table.count; i-- > 0;)
-        if (table.entries[i].hash == hash && strcmp(table.entries[i].key, key) == 0)
-            return table.entries[i].value;
-    return NULL;
-}
-
-/* The value of a GPU's key, most exact first: gpu.3.nvlinks.4.active, then * for the
- * link, for the GPU, for both. */
-static const char *find_of(nvmlDevice_t device, const char *key)
-{
-    char full[NVML_SIM_VALUE + 32], wild[NVML_SIM_VALUE];
-    const char *number = strpbrk(key, "0123456789");
-    snprintf(wild, sizeof wild, "%s", key);
-    if (number && number > key && number[-1] == '.')
-        snprintf(wild, sizeof wild, "%.*s*%s", (int)(number - key), key,
-                 number + strspn(number, "0123456789"));
-    for (int step = 0; step < 4; step++) {
-        const char *part = step % 2 ? wild : key;
-        if (step < 2)
-            snprintf(full, sizeof full, "gpu.%u.%s", device->index, part);
-        else
-            snprintf(full, sizeof full, "gpu.*.%s", part);
-        const char *value = find(full);
-        if (value)
-            return value;
-    }
-    return NULL;
+    return device->index;
 }
 
 static nvmlReturn_t error_named(const char *name)
 {
-    for (const struct word *word = nvml_errors; word->name; word++)
-        if (strcmp(word->name, name) == 0)
-            return (nvmlReturn_t)word->number;
+    for (const struct error *error = nvml_errors; error->name; error++)
+        if (strcmp(error->name, name) == 0)
+            return (nvmlReturn_t)error->number;
     return NVML_ERROR_UNKNOWN;
+}
+
+/* What a value does to the call that meets it. */
+static nvmlReturn_t obey(const char *value)
+{
+    long milliseconds;
+    if (strncmp(value, "NVML_ERROR_", 11) == 0)
+        return error_named(value);
+    while (strcmp(value, "hang") == 0)
+        pause();
+    if (sscanf(value, "delay:%ld", &milliseconds) == 1) {
+        struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+        while (nanosleep(&left, &left) != 0 && errno == EINTR)
+            ;
+    }
+    return NVML_SUCCESS;
 }
 
 static nvmlReturn_t value_of(nvmlDevice_t device, const char *key, char *text, unsigned int size)
 {
     state_load(); /* a file that is broken for now leaves the last good table */
     pthread_mutex_lock(&lock);
-    const char *lost = device ? find_of(device, "lost") : NULL;
-    const char *value = device ? find_of(device, key) : find(key);
+    const struct table *table = &known.table;
+    const char *lost = device ? table_find_of(table, device->index, "lost") : NULL;
+    const char *value =
+        device ? table_find_of(table, device->index, key) : table_find(table, key);
     nvmlReturn_t result = NVML_SUCCESS;
     if (lost && strcmp(lost, "1") == 0 && strcmp(key, "handle") != 0)
         result = NVML_ERROR_GPU_IS_LOST;
@@ -238,10 +194,47 @@ static nvmlReturn_t value_of(nvmlDevice_t device, const char *key, char *text, u
     else
         strcpy(text, value);
     pthread_mutex_unlock(&lock);
-    if (result == NVML_SUCCESS && strcmp(text, "hang") == 0)
-        for (;;)
-            pause();
-    return result;
+    return result == NVML_SUCCESS ? obey(text) : result;
+}
+
+/* The value of a line about a call or a setting, of the GPU or of the whole library; empty
+ * where there is none. */
+static void find_hook(nvmlDevice_t device, const char *key, char *text, size_t size)
+{
+    pthread_mutex_lock(&lock);
+    const char *value = device ? table_find_of(&known.table, device->index, key) : NULL;
+    if (!value)
+        value = table_find(&known.table, key);
+    snprintf(text, size, "%s", value ? value : "");
+    pthread_mutex_unlock(&lock);
+}
+
+nvmlReturn_t state_call(nvmlDevice_t device, const char *function)
+{
+    char key[NVML_SIM_VALUE], text[NVML_SIM_VALUE];
+    state_load();
+    pthread_mutex_lock(&lock);
+    bool hooked = known.table.hooked;
+    pthread_mutex_unlock(&lock);
+    if (!hooked)
+        return NVML_SUCCESS;
+    snprintf(key, sizeof key, "call.%s", function);
+    find_hook(device, key, text, sizeof text);
+    char *version = strrchr(key, '_');
+    if (!*text && version && version[1] == 'v') {
+        *version = '\0';
+        find_hook(device, key, text, sizeof text);
+    }
+    return obey(text);
+}
+
+nvmlReturn_t state_refusal(nvmlDevice_t device, const char *setting, bool *ignored)
+{
+    char key[NVML_SIM_VALUE], text[NVML_SIM_VALUE];
+    snprintf(key, sizeof key, "set.%s", setting);
+    find_hook(device, key, text, sizeof text);
+    *ignored = strcmp(text, "ignored") == 0;
+    return obey(text);
 }
 
 nvmlReturn_t state_text(nvmlDevice_t device, char *text, unsigned int size, const char *key, ...)

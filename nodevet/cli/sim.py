@@ -1,0 +1,238 @@
+"""`nodevet sim`: simulated GPU nodes."""
+
+import os
+from typing import Any
+
+import click
+
+from nodevet.cli import UserError
+
+fleet_option = click.option("--fleet", metavar="NAME", help="Where several fleets are up.")
+
+
+@click.group("sim")
+def command() -> None:
+    """Simulated GPU nodes: real Linux, systemd and SSH, pretended hardware.
+
+    \b
+    nodevet sim up demo                      boot a shipped scenario, or a YAML file
+    nodevet sim inventory > nodes.yaml       and then: nodevet check -i nodes.yaml
+    nodevet sim set gpu003 governor=powersave
+    nodevet sim down --all
+    """
+
+
+@command.command()
+@click.argument("scenario")
+@click.option("--name", help="Name of the fleet. Default: what the scenario says.")
+@click.option("--wait/--no-wait", default=True, help="Until every node has booted.")
+def up(scenario: str, name: str | None, wait: bool) -> int:
+    """Boot the nodes of SCENARIO, a YAML file or a shipped one (see `nodevet sim scenarios`).
+
+    Exit codes: 0 every node is up, 1 one is not, 2 the scenario or this machine will not do.
+    """
+    from nodevet.sim.nspawn import control, needs, place
+    from nodevet.sim.scenario import ScenarioError, find, load
+
+    try:
+        path = find(scenario)
+        loaded = load(path)
+        where = control.up(name or loaded.name, path)
+    except (ScenarioError, needs.NeedError, place.PlaceError, control.ControlError) as error:
+        raise UserError(str(error)) from error
+    count = len(loaded.nodes)
+    click.echo(f"fleet {where.fleet}: {count} node{'s' if count != 1 else ''} booting", err=True)
+    if not wait:
+        return 0
+    nodes = _ask(where, {"do": "wait"})["nodes"]
+    _table(nodes)
+    failed = [node for node in nodes if node["state"] != "running"]
+    if not failed:
+        click.echo(
+            f"\ninventory {where.inventory}; vet it with: nodevet check -i {where.inventory}"
+        )
+    return 1 if failed else 0
+
+
+@command.command()
+@click.argument("fleets", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every fleet, and what is left of dead ones.")
+def down(fleets: tuple[str, ...], every: bool) -> int:
+    """End fleets and leave nothing of them. Without a name: the only one."""
+    from nodevet.sim.nspawn import control, place
+
+    known = place.fleets()
+    wanted = known if every else fleets or (_fleet(None),)
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"no fleet {name!r} is up; there are: {', '.join(known) or 'none'}")
+    for name in wanted:
+        try:
+            control.down(place.Place(name))
+        except control.ControlError as error:
+            raise UserError(str(error)) from error
+        click.echo(f"fleet {name} is down", err=True)
+    return 0
+
+
+@command.command("list")
+def list_command() -> int:
+    """Every node of every fleet: address, state, boots, uptime."""
+    from nodevet.sim.nspawn import place
+
+    for name in place.fleets():
+        where = place.Place(name)
+        if where.lives():
+            click.echo(f"fleet {name}")
+            _table(_ask(where, {"do": "list"})["nodes"])
+        else:
+            click.echo(f"fleet {name} died; remove what is left with: nodevet sim down {name}")
+    return 0
+
+
+@command.command("ssh", context_settings={"ignore_unknown_options": True})
+@click.argument("node")
+@click.argument("remote", nargs=-1, type=click.UNPROCESSED)
+@fleet_option
+def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
+    """A shell of root on NODE, or a command there; its exit code is ssh's."""
+    where = _of(node, fleet)
+    found = _node(where, node)
+    os.execvp(  # noqa: S606
+        "ssh",
+        [
+            *("ssh", "-F", "none", "-l", "root", "-i", str(where.key)),
+            *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={where.known_hosts}"),
+            *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
+            *(found["address"], *remote),
+        ],
+    )
+
+
+@command.command()
+@click.argument("nodes", nargs=-1, required=True)
+@fleet_option
+def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
+    """Reboot NODES, one after another, and wait until each is up again."""
+    for node in nodes:
+        where = _of(node, fleet)
+        status = _ask(where, {"do": "reboot", "node": node})
+        click.echo(f"{node} is up again, boot {status['boots']}")
+    return 0
+
+
+@command.command("set")
+@click.argument("node")
+@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
+@fleet_option
+def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
+    """Change NODE while it runs. KEY is what a scenario says of a node.
+
+    \b
+    nodevet sim set gpu001 fault=pcie-width          a fault by name
+    nodevet sim set gpu001 gpu.3.lost=1              what NVML answers
+    nodevet sim set gpu001 governor=powersave
+    nodevet sim set gpu001 /sys/class/dmi/id/sys_vendor=Supermicro
+    nodevet sim set gpu001 kernel_log='NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.'
+    """
+    pairs = []
+    for pair in values:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"{pair!r} is not KEY=VALUE")
+        pairs.append((key, value))
+    _ask(_of(node, fleet), {"do": "set", "node": node, "values": pairs})
+    return 0
+
+
+@command.command()
+@click.argument("fleet", required=False)
+def inventory(fleet: str | None) -> int:
+    """Print an inventory for `-i`, with the nodes' host keys known."""
+    where = _place(_fleet(fleet))
+    click.echo(where.inventory.read_text(encoding="utf-8"), nl=False)
+    return 0
+
+
+@command.command()
+def scenarios() -> int:
+    """The shipped scenarios, and the faults that a scenario can name."""
+    from nodevet.sim.faults import FAULTS, summary
+    from nodevet.sim.scenario import shipped
+
+    for name, title in shipped():
+        click.echo(f"{name:20} {title}")
+    click.echo()
+    for name in FAULTS:
+        click.echo(f"{name:20} {summary(name)}")
+    return 0
+
+
+def _fleet(name: str | None) -> str:
+    """The fleet that is meant. Raises UserError where that is not clear."""
+    from nodevet.sim.nspawn import place
+
+    known = place.fleets()
+    if name is not None:
+        return name
+    if len(known) != 1:
+        raise UserError(
+            f"say which fleet: {', '.join(known)}"
+            if known
+            else "no fleet is up; start one with: nodevet sim up demo"
+        )
+    return known[0]
+
+
+def _place(fleet: str) -> Any:
+    from nodevet.sim.nspawn import place
+
+    where = place.Place(fleet)
+    if not where.folder.exists():
+        raise UserError(
+            f"no fleet {fleet!r} is up; there are: {', '.join(place.fleets()) or 'none'}"
+        )
+    return where
+
+
+def _of(node: str, fleet: str | None) -> Any:
+    """The fleet that has this node. Raises UserError where none or several have it."""
+    from nodevet.sim.nspawn import place
+
+    if fleet is not None:
+        return _place(fleet)
+    living = [place.Place(name) for name in place.fleets() if place.Place(name).lives()]
+    found = [
+        where
+        for where in living
+        if any(each["name"] == node for each in _ask(where, {"do": "list"})["nodes"])
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"several fleets have {node}: say --fleet {found[0].fleet}, for one")
+    raise UserError(f"no node {node!r}; `nodevet sim list` shows what is up")
+
+
+def _node(where: Any, name: str) -> dict[str, Any]:
+    for node in _ask(where, {"do": "list"})["nodes"]:
+        if node["name"] == name:
+            return dict(node)
+    raise UserError(f"fleet {where.fleet} has no node {name!r}; see: nodevet sim list")
+
+
+def _ask(where: Any, request: dict[str, Any]) -> dict[str, Any]:
+    from nodevet.sim.nspawn import control
+
+    try:
+        return control.ask(where, request)
+    except control.ControlError as error:
+        raise UserError(str(error)) from error
+
+
+def _table(nodes: list[dict[str, Any]]) -> None:
+    width = max((len(node["name"]) for node in nodes), default=0)
+    for node in nodes:
+        uptime = "" if node["uptime_s"] is None else f"up {node['uptime_s']:.0f} s"
+        row = f"  {node['name']:{width}}  {node['address']:15}  {node['state']:8}"
+        click.echo(f"{row}  boot {node['boots']}  {uptime or node['why']}".rstrip())

@@ -1,0 +1,62 @@
+"""What a simulated node is, once its scenario is understood: the nouns of the sim. Pure.
+
+`scenario` makes them, the runtime boots them. Everything about hardware is data:
+`files` and `links` are the node's pretended /sys and /proc, `state` is what its NVML
+answers from. What hardware cannot say (a full disk, a hanging sshd) has a field of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Content = str | bytes
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of the node's kernel log."""
+
+    text: str  # without a newline
+    seconds: float | None = 0.0  # after boot, on its monotonic clock; None: when it is injected
+    level: int = 4  # of syslog(3), 0 emergency to 7 debug
+
+
+@dataclass(frozen=True)
+class Load:
+    """A process of the node that holds GPUs, pretended to run where it says."""
+
+    gpus: tuple[int, ...]  # minor numbers, /dev/nvidia<N>
+    command: str = "python3"  # as /proc/<pid>/comm has it, at most 15 bytes
+    cpus: str | None = None  # Cpus_allowed_list; None: every CPU of the node
+    mems: str | None = None  # Mems_allowed_list; None: every NUMA node
+    utilization_percent: int = 100
+    memory_mb: int = 1024  # of each GPU
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node, whole. Paths have no leading slash in `files` and `links`."""
+
+    name: str
+    files: Mapping[str, Content]  # sys/..., proc/... -> content as the kernel would print it
+    links: Mapping[str, str] = field(default_factory=dict)  # path -> target as readlink gives it
+    state: str | None = None  # of NVML, at boot; None: no NVIDIA driver is installed
+    device_nodes: tuple[str, ...] = ()  # /dev/nvidia0, ...
+    kernel_log: tuple[LogLine, ...] = ()
+    load: tuple[Load, ...] = ()
+    root_files: Mapping[str, Content] = field(default_factory=dict)  # /etc/...: of its own disk
+    services: tuple[str, ...] = ("nvidia-persistenced.service",)  # enabled, of those the sim has
+    boot: tuple[str, ...] = ()  # shell commands of root at every boot, before sshd answers
+    sshd: Literal["runs", "hangs", "stopped"] = "runs"
+    delay_s: float = 0.0  # that every command over SSH waits
+    clock_offset_s: float = 0.0  # of the wall clock that SSH sessions see
+    disk_mb: int = 1024  # size of its root disk's writable part
+    sources: Mapping[str, str] = field(default_factory=dict)  # part of the hardware -> where from
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fleet of nodes under one name."""
+
+    name: str
+    nodes: tuple[Node, ...]

@@ -1,0 +1,24 @@
+"""What the parameters of faults have in common."""
+
+from typing import Annotated, Literal
+
+import pydantic
+from pydantic import Field
+
+Gpu = Annotated[int, Field(ge=0, le=63)]
+
+
+class Params(pydantic.BaseModel):
+    """The parameters of a fault; each has a default."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class OneGpu(Params):
+    """`gpu` is an index of NVML's; without it GPU 3, or the last where there are fewer."""
+
+    gpu: Gpu | None = None
+
+
+class SomeGpus(Params):
+    gpu: Gpu | Literal["all"] = "all"

@@ -1,0 +1,108 @@
+"""A control group for each fleet, so that every process of it can be found and ended.
+
+Each node's systemd manages the group it finds itself in: two nodes in one would
+fight over it. Version 2, version 1 and both beside each other (hybrid) are handled.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PREFIX = "nodevet-sim-"
+
+
+def hierarchies(own: str, mounts: str) -> tuple[Path, ...]:
+    """Where this process is in the hierarchies that systemd uses. Pure.
+
+    `own` is the text of /proc/self/cgroup, `mounts` that of /proc/self/mounts.
+    """
+    places = {}
+    for row in own.splitlines():
+        _, controllers, path = row.split(":", 2)
+        places[controllers] = path.lstrip("/")
+    found = []
+    for row in mounts.splitlines():
+        _, folder, kind, options = row.split(" ")[:4]
+        if kind == "cgroup2" and "" in places:
+            found.append(Path(folder) / places[""])
+        if kind == "cgroup" and "name=systemd" in options.split(",") and "name=systemd" in places:
+            found.append(Path(folder) / places["name=systemd"])
+    return tuple(dict.fromkeys(found))
+
+
+def here() -> tuple[Path, ...]:
+    return hierarchies(
+        Path("/proc/self/cgroup").read_text(encoding="utf-8"),
+        Path("/proc/self/mounts").read_text(encoding="utf-8"),
+    )
+
+
+def make(places: tuple[Path, ...], name: str) -> tuple[Path, ...]:
+    """A group of this name below each place."""
+    groups = tuple(place / name for place in places)
+    for group in groups:
+        group.mkdir(parents=True, exist_ok=True)
+    return groups
+
+
+def left(name: str) -> tuple[Path, ...]:
+    """The groups of a fleet, wherever in the hierarchies it was started."""
+    roots = {Path(row.split(" ")[1]) for row in _mounted()}
+    found = {path for root in roots for path in root.rglob(PREFIX + name) if path.is_dir()}
+    return tuple(sorted(found))
+
+
+def _mounted() -> Iterator[str]:
+    for row in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _, _, kind, options = row.split(" ")[:4]
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            yield row
+
+
+def pids(group: Path) -> frozenset[int]:
+    """Every process in a group and the groups below it."""
+    found: set[int] = set()
+    for folder in (group, *_below(group)):
+        with suppress(OSError):  # the group is gone
+            found.update(map(int, (folder / "cgroup.procs").read_text(encoding="ascii").split()))
+    return frozenset(found - {0})
+
+
+def end(groups: tuple[Path, ...], *, seconds: float = 20.0) -> None:
+    """Kill every process in the groups, wait until all are gone, and remove the groups.
+
+    Raises TimeoutError where a process does not end.
+    """
+    limit = time.monotonic() + seconds
+    while alive := frozenset().union(*(pids(group) for group in groups)) - {os.getpid()}:
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > limit:
+            raise TimeoutError(f"processes do not end: {', '.join(map(str, sorted(alive)))}")
+        time.sleep(0.02)
+    for group in groups:
+        _remove(group, limit)
+
+
+def _below(group: Path) -> tuple[Path, ...]:
+    """The groups below, deepest first."""
+    return tuple(Path(folder) for folder, _, _ in os.walk(group, topdown=False))[:-1]
+
+
+def _remove(group: Path, limit: float) -> None:
+    for folder in (*_below(group), group):
+        while True:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                break
+            except OSError:  # EBUSY: a process is still on its way out
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.02)
+            else:
+                break

@@ -1,0 +1,260 @@
+/* Compute processes, and the memory and time of the GPU that they take.
+ *
+ * Described ones are `gpu.N.processes = PID:BYTES PID:BYTES`; a PID alone has no known memory.
+ * Live ones each have a file <state>.processes/<pid>:
+ *
+ *   gpus = 0 3
+ *   memory_mb = 1024             on each of them, in units of 1024 * 1024 bytes
+ *   utilization_percent = 90     of each of them
+ *
+ * The file of a process that is gone says nothing. What live processes take is added to
+ * what is described.
+ */
+#include "processes.h"
+#include "getters.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROCESSES = 256 };
+
+struct process {
+    unsigned int pid, utilization; /* percent */
+    unsigned long long memory;     /* bytes; all bits set where it is not known */
+};
+
+struct processes {
+    struct process list[PROCESSES];
+    unsigned int count;
+};
+
+static bool has_number(const char *text, unsigned int number)
+{
+    char *end;
+    for (unsigned long found; (found = strtoul(text, &end, 10)), end != text; text = end)
+        if (found == number)
+            return true;
+    return false;
+}
+
+/* Whether the process of the file is on the GPU, and then how. */
+static bool read_process(const char *path, unsigned int gpu, struct process *process)
+{
+    char line[1024];
+    unsigned long long mebibytes;
+    bool is_on = false;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "gpus = ", 7) == 0)
+            is_on = has_number(line + 7, gpu);
+        else if (sscanf(line, "memory_mb = %llu", &mebibytes) == 1)
+            process->memory = mebibytes << 20;
+        else
+            sscanf(line, "utilization_percent = %u", &process->utilization);
+    }
+    fclose(file);
+    return is_on;
+}
+
+static void add_live(struct processes *found, unsigned int gpu)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 300];
+    snprintf(folder, sizeof folder, "%s.processes", state_path());
+    DIR *directory = opendir(folder);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        struct process process = {.memory = -1ULL};
+        char *end;
+        process.pid = (unsigned int)strtoul(entry->d_name, &end, 10);
+        if (!isdigit((unsigned char)*entry->d_name) || *end || process.pid == 0)
+            continue;
+        if (kill((pid_t)process.pid, 0) != 0 && errno == ESRCH)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (found->count < PROCESSES && read_process(path, gpu, &process))
+            found->list[found->count++] = process;
+    }
+    if (directory)
+        closedir(directory);
+}
+
+static nvmlReturn_t add_described(struct processes *found, nvmlDevice_t device)
+{
+    char text[NVML_SIM_VALUE], *next = text, *item;
+    TRY(get_text(device, "processes", text, sizeof text));
+    while ((item = strsep(&next, " ")))
+        if (*item) {
+            struct process process = {.memory = -1ULL};
+            if (sscanf(item, "%u:%llu", &process.pid, &process.memory) < 1)
+                return NVML_ERROR_UNKNOWN;
+            found->list[found->count++] = process;
+        }
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t find_processes(nvmlDevice_t device, struct processes *found)
+{
+    found->count = 0;
+    TRY(add_described(found, device));
+    add_live(found, state_index(device));
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t is_busy(nvmlDevice_t device, bool *busy)
+{
+    struct processes found = {.count = 0};
+    nvmlReturn_t result = add_described(&found, device);
+    if (result == NVML_ERROR_GPU_IS_LOST)
+        return result;
+    add_live(&found, state_index(device));
+    *busy = found.count > 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                            unsigned int *count,
+                                                            nvmlProcessInfo_t *out)
+{
+    struct processes found;
+    CALL(device, count);
+    TRY(find_processes(device, &found));
+    for (unsigned int i = 0; out && i < found.count && i < *count; i++)
+        out[i] = (nvmlProcessInfo_t){found.list[i].pid, found.list[i].memory, -1u, -1u};
+    bool fits = found.count <= *count;
+    *count = found.count;
+    return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+                                                            unsigned int *count,
+                                                            nvmlProcessInfo_t *out)
+{
+    CALL(device, count);
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                         nvmlProcessInfo_v1_t *out)
+{
+    nvmlProcessInfo_t whole[PROCESSES];
+    unsigned int room;
+    CALL(device, count);
+    room = !out ? 0 : *count < PROCESSES ? *count : PROCESSES;
+    nvmlReturn_t result = nvmlDeviceGetComputeRunningProcesses_v3(device, &room, whole);
+    if (result == NVML_SUCCESS)
+        for (unsigned int i = 0; i < room; i++)
+            out[i] = (nvmlProcessInfo_v1_t){whole[i].pid, whole[i].usedGpuMemory};
+    if (result == NVML_SUCCESS || result == NVML_ERROR_INSUFFICIENT_SIZE)
+        *count = room;
+    return result;
+}
+
+/* There are none. */
+EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
+                                                             unsigned int *count,
+                                                             nvmlProcessInfo_t *out)
+{
+    struct processes found;
+    (void)out;
+    CALL(device, count);
+    TRY(find_processes(device, &found));
+    *count = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device,
+                                                             unsigned int *count,
+                                                             nvmlProcessInfo_t *out)
+{
+    CALL(device, count);
+    return nvmlDeviceGetGraphicsRunningProcesses_v3(device, count, out);
+}
+
+/* The program of any process, as its first argument says. */
+EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *out, unsigned int size)
+{
+    char path[64], text[PATH_MAX];
+    SYSTEM_CALL(out);
+    if (size == 0)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return NVML_ERROR_NOT_FOUND;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    snprintf(out, size, "%s", text);
+    return NVML_SUCCESS;
+}
+
+/* memory and load */
+
+/* What is used as described, and what live processes take of the rest of `room`. */
+static nvmlReturn_t get_used(nvmlDevice_t device, unsigned long long room, unsigned long long *out)
+{
+    struct processes live = {.count = 0};
+    TRY(get_ulonglong(device, "memory_used_b", out));
+    add_live(&live, state_index(device));
+    for (unsigned int i = 0; i < live.count; i++) {
+        unsigned long long memory = live.list[i].memory, left = room > *out ? room - *out : 0;
+        if (memory != -1ULL)
+            *out += memory < left ? memory : left;
+    }
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
+{
+    CALL(device, out);
+    if (out->version != 0x2000028)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    TRY(get_ulonglong(device, "memory_total_b", &out->total));
+    TRY(get_ulonglong(device, "memory_reserved_b", &out->reserved));
+    TRY(get_used(device, out->total - out->reserved, &out->used));
+    out->free = out->total - out->used - out->reserved;
+    return NVML_SUCCESS;
+}
+
+/* The first version counts what the driver reserves as used. */
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out)
+{
+    unsigned long long reserved;
+    CALL(device, out);
+    TRY(get_ulonglong(device, "memory_total_b", &out->total));
+    if (get_ulonglong(device, "memory_reserved_b", &reserved) != NVML_SUCCESS)
+        reserved = 0;
+    TRY(get_used(device, out->total - reserved, &out->used));
+    out->used += reserved;
+    out->free = out->total - out->used;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out)
+{
+    CALL(device, out);
+    TRY(get_ulonglong(device, "bar1_total_b", &out->bar1Total));
+    out->bar1Used = 0;
+    out->bar1Free = out->bar1Total;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
+{
+    struct processes live = {.count = 0};
+    CALL(device, out);
+    TRY(get_uint(device, NULL, "utilization_gpu_percent", &out->gpu));
+    TRY(get_uint(device, NULL, "utilization_memory_percent", &out->memory));
+    add_live(&live, state_index(device));
+    for (unsigned int i = 0; i < live.count && out->gpu < 100; i++) {
+        unsigned int left = 100 - out->gpu, taken = live.list[i].utilization;
+        out->gpu += taken < left ? taken : left;
+    }
+    return NVML_SUCCESS;
+}

@@ -1,0 +1,318 @@
+"""Every fault is found where it was put, and nowhere else: probed and judged without booting."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from itertools import count, permutations
+from pathlib import Path
+
+import pytest
+
+from nodevet import evidence
+from nodevet.baseline import available, choose, load
+from nodevet.catalog import Catalog
+from nodevet.judge import judge
+from nodevet.model import Finding, Host, Verdict
+from nodevet.sim import tree
+from nodevet.sim.description import Node
+from nodevet.sim.faults import FAULTS, FaultError, Healthy, combine, describe, summary
+from nodevet.sim.library import build, environment
+from nodevet.sim.machine import Machine, machine_id
+from nodevet.sim.scenario import ScenarioError
+from nodevet.sim.scenario import describe as describe_node
+from nodevet.sim.scenario import load as load_scenario
+from nodevet.sim.scenario.format import NodePart
+from nodevet.sim.scenario.spec import NodeSpec, Where
+from nodevet.sim.shipped import KINDS
+from nodevet.sim.state import of_gpu, values
+
+# judged by whoever writes these checks
+ELSEWHERE = {"gpu_lost", "xid", "ecc_errors", "row_remapping", "clock_skew", "disk_space"}
+PROBE = """
+import json, sys
+from nodevet.probe import main
+print(json.dumps(main.probe(json.load(sys.stdin))))
+"""
+Findings = list[Finding]
+Read = Callable[..., evidence.Evidence]
+
+
+def node(name: str = "n1", **said: object) -> Node:
+    """A described node; eight H100 on small sockets unless something else is said."""
+    known: dict[str, object] = {"gpus": "h100-sxm", "cores": 1, **said}
+    part = NodePart.model_validate_json(json.dumps(known))
+    return describe_node(NodeSpec(name, part, known, Path(), {"": Where("here")}))
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def read(nvml: Path, tmp_path: Path) -> Read:
+    """What the probe reads of a node that was described and written, not booted."""
+    number = count()
+
+    def run(described: Node, deadline: float = 60) -> evidence.Evidence:
+        place = tmp_path / str(next(number))
+        machine = Machine(described.name, machine_id(described.name), sockets=1, cores_per_socket=1)
+        root = place / "root"
+        tree.write_out(machine, described.files, described.links, described.device_nodes, root)
+        (place / "nvml.state").write_text(described.state or "")
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE],
+            input=json.dumps({"deadline": deadline, "root": str(root.resolve())}),
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment(nvml, place / "nvml.state")},
+            timeout=deadline + 30,
+        )
+        assert done.returncode == 0, done.stderr
+        return evidence.decode(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def vetted() -> Callable[..., Findings]:
+    """The findings of the shipped baseline that fits, or of another file's."""
+    catalog = Catalog()
+    names = [name for name, _ in available(())]
+    shipped = load(names, catalog=catalog)
+
+    def run(found: evidence.Evidence, file: Path | None = None) -> Findings:
+        chosen = load([str(file)], catalog=catalog) if file else shipped
+        baseline = choose(chosen, found, Host(name="n1"))
+        assert not isinstance(baseline, str), baseline
+        findings = judge(found, baseline, catalog, host="n1", today=date(2026, 1, 1))
+        return [finding for finding in findings if finding.check not in ELSEWHERE]
+
+    return run
+
+
+def wrong(findings: Findings, verdict: Verdict = Verdict.WRONG) -> set[tuple[str, str]]:
+    return {
+        (finding.check, finding.subject.id if finding.subject else "")
+        for finding in findings
+        if finding.verdict is verdict
+    }
+
+
+@pytest.mark.parametrize("profile", sorted(KINDS))
+def test_a_healthy_node_of_every_profile_is_ok(
+    profile: str, read: Read, vetted: Callable[..., Findings]
+) -> None:
+    findings = vetted(read(node(gpus=profile)))
+    odd = [each for each in findings if each.verdict not in (Verdict.OK, Verdict.EXEMPT)]
+    assert odd == []
+    assert len(findings) > 10
+
+
+ALL = [str(gpu) for gpu in range(8)]
+SEEN = {
+    "driver-mismatch": {("kernel_modules", "nvidia")},
+    "governor-powersave": {("cpu_governor", "0-3")},
+    "gpu-missing": {("gpu_count", "")},
+    "pcie-gen": {("pcie_link", "3")},
+    "pcie-width": {("pcie_link", "3")},
+    "persistence-off": {("persistence_mode", gpu) for gpu in ALL},
+    "power-capped": {("power_limit", gpu) for gpu in ALL},
+    "thermal-throttle": {("throttle_reasons", "3")},
+}
+SILENT = sorted(FAULTS.keys() - SEEN.keys() - {"gpu-lost", "nvml-hang"})
+"""Found by other checks, by the node's own status, or only by who knows better."""
+
+
+@pytest.mark.parametrize("fault", sorted(SEEN))
+def test_a_fault_is_found_and_nothing_else(
+    fault: str, read: Read, vetted: Callable[..., Findings]
+) -> None:
+    assert wrong(vetted(read(node(faults=fault)))) == SEEN[fault]
+
+
+def test_other_faults_change_nothing_that_these_checks_judge(
+    read: Read, vetted: Callable[..., Findings]
+) -> None:
+    assert len(SILENT) == 13
+    assert wrong(vetted(read(node(faults=SILENT)))) == set()
+
+
+def test_a_lost_gpu(read: Read, vetted: Callable[..., Findings]) -> None:
+    found = read(node(faults={"gpu-lost": {"gpu": 5}}))
+    (dead,) = [each for each in found.pci.data.functions if each.revision == "ff"]
+    assert (dead.address, dead.link_gts, dead.link_width) == ("0000:bb:00.0", None, None)
+    assert (dead.driver, dead.aer.fatal) == ("nvidia", 0)
+    assert found.gpu.data.gpus[5].errors["uuid"] == "NVML_ERROR_GPU_IS_LOST"
+    findings = vetted(found)
+    assert {check for check, _ in wrong(findings)} <= {"gpu_count"}
+    assert {subject for _, subject in wrong(findings, Verdict.UNKNOWN)} <= {"5"}
+
+
+def test_a_hanging_call_costs_the_gpu_section(read: Read) -> None:
+    found = read(node(faults="nvml-hang"), 6)
+    assert found.gpu.status == "timeout"
+    assert found.pci.status == "ok"
+
+
+def test_a_missing_gpu_leaves_the_others_as_they_are(read: Read) -> None:
+    before, after = read(node()), read(node(faults={"gpu-missing": {"gpu": 2}}))
+    left = [gpu for gpu in before.gpu.data.gpus if gpu.index != 2]
+    for field in ("uuid", "bus_id", "minor_number", "serial"):
+        known = [getattr(gpu, field) for gpu in left]
+        assert [getattr(gpu, field) for gpu in after.gpu.data.gpus] == known
+    gone = before.gpu.data.gpus[2].bus_id
+    assert gone not in [each.address for each in after.pci.data.functions]
+    assert "/dev/nvidia2" not in [each.path for each in after.modules.data.device_nodes]
+
+
+def test_swapped_numa_nodes_are_seen_by_who_knows_better(
+    read: Read, vetted: Callable[..., Findings], tmp_path: Path
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "nodevet: 1\nextends: nvidia-h100-sxm\n"
+        'applies: {gpu: {device: "10de:2330"}}\nexpect: {numa_locality: {gpus: {0-3: 0, 4-7: 1}}}\n'
+    )
+    assert wrong(vetted(read(node()), site)) == set()
+    swapped = vetted(read(node(faults="numa-swapped")), site)
+    assert wrong(swapped) == {("numa_locality", gpu) for gpu in ALL}
+
+
+def test_faults_together_are_the_sum_of_them(read: Read, vetted: Callable[..., Findings]) -> None:
+    faults = [{"pcie-width": {"gpu": 1, "width": 4}}, "governor-powersave", "persistence-off"]
+    expected = {("pcie_link", "1"), ("cpu_governor", "0-3"), *SEEN["persistence-off"]}
+    described = {describe_text(node(faults=list(order))) for order in permutations(faults)}
+    assert len(described) == 1
+    assert wrong(vetted(read(node(faults=faults)))) == expected
+
+
+def describe_text(described: Node) -> str:
+    """A node without the order in which it was put together."""
+    return repr((sorted(described.files.items()), sorted(values(described.state or "").items())))
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ([{"pcie-width": {"width": 8}}, {"pcie-width": {"width": 4}}], "pcie-width and pcie-width"),
+        (["gpu-missing", "gpu-lost"], "gpu-missing and gpu-lost contradict each other on GPU 3"),
+        (["gpu-lost", "pcie-width"], "gpu-lost and pcie-width contradict each other on sys/"),
+        (["clock-skew", {"clock-skew": {"seconds": 5}}], "on clock_offset_s"),
+        ([{"pcie-width": {"gpu": 8}}], "there is no GPU 8; the node has 8, from 0"),
+        ([{"pcie-width": {"width": 8}}, {"power-capped": {"watts": 900}}], "not 900 W"),
+        (
+            [{"governor-powersave": {"governor": "ondemand"}}],
+            "powersave, not ondemand",
+        ),
+        ([{"nvml-hang": {"call": "temprature_gpu_c"}}], "did you mean temperature_gpu_c?"),
+        ([{"driver-mismatch": {"module": "580.105.08"}}], "give another `module`"),
+    ],
+)
+def test_what_cannot_be_is_refused(faults: list[object], words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        node(faults=faults)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "fault", "words"),
+    [
+        ({"gpus": "t4"}, "row-remap-pending", "GPU 3 has no remapping.uncorrected"),
+        ({"gpus": "rtx-4090"}, "ecc-uncorrected", "GPU 0 has no ecc.volatile_uncorrected"),
+        ({"gpus": "rtx-4090"}, "numa-swapped", "not on different NUMA nodes"),
+        ({"gpus": "none"}, "gpu-lost", "the node has no GPU"),
+        ({"gpus": "none"}, "power-capped", "the node has no GPU"),
+        ({"cpufreq": "none"}, "governor-powersave", "the node has no cpufreq"),
+    ],
+)
+def test_a_machine_without_the_part_cannot_have_the_fault(
+    said: dict[str, object], fault: str, words: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        node(**said, faults=fault)
+    assert words in str(caught.value)
+
+
+def test_what_hardware_cannot_say() -> None:
+    assert node(faults="sshd-hang").sshd == "hangs"
+    assert node(faults="slow").delay_s == 120
+    assert node(faults={"clock-skew": {"seconds": -60}}).clock_offset_s == -60
+    full = node(faults="disk-full", disk_mb=96)
+    assert full.disk_mb == 96
+    for described in (full, node(faults="python-missing")):
+        (command,) = described.boot
+        assert command.startswith("[ -d /run/nodevet-sim ] && ")
+        assert subprocess.run(["sh", "-n", "-c", command]).returncode == 0
+    assert "nvidia-persistenced.service" not in node(faults="persistence-off").services
+
+
+def test_what_reverts_at_boot_is_a_unit_of_the_nodes_own(tmp_path: Path) -> None:
+    described = node(faults={"reverts-on-boot": {"watts": 500}})
+    assert "site-power.service" in described.services
+    unit = str(described.root_files["/etc/systemd/system/site-power.service"])
+    assert "After=multi-user.target" in unit
+    assert "ExecStart=/bin/sh /etc/site-power.sh" in unit
+    script = str(described.root_files["/etc/site-power.sh"])
+    assert "echo powersave" in script and script.count("-pl 500") == 8
+    assert subprocess.run(["sh", "-n", "-c", script]).returncode == 0
+    now = described.files["sys/devices/system/cpu/cpufreq/policy0/scaling_governor"]
+    assert now == "performance\n"
+
+
+def test_the_kernel_log_is_as_the_driver_prints_it() -> None:
+    told = [line.text for line in node(faults={"xid-79": {"gpu": 0}}).kernel_log]
+    xid = "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    assert f"NVRM: Xid (PCI:0000:19:00): {xid}" in told
+    (line,) = [each for each in node(faults={"xid": {"code": 94}}).kernel_log if "Xid" in each.text]
+    assert line.text.startswith("NVRM: Xid (PCI:0000:5d:00): 94, ")
+    told = [each.text for each in node(faults="aer-errors").kernel_log]
+    assert told[0].startswith("pcieport 0000:5b:01.0: AER: Corrected error")
+    assert node(faults="mce").kernel_log[0].level == 0
+
+
+def test_counters_say_how_much(read: Read) -> None:
+    faults = [{"ecc-uncorrected": {"count": 3}}, "row-remap-pending", {"aer-errors": {"count": 7}}]
+    found = read(node(faults=faults))
+    gpu = found.gpu.data.gpus[3]
+    assert (gpu.ecc.volatile_uncorrected, gpu.ecc.aggregate_dram_uncorrected) == (3, 3)
+    assert (gpu.remapping.pending, gpu.remapping.uncorrected) == (True, 1)
+    assert (gpu.recovery_action, gpu.pcie_replay_counter) == ("GPU_RESET", 7)
+    (function,) = [each for each in found.pci.data.functions if each.address == gpu.bus_id]
+    assert (function.aer.correctable, function.aer.kinds) == (7, {"RxErr": 7})
+    other = found.gpu.data.gpus[2]
+    assert (other.ecc.volatile_uncorrected, other.remapping.pending) == (0, False)
+
+
+def test_without_a_number_the_last_gpu_of_a_small_node_has_it() -> None:
+    state = values(node(gpus={"profile": "t4", "count": 2}, faults="pcie-width").state or "")
+    assert [of_gpu(state, gpu, "pcie_width") for gpu in (0, 1)] == ["8", "4"]
+
+
+def test_every_fault_is_documented() -> None:
+    for name in FAULTS:
+        assert summary(name).endswith("."), name
+        for field in FAULTS[name].params.model_fields:
+            assert f"`{field}`" in describe(name), (name, field)
+
+
+def test_nothing_combined_changes_nothing() -> None:
+    patch = combine(())
+    assert not any((patch.files, patch.state, patch.node, patch.gone, patch.log, patch.boot))
+    with pytest.raises(FaultError, match="has no GPU"):
+        Healthy({}, {}, {}).gpu(None)
+
+
+def test_the_shipped_scenarios_have_every_fault() -> None:
+    from nodevet.sim.scenario import find
+
+    every = load_scenario(find("faults")).nodes
+    used = {name for spec in every.values() for fault in spec.part.faults for name in fault}
+    assert used == set(FAULTS)
+    assert len(load_scenario(find("demo")).nodes) == 8

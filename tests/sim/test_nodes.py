@@ -1,0 +1,295 @@
+"""Simulated nodes as a user runs them: real systemd, real sshd, and nothing left behind."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodevet.sim.nspawn import cgroups, place
+from nodevet.sim.nspawn.needs import missing
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(600),
+]
+NODEVET = [sys.executable, "-m", "nodevet"]
+SCENARIO = """\
+sim: 1
+name: {name}
+nodes:
+  gpu001: {{gpus: h100-sxm}}
+  gpu002: {{gpus: h100-sxm}}
+  ws001: {{gpus: {{profile: rtx-4090, count: 1}}}}
+"""
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def nodevet(*arguments: str | Path, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*NODEVET, *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert code is None or done.returncode == code, (done.stdout, done.stderr)
+    return done
+
+
+@contextlib.contextmanager
+def running(folder: Path, text: str) -> Iterator[str]:
+    """A fleet with a name that no other test has."""
+    name = f"t{os.getpid()}-{time.monotonic_ns() % 1_000_000_000}"
+    scenario = folder / "scenario.yaml"
+    scenario.write_text(text.format(name=name))
+    nodevet("sim", "up", scenario)
+    try:
+        yield name
+    finally:
+        nodevet("sim", "down", name)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("nodes"), SCENARIO) as name:
+        yield name
+
+
+@pytest.fixture
+def on(fleet: str) -> Callable[[str, str], str]:
+    def run(node: str, command: str) -> str:
+        return nodevet("sim", "ssh", "--fleet", fleet, node, "--", command).stdout
+
+    return run
+
+
+def inventory(fleet: str) -> Path:
+    return place.Place(fleet).inventory
+
+
+def check(fleet: str, *options: str, code: int | None = None) -> dict[str, dict]:
+    done = nodevet("check", "-i", inventory(fleet), "--format", "json", *options, code=code)
+    return {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+
+
+def test_a_healthy_node_is_ok_from_end_to_end(fleet: str) -> None:
+    found = check(fleet, code=0)
+    assert {name: host["baseline"] for name, host in found.items()} == {
+        "gpu001": "nvidia-h100-sxm",
+        "gpu002": "nvidia-h100-sxm",
+        "ws001": "nvidia-rtx-4090",
+    }
+    assert {finding["verdict"] for finding in found["gpu001"]["findings"]} <= {"ok", "exempt"}
+
+
+def test_each_node_is_a_machine_of_its_own(on: Callable[[str, str], str]) -> None:
+    ask = (
+        "hostname; cat /etc/machine-id /proc/sys/kernel/random/boot_id; "
+        "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key; ip -4 -br addr show eth0"
+    )
+    one, two = on("gpu001", ask).splitlines(), on("gpu002", ask).splitlines()
+    assert one[0] == "gpu001" and two[0] == "gpu002"
+    assert all(ours != theirs for ours, theirs in zip(one, two, strict=True))
+
+
+def test_systemd_is_up_and_clean(on: Callable[[str, str], str]) -> None:
+    assert (
+        on("gpu001", "systemctl is-system-running; systemctl --failed --no-legend") == "running\n"
+    )
+    assert 3600 <= float(on("gpu001", "cut -d' ' -f1 /proc/uptime")) < 7200
+
+
+def test_no_hardware_of_this_machine_shows(on: Callable[[str, str], str]) -> None:
+    """What the scenario describes is all that there is: CPUs, NUMA nodes, PCI, memory, DMI."""
+    assert on("gpu001", "cat /sys/devices/system/cpu/online").strip() == "0-223"
+    assert on("gpu001", "grep -c ^processor /proc/cpuinfo").strip() == "224"
+    assert on("gpu001", "ls -d /sys/devices/system/node/node[0-9]*").split() == [
+        "/sys/devices/system/node/node0",
+        "/sys/devices/system/node/node1",
+    ]
+    assert on("gpu001", "cat /sys/class/dmi/id/product_name").strip() == "PowerEdge XE9680"
+    assert on("gpu001", "awk '/MemTotal/ {print ($2 > 1000000000)}' /proc/meminfo").strip() == "1"
+    ours = {entry.name for entry in Path("/sys/bus/pci/devices").iterdir()}
+    theirs = set(on("gpu001", "ls /sys/bus/pci/devices").split())
+    vendors = on("gpu001", "cat /sys/bus/pci/devices/*/vendor").split()
+    assert vendors.count("0x10de") >= 8
+    assert not ours & theirs or ours <= theirs  # an address may be the same, by chance
+    for path in filter(Path.exists, map(Path, ("/proc/cmdline", "/proc/modules"))):
+        assert on("gpu001", f"cat {path}") != path.read_text()
+
+
+def test_the_kernel_refuses_what_it_would_refuse(on: Callable[[str, str], str]) -> None:
+    governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+    assert on("gpu002", f"echo powersave > {governor}; cat {governor}") == "powersave\n"
+    refused = on("gpu002", f"{{ echo warp > {governor}; }} 2>&1; cat {governor}")
+    assert "Invalid argument" in refused and refused.endswith("powersave\n")
+    refused = on("gpu002", "{ echo x > /sys/class/dmi/id/sys_vendor; } 2>&1; true")
+    assert "Permission denied" in refused
+    thp = "/sys/kernel/mm/transparent_hugepage/enabled"
+    assert on("gpu002", f"echo always > {thp}; cat {thp}") == "[always] madvise never\n"
+    assert on("gpu002", f"echo performance > {governor}; cat {governor}") == "performance\n"
+
+
+def test_nvidia_smi_and_nvml_agree(on: Callable[[str, str], str]) -> None:
+    assert on("gpu001", "nvidia-smi -L | wc -l").strip() == "8"
+    said = on("gpu002", "nvidia-smi -i 3 -pl 500")
+    assert "500.00 W from 700.00 W" in said
+    query = "nvidia-smi --query-gpu=power.limit --format=csv,noheader,nounits"
+    assert on("gpu002", query).split() == ["700.00"] * 3 + ["500.00"] + ["700.00"] * 4
+
+
+def test_what_is_set_lives_until_the_reboot_and_what_is_enabled_beyond(
+    fleet: str, on: Callable[[str, str], str]
+) -> None:
+    governor = "/sys/devices/system/cpu/cpufreq/policy7/scaling_governor"
+    on("gpu002", f"echo powersave > {governor}; nvidia-smi -i 2 -pl 600; echo kept > /etc/kept")
+    unit = (
+        "[Unit]\\nAfter=ssh.service\\n[Service]\\nType=oneshot\\nExecStart=/bin/touch /run/ran\\n"
+    )
+    install = "[Install]\\nWantedBy=multi-user.target\\n"
+    on(
+        "gpu002",
+        f"printf '{unit}{install}' > /etc/systemd/system/mine.service; "
+        "systemctl --quiet enable mine.service",
+    )
+    before = on("gpu002", "cat /proc/sys/kernel/random/boot_id /etc/machine-id").split()
+    nodevet("sim", "reboot", "--fleet", fleet, "gpu002")
+    after = on("gpu002", "cat /proc/sys/kernel/random/boot_id /etc/machine-id").split()
+    assert after[0] != before[0] and after[1] == before[1]
+    assert on("gpu002", f"cat {governor} /etc/kept; ls /run/ran") == "performance\nkept\n/run/ran\n"
+    query = "nvidia-smi -i 2 --query-gpu=power.limit --format=csv,noheader"
+    assert on("gpu002", query) == "700.00 W\n"
+    assert len(on("gpu002", "journalctl --list-boots --no-pager").splitlines()) >= 2
+
+
+def test_a_reboot_from_inside_comes_back(fleet: str, on: Callable[[str, str], str]) -> None:
+    before = on("ws001", "cat /proc/sys/kernel/random/boot_id")
+    nodevet("sim", "ssh", "--fleet", fleet, "ws001", "--", "systemctl reboot", code=None)
+    limit = time.monotonic() + 60
+    while True:
+        done = nodevet(
+            "sim", "ssh", "--fleet", fleet, "ws001", "--",
+            "cat /proc/sys/kernel/random/boot_id", code=None,
+        )  # fmt: skip
+        if done.returncode == 0 and done.stdout != before:
+            break
+        assert time.monotonic() < limit, done.stderr
+        time.sleep(0.2)
+
+
+def test_faults_come_and_go_while_the_node_runs(fleet: str, on: Callable[[str, str], str]) -> None:
+    def wrong(name: str) -> set[str]:
+        found = check(fleet, "--limit", name)[name]["findings"]
+        return {finding["check"] for finding in found if finding["verdict"] == "wrong"}
+
+    assert wrong("gpu001") == set()
+    nodevet("sim", "set", "--fleet", fleet, "gpu001", "governor=powersave")
+    assert wrong("gpu001") == {"cpu_governor"}
+    nodevet(
+        "sim",
+        "set",
+        "--fleet",
+        fleet,
+        "gpu001",
+        "governor=performance",
+        "gpu.5.power_limit_mw=400000",
+    )
+    assert wrong("gpu001") == {"power_limit"}
+    on("gpu001", "nvidia-smi -i 5 -pl 700")
+    assert wrong("gpu001") == set()
+    line = "NVRM: Xid (PCI:0000:19:00): 79, pid=4242, name=python3, GPU has fallen off the bus."
+    nodevet("sim", "set", "--fleet", fleet, "gpu001", f"kernel_log={line}")
+    assert "Xid (PCI:0000:19:00): 79" in on("gpu001", "dmesg")
+    assert "Xid (PCI:0000:19:00): 79" in on("gpu001", "journalctl -k -b --no-pager")
+    assert wrong("gpu001") == {"xid"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("governer=powersave", "governor"),
+        ("fault=pcie-widht", "pcie-width"),
+        ("gpu.3.power_limit=1", "power_limit"),
+        ("governor", "KEY=VALUE"),
+    ],
+)
+def test_a_change_that_is_none_is_refused_with_a_hint(fleet: str, change: str, told: str) -> None:
+    done = nodevet("sim", "set", "--fleet", fleet, "gpu001", change, code=2)
+    assert told in done.stderr and done.stderr.count("\n") <= 3
+
+
+def test_names_that_are_not_there(fleet: str) -> None:
+    assert "gpu009" in nodevet("sim", "ssh", "--fleet", fleet, "gpu009", code=2).stderr
+    assert "nosuch" in nodevet("sim", "down", "nosuch", code=2).stderr
+    scenario = place.Place(fleet).scenario.read_text()
+    assert "is up already" in nodevet("sim", "up", scenario, "--name", fleet, code=2).stderr
+
+
+def state_of_this_machine() -> dict[str, object]:
+    """What a fleet must not change: processes, mounts, namespaces, interfaces, groups, files."""
+    processes, namespaces = Counter(), set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            name, state = (entry / "stat").read_text().partition("(")[2].rsplit(") ", 1)
+            if state.startswith("Z"):  # ended; the first process has not looked yet
+                continue
+            if name.startswith(("systemd", "sshd", "kernelfs", "nodevet", "unshare", "setpriv")):
+                processes[name] += 1
+            namespaces |= {str(space.readlink()) for space in (entry / "ns").iterdir()}
+    return {
+        "processes": processes,
+        "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
+        "namespaces": {name for name in namespaces if name.startswith(("net:", "uts:", "cgroup:"))},
+        "interfaces": sorted(entry.name for entry in Path("/sys/class/net").iterdir()),
+        "run": sorted(entry.name for entry in Path("/run").iterdir()),
+        "groups": sorted(str(path) for path in groups()),
+    }
+
+
+def groups() -> Iterator[Path]:
+    for root in cgroups.here():
+        yield from root.glob(f"{cgroups.PREFIX}*")
+
+
+@pytest.mark.parametrize("ending", ["down", "SIGKILL"])
+def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
+    """Another worker's fleets come and go meanwhile: only what is ours is compared by name."""
+    others = set(place.fleets())
+    before = state_of_this_machine()
+    scenario = tmp_path / "two.yaml"
+    name = f"gone{os.getpid()}"
+    scenario.write_text(f"sim: 1\nname: {name}\nnodes:\n  gpu[1-2]: {{gpus: h100-sxm}}\n")
+    nodevet("sim", "up", scenario)
+    where = place.Place(name)
+    number = where.number.read_text()
+    during = state_of_this_machine()
+    assert during != before
+    assert {f"nvsim{number}n0", f"nvsim{number}n1"} <= set(during["interfaces"])
+    if ending == "SIGKILL":
+        (supervisor,) = holders(where)
+        os.kill(supervisor, signal.SIGKILL)
+        limit = time.monotonic() + 20
+        while where.lives() and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert "died" in nodevet("sim", "list").stdout
+    nodevet("sim", "down", name)
+    assert not where.folder.exists()
+    after = state_of_this_machine()
+    if set(place.fleets()) == others:
+        assert after == before
+    assert not [each for each in after["interfaces"] if each.startswith(f"nvsim{number}n")]
+    assert not [each for each in after["groups"] if name in each]
+    assert not [each for each in after["mounts"] if name in each]
+
+
+def holders(where: place.Place) -> list[int]:
+    from nodevet.sim.nspawn.control import _holders
+
+    return _holders(where)

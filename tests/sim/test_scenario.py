@@ -1,0 +1,512 @@
+"""Scenario YAML becomes nodes; what cannot be is said with file, line and column."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodevet.probe.cpulist import parse_cpulist
+from nodevet.sim.description import LogLine
+from nodevet.sim.scenario import (
+    Loaded,
+    NodeSpec,
+    ScenarioError,
+    changed,
+    describe,
+    find,
+    load,
+    load_scenario,
+    shipped,
+)
+from nodevet.sim.scenario.format import NodePart
+from nodevet.sim.scenario.spec import Where
+from nodevet.sim.state import of_gpu, values
+
+CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
+POLICY = "sys/devices/system/cpu/cpufreq/policy0"
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def put(text: str) -> Path:
+        path = tmp_path / "site.yaml"
+        path.write_text(text)
+        return path
+
+    return put
+
+
+@pytest.fixture
+def spec(write: Write) -> Callable[[str], NodeSpec]:
+    """One node with these keys, in YAML's flow style."""
+
+    def read(keys: str) -> NodeSpec:
+        return load(write(f"sim: 1\nnodes:\n  n1: {{{keys}}}\n")).nodes["n1"]
+
+    return read
+
+
+@pytest.fixture
+def captures() -> Path:
+    if not CAPTURES.is_dir():
+        pytest.skip(f"the captures of real machines are not here: {CAPTURES}")
+    return CAPTURES
+
+
+FLEET = """\
+sim: 1
+name: demo
+title: A fleet
+templates:
+  h100: {gpus: h100-sxm, cores: 2, nvml: {driver_version: 550.90.07}}
+nodes:
+  gpu[001-003]: {template: h100}
+  gpu004:
+    template: h100
+    faults: [{pcie-width: {gpu: 3, width: 8}}, governor-powersave]
+    nvml: {gpu.3.power_limit_mw: 500000, gpu.*.persistence_mode: false}
+    files: {/sys/class/dmi/id/sys_vendor: Supermicro, /proc/cmdline: null}
+    kernel_log: [{after: 120, level: err, text: "NVRM: Xid (PCI:0000:19:00): 63, x"}]
+    load: [{gpus: [0, 1], cpus: 0-1, mems: 0, utilization: 90}]
+  ws001: {gpus: rtx-4090}
+  cpu001: {gpus: none, sockets: 4, cores: 2, smt: false}
+"""
+
+
+def test_a_fleet(write: Write) -> None:
+    loaded = load(write(FLEET))
+    assert (loaded.name, loaded.title) == ("demo", "A fleet")
+    assert list(loaded.nodes) == ["gpu001", "gpu002", "gpu003", "gpu004", "ws001", "cpu001"]
+    scenario = load_scenario(write(FLEET))
+    nodes = {node.name: node for node in scenario.nodes}
+    broken, desk, plain = nodes["gpu004"], nodes["ws001"], nodes["cpu001"]
+    state = values(broken.state or "")
+    assert state["driver_version"] == "550.90.07"
+    assert state["nvml_version"] == "13.550.90.07"
+    assert broken.files["sys/module/nvidia/version"] == "550.90.07\n"
+    assert of_gpu(state, 3, "power_limit_mw") == "500000"
+    assert {of_gpu(state, gpu, "persistence_mode") for gpu in range(8)} == {"0"}
+    assert of_gpu(state, 3, "pcie_width") == "8"
+    assert broken.files[f"{POLICY}/scaling_governor"] == "powersave\n"
+    assert broken.files["sys/devices/virtual/dmi/id/sys_vendor"] == "Supermicro\n"
+    assert broken.links["sys/class/dmi/id"] == "../../devices/virtual/dmi/id"
+    assert "proc/cmdline" not in broken.files
+    assert broken.kernel_log == (LogLine("NVRM: Xid (PCI:0000:19:00): 63, x", 120.0, 3),)
+    (job,) = broken.load
+    assert (job.gpus, job.cpus, job.mems, job.utilization_percent) == ((0, 1), "0-1", "0", 90)
+    assert len(desk.device_nodes) == 5 and "nvidia-fabricmanager.service" not in desk.services
+    assert (plain.state, plain.device_nodes, plain.services) == (None, (), ())
+    assert plain.files["sys/devices/system/cpu/online"] == "0-7\n"
+    assert plain.files["sys/devices/system/node/online"] == "0-3\n"
+    assert plain.files["proc/modules"] == ""
+    assert "proc/driver/nvidia/version" not in plain.files
+
+
+def test_no_two_nodes_have_the_same_gpu(write: Write) -> None:
+    scenario = load_scenario(write(FLEET))
+    known = [values(node.state or "") for node in scenario.nodes[:4]]
+    for key in ("uuid", "serial"):
+        assert len({of_gpu(state, gpu, key) for state in known for gpu in range(8)}) == 32
+    again = load_scenario(write(FLEET))
+    assert again == scenario
+
+
+def test_the_driver_tells_of_each_gpu(spec: Callable[[str], NodeSpec]) -> None:
+    node = describe(spec("gpus: {profile: t4, count: 2}"))
+    places = [path for path in node.files if path.startswith("proc/driver/nvidia/gpus/")]
+    assert len(places) == 2
+    state = values(node.state or "")
+    for gpu, place in enumerate(sorted(places)):
+        text = str(node.files[place])
+        assert str(of_gpu(state, gpu, "uuid")) in text and f"Device Minor: \t {gpu}\n" in text
+
+
+def test_a_machine_as_it_is_wanted(spec: Callable[[str], NodeSpec]) -> None:
+    keys = (
+        "gpus: {profile: l40s, count: 6}, sockets: 2, cores: 8, nics: 3, nvme: 5, "
+        "numa: {per_socket: 2, memory_gb: 64, memory_only: 1, balancing: 1}, "
+        "cpufreq: {driver: acpi-cpufreq, per: socket, governors: [ondemand, schedutil]}, "
+        "governor: schedutil, cmdline: quiet"
+    )
+    node = describe(spec(keys))
+    nodes = "sys/devices/system/node"
+    assert node.files[f"{nodes}/online"] == "0-4\n"
+    assert node.files[f"{nodes}/has_cpu"] == "0-3\n"
+    assert node.files[f"{nodes}/node4/cpulist"] == "\n"
+    assert node.files[f"{nodes}/node1/cpulist"] == "4-7,20-23\n"
+    assert node.files[f"{nodes}/node1/distance"] == "12 10 21 21 21\n"
+    assert "MemTotal:        67108864 kB" in str(node.files[f"{nodes}/node0/meminfo"])
+    assert node.files["proc/sys/kernel/numa_balancing"] == "1\n"
+    assert node.files[f"{POLICY}/related_cpus"] == "0 1 2 3 4 5 6 7 16 17 18 19 20 21 22 23\n"
+    assert node.files[f"{POLICY}/scaling_governor"] == "schedutil\n"
+    assert node.links["sys/devices/system/cpu/cpu31/cpufreq"] == "../cpufreq/policy8"
+    assert node.files["proc/cmdline"] == "quiet\n"
+    classes = [str(text) for path, text in node.files.items() if path.endswith("/class")]
+    kinds = {code: sum(text.startswith(code) for text in classes) for code in ("0x02", "0x0108")}
+    assert kinds == {"0x02": 3, "0x0108": 5}
+    gpus = sorted(path for path, text in node.files.items() if text == "0x26b9\n")
+    numa = [str(node.files[path.removesuffix("device") + "numa_node"]).strip() for path in gpus]
+    assert numa == ["0", "0", "1", "2", "2", "3"]
+
+
+WRONG = [
+    ("", "the file is empty; begin with the line: sim: 1"),
+    ("nodes: {}\n", ":1:1: sim: the version of the format is missing; begin with"),
+    ("sim: 2\nnodes: {}\n", ":1:6: sim: this nodevet reads version 1"),
+    ("sim: 1\n", "nodes: the nodes are missing"),
+    ("sim: 1\nnode: {}\nnodes: {}\n", ":2:1: node: unknown key; did you mean nodes?"),
+    ("sim: 1\nnodes: [a]\n", ":2:8: nodes: names with keys are wanted here"),
+    ("sim: 1\nnodes:\n  n1:\n", ":3:3: n1: it does not say which GPUs it has; write gpus:"),
+    ("sim: 1\nnodes:\n  n[1-300]: {gpus: none}\n", ":3:3: nodes.n[1-300]: "),
+    ("sim: 1\nnodes:\n  n_1: {gpus: none}\n", '"n_1" is no name for a simulated node'),
+    (
+        "sim: 1\nnodes:\n  n[1-2]: {gpus: none}\n  n2: {gpus: none}\n",
+        ":4:3: nodes: n2 is described ",
+    ),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: h100}\n",
+        ":3:14: nodes.n1.gpus: no GPU profile has this name; ",
+    ),
+    (
+        "sim: 1\nnodes:\n  n1: {gpu: t4}\n",
+        ":3:8: nodes.n1.gpu: is not a key that is known here; did",
+    ),
+    ("sim: 1\nnodes:\n  n1: {template: x}\n", ':3:8: nodes.n1.template: no template is named "x"'),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, cores: 0}\n",
+        ":3:25: nodes.n1.cores: must be at least 1, not 0",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: {profile: t4, count: 65}}\n", "gpus.count: must be at most 64"),
+    ("sim: 1\nnodes:\n  n1: {gpus: {profile: t4, xml: a}}\n", "give either profile or xml"),
+    ("sim: 1\nnodes:\n  n1: {gpus: none, sockets: 32, cores: 512}\n", "a node has at most 4096"),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, faults: [pcie-widht]}\n",
+        ":3:27: nodes.n1.faults[0]: no fault ",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: t4, faults: [{pcie-width: {gpux: 3}}]}\n", "did you mean gpu?"),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, faults: [{pcie-width: {gpu: x}}]}\n",
+        ":3:46: nodes.n1.faults[0].pcie-width.gpu: ",
+    ),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, faults: [{pcie-width: {gpu: 9}}]}\n",
+        ":3:27: n1.faults[0]: there",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: t4, governor: warp}\n", ":3:18: n1.governor: the node offers "),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, nvml: {gpu.0.powr_limit_mw: 1}}\n",
+        "did you mean power_limit_mw?",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: t4, nvml: {gpu.4.lost: 1}}\n", "no GPU 4, but 4 of them"),
+    ("sim: 1\nnodes:\n  n1: {gpus: none, nvml: {count: 1}}\n", "the node has no GPUs; remove it"),
+    ("sim: 1\nnodes:\n  n1: {gpus: t4, files: {/etc/passwd: x}}\n", "is not below /sys or /proc"),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, files: {/sys/../etc/passwd: x}}\n",
+        "is not below /sys or /proc",
+    ),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, files: {/sys/module/nvidia: x}}\n",
+        "is a directory, or lies",
+    ),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, files: {/proc/1/status: x}}\n",
+        "/proc/1/status is the real kernel's; it cannot be pretended",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: t4, load: [{gpus: [4]}]}\n", "the node has no /dev/nvidia4"),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: t4, cores: 2, load: [{gpus: [0], cpus: 6-9}]}\n",
+        "no cpus 8-9; the ",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: {xml: no.xml}}\n", "no.xml: No such file or directory"),
+    ("sim: 1\nnodes:\n  n1: {gpus: t4, tree: no.tar}\n", "no.tar: cannot be read as a capture"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_what_is_wrong_is_told_with_its_place(text: str, words: str, write: Write) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(write(text))
+    assert words in str(caught.value)
+    assert all(str(problem).count("site.yaml") for problem in caught.value.problems)
+
+
+def test_every_problem_is_told_at_once(write: Write) -> None:
+    text = "sim: 1\nnodes:\n  n1: {gpus: h100, cores: x}\n  n2: {gpu: t4}\n"
+    with pytest.raises(ScenarioError) as caught:
+        load(write(text))
+    assert [problem.line for problem in caught.value.problems] == [3, 3, 4]
+
+
+def test_a_template_is_below_its_nodes(write: Write) -> None:
+    text = (
+        "sim: 1\ntemplates:\n"
+        "  t: {gpus: t4, cores: 4, faults: [slow], nvml: {gpu.0.lost: 1, gpu.1.lost: 1}}\n"
+        "nodes:\n  a: {template: t}\n"
+        "  b: {template: t, cores: 2, faults: [], nvml: {gpu.1.lost: 0}}\n"
+    )
+    loaded = load(write(text))
+    first, second = (describe(loaded.nodes[name]) for name in ("a", "b"))
+    assert (first.delay_s, second.delay_s) == (120, 0)
+    assert second.files["sys/devices/system/cpu/online"] == "0-7\n"
+    lost = [of_gpu(values(second.state or ""), gpu, "lost") for gpu in (0, 1)]
+    assert lost == ["1", "0"]
+
+
+def test_a_template_that_is_wrong_is_told_where_it_stands(write: Write) -> None:
+    template = "  t: {gpus: t4,\n      faults: [{xid: {gpu: 9}}]}\n"
+    text = f"sim: 1\ntemplates:\n{template}nodes: {{a: {{template: t}}}}\n"
+    with pytest.raises(ScenarioError, match=r"site.yaml:4:16: a.faults\[0\]: there is no GPU 9"):
+        load(write(text))
+
+
+XML = "nvidia-smi-xml"
+
+
+def test_a_node_from_xml(captures: Path, spec: Callable[[str], NodeSpec]) -> None:
+    path = (captures / XML / "k8s-h100.xml").resolve()
+    if not path.exists():
+        pytest.skip("no such capture")
+    node = describe(spec(f"gpus: {{xml: {path}}}, sockets: 2, nvml: {{gpu.*.persistence_mode: 0}}"))
+    state = values(node.state or "")
+    assert node.sources["gpus"] == str(path)
+    count = int(state["count"])
+    for gpu in range(count):
+        address = of_gpu(state, gpu, "bus_id")
+        assert f"sys/bus/pci/devices/{address}" in node.links
+        assert of_gpu(state, gpu, "persistence_mode") == "0"
+    assert (
+        sum(path.startswith("/dev/nvidia") and path[11:].isdigit() for path in node.device_nodes)
+        == count
+    )
+    assert node.files["sys/module/nvidia/version"] == f"{state['driver_version']}\n"
+
+
+def test_all_xml_captures_become_nodes_that_can_break(captures: Path, write: Write) -> None:
+    for path in sorted((captures / XML).glob("*.xml")):
+        text = f"sim: 1\nnodes:\n  n1: {{gpus: {{xml: {path.resolve()}}}}}\n"
+        spec = load(write(text)).nodes["n1"]
+        described = describe(spec)
+        state = values(described.state or "")
+        assert int(state["count"]) == len(
+            [link for link in described.links if link.startswith("sys/bus/pci/drivers/nvidia/")]
+        )
+        left = describe(changed(spec, "fault", "{gpu-missing: {gpu: 0}}"))
+        assert values(left.state or "")["count"] == str(int(state["count"]) - 1)
+        assert set(left.files) < set(described.files)
+
+
+def test_a_captured_tree_alone_describes_what_it_has(
+    captures: Path, spec: Callable[[str], NodeSpec]
+) -> None:
+    path = (captures / "sysfs/hwloc/32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2").resolve()
+    areas = "[sys/devices/system/cpu, sys/devices/system/node]"
+    plain = describe(spec(f'gpus: h100-sxm, tree: {{path: "{path}", only: {areas}}}'))
+    cpu = "sys/devices/system/cpu"
+    online = str(plain.files["proc/cpuinfo"]).count("processor\t")
+    captured = {
+        path.split("/")[4]
+        for path in plain.files
+        if path.startswith(f"{cpu}/cpu") and "/topology/" in path
+    }
+    assert len(captured) == online > 0
+    assert not any(path.startswith(f"{cpu}/cpu200/") for path in (*plain.files, *plain.links))
+    numbers = {int(name[3:]) for name in captured}
+    for name, text in plain.files.items():
+        if name.endswith("/local_cpulist"):
+            assert set(parse_cpulist(str(text))) <= numbers, name
+        if name.endswith("/numa_node"):
+            assert (
+                f"sys/devices/system/node/node{str(text).strip()}/cpulist" in plain.files
+                or text == "-1\n"
+            )
+    assert plain.sources[cpu] == str(path)
+    assert any(
+        "10de" in str(text) for name, text in plain.files.items() if name.endswith("/vendor")
+    )
+
+
+def test_what_the_tree_gives_is_not_given_twice(
+    captures: Path, spec: Callable[[str], NodeSpec]
+) -> None:
+    path = (captures / "sysfs/hwloc/32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2").resolve()
+    with pytest.raises(ScenarioError, match="comes from the captured tree; remove sockets"):
+        spec(f'gpus: none, sockets: 2, tree: "{path}"')
+
+
+def test_captured_governors_can_be_broken(captures: Path, spec: Callable[[str], NodeSpec]) -> None:
+    path = (captures / "sysfs/hwloc/nvidia-dgx-gb10.tar.bz2").resolve()
+    node = describe(spec(f'gpus: none, tree: "{path}", faults: governor-powersave'))
+    found = {text for name, text in node.files.items() if name.endswith("/scaling_governor")}
+    assert found == {"powersave\n"}
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        "sysfs/hwloc/16amd64-8n2c.tar.bz2",
+        "sysfs/hwloc/20em64t-hybrid-1p6c2t+2ca4co1t.tar.bz2",
+        "sysfs/ghw/linux-amd64-accel-nvidia.tar.gz",
+        "sysfs/nfd-pci-rootfs-1.tar.gz",
+    ],
+)
+def test_captured_trees_become_nodes(archive: str, captures: Path) -> None:
+    said: dict[str, object] = {"gpus": "none", "tree": archive}
+    part = NodePart.model_validate_json(json.dumps(said))
+    node = describe(NodeSpec("n1", part, said, captures.resolve(), {"": Where("here")}))
+    assert not any(name.startswith(("proc/1/", "proc/self", "sys/fs")) for name in node.files)
+    assert not set(node.files) & set(node.links)
+    assert str(captures.resolve() / archive) in node.sources.values()
+
+
+def test_a_hostile_tree_stays_in_its_place(tmp_path: Path, spec: Callable[[str], NodeSpec]) -> None:
+    place = tmp_path / "tree/sys/devices/system/cpu"
+    place.mkdir(parents=True)
+    (place / "online").write_text("0-1\n")
+    (tmp_path / "tree/proc/1").mkdir(parents=True)
+    (tmp_path / "tree/proc/1/status").write_text("x")
+    (tmp_path / "tree/proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "tree/proc/sys/kernel/hostname").write_text("evil\n")
+    (tmp_path / "tree/sys/class").mkdir()
+    (tmp_path / "tree/sys/class/loop").symlink_to("loop")
+    node = describe(spec("gpus: t4, tree: tree"))
+    assert not {"proc/1/status", "proc/sys/kernel/hostname"} & set(node.files)
+    assert node.files["sys/devices/system/cpu/online"] == b"0-1\n"
+    with pytest.raises(ScenarioError, match="lead in circles"):
+        spec("gpus: t4, tree: tree, files: {/sys/class/loop/x: 1}")
+
+
+def test_paths_are_from_the_scenarios_folder(
+    tmp_path: Path, spec: Callable[[str], NodeSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tree/proc").mkdir(parents=True)
+    (tmp_path / "tree/proc/cmdline").write_text("captured\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert describe(spec("gpus: none, tree: tree")).files["proc/cmdline"] == b"captured\n"
+
+
+class TestChanged:
+    """`nodevet sim set NODE KEY=VALUE`."""
+
+    @pytest.fixture
+    def node(self, spec: Callable[[str], NodeSpec]) -> NodeSpec:
+        return spec("gpus: h100-sxm, cores: 1, faults: [slow]")
+
+    @pytest.mark.parametrize(
+        ("key", "value", "path", "text"),
+        [
+            ("governor", "powersave", f"{POLICY}/scaling_governor", "powersave\n"),
+            (
+                "/sys/class/dmi/id/sys_vendor",
+                "A: b",
+                "sys/devices/virtual/dmi/id/sys_vendor",
+                "A: b\n",
+            ),
+            ("numa.balancing", "1", "proc/sys/kernel/numa_balancing", "1\n"),
+            ("cpufreq.driver", "acpi-cpufreq", f"{POLICY}/scaling_driver", "acpi-cpufreq\n"),
+            ("smt", "false", "sys/devices/system/cpu/online", "0-1\n"),
+            ("nvml.driver_version", "570.1", "sys/module/nvidia/version", "570.1\n"),
+            ("driver_version", "570.10", "sys/module/nvidia/version", "570.10\n"),
+        ],
+    )
+    def test_files(self, key: str, value: str, path: str, text: str, node: NodeSpec) -> None:
+        before, after = describe(node), describe(changed(node, key, value))
+        assert before.files[path] != text
+        assert after.files[path] == text
+
+    @pytest.mark.parametrize(
+        ("key", "gpus"),
+        [("gpu.3.lost", [3]), ("nvml.gpu.3.lost", [3]), ("gpu.*.lost", [*range(8)])],
+    )
+    def test_nvml(self, key: str, gpus: list[int], node: NodeSpec) -> None:
+        state = values(describe(changed(node, key, "1")).state or "")
+        assert [gpu for gpu in range(8) if of_gpu(state, gpu, "lost") == "1"] == gpus
+
+    def test_faults_are_added_and_replaced(self, node: NodeSpec) -> None:
+        both = describe(changed(node, "fault", "{pcie-width: {gpu: 1}}"))
+        assert both.delay_s and of_gpu(values(both.state or ""), 1, "pcie_width") == "8"
+        other = describe(changed(node, "faults", "clock-skew"))
+        assert (other.delay_s, other.clock_offset_s) == (0, 300)
+        assert describe(changed(node, "faults", "[]")).delay_s == 0
+
+    def test_what_is_logged_comes_last_and_now(self, node: NodeSpec) -> None:
+        first = changed(node, "kernel_log", "NVRM: Xid (PCI:0000:19:00): 63, a: b")
+        second = changed(first, "fault", "mce")
+        last = changed(second, "kernel_log", "end")
+        one, two, three = (describe(spec).kernel_log for spec in (first, second, last))
+        assert one == (LogLine("NVRM: Xid (PCI:0000:19:00): 63, a: b", None),)
+        assert two[:1] == one and len(two) == 4 and three[:4] == two
+        assert {line.seconds for line in three} == {None}
+
+    def test_load_is_replaced(self, node: NodeSpec) -> None:
+        busy = changed(node, "load", "[{gpus: [0], cpus: 0-1, utilization: 50}]")
+        assert [load.gpus for load in describe(busy).load] == [(0,)]
+        assert describe(changed(busy, "load", "[]")).load == ()
+
+    @pytest.mark.parametrize(
+        ("key", "value", "words"),
+        [
+            ("governer", "x", "did you mean governor?"),
+            ("template", "x", "nothing of a node is called 'template'"),
+            ("governor", "x y", "governor: "),
+            ("gpu.3.losst", "1", "did you mean lost?"),
+            ("nvml.drivr_version", "1", "did you mean driver_version?"),
+            ("fault", "pcie-widht", "did you mean pcie-width?"),
+            (
+                "fault",
+                "{pcie-width: {gpux: 1}}",
+                "n1.faults[1].pcie-width.gpux: is not a key",
+            ),
+            ("cores", "many", "cores: "),
+            ("cores", "[", "is not YAML"),
+            ("cores", "1\ngpus: t4", "not one line"),
+            ("numa.nodes", "1", "n1.numa.nodes: is not a key"),
+            ("kernel_log", "\x1b[2J", "not one line"),
+        ],
+    )
+    def test_what_cannot_be(self, key: str, value: str, words: str, node: NodeSpec) -> None:
+        with pytest.raises(ScenarioError) as caught:
+            changed(node, key, value)
+        assert words in str(caught.value)
+        assert "\x1b" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("key", "value", "words"),
+        [
+            (
+                "fault",
+                "{pcie-width: {gpu: 9}}",
+                "fault={pcie-width: {gpu: 9}}: n1.faults[1]: there is",
+            ),
+            ("gpu.9.lost", "1", "gpu.9.lost=1: n1.nvml: gpu.9.lost: the node has no GPU 9"),
+            ("/etc/passwd", "x", "is not below /sys or /proc"),
+        ],
+    )
+    def test_what_this_node_cannot_have(
+        self, key: str, value: str, words: str, node: NodeSpec
+    ) -> None:
+        with pytest.raises(ScenarioError) as caught:
+            describe(changed(node, key, value))
+        assert words in str(caught.value)
+
+    def test_the_specification_itself_stays(self, node: NodeSpec) -> None:
+        before = json.dumps(node.said)
+        changed(changed(node, "fault", "mce"), "/proc/cmdline", "x")
+        assert json.dumps(node.said) == before
+
+
+def test_shipped_scenarios_are_found_by_name() -> None:
+    names = dict(shipped())
+    assert set(names) == {"demo", "faults"} and all(names.values())
+    assert load(find("demo")).name == "demo"
+    with pytest.raises(ScenarioError, match=r"did you mean demo\?"):
+        find("dmo")
+    assert find("./x.yaml") == Path("x.yaml")
+
+
+def test_nothing_is_loaded_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        load(tmp_path / "no.yaml")
+    assert Loaded("n", "").nodes == {}
