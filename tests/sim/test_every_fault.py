@@ -1,0 +1,171 @@
+"""Thirty-two nodes at once, every fault on one of them: each is found, there and only there."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.sim.faults import FAULTS
+from nodevet.sim.nspawn import place
+from nodevet.sim.nspawn.needs import missing
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(900),
+]
+NODEVET = [sys.executable, "-m", "nodevet"]
+NODES = 32
+BASELINES = {
+    "every": """\
+nodevet: 1
+title: these nodes
+extends: nvidia-h100-sxm
+applies: {gpu: {device: "10de:2330"}}
+""",
+    "placed": """\
+nodevet: 1
+title: a node of which it is known which GPU belongs to which socket
+extends: nvidia-h100-sxm
+applies: {gpu: {device: "10de:2330"}, hosts: numa-swapped}
+expect:
+  numa_locality: {gpus: {0-3: 0, 4-7: 1}}
+""",
+}
+ALL = [f"GPU {index}" for index in range(8)]
+EVERY_POLICY = ["cpufreq 0-15"]
+WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are wrong
+    "healthy": {},
+    "aer-errors": {},  # no check asks yet; the evidence has them
+    "clock-skew": {"clock_skew": [""]},
+    "disk-full": {"disk_space": ["filesystem /"]},
+    "driver-mismatch": {"kernel_modules": ["module nvidia"]},
+    "ecc-uncorrected": {"ecc_errors": ["GPU 3"]},
+    "governor-powersave": {"cpu_governor": EVERY_POLICY},
+    "gpu-lost": {"gpu_lost": ["GPU 3"], "gpu_count": ["", "pci 0000:5d:00.0"]},
+    "gpu-missing": {"gpu_count": [""]},
+    "mce": {},  # as aer-errors
+    "numa-swapped": {"numa_locality": ALL},
+    "nvml-hang": {},
+    "pcie-gen": {"pcie_link": ["GPU 3"]},
+    "pcie-width": {"pcie_link": ["GPU 3"]},
+    "persistence-off": {"persistence_mode": ALL},
+    "power-capped": {"power_limit": ALL},
+    "reverts-on-boot": {"cpu_governor": EVERY_POLICY, "power_limit": ALL},
+    "row-remap-pending": {"row_remapping": ["GPU 3"], "gpu_lost": ["GPU 3"]},  # asks for a reset
+    "thermal-throttle": {"throttle_reasons": ["GPU 3"]},
+    "xid": {"xid": ["GPU 3"]},
+    "xid-79": {"xid": ["GPU 3"]},
+}
+NOT_VETTED = {  # node -> status, and what the reason says
+    "python-missing": ("probe_failed", "no python3 on the node"),
+    "slow": ("timeout", ""),
+    "sshd-hang": ("timeout", "connected, but no banner"),
+    "sshd-stopped": ("unreachable", "connection refused"),
+}
+NO_WORD = {  # node -> what is unknown there, and why it says so
+    "nvml-hang": "nvmlDevice",
+    "driver-mismatch": "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+    "gpu-lost": "NVML_ERROR_GPU_IS_LOST",
+}
+
+
+def nodevet(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*NODEVET, *map(str, arguments)], capture_output=True, text=True, timeout=600
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What one run says of each node."""
+    folder = tmp_path_factory.mktemp("faults")
+    shipped = files("nodevet.sim").joinpath("scenarios/faults.yaml").read_text(encoding="utf-8")
+    spare = NODES - len(WRONG) - len(NOT_VETTED)
+    assert spare > 0
+    scenario = folder / "faults.yaml"
+    scenario.write_text(f"{shipped}  spare[01-{spare:02}]: {{template: h100}}\n", encoding="utf-8")
+    (folder / "baselines").mkdir()
+    for name, text in BASELINES.items():
+        (folder / "baselines" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    name = f"faults{os.getpid()}"
+    up = nodevet("sim", "up", scenario, "--name", name)
+    try:
+        assert up.returncode == 0, (up.stdout, up.stderr)
+        inventory = place.Place(name).inventory
+        options = ("--deadline", "90", "--connect-timeout", "30", "--format", "json")
+        done = nodevet("check", "-i", inventory, "--project", folder, *options)
+        assert done.returncode == 1, done.stderr
+        yield {host["host"]: host for host in json.loads(done.stdout)["hosts"]}
+    finally:
+        assert nodevet("sim", "down", name).returncode == 0
+
+
+def labels(host: dict[str, Any], verdict: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for finding in host["findings"]:
+        if finding["verdict"] == verdict:
+            subject = finding["subject"]
+            kind = {"gpu": "GPU", "node": ""}.get(subject["kind"], subject["kind"])
+            found.setdefault(finding["check"], []).append(f"{kind} {subject['id']}".strip())
+    return found
+
+
+def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
+    assert set(FAULTS) == (set(WRONG) | set(NOT_VETTED)) - {"healthy"}
+    assert len(hosts) == NODES
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_fault_is_found_on_its_subject_and_nothing_else(
+    hosts: dict[str, Any], name: str
+) -> None:
+    host = hosts[name]
+    assert host["status"] == "vetted"
+    assert labels(host, "wrong") == WRONG[name], [
+        finding for finding in host["findings"] if finding["verdict"] == "wrong"
+    ]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_could_not_be_read_is_unknown_for_that_reason(
+    hosts: dict[str, Any], name: str
+) -> None:
+    unknown = [finding for finding in hosts[name]["findings"] if finding["verdict"] == "unknown"]
+    if name not in NO_WORD:
+        assert unknown == []
+    else:
+        assert unknown
+        assert any(NO_WORD[name] in finding["why"] for finding in unknown)
+
+
+def test_a_hanging_call_costs_its_section_and_names_itself(hosts: dict[str, Any]) -> None:
+    unknown = [
+        finding for finding in hosts["nvml-hang"]["findings"] if finding["verdict"] == "unknown"
+    ]
+    assert all("nvml" in finding["why"] for finding in unknown)
+    assert {finding["check"] for finding in hosts["nvml-hang"]["findings"]} > {"cpu_governor"}
+
+
+@pytest.mark.parametrize("name", NOT_VETTED)
+def test_a_node_that_gives_no_answer_says_so_by_its_status(
+    hosts: dict[str, Any], name: str
+) -> None:
+    status, why = NOT_VETTED[name]
+    assert hosts[name]["status"] == status
+    assert why in hosts[name]["why"]
+    assert hosts[name].get("findings", []) == []
+
+
+def test_the_other_nodes_are_ok(hosts: dict[str, Any]) -> None:
+    for name, host in hosts.items():
+        if name.startswith("spare"):
+            assert host["status"] == "vetted"
+            assert {finding["verdict"] for finding in host["findings"]} <= {"ok", "exempt"}
