@@ -21,15 +21,15 @@ comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 11
 
 from collections.abc import Iterator
 
-import msgspec
-
 from nodevet.evidence import (
     NOT_SUPPORTED,
     Evidence,
     Gpu,
     PciFunction,
     each_gpu,
+    located,
     lost,
+    off_the_bus,
     pci_of,
     subject_of,
 )
@@ -59,7 +59,7 @@ class GpuLost(Want):
 
 def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
     off = off_the_bus(evidence)
-    gpus = with_address((evidence.gpu.data.gpus if evidence.gpu.data else None) or (), off)
+    gpus = located(evidence)
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
@@ -67,19 +67,6 @@ def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
         yield wrong(subject, expected="usable", actual="off the bus", advice=OFF_THE_BUS)
-
-
-def with_address(gpus: tuple[Gpu, ...], off: set[str]) -> tuple[Gpu, ...]:
-    """The GPUs, a lost one of no known address with the one that is left over.
-
-    NVML may have forgotten where a GPU is that it cannot reach.
-    """
-    nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
-    left = sorted(off - {gpu.bus_id for gpu in gpus})
-    if not len(nameless) == len(left) == 1:
-        return gpus
-    found = msgspec.structs.replace(nameless[0], bus_id=left[0])
-    return tuple(found if gpu is nameless[0] else gpu for gpu in gpus)
 
 
 def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
@@ -121,12 +108,6 @@ def answers(gpu: Gpu) -> bool:
     """Whether a value came back that the driver cannot know without asking the GPU."""
     used, pstate = gpu.memory_used_b, gpu.pstate
     return (used is not None and used >= 0) or (pstate is not None and 0 <= pstate < 16)
-
-
-def off_the_bus(evidence: Evidence) -> set[str]:
-    """The addresses of the GPUs that no longer answer a read of their configuration."""
-    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
-    return {each.address for each in functions if each.kind == "gpu" and each.revision == "ff"}
 
 
 CHECK = Check(

@@ -23,7 +23,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, Gpu, KernelEvent, KernelLog, each_gpu, subject_of, unread
+from nodevet.evidence import (
+    Evidence,
+    Gpu,
+    KernelEvent,
+    KernelLog,
+    each_gpu,
+    located,
+    subject_of,
+    unread,
+)
 from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
 
 POWER = "reboot; if it comes back, power the node off, reseat or replace the GPU"
@@ -127,7 +136,7 @@ def judge_gpus(
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
-    gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    gpus = located(evidence)
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
@@ -182,11 +191,13 @@ def advice(bad: Sequence[int]) -> str:
 def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str:
     """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2, last 3 h 5 min after boot; 13 ...`."""
     parts = []
-    for event in sorted(events, key=lambda event: (number(event) or 0, event.first_s or 0)):
-        code = number(event)
-        name = names.get(code or 0, "is not known to nodevet" if names else "")
-        times = f" ×{event.count}" if event.count is not None else ""
-        parts.append(f"{code} {name}".rstrip() + times + when(event.last_s))
+    for code in sorted({number(event) or 0 for event in events}):
+        same = [event for event in events if (number(event) or 0) == code]
+        name = names.get(code, "is not known to nodevet" if names else "")
+        counts = [event.count for event in same if event.count is not None]
+        times = f" ×{sum(counts)}" if counts else ""
+        last = max((event.last_s for event in same if event.last_s is not None), default=None)
+        parts.append(f"{code} {name}".rstrip() + times + when(last))
     return "; ".join(parts)
 
 
@@ -216,6 +227,10 @@ CHECK = Check(
     wants=Xid,
     reads=(
         "gpu.gpus[].bus_id",
+        "pci.functions[].address",
+        "pci.functions[].class_code",
+        "pci.functions[].vendor",
+        "pci.functions[].revision",
         "kernel_log.complete",
         "kernel_log.events[].bus_id",
         "kernel_log.events[].code",

@@ -603,6 +603,27 @@ def unread(subject: Subject, record: Record, field: str) -> Finding:
     return unknown(subject, why=f"{field}: {record.why(field)}")
 
 
+def off_the_bus(evidence: Evidence) -> frozenset[str]:
+    """The addresses of the GPUs that no longer answer a read of their configuration."""
+    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    gone = (each for each in functions if each.kind == "gpu" and each.revision == "ff")
+    return frozenset(each.address for each in gone)
+
+
+def located(evidence: Evidence) -> tuple[Gpu, ...]:
+    """Every GPU of NVML's list, a lost one of no known address with the one that is left over.
+
+    NVML may have forgotten where a GPU is that it cannot reach; the PCI bus has not.
+    """
+    gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
+    left = sorted(off_the_bus(evidence) - {gpu.bus_id for gpu in gpus})
+    if not len(nameless) == len(left) == 1:
+        return gpus
+    found = msgspec.structs.replace(nameless[0], bus_id=left[0])
+    return tuple(found if gpu is nameless[0] else gpu for gpu in gpus)
+
+
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
     """The PCI function of a GPU, or the unknown finding that says why it cannot be told."""
     subject, section = subject_of(gpu), evidence.pci

@@ -10,7 +10,7 @@ import pytest
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-COMMANDS = ("check", "explain", "gate", "lint", "list", "probe", "report", "schema")
+COMMANDS = ("check", "explain", "gate", "lint", "list", "probe", "report", "schema", "sim")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
