@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nodevet.cli import UserError
+from nodevet.cli import USAGE, UserError
 
 fleet_option = click.option("--fleet", metavar="NAME", help="Where several fleets are up.")
 
@@ -20,6 +20,12 @@ def command() -> None:
     nodevet sim set gpu003 governor=powersave
     nodevet sim down --all
     """
+
+
+def _root() -> None:
+    """Fleets are root's: their keys, locks and control sockets. Raises UserError."""
+    if os.geteuid() != 0:
+        raise UserError("simulated nodes need root (namespaces, mounts): run it with sudo")
 
 
 @command.command()
@@ -37,14 +43,20 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
     try:
         path = find(scenario)
         loaded = load(path)
-        where = control.up(name or loaded.name, path)
+        where = control.up(loaded.name if name is None else name, path)
     except (ScenarioError, needs.NeedError, place.PlaceError, control.ControlError) as error:
         raise UserError(str(error)) from error
     count = len(loaded.nodes)
     click.echo(f"fleet {where.fleet}: {count} node{'s' if count != 1 else ''} booting", err=True)
     if not wait:
         return 0
-    nodes = _ask(where, {"do": "wait"})["nodes"]
+    try:
+        nodes = _ask(where, {"do": "wait"})["nodes"]
+    except KeyboardInterrupt:
+        click.echo(
+            f"the nodes go on booting; end them with: nodevet sim down {where.fleet}", err=True
+        )
+        raise
     _table(nodes)
     failed = [node for node in nodes if node["state"] != "running"]
     if not failed:
@@ -61,18 +73,22 @@ def down(fleets: tuple[str, ...], every: bool) -> int:
     """End fleets and leave nothing of them. Without a name: the only one."""
     from nodevet.sim.nspawn import control, place
 
+    _root()
     known = place.fleets()
     wanted = known if every else fleets or (_fleet(None),)
     for name in wanted:
         if name not in known:
             raise UserError(f"no fleet {name!r} is up; there are: {', '.join(known) or 'none'}")
+    failed = 0
     for name in wanted:
         try:
             control.down(place.Place(name))
-        except control.ControlError as error:
-            raise UserError(str(error)) from error
-        click.echo(f"fleet {name} is down", err=True)
-    return 0
+        except (control.ControlError, OSError) as error:
+            click.echo(f"nodevet: {error}", err=True)
+            failed += 1
+        else:
+            click.echo(f"fleet {name} is down", err=True)
+    return USAGE if failed else 0
 
 
 @command.command("list")
@@ -80,31 +96,42 @@ def list_command() -> int:
     """Every node of every fleet: address, state, boots, uptime."""
     from nodevet.sim.nspawn import place
 
-    for name in place.fleets():
+    _root()
+    fleets = place.fleets()
+    for name in fleets:
         where = place.Place(name)
-        if where.lives():
-            click.echo(f"fleet {name}")
-            _table(_ask(where, {"do": "list"})["nodes"])
-        else:
+        if not where.lives():
             click.echo(f"fleet {name} died; remove what is left with: nodevet sim down {name}")
+        elif not where.control.exists():
+            click.echo(f"fleet {name} is starting")
+        else:
+            click.echo(f"fleet {name}")
+            _table(_nodes(where))
+    if not fleets:
+        click.echo("no fleet is up; start one with: nodevet sim up demo", err=True)
     return 0
 
 
-@command.command("ssh", context_settings={"ignore_unknown_options": True})
+@command.command("ssh", context_settings={"allow_interspersed_args": False})
 @click.argument("node")
 @click.argument("remote", nargs=-1, type=click.UNPROCESSED)
 @fleet_option
 def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
-    """A shell of root on NODE, or a command there; its exit code is ssh's."""
+    """A shell of root on NODE, or a command there; its exit code is ssh's.
+
+    Options go before NODE; what follows it is the command's.
+    """
     where = _of(node, fleet)
     found = _node(where, node)
+    if found["state"] in ("off", "failed"):
+        raise UserError(f"{node} is {found['state']}; start it with: nodevet sim reboot {node}")
     os.execvp(  # noqa: S606
         "ssh",
         [
             *("ssh", "-F", "none", "-l", "root", "-i", str(where.key)),
             *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={where.known_hosts}"),
             *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
-            *(found["address"], *remote),
+            *("--", found["address"], *(remote[1:] if remote[:1] == ("--",) else remote)),
         ],
     )
 
@@ -113,11 +140,11 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
 @click.argument("nodes", nargs=-1, required=True)
 @fleet_option
 def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
-    """Reboot NODES, one after another, and wait until each is up again."""
+    """Reboot NODES, or start what is off, one after another, until each is up."""
     for node in nodes:
         where = _of(node, fleet)
         status = _ask(where, {"do": "reboot", "node": node})
-        click.echo(f"{node} is up again, boot {status['boots']}")
+        click.echo(f"{node} is up, boot {status['boots']}")
     return 0
 
 
@@ -150,6 +177,8 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
 def inventory(fleet: str | None) -> int:
     """Print an inventory for `-i`, with the nodes' host keys known."""
     where = _place(_fleet(fleet))
+    if not where.inventory.exists():
+        raise UserError(f"fleet {where.fleet} is starting; try again when its nodes boot")
     click.echo(where.inventory.read_text(encoding="utf-8"), nl=False)
     return 0
 
@@ -172,6 +201,7 @@ def _fleet(name: str | None) -> str:
     """The fleet that is meant. Raises UserError where that is not clear."""
     from nodevet.sim.nspawn import place
 
+    _root()
     known = place.fleets()
     if name is not None:
         return name
@@ -187,11 +217,13 @@ def _fleet(name: str | None) -> str:
 def _place(fleet: str) -> Any:
     from nodevet.sim.nspawn import place
 
+    _root()
+    known = place.fleets()
+    if fleet not in known:
+        raise UserError(f"no fleet {fleet!r} is up; there are: {', '.join(known) or 'none'}")
     where = place.Place(fleet)
-    if not where.folder.exists():
-        raise UserError(
-            f"no fleet {fleet!r} is up; there are: {', '.join(place.fleets()) or 'none'}"
-        )
+    if not where.lives():
+        raise UserError(f"fleet {fleet} died; remove what is left with: nodevet sim down {fleet}")
     return where
 
 
@@ -201,17 +233,23 @@ def _of(node: str, fleet: str | None) -> Any:
 
     if fleet is not None:
         return _place(fleet)
-    living = [place.Place(name) for name in place.fleets() if place.Place(name).lives()]
-    found = [
-        where
-        for where in living
-        if any(each["name"] == node for each in _ask(where, {"do": "list"})["nodes"])
-    ]
+    _root()
+    living = [where for where in map(place.Place, place.fleets()) if where.control.exists()]
+    found = [where for where in living if any(each["name"] == node for each in _nodes(where))]
     if len(found) == 1:
         return found[0]
     if found:
         raise UserError(f"several fleets have {node}: say --fleet {found[0].fleet}, for one")
     raise UserError(f"no node {node!r}; `nodevet sim list` shows what is up")
+
+
+def _nodes(where: Any) -> list[dict[str, Any]]:
+    """The nodes of one fleet of several; one that does not answer is told, and has none."""
+    try:
+        return list(_ask(where, {"do": "list"})["nodes"])
+    except UserError as error:
+        click.echo(f"nodevet: {error}", err=True)
+        return []
 
 
 def _node(where: Any, name: str) -> dict[str, Any]:

@@ -392,6 +392,20 @@ def test_the_lower_frequency_limit_yields(node):
     assert (node.read(MIN), node.read(MAX)) == ("2000000\n", "3800000\n")
 
 
+def test_what_is_no_file_beside_one_changes_nothing(node):
+    node.start(
+        f"{GOVERNOR}\tf\t644\tgovernor performance powersave\tpowersave\\n\n"
+        f"{EPP}\td\t755\t-\tperformance\\n\n"
+        f"{MIN}\tf\t644\tfreq 1 9\t5\\n\n{MAX}/x\tf\t444\tro\t\n"
+        f"{CPU}/cpu1/online/x\tf\t444\tro\t\n{CPU}/cpu2/online\tf\t644\tonline\t1\\n\n"
+    )
+    for governor in ("performance", "powersave"):
+        node.write(GOVERNOR, governor)
+    node.write(MIN, "7")
+    node.write(f"{CPU}/cpu2/online", "0")
+    assert [node.read(path) for path in (GOVERNOR, MIN)] == ["powersave\n", "7\n"]
+
+
 def test_cpus_go_offline(node):
     contents = {f"{CPU}/online": "0-7\n", f"{CPU}/offline": "\n", SMT: "on\n"}
     contents[f"{CPU}/smt/active"] = "1\n"
@@ -606,6 +620,8 @@ GOOD = "sys/a\tf\t444\tro\tx\n"
         ("a\tf\t444\tmagic\tx\n", ":1: no rule is called 'magic'"),
         ("a\tf\t444\tint 1\t1\n", ":1: the rule int needs 2 integers"),
         ("a\tf\t444\tint 1 x\t1\n", ":1: the rule int needs 2 integers"),
+        ("a\tf\t644\tstring 0\tx\n", ":1: the integer of the rule string is not 1 to 4095"),
+        ("a\tf\t444\terror -5\tx\n", ":1: the integer of the rule error is not 1 to 4095"),
         ("a\tz\t444\tro\tx\n", ":1: 'z' is not a kind"),
         ("a\tl\t-\t-\t\n", ":1: a link needs a target"),
         ("a\tr\tsoon\t4\tx\n", ":1: 'soon' is not a time in microseconds"),

@@ -153,6 +153,14 @@ for call in (n.nvmlDeviceGetCount, lambda: n.nvmlDeviceGetUUID(gpu), n.nvmlShutd
     assert run(nvml, path, program)[0] == ["1", "1", "1", "1"]
 
 
+@pytest.mark.parametrize("count", ["unavailable", "-1", "257", "4294967295"])
+def test_a_count_that_no_machine_has_is_an_unknown_error(nvml, tmp_path, count):
+    path = tmp_path / "node.state"
+    path.write_text(f"count = {count}\n")
+    program = "n.nvmlInit()\ntry: n.nvmlDeviceGetCount()\nexcept n.NVMLError as e: print(e.value)"
+    assert run(nvml, path, program)[0] == ["999"]
+
+
 def test_a_value_that_is_no_number_is_an_unknown_error(nvml, tmp_path):
     path = tmp_path / "node.state"
     path.write_text(state("t4", 1, **{"gpu.0.power_limit_mw": "7O W", "gpu.0.bus_id": "none"}))

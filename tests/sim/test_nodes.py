@@ -10,11 +10,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from nodevet.sim.nspawn import cgroups, place
+from nodevet.cli import UserError, sim
+from nodevet.inventory import fleet_yaml
+from nodevet.sim.nspawn import cgroups, control, place
 from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.network import Network
+from nodevet.sim.nspawn.supervisor import Supervisor
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -273,8 +278,7 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     assert during != before
     assert {f"nvsim{number}n0", f"nvsim{number}n1"} <= set(during["interfaces"])
     if ending == "SIGKILL":
-        (supervisor,) = holders(where)
-        os.kill(supervisor, signal.SIGKILL)
+        os.kill(int(where.pid.read_text()), signal.SIGKILL)
         limit = time.monotonic() + 20
         while where.lives() and time.monotonic() < limit:
             time.sleep(0.05)
@@ -289,7 +293,141 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     assert not [each for each in after["mounts"] if name in each]
 
 
-def holders(where: place.Place) -> list[int]:
-    from nodevet.sim.nspawn.control import _holders
+def states(fleet: str) -> dict[str, str]:
+    reply = control.ask(place.Place(fleet), {"do": "list"})
+    return {node["name"]: f"{node['state']} {node['why']}".strip() for node in reply["nodes"]}
 
-    return _holders(where)
+
+def await_state(fleet: str, node: str, wanted: str) -> str:
+    limit = time.monotonic() + 60
+    while wanted not in states(fleet)[node]:
+        assert time.monotonic() < limit, states(fleet)
+        time.sleep(0.1)
+    return states(fleet)[node]
+
+
+def test_a_node_that_is_off_is_said_to_be_and_reboot_starts_it(fleet: str) -> None:
+    nodevet("sim", "ssh", "--fleet", fleet, "ws001", "systemctl", "poweroff", code=None)
+    assert await_state(fleet, "ws001", "off") == "off"
+    assert "is off; start it" in nodevet("sim", "ssh", "--fleet", fleet, "ws001", code=2).stderr
+    change = "kernel_log=NVRM: lost"
+    refused = nodevet("sim", "set", "--fleet", fleet, "ws001", change, code=2).stderr
+    assert "nothing was changed" in refused and "nodevet sim reboot ws001" in refused
+    assert "ws001 is up" in nodevet("sim", "reboot", "--fleet", fleet, "ws001").stdout
+    assert "NVRM: lost" not in nodevet("sim", "ssh", "--fleet", fleet, "ws001", "dmesg").stdout
+
+
+def test_a_node_whose_systemd_or_kernel_dies_is_no_longer_running(fleet: str) -> None:
+    nodevet("sim", "ssh", "--fleet", fleet, "ws001", "kill -SEGV 1", code=None)
+    assert "systemd-nspawn ended with" in await_state(fleet, "ws001", "off")
+    nodevet("sim", "reboot", "--fleet", fleet, "ws001")
+    (kernel,) = kernels(fleet, node=3)
+    os.kill(kernel, signal.SIGKILL)
+    assert "its pretended kernel ended with -9" in await_state(fleet, "ws001", "failed")
+    nodevet("sim", "reboot", "--fleet", fleet, "ws001")
+    assert states(fleet)["ws001"] == "running"
+
+
+def kernels(fleet: str, *, node: int) -> list[int]:
+    """The process ids of a node's kernelfs; `node` counts from 1."""
+    shown = f"{place.Place(fleet).nodes}/{node - 1}/manifest".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"/kernelfs") and shown in words:
+                found.append(int(entry.name))
+    return found
+
+
+def test_changes_at_the_same_time_all_count(fleet: str) -> None:
+    keys = [f"gpu.{gpu}.power_limit_mw=650000" for gpu in range(4)]
+    asked = [
+        subprocess.Popen([*NODEVET, "sim", "set", "--fleet", fleet, "gpu002", key]) for key in keys
+    ]
+    assert [process.wait(timeout=120) for process in asked] == [0] * len(keys)
+    query = "nvidia-smi --query-gpu=power.limit --format=csv,noheader,nounits"
+    told = nodevet("sim", "ssh", "--fleet", fleet, "gpu002", query).stdout.split()
+    assert told[:4] == ["650.00"] * 4
+
+
+def test_ssh_hands_over_options_codes_and_input(fleet: str) -> None:
+    ssh = ("sim", "ssh", "--fleet", fleet, "gpu001")
+    assert "Usage: ls" in nodevet(*ssh, "ls", "--help").stdout
+    assert "Usage: ls" in nodevet(*ssh, "--", "ls", "--help").stdout
+    assert nodevet(*ssh, "echo", "-l", "--fleet").stdout == "-l --fleet\n"
+    nodevet(*ssh, "exit 7", code=7)
+    done = subprocess.run([*NODEVET, *ssh, "cat"], input="said", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "said")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "*", "-x", "a\nb", "x" * 41])
+def test_a_name_that_no_fleet_can_have(tmp_path: Path, name: str) -> None:
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text("sim: 1\nnodes: {one: {gpus: none}}\n")
+    done = nodevet("sim", "up", scenario, f"--name={name}", code=2)
+    assert "cannot be the name of a fleet" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_leaves_no_fleet_that_nobody_knows_of(tmp_path: Path) -> None:
+    """While it starts, nothing is left; while its nodes boot, it says how to end it."""
+    name = f"ctrl{os.getpid()}"
+    where = place.Place(name)
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text(f"sim: 1\nname: {name}\nnodes: {{one: {{gpus: none}}}}\n")
+
+    def interrupted(once: Path) -> str:
+        command = [*NODEVET, "sim", "up", str(scenario)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        limit = time.monotonic() + 60
+        while not once.exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+        assert process.returncode == 130 and "Traceback" not in told
+        return told
+
+    assert "nodevet: interrupted" in interrupted(where.pid)
+    assert not where.folder.exists()
+    try:
+        told = interrupted(where.control)
+        assert f"nodevet sim down {name}" in told or not where.folder.exists()
+    finally:
+        nodevet("sim", "down", name, code=None)
+    assert not where.folder.exists()
+
+
+def test_down_ends_a_fleet_that_is_starting(tmp_path: Path) -> None:
+    name = f"soon{os.getpid()}"
+    where = place.Place(name)
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text(f"sim: 1\nname: {name}\nnodes: {{one: {{gpus: none}}}}\n")
+    command = [*NODEVET, "sim", "up", str(scenario)]
+    starting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 60
+    while not where.pid.exists() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert where.lives()  # nobody may take it for dead
+    nodevet("sim", "down", name, code=None)  # 2 where `up` has already tidied up
+    told = starting.communicate(timeout=60)[1]
+    assert starting.returncode == 2 and "Traceback" not in told
+    assert not where.folder.exists()
+
+
+def test_only_root_has_fleets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for words in (["list"], ["down", "--all"], ["ssh", "n"], ["set", "n", "a=b"], ["inventory"]):
+        with pytest.raises(UserError, match="need root"):
+            sim.command.main(words, standalone_mode=False)
+
+
+def test_the_inventory_is_one_whatever_the_nodes_are_called(tmp_path: Path) -> None:
+    """`null` and `007` are no text in YAML."""
+    nodes = {
+        name: SimpleNamespace(network=Network(0, place))
+        for place, name in enumerate(["null", "007"])
+    }
+    fleet = SimpleNamespace(where=place.Place("any"), nodes=nodes)
+    path = tmp_path / "inventory.yaml"
+    path.write_text(Supervisor.inventory(fleet))  # type: ignore[arg-type]
+    assert {entry.name for entry in fleet_yaml.read(path).entries} == {"null", "007"}

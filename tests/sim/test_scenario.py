@@ -327,6 +327,29 @@ def test_a_captured_tree_alone_describes_what_it_has(
     )
 
 
+def test_the_numa_node_of_a_gpu_is_that_of_the_tree(
+    tmp_path: Path, spec: Callable[[str], NodeSpec]
+) -> None:
+    """Of a generated GPU; the CPUs that are local to it are the tree's, too."""
+    nodes = tmp_path / "tree/sys/devices/system/node"
+    cpus = tmp_path / "tree/sys/devices/system/cpu"
+    gpu = tmp_path / "tree/sys/bus/pci/drivers/nvidia/0000:19:00.0"
+    texts = {cpus / "online": "0-3", gpu / "numa_node": "1"}
+    texts |= {cpus / f"cpu{cpu}/topology/core_id": f"{cpu}" for cpu in range(4)}
+    texts |= {nodes / f"node{node}/cpulist": text for node, text in enumerate(("0-1", "2-3"))}
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    described = describe(spec("gpus: h100-sxm, tree: tree"))
+    files = {
+        path.rpartition("/")[2]: content
+        for path, content in described.files.items()
+        if "/0000:19:00.0/" in path
+    }
+    assert files["numa_node"] == b"1\n"
+    assert (files["local_cpulist"], files["local_cpus"]) == ("2-3\n", "c\n")
+
+
 def test_what_the_tree_gives_is_not_given_twice(
     captures: Path, spec: Callable[[str], NodeSpec]
 ) -> None:
@@ -415,6 +438,12 @@ class TestChanged:
         before, after = describe(node), describe(changed(node, key, value))
         assert before.files[path] != text
         assert after.files[path] == text
+
+    def test_text_gives_way_to_what_it_is_short_for(self, spec: Callable[[str], NodeSpec]) -> None:
+        node = spec("gpus: h100-sxm, cores: 1, cpufreq: acpi-cpufreq")
+        fewer = describe(changed(changed(node, "gpus.count", "2"), "cpufreq.per", "core"))
+        assert values(fewer.state or "")["count"] == "2"
+        assert fewer.files[f"{POLICY}/scaling_driver"] == "acpi-cpufreq\n"
 
     @pytest.mark.parametrize(
         ("key", "gpus"),

@@ -394,6 +394,8 @@ def test_ecc_counts_are_cleared(node):
 def test_mig_mode(node):
     node.describe("h100-sxm")
     assert node.ask(("SetMigMode", "gpu", 1), ("GetMigMode", "gpu")) == [SUCCESS, [1, 1]]
+    rows = (("GetRemappedRows", "gpu"), ("GetRowRemapperHistogram", "gpu"))
+    assert node.ask(*rows) == [error(NOT_SUPPORTED)] * 2
     node.describe("h100-sxm", **{"gpu.0.processes": "4711:1024"})
     assert node.ask(("SetMigMode", "gpu", 1), ("GetMigMode", "gpu")) == [IN_USE, [0, 1]]
     node.describe("a100-sxm-80")

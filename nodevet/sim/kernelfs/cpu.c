@@ -6,12 +6,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define CPUS 8192 /* the most that the kernel can be built for */
 
+/* The file of this name; NULL where there is none, or something else. */
+static struct node *file_in(const struct node *folder, const char *name)
+{
+    struct node *node = child_of(folder, name);
+    return node && S_ISREG(node->mode) ? node : NULL;
+}
+
 static struct node *sibling(const struct node *node, const char *name)
 {
-    return child_of(node->parent, name);
+    return file_in(node->parent, name);
 }
 
 /* The word that sscanf("%<most>s") reads. */
@@ -146,13 +154,13 @@ static int cpu_of(const struct node *node)
 
 static bool is_online(const struct node *folder)
 {
-    struct node *file = child_of(folder, "online");
-    return file && file->value ? !value_is(file, "0") : !folder->offline;
+    struct node *file = file_in(folder, "online");
+    return file ? !value_is(file, "0") : !folder->offline;
 }
 
 static void set_online(struct node *folder, bool online)
 {
-    struct node *file = child_of(folder, "online");
+    struct node *file = file_in(folder, "online");
     folder->offline = !online;
     if (file && file->rule->store == store_online)
         set_number(file, online);
@@ -182,8 +190,8 @@ static void show_lists(struct node *cpus)
     for (struct node *folder = cpus->children; folder; folder = folder->next_child)
         if (cpu_of(folder) >= 0)
             state[cpu_of(folder)] = is_online(folder) ? 1 : 2;
-    show_list(child_of(cpus, "online"), state, 1);
-    show_list(child_of(cpus, "offline"), state, 2);
+    show_list(file_in(cpus, "online"), state, 1);
+    show_list(file_in(cpus, "offline"), state, 2);
 }
 
 /* drivers/base/core.c: online_store(), a kstrtobool() */
@@ -200,8 +208,8 @@ int store_online(struct node *node, const char *text)
 static int primary_of(const struct node *folder)
 {
     struct node *topology = child_of(folder, "topology");
-    struct node *list = topology ? child_of(topology, "thread_siblings_list") : NULL;
-    return list && list->value ? atoi(list->value->bytes) : cpu_of(folder);
+    struct node *list = topology ? file_in(topology, "thread_siblings_list") : NULL;
+    return list ? atoi(list->value->bytes) : cpu_of(folder);
 }
 
 /* kernel/cpu.c: __store_smt_control() */

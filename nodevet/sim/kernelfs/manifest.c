@@ -14,6 +14,7 @@
 
 #define COLUMNS 5
 #define NAME_BYTES 255
+#define LARGEST 4095 /* errno; a string that is written is no longer either */
 
 enum column { PATH, KIND, MODE, RULE, CONTENT };
 
@@ -115,6 +116,9 @@ static bool read_rule(const struct manifest *manifest, struct line *line)
             return complain(manifest, line, "the rule %s needs %d integers", line->rule->name,
                             line->rule->numbers);
     }
+    if (line->rule->numbers == 1 && (line->low < 1 || line->low > LARGEST))
+        return complain(manifest, line, "the integer of the rule %s is not 1 to %d",
+                        line->rule->name, LARGEST);
     line->words = at + strspn(at, " ");
     return true;
 }

@@ -63,9 +63,13 @@ def notifications(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def last_words(console: bytes) -> str:
-    """The end of what a node wrote to its console, made safe to print."""
-    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", console[-2000:].decode("ascii", "replace"))
+def last_words(said: bytes) -> str:
+    """The end of what a node or a command wrote, made safe to print.
+
+    >>> last_words(b"one\\n\\x1b[31mtwo\\x1b[0m\\a\\n")
+    'one / two'
+    """
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", said[-2000:].decode("ascii", "replace"))
     rows = ["".join(filter(str.isprintable, row)).strip() for row in text.splitlines()]
     return " / ".join([row for row in rows if row][-3:])
 
@@ -84,6 +88,5 @@ async def run(*words: object) -> str:
     )
     said, complaint = await process.communicate()
     if process.returncode != 0:
-        why = complaint.decode("utf-8", "replace").strip().splitlines()
-        raise NodeError(f"{words[0]} ended with {process.returncode}: {'; '.join(why[-3:])}")
+        raise NodeError(f"{words[0]} ended with {process.returncode}: {last_words(complaint)}")
     return said.decode("utf-8", "replace")

@@ -51,7 +51,12 @@ def make(places: tuple[Path, ...], name: str) -> tuple[Path, ...]:
 def left(name: str) -> tuple[Path, ...]:
     """The groups of a fleet, wherever in the hierarchies it was started."""
     roots = {Path(row.split(" ")[1]) for row in _mounted()}
-    found = {path for root in roots for path in root.rglob(PREFIX + name) if path.is_dir()}
+    found = {  # os.walk, because other groups come and go meanwhile
+        Path(folder, PREFIX + name)
+        for root in roots
+        for folder, inner, _ in os.walk(root)
+        if PREFIX + name in inner
+    }
     return tuple(sorted(found))
 
 

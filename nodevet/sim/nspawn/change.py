@@ -6,16 +6,30 @@ from nodevet.sim.description import Node
 from nodevet.sim.library import SINCE_BOOT, pairs, split, update
 from nodevet.sim.nspawn import disk
 from nodevet.sim.nspawn.boot import NodeError, numbers
-from nodevet.sim.nspawn.node import RUNS, Running
+from nodevet.sim.nspawn.node import BOOTS, RUNS, Running
 
 
 async def apply(running: Running, new: Node) -> None:
-    """Make a node what `new` says, now and at its next boots. Raises NodeError."""
+    """Make a node what `new` says, now and at its next boots. Raises NodeError, OSError.
+
+    After that it is described as before, so that a second try does everything again.
+    """
     old = running.node
     refuse(old, new)
-    running.node = new
     if running.state != RUNS:
-        raise NodeError(f"{new.name} is {running.state}; the change comes with its next boot")
+        raise NodeError(
+            f"{new.name} is {running.state}, nothing was changed; change it when it runs"
+            f"{'' if running.state == BOOTS else f' (nodevet sim reboot {new.name})'}"
+        )
+    running.node = new
+    try:
+        await _apply(running, old, new)
+    except BaseException:
+        running.node = old
+        raise
+
+
+async def _apply(running: Running, old: Node, new: Node) -> None:
     if (new.files, new.links) != (old.files, old.links):
         running.reload_kernel()
     if new.state != old.state:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from nodevet.sim.nspawn.needs import check
 from nodevet.sim.nspawn.network import MOST_NODES, PREFIX
 from nodevet.sim.nspawn.place import Place
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0  # it describes every node, and may have to compile
 DOWN_SECONDS = 60.0
 
 
@@ -32,30 +31,51 @@ def up(fleet: str, scenario: Path) -> Place:
     Raises ControlError, NeedError, PlaceError.
     """
     check()
-    where = place.claim(fleet)
-    where.scenario.write_text(str(scenario.resolve()), encoding="utf-8")
+    where, lock = place.claim(fleet)
+    supervisor = None
+    try:
+        supervisor = _start(where, lock, scenario)
+        _await_answer(where, supervisor)
+    except BaseException:  # Ctrl-C, too: nobody would know of a fleet that is half there
+        if supervisor is not None:
+            supervisor.kill()
+            supervisor.wait()
+        os.close(lock)
+        clean(where)
+        raise
+    os.close(lock)
+    return where
+
+
+def _start(where: Place, lock: int, scenario: Path) -> "subprocess.Popen[bytes]":
+    where.scenario.write_bytes(os.fsencode(scenario.resolve()))
     with where.log.open("wb") as log:
         supervisor = subprocess.Popen(
             [
                 *("unshare", "--mount", "--propagation", "private", "--"),
-                *(sys.executable, "-m", "nodevet.sim.nspawn.supervisor", fleet),
+                *(sys.executable, "-m", "nodevet.sim.nspawn.supervisor", where.fleet, str(lock)),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             cwd="/",
+            pass_fds=(lock,),
         )
+    where.pid.write_text(str(supervisor.pid), encoding="ascii")
+    return supervisor
+
+
+def _await_answer(where: Place, supervisor: "subprocess.Popen[bytes]") -> None:
     limit = time.monotonic() + START_SECONDS
     while not where.control.exists():
         if supervisor.poll() is not None or time.monotonic() > limit:
-            why = where.log.read_text(encoding="utf-8", errors="replace").strip()
-            supervisor.kill()
-            supervisor.wait()
-            clean(where)
-            raise ControlError(f"the fleet does not start: {why or 'no answer in time'}")
+            told = "no answer in time"
+            with suppress(FileNotFoundError):  # `down` was faster
+                said = where.log.read_text(encoding="utf-8", errors="replace").strip()
+                told = said or f"its supervisor ended with {supervisor.poll()}"
+            raise ControlError(f"the fleet does not start: {told}")
         time.sleep(0.05)
-    return where
 
 
 def ask(where: Place, request: dict[str, Any], *, seconds: float | None = None) -> dict[str, Any]:
@@ -71,11 +91,14 @@ def ask(where: Place, request: dict[str, Any], *, seconds: float | None = None) 
             with connection.makefile("rb") as answer:
                 line = answer.readline()
         except OSError as error:
+            why = error.strerror or error
+            if where.lives() and not where.control.exists():
+                why = "it is starting"
             raise ControlError(
-                f"fleet {where.fleet} does not answer ({error.strerror or error}); "
-                f"remove what is left of it with: nodevet sim down {where.fleet}"
+                f"fleet {where.fleet} does not answer ({why}); "
+                f"end it with: nodevet sim down {where.fleet}"
             ) from error
-    if not line:
+    if not line.endswith(b"\n"):
         raise ControlError(f"fleet {where.fleet} ended while it was asked")
     reply: dict[str, Any] = json.loads(line)
     if "error" in reply:
@@ -86,11 +109,12 @@ def ask(where: Place, request: dict[str, Any], *, seconds: float | None = None) 
 def down(where: Place) -> None:
     """End a fleet, or remove what is left of one, and leave nothing. Raises ControlError."""
     if where.lives():
-        with suppress(ControlError):
+        try:
             ask(where, {"do": "down"}, seconds=5)
+        except ControlError:
+            _signal(where, signal.SIGTERM)
         if not _within(DOWN_SECONDS, lambda: not where.lives()):
-            for pid in _holders(where):
-                os.kill(pid, signal.SIGKILL)
+            _signal(where, signal.SIGKILL)
             if not _within(DOWN_SECONDS, lambda: not where.lives()):
                 raise ControlError(f"the supervisor of {where.fleet} does not end")
     clean(where)
@@ -108,18 +132,14 @@ def clean(where: Place) -> None:
             name = f"{PREFIX}{number}n{index}"
             if Path("/sys/class/net", name).exists():
                 subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
-    if where.folder.exists():
-        shutil.rmtree(where.folder)
-    with suppress(OSError):  # other fleets are there
-        place.TOP.rmdir()
+    place.remove(where)
 
 
-def _holders(where: Place) -> list[int]:
-    """The processes that hold a fleet's lock, from /proc/locks."""
-    inode = (where.folder / "lock").stat().st_ino
-    rows = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    fields = [row.replace("->", "").split() for row in rows]
-    return [int(row[4]) for row in fields if int(row[5].rsplit(":", 1)[1]) == inode]
+def _signal(where: Place, number: signal.Signals) -> None:
+    with suppress(OSError, ValueError):  # it ended, or `up` has not started it yet
+        pid = int(where.pid.read_text(encoding="ascii"))
+        if where.lives():
+            os.kill(pid, number)
 
 
 def _within(seconds: float, done: Callable[[], bool]) -> bool:

@@ -26,10 +26,19 @@ from nodevet.sim.nspawn.tools import Tools
 
 BOOT_SECONDS = 120.0
 KERNEL_SECONDS = 20.0
+STOP_SECONDS = 60.0
+NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own interfaces show
 AGE_S = 3600
 """How long a new node says that it was up already, so that its kernel log has a past."""
 
 RUNS, BOOTS, OFF, FAILED = "running", "booting", "off", "failed"
+
+
+def reason(error: Exception) -> str:
+    """Why a node does not do, for people."""
+    if isinstance(error, (NodeError, OSError)):
+        return str(error)
+    return f"a fault in nodevet sim: {type(error).__name__}: {error}"
 
 
 @dataclass
@@ -48,7 +57,8 @@ class Running:
     booted_s: float = 0.0  # CLOCK_BOOTTIME of this machine at the node's boot
     leader: int = 0  # pid of the node's systemd, outside
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    wanted: bool = True
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
+    _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
     _nspawn: Process | None = None
     _kernel: Process | None = None
     _loads: list[tuple[Load, str]] = field(default_factory=list)
@@ -85,23 +95,45 @@ class Running:
             await run(*command)
 
     async def live(self, turn: asyncio.Semaphore) -> None:
-        """Boot, and boot again after every reboot, until the node is no longer wanted."""
-        try:
-            while self.wanted:
+        """Boot, and boot again after every reboot; a node that is off waits for `reboot`."""
+        while True:
+            self._power.clear()
+            try:
                 async with turn:
                     ending = await self.boot()
-                code = await ending
-                await self._stop_kernel()
-                if code != boot.REBOOT:
-                    await self._say(OFF, f"systemd-nspawn ended with {code}" if code else "")
-                    return
-        except (NodeError, OSError, TimeoutError) as error:
-            await self._say(FAILED, str(error))
+                code = await self._run(ending)
+                off, why = OFF, f"systemd-nspawn ended with {code}" if code else ""
+            except Exception as error:
+                code, off, why = None, FAILED, reason(error)
+            await self._say(BOOTS)
+            await self._end()
+            if code != boot.REBOOT:
+                await self._say(off, why)
+                await self._power.wait()
+
+    async def _run(self, ending: "asyncio.Task[int]") -> int:
+        """Until the node ends; what systemd-nspawn ended with. Raises NodeError."""
+        if self._kernel is not None:
+            kernel_ends = asyncio.create_task(self._kernel.wait())
+            await asyncio.wait((ending, kernel_ends), return_when="FIRST_COMPLETED")
+            if not ending.done():
+                raise NodeError(f"its pretended kernel ended with {kernel_ends.result()}")
+            kernel_ends.cancel()
+        return await ending
+
+    async def _end(self) -> None:
+        """Nothing of the last boot runs any more."""
+        self.leader = 0
+        if self._nspawn is not None:
+            with suppress(ProcessLookupError):
+                self._nspawn.kill()
+            await self._nspawn.wait()
+        await self._stop_kernel()
 
     async def boot(self) -> "asyncio.Task[int]":
         """Boot once and wait until systemd is up; the task ends with the node."""
-        self.boots += 1
         await self._say(BOOTS)
+        self.boots += 1
         age = AGE_S if self.boots == 1 else 0
         self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME)) - age)
         monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC)) - age
@@ -136,7 +168,10 @@ class Running:
                 how = f"ended with {ending.result()}" if ending.done() else "is not up in time"
                 console = (self.folder / "console").read_bytes()
                 raise NodeError(f"{self.node.name} {how}: {boot.last_words(console)}")
-            said = dict(row.partition("=")[::2] for row in hearing.result().decode().splitlines())
+            said = dict(
+                row.partition("=")[::2]
+                for row in hearing.result().decode("ascii", "replace").splitlines()
+            )
             self.leader = int(said.get("X_NSPAWN_LEADER_PID", self.leader))
             if said.get("READY") == "1":
                 return
@@ -188,7 +223,9 @@ class Running:
             for line in self.node.kernel_log
             if line.seconds is not None
         ]
-        replace(self.manifest, kernel.manifest(self.node.files, self.node.links, log=log))
+        replace(
+            self.manifest, kernel.manifest(self.node.files, self.node.links, folders=NET, log=log)
+        )
 
     def log(self, line: LogLine) -> None:
         """Inject a line into the kernel log. Raises OSError."""
@@ -213,9 +250,7 @@ class Running:
                 said = b""
                 if self._kernel.stdout is not None and self._kernel.returncode is not None:
                     said = await self._kernel.stdout.read(2000)
-                raise NodeError(
-                    f"the pretended kernel does not start: {said.decode('ascii', 'replace')}"
-                )
+                raise NodeError(f"the pretended kernel does not start: {boot.last_words(said)}")
             await asyncio.sleep(0.01)
 
     async def _stop_kernel(self) -> None:
@@ -258,22 +293,38 @@ class Running:
 
     async def inside(self, *command: str) -> str:
         """Run a command of root on the node; its output. Raises NodeError."""
-        if self.state == OFF or not self.leader:
+        if not self.leader:
             raise NodeError(f"{self.node.name} is off")
         every = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd")
         return await run("nsenter", f"--target={self.leader}", *every, "--", *command)
 
     async def reboot(self) -> None:
-        """Reboot and wait until it is up again. Raises NodeError."""
+        """Reboot, or boot what is off, and wait until it is up. Raises NodeError."""
         before = self.boots
-        if self.state != RUNS:
-            raise NodeError(f"{self.node.name} is {self.state}; only a running node reboots")
-        await self.inside("systemctl", "--no-block", "reboot")
-        await self.until(
-            lambda: self.state == FAILED or (self.state == RUNS and self.boots > before)
-        )
+        if self.state == BOOTS:
+            raise NodeError(f"{self.node.name} is booting; try again when it is up")
+        if not before:
+            raise NodeError(f"{self.node.name} could not be made: {self.why}; make the fleet anew")
+        if self.state == RUNS:
+            await self._go_down()
+        self._power.set()
+        await self.until(lambda: self.boots > before and self.state != BOOTS)
         if self.state != RUNS:
             raise NodeError(f"{self.node.name} did not come back: {self.why}")
+
+    async def _go_down(self) -> None:
+        """Ask systemd to reboot; where it does not, the plug is pulled."""
+        nspawn, patience = self._nspawn, STOP_SECONDS
+        try:
+            await self.inside("systemctl", "--no-block", "reboot")
+        except NodeError:
+            patience = 0
+        try:
+            await asyncio.wait_for(self.until(lambda: self.state != RUNS), patience)
+        except asyncio.TimeoutError:
+            if nspawn is not None:
+                with suppress(ProcessLookupError):
+                    nspawn.kill()
 
     async def until(self, settled: Callable[[], bool]) -> None:
         async with self.changed:

@@ -2,14 +2,17 @@
 
 import fcntl
 import os
+import re
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodevet.sim.nspawn.network import MOST_FLEETS
 
 TOP = Path("/run/nodevet-sim")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 class PlaceError(Exception):
@@ -37,6 +40,11 @@ class Place:
         return self.folder / "number"
 
     @property
+    def pid(self) -> Path:
+        """The process id of the supervisor; true as long as the fleet lives."""
+        return self.folder / "pid"
+
+    @property
     def control(self) -> Path:
         return self.folder / "control"
 
@@ -62,13 +70,13 @@ class Place:
         return self.folder / "nodes"
 
     def lives(self) -> bool:
-        """Whether a supervisor holds the folder."""
+        """Whether a supervisor holds the folder, or `up` for one that it is about to start."""
         try:
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:
@@ -83,10 +91,17 @@ def fleets() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in TOP.iterdir() if entry.is_dir()))
 
 
-def claim(fleet: str) -> Place:
-    """A new folder for a fleet, with a number of its own. Raises PlaceError."""
+def claim(fleet: str) -> tuple[Place, int]:
+    """A new folder for a fleet, with a number of its own, and the lock on it: who has the
+    descriptor open holds the folder. Raises PlaceError.
+    """
+    if not NAME.fullmatch(fleet):
+        raise PlaceError(
+            f"{fleet[:60]!r} cannot be the name of a fleet; give one with --name, of at most 40 "
+            "letters, digits, '.', '-' and '_'"
+        )
     place = Place(fleet)
-    with _alone():
+    with alone():
         if place.folder.exists():
             raise PlaceError(
                 f"a fleet named {fleet} is up already; end it with: nodevet sim down {fleet}"
@@ -95,32 +110,46 @@ def claim(fleet: str) -> Place:
             )
         taken = set()
         for other in fleets():
-            taken.add(int(Place(other).number.read_text(encoding="ascii")))
+            with suppress(OSError, ValueError):  # its folder is just removed, or was never whole
+                taken.add(int(Place(other).number.read_text(encoding="ascii")))
         free = next((number for number in range(MOST_FLEETS) if number not in taken), None)
         if free is None:
             raise PlaceError(f"{MOST_FLEETS} fleets are up; end one with: nodevet sim down NAME")
-        place.folder.mkdir(mode=0o755)
-        place.number.write_text(str(free), encoding="ascii")
-    return place
+        try:
+            place.folder.mkdir(mode=0o755)
+            place.number.write_text(str(free), encoding="ascii")
+            lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            shutil.rmtree(place.folder, ignore_errors=True)
+            raise PlaceError(f"{place.folder} cannot be made: {error.strerror}") from error
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return place, lock
 
 
-def hold(place: Place) -> int:
-    """Take the folder for this process until it ends; returns the descriptor to keep open.
-
-    Raises BlockingIOError where another one holds it.
-    """
-    descriptor = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
+def remove(place: Place) -> None:
+    """Remove the folder of a fleet that is dead, and the top folder after the last one."""
+    with alone():
+        if place.folder.exists() and not place.lives():
+            shutil.rmtree(place.folder)
+        with suppress(OSError):  # other fleets are there
+            TOP.rmdir()
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """One `claim` at a time. The top folder is made where it is missing."""
-    TOP.mkdir(mode=0o755, exist_ok=True)
-    descriptor = os.open(TOP, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+def alone() -> Iterator[None]:
+    """One process at a time makes or removes folders. The top folder is made if missing."""
+    while True:
+        TOP.mkdir(mode=0o755, exist_ok=True)
+        try:
+            descriptor = os.open(TOP, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # the last fleet ended in between
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), TOP.stat()):
+                break
+        os.close(descriptor)
+    try:
         yield
     finally:
         os.close(descriptor)

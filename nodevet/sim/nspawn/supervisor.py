@@ -1,6 +1,6 @@
 """The process that keeps a fleet of simulated nodes alive, and answers for it.
 
-    python -m nodevet.sim.nspawn.supervisor FLEET
+    python -m nodevet.sim.nspawn.supervisor FLEET LOCK
 
 runs in a mount namespace of its own (see `control.up`). Whatever ends it, SIGKILL too,
 ends the nodes, their mounts, networks and interfaces; files and control groups that are
@@ -25,7 +25,7 @@ from nodevet.sim.nspawn import cgroups, disk, place
 from nodevet.sim.nspawn.boot import NodeError, run
 from nodevet.sim.nspawn.change import apply
 from nodevet.sim.nspawn.network import Network
-from nodevet.sim.nspawn.node import FAILED, OFF, RUNS, Running
+from nodevet.sim.nspawn.node import FAILED, OFF, RUNS, Running, reason
 from nodevet.sim.nspawn.place import Place
 from nodevet.sim.nspawn.tools import CACHE, build
 from nodevet.sim.scenario import Loaded, ScenarioError, changed, describe, load
@@ -56,7 +56,7 @@ class Supervisor:
         hosts = "".join(f"{net.address} {name}\n" for name, net in networks.items())
         known = []
         for name, spec in self.specs.items():
-            folder = self.where.nodes / name
+            folder = self.where.nodes / str(networks[name].node)  # short: it holds a socket
             host_key = await asyncio.to_thread(make_key, folder / "host_key", name)
             known.append(known_hosts_line(networks[name].address, 22, host_key))
             self.nodes[name] = Running(
@@ -90,8 +90,8 @@ class Supervisor:
     async def _live(self, node: Running) -> None:
         try:
             await node.prepare()
-        except (NodeError, OSError) as error:
-            await node.fail(str(error))
+        except Exception as error:
+            await node.fail(reason(error))
             return
         await node.live(self._turn)
 
@@ -103,7 +103,7 @@ class Supervisor:
             "known_hosts": str(self.where.known_hosts),
         }
         hosts = {name: {"address": node.network.address} for name, node in self.nodes.items()}
-        rows = [f"  {name}: {json.dumps(host)}\n" for name, host in hosts.items()]
+        rows = [f"  {json.dumps(name)}: {json.dumps(host)}\n" for name, host in hosts.items()]
         return f"nodevet: 1\ndefaults: {json.dumps(defaults)}\nhosts:\n{''.join(rows)}"
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,16 +119,17 @@ class Supervisor:
             self.ending.set()
             return {}
         node = self._node(str(request.get("node")))
-        if what == "reboot":
-            await node.reboot()
-            return status(node)
-        if what == "set":
-            spec = self.specs[node.node.name]
-            for key, value in request["values"]:
-                spec = changed(spec, key, value)
-            await apply(node, describe(spec))
-            self.specs[node.node.name] = spec
-            return status(node)
+        async with node.busy:
+            if what == "reboot":
+                await node.reboot()
+                return status(node)
+            if what == "set":
+                spec = self.specs[node.node.name]
+                for key, value in request["values"]:
+                    spec = changed(spec, key, value)
+                await apply(node, describe(spec))
+                self.specs[node.node.name] = spec
+                return status(node)
         raise NodeError(f"nothing is known of {what!r}")
 
     def _node(self, name: str) -> Running:
@@ -140,18 +141,16 @@ class Supervisor:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             try:
                 reply = await self.answer(json.loads(await reader.readline()))
-            except (NodeError, ScenarioError) as error:
+            except ScenarioError as error:
                 reply = {"error": str(error)}
             except Exception as error:  # the fleet must live on, and the asker must know
-                reply = {"error": f"a fault in nodevet sim: {type(error).__name__}: {error}"}
+                reply = {"error": reason(error)}
             writer.write(json.dumps(reply).encode() + b"\n")
             await writer.drain()
         writer.close()
 
     async def stop(self) -> None:
         """End all nodes and remove everything. Mounts end with this process."""
-        for node in self.nodes.values():
-            node.wanted = False
         for life in self._lives:
             life.cancel()
         await asyncio.gather(*self._lives, return_exceptions=True)
@@ -171,7 +170,7 @@ def status(node: Running) -> dict[str, Any]:
 
 async def serve(where: Place) -> None:
     loop = asyncio.get_running_loop()
-    supervisor = Supervisor(where, load(Path(where.scenario.read_text(encoding="utf-8"))))
+    supervisor = Supervisor(where, load(Path(os.fsdecode(where.scenario.read_bytes()))))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.ending.set)
     try:
@@ -180,15 +179,15 @@ async def serve(where: Place) -> None:
             supervisor.converse, where.control, limit=REQUEST_LIMIT
         )
         where.control.chmod(0o600)
-        async with server:
-            await supervisor.ending.wait()
+        await supervisor.ending.wait()
+        server.close()  # who still waits for an answer is told by the end
     finally:
         await supervisor.stop()
 
 
 def main() -> int:
-    where = Place(sys.argv[1])
-    held = place.hold(where)
+    where, held = Place(sys.argv[1]), int(sys.argv[2])
+    os.set_inheritable(held, False)  # the lock is this process's alone
     try:
         asyncio.run(serve(where))
     except (
@@ -196,6 +195,9 @@ def main() -> int:
         programs.ProgramError,
     ) as error:  # fmt: skip
         sys.stderr.write(f"{error}\n")
+        return 1
+    except Exception as error:
+        sys.stderr.write(f"{reason(error)}\n")
         return 1
     finally:
         os.close(held)

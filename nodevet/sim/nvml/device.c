@@ -43,6 +43,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned i
                                                  unsigned int *initially)
 {
     CALL(device, enabled);
+    if (!initially)
+        return NVML_ERROR_INVALID_ARGUMENT;
     TRY(get_uint(device, NULL, "gsp_firmware_enabled", enabled));
     *initially = *enabled;
     return NVML_SUCCESS;

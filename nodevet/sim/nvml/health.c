@@ -55,11 +55,21 @@ EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device,
     return get_uint(device, NULL, "ecc.sram_threshold_exceeded", &out->bThresholdExceeded);
 }
 
+/* NOT_SUPPORTED in MIG mode, as NVIDIA documents it of the rows. */
+static nvmlReturn_t has_rows(nvmlDevice_t device)
+{
+    unsigned int mig;
+    return get_uint(device, NULL, "mig_current", &mig) == NVML_SUCCESS && mig == 1
+               ? NVML_ERROR_NOT_SUPPORTED
+               : NVML_SUCCESS;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected,
                                               unsigned int *uncorrected, unsigned int *pending,
                                               unsigned int *failure)
 {
     CALL(device, corrected);
+    TRY(has_rows(device));
     TRY(get_uint(device, NULL, "remapping.corrected", corrected));
     TRY(get_uint(device, NULL, "remapping.uncorrected", uncorrected));
     TRY(get_uint(device, NULL, "remapping.pending", pending));
@@ -70,6 +80,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
                                                       nvmlRowRemapperHistogramValues_t *out)
 {
     CALL(device, out);
+    TRY(has_rows(device));
     TRY(get_uint(device, NULL, "remapping.banks_max", &out->max));
     TRY(get_uint(device, NULL, "remapping.banks_high", &out->high));
     TRY(get_uint(device, NULL, "remapping.banks_partial", &out->partial));
@@ -139,8 +150,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, uns
                                                         nvmlPciInfo_t *out)
 {
     char text[NVML_SIM_VALUE];
+    unsigned int links;
     CALL(device, out);
     memset(out, 0, sizeof *out);
+    TRY(get_uint(device, NULL, "nvlinks", &links));
+    if (link >= links)
+        return NVML_ERROR_INVALID_ARGUMENT;
     TRY(state_text(device, text, sizeof text, "nvlinks.%u.remote_bus_id", link));
     return set_bus_id(out, text);
 }

@@ -129,6 +129,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *out)
     long long number;
     SYSTEM_CALL(out);
     TRY(state_number(NULL, NULL, &number, "count"));
+    if (number < 0 || number > NVML_SIM_GPUS)
+        return NVML_ERROR_UNKNOWN;
     *out = (unsigned int)number;
     return NVML_SUCCESS;
 }

@@ -12,7 +12,7 @@ from nodevet.document.text import Source
 from nodevet.document.tree import dotted, plain
 from nodevet.sim.description import LogLine
 from nodevet.sim.scenario.errors import ScenarioError
-from nodevet.sim.scenario.format import FIELDS, NodePart
+from nodevet.sim.scenario.format import FIELDS, SHORT, NodePart
 from nodevet.sim.scenario.spec import NodeSpec, Said, Where
 from nodevet.sim.scenario.validate import wrong
 from nodevet.sim.state import SYSTEM_KEYS, StateError, line
@@ -77,10 +77,12 @@ def _mapping(said: Said, key: str) -> dict[str, object]:
 
 
 def _put(said: Said, keys: list[str], value: object) -> None:
-    """Set what is nested; text on the way (`gpus: h100-sxm`) gives way to a mapping."""
+    """Set what is nested; text on the way (`gpus: h100-sxm`) is that of its main field."""
     inner = said
     for key in keys[:-1]:
         known = inner.get(key)
+        if isinstance(known, str) and key in SHORT:
+            known = {SHORT[key]: known}
         inner[key] = dict(known) if isinstance(known, dict) else {}
         inner = inner[key]  # type: ignore[assignment]
     inner[keys[-1]] = value

@@ -15,6 +15,7 @@ from nodevet.sim.shipped import KINDS, MOST_DEVICES, MOST_GPUS
 
 VERSION = 1
 NONE = "none"
+SHORT = {"gpus": "profile", "tree": "path", "cpufreq": "driver"}  # key: what its text is
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")  # of a node: a hostname
 LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
@@ -175,14 +176,14 @@ class NodePart(Part):
     """A node, or a template of nodes."""
 
     template: str | None = None
-    gpus: Annotated[GpusPart, BeforeValidator(_short("profile"))] | None = None
-    tree: Annotated[TreePart, BeforeValidator(_short("path"))] | None = None
+    gpus: Annotated[GpusPart, BeforeValidator(_short(SHORT["gpus"]))] | None = None
+    tree: Annotated[TreePart, BeforeValidator(_short(SHORT["tree"]))] | None = None
     sockets: Annotated[int, Field(ge=1, le=32)] | None = None
     cores: Annotated[int, Field(ge=1, le=512)] | None = None
     """Of each socket."""
     smt: bool | None = None
     numa: NumaPart | None = None
-    cpufreq: Annotated[CpufreqPart, BeforeValidator(_short("driver"))] | None = None
+    cpufreq: Annotated[CpufreqPart, BeforeValidator(_short(SHORT["cpufreq"]))] | None = None
     governor: Word | None = None
     nics: Annotated[int, Field(ge=0, le=MOST_DEVICES)] | None = None
     nvme: Annotated[int, Field(ge=0, le=MOST_DEVICES)] | None = None

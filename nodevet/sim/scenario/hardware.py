@@ -60,7 +60,7 @@ def _source(
     if gpus.xml is not None:
         return _from_xml(spec, gpus.xml, shape)
     if gpus.profile == NONE or gpus.profile is None:
-        machine = server(spec.name, (), PLAIN, shape=shape)
+        machine = server(spec.name, (), PLAIN, shape=shape, nics=1)
         return replace(machine, modules=(), nvidia_version=None), None
     machine = shipped(
         gpus.profile,

@@ -50,15 +50,19 @@ def lay(
         return area_of(path) not in taken and not (CPUS in taken and TOPOLOGY.match(path))
 
     files = {path: content for path, content in below.files.items() if stays(path)}
+    kept: set[str] = set()  # captured, so not to be fitted
     links = {path: target for path, target in below.links.items() if stays(path)}
     for path, target in captured.links.items():
         if wanted(path) and not any(other.startswith(f"{path}/") for other in files):
             links[path] = target
     for path, content in captured.files.items():
         if wanted(path):
-            files[resolved(path, links)] = content
+            place = resolved(path, links)
+            files[place] = content
+            kept.add(place)
     if CPUS in taken:
-        files.update(_fitted(machine, files, captured, taken))
+        fitted = _fitted(machine, files, captured, taken)
+        files.update({path: text for path, text in fitted.items() if path not in kept})
     return Laid(files, links, taken)
 
 
@@ -108,9 +112,13 @@ def _fitted(
         for path in files:
             match = LOCALITY.fullmatch(path)
             if match:
-                node = str(files[f"{match[1]}/numa_node"]).strip()
+                node = _text(files.get(f"{match[1]}/numa_node", "-1"))
                 found[path] = _locality(match[2], node, nodes, cpus)
     return found
+
+
+def _text(content: Content) -> str:
+    return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
 
 
 def _locality(name: str, node: str, nodes: Mapping[str, bytes], cpus: list[int]) -> Content:

@@ -134,7 +134,7 @@ int query_gpus(const struct options *options, const struct gpus *gpus)
 
 int processes_read(const struct gpu *gpu, struct processes *processes)
 {
-    int error;
+    int error = ERROR_UNKNOWN; /* without memory */
     processes->list = NULL;
     processes->count = 0;
     do { /* more may have come since they were counted */
