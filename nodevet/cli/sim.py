@@ -43,7 +43,7 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
     try:
         path = find(scenario)
         loaded = load(path)
-        where = control.up(loaded.name if name is None else name, path)
+        where = control.up(loaded.name if name is None else name, path, nodes=len(loaded.nodes))
     except (ScenarioError, needs.NeedError, place.PlaceError, control.ControlError) as error:
         raise UserError(str(error)) from error
     count = len(loaded.nodes)

@@ -30,7 +30,7 @@ waivers:
 
 def main() -> int:
     """Vet the fleet; returns 0 where the run went as it should. Raises NeedError."""
-    check()
+    check(nodes=8)
     shutil.rmtree(FOLDER, ignore_errors=True)
     baselines = FOLDER / "project" / "baselines"
     baselines.mkdir(parents=True)

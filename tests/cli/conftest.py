@@ -87,5 +87,5 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sim]:
 
 @pytest.fixture(scope="session")
 def reach(fleet: Sim) -> list[str]:
-    """The options that lead to the fleet."""
-    return ["-i", str(fleet.inventory)]
+    """The options that lead to the fleet, with time for two busy CPUs to play its nodes."""
+    return ["-i", str(fleet.inventory), "--deadline", "150"]

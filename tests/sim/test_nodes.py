@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -235,8 +236,12 @@ def test_names_that_are_not_there(fleet: str) -> None:
     assert "is up already" in nodevet("sim", "up", scenario, "--name", fleet, code=2).stderr
 
 
-def state_of_this_machine() -> dict[str, object]:
-    """What a fleet must not change: processes, mounts, namespaces, interfaces, groups, files."""
+def state_of_this_machine(ours: str) -> dict[str, object]:
+    """What a fleet must not change: processes, mounts, namespaces, interfaces, groups, files.
+
+    The fleets of another worker come and go meanwhile; what is theirs is left out.
+    """
+    theirs = re.compile(rf"/{cgroups.PREFIX}(?!{ours}(?:/|$))", re.MULTILINE)
     processes, namespaces = Counter(), set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -245,16 +250,23 @@ def state_of_this_machine() -> dict[str, object]:
             name, state = (entry / "stat").read_text().partition("(")[2].rsplit(") ", 1)
             if state.startswith("Z"):  # ended; the first process has not looked yet
                 continue
-            if name.startswith(("systemd", "sshd", "kernelfs", "nodevet", "unshare", "setpriv")):
+            if theirs.search((entry / "cgroup").read_text()):
+                continue
+            if name.startswith(("systemd", "kernelfs", "setpriv", "(sd-")):
                 processes[name] += 1
             namespaces |= {str(space.readlink()) for space in (entry / "ns").iterdir()}
+    interfaces = (entry.name for entry in Path("/sys/class/net").iterdir())
+    own = place.Place(ours).number
+    number = own.read_text() if own.exists() else "none"
     return {
         "processes": processes,
         "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
         "namespaces": {name for name in namespaces if name.startswith(("net:", "uts:", "cgroup:"))},
-        "interfaces": sorted(entry.name for entry in Path("/sys/class/net").iterdir()),
-        "run": sorted(entry.name for entry in Path("/run").iterdir()),
-        "groups": sorted(str(path) for path in groups()),
+        "interfaces": sorted(
+            name for name in interfaces if not name.startswith("nvsim") or f"m{number}n" in name
+        ),
+        "run": sorted({entry.name for entry in Path("/run").iterdir()} - {"nodevet-sim", "sshd"}),
+        "groups": sorted(str(path) for path in groups() if path.name == cgroups.PREFIX + ours),
     }
 
 
@@ -265,17 +277,15 @@ def groups() -> Iterator[Path]:
 
 @pytest.mark.parametrize("ending", ["down", "SIGKILL"])
 def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
-    """Another worker's fleets come and go meanwhile: only what is ours is compared by name."""
-    others = set(place.fleets())
-    before = state_of_this_machine()
     scenario = tmp_path / "two.yaml"
     name = f"gone{os.getpid()}"
-    scenario.write_text(f"sim: 1\nname: {name}\nnodes:\n  gpu[1-2]: {{gpus: h100-sxm}}\n")
+    before = state_of_this_machine(name)
+    scenario.write_text(f"sim: 1\nname: {name}\nnodes:\n  gpu[1-2]: {{gpus: h100-sxm, cores: 2}}\n")
     nodevet("sim", "up", scenario)
     where = place.Place(name)
     number = where.number.read_text()
-    during = state_of_this_machine()
-    assert during != before
+    during = state_of_this_machine(name)
+    assert all(during[part] != before[part] for part in ("processes", "namespaces", "groups"))
     assert {f"nvsim{number}n0", f"nvsim{number}n1"} <= set(during["interfaces"])
     if ending == "SIGKILL":
         os.kill(int(where.pid.read_text()), signal.SIGKILL)
@@ -285,12 +295,10 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
         assert "died" in nodevet("sim", "list").stdout
     nodevet("sim", "down", name)
     assert not where.folder.exists()
-    after = state_of_this_machine()
-    if set(place.fleets()) == others:
-        assert after == before
-    assert not [each for each in after["interfaces"] if each.startswith(f"nvsim{number}n")]
-    assert not [each for each in after["groups"] if name in each]
-    assert not [each for each in after["mounts"] if name in each]
+    assert state_of_this_machine(name) == before
+    left = {entry.name for entry in Path("/sys/class/net").iterdir()}
+    if number not in {place.Place(each).number.read_text() for each in place.fleets()}:
+        assert not {f"nvsim{number}n0", f"nvsim{number}n1"} & left
 
 
 def states(fleet: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A node's description changes while it runs: only what differs is done."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from nodevet.sim.description import Node
@@ -35,8 +36,8 @@ async def _apply(running: Running, old: Node, new: Node) -> None:
     if new.state != old.state:
         before, after = old.state or "", new.state or ""
         update(running.nvml_state, lambda live: revised(live, before, after))
-    for line in new.kernel_log[len(old.kernel_log) :]:
-        running.log(line)
+    for line in (Counter(new.kernel_log) - Counter(old.kernel_log)).elements():
+        running.log(line)  # what is gone from the description stays in the log until a reboot
     await _files(running, old, new)
     await _device_nodes(running, old, new)
     await _sessions(running, old, new)
@@ -58,8 +59,6 @@ def refuse(old: Node, new: Node) -> None:
         raise NodeError("a driver is installed when a node is made; change the scenario")
     if new.boot[: len(old.boot)] != old.boot:
         raise NodeError("what a fault did to a node's disk is not undone; make the node anew")
-    if new.kernel_log[: len(old.kernel_log)] != old.kernel_log:
-        raise NodeError("a line of the kernel log cannot be taken back; reboot the node")
 
 
 def revised(live: str, old: str, new: str) -> str:

@@ -25,12 +25,14 @@ class ControlError(Exception):
     """A fleet does not do what it was asked; the message says why and what to do."""
 
 
-def up(fleet: str, scenario: Path) -> Place:
+def up(fleet: str, scenario: Path, *, nodes: int) -> Place:
     """Start a fleet and return once its supervisor answers; the nodes are booting then.
+
+    `nodes` is how many it has.
 
     Raises ControlError, NeedError, PlaceError.
     """
-    check()
+    check(nodes)
     where, lock = place.claim(fleet)
     supervisor = None
     try:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 PROGRAMS = {  # program -> package on Debian and Ubuntu
@@ -19,6 +20,8 @@ PROGRAMS = {  # program -> package on Debian and Ubuntu
     "fusermount3": "fuse3",
 }
 HEADERS = {"/usr/include/fuse3/fuse.h": "libfuse3-dev", "/usr/include/stdio.h": "libc6-dev"}
+INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY_EACH = 3  # of a node: its systemd has two, D-Bus one
 INIT = Path("/usr/lib/systemd/systemd")
 SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
 
@@ -54,8 +57,31 @@ def _missing() -> Iterator[str]:
         yield "the kernel has no overlay file system: load the module (modprobe overlay)"
 
 
-def check() -> None:
-    """Raises NeedError, all that is missing in one message."""
-    found = missing()
+def check(nodes: int) -> None:
+    """Raises NeedError where so many nodes cannot be simulated, all reasons in one message."""
+    found = missing() or tuple(_no_room(nodes))
     if found:
         raise NeedError("; ".join(found))
+
+
+def _no_room(nodes: int) -> Iterator[str]:
+    """inotify(7) instances are counted for each user, and every node is of the same one."""
+    limit = int(INOTIFY.read_text(encoding="ascii"))
+    free, wanted = limit - _inotify_instances(), nodes * INOTIFY_EACH
+    if wanted > free:
+        more = max(1024, 2 * (limit - free + wanted))
+        yield (
+            f"{nodes} nodes need {wanted} inotify instances, and {free} of {limit} are free: "
+            f"sysctl -w fs.inotify.max_user_instances={more}"
+        )
+
+
+def _inotify_instances() -> int:
+    """How many the processes of root have."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended
+            if process.stat().st_uid == 0:
+                links = (entry.readlink() for entry in (process / "fd").iterdir())
+                count += sum(str(link) == "anon_inode:inotify" for link in links)
+    return count
