@@ -10,6 +10,8 @@ each file system once, and /proc/self/mounts.
 **Verdicts.** Room is what users without privileges may still write, in percent of the
 whole. A file system that does not count inodes is judged by its room alone. One on the
 network is exempt and never asked, since a server that is gone would block the answer.
+One that is read-only by design is exempt: images (squashfs, erofs), overlays without an
+upper layer, and the paths that `read_only` names.
 
 **To put it right** `du -xh --max-depth=2 / | sort -h` shows what takes the room;
 `journalctl --vacuum-size=1G`, old kernels, container images and core dumps are the
@@ -74,10 +76,9 @@ def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
         unread.append(f"remote: {found.why('remote')}")
     if found.read_only is None:
         unread.append(f"read_only: {found.why('read_only')}")
-    elif found.path in want.read_only:
-        if found.read_only:
-            return exempt(subject, why="read-only by design")
-    else:
+    elif found.read_only and (found.immutable or found.path in want.read_only):
+        return exempt(subject, why="read-only by design")
+    elif found.path not in want.read_only:
         wanted["access"] = "read-write"
         actual["access"] = "read-only" if found.read_only else "read-write"
         bad += ["access"] if found.read_only else []
@@ -123,6 +124,7 @@ CHECK = Check(
     wants=DiskSpace,
     reads=(
         "filesystems.filesystems[].available_b",
+        "filesystems.filesystems[].immutable",
         "filesystems.filesystems[].inodes",
         "filesystems.filesystems[].inodes_available",
         "filesystems.filesystems[].path",

@@ -10,7 +10,8 @@ nvmlDeviceGetRetiredPagesPendingStatus.
 
 **Verdicts.** A failed or pending repair is wrong. Rows that were replaced are no fault:
 how many may be, and how many banks may be without a spare row, is judged where the
-baseline says it. A GPU that neither replaces rows nor retires pages is exempt.
+baseline says it. A GPU that neither replaces rows nor retires pages is exempt; so is one
+in MIG mode, of which NVML does not tell it (`xid` sees 63 and 64 all the same).
 
 **To put it right** pending: drain the node, then reset the GPU or reboot. Failed: have
 the board replaced.
@@ -51,6 +52,8 @@ def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Finding:
         return judge_record(gpu, rows, {"failure": False, "pending": False, **counts})
     if not unsupported(pages, "pending"):
         return judge_record(gpu, pages, {"pending": False})
+    if gpu.mig_current:
+        return exempt(subject_of(gpu), why="NVML does not tell it in MIG mode")
     return exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
 
 

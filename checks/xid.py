@@ -132,7 +132,8 @@ def judge_gpus(
     doubt = ""
     if log.complete is not True:
         doubt = log.errors.get("complete") or "the log is not known to be complete since boot"
-    nameless = fault(NODE, [event for event in events if not event.bus_id], want)
+    at = by_address(events)
+    nameless = fault(NODE, at.pop("", []), want)
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
@@ -140,17 +141,20 @@ def judge_gpus(
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
-        yield judge_gpu(gpu, at(events, gpu.bus_id), want, doubt)
-    for address in sorted({event.bus_id or "" for event in events}):
-        if address and all(gpu.bus_id != address for gpu in gpus):
-            subject = Subject(kind="pci", id=address, bus_id=address)
-            found = fault(subject, at(events, address), want)
-            if found:
-                yield found
+        yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), want, doubt)
+    for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
+        subject = Subject(kind="pci", id=address, bus_id=address)
+        found = fault(subject, at[address], want)
+        if found:
+            yield found
 
 
-def at(events: Sequence[KernelEvent], address: str | None) -> list[KernelEvent]:
-    return [event for event in events if address is not None and event.bus_id == address]
+def by_address(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
+    """The events of each PCI address; those that name none under an empty one."""
+    found: dict[str, list[KernelEvent]] = {}
+    for event in events:
+        found.setdefault(event.bus_id or "", []).append(event)
+    return found
 
 
 def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str) -> Finding:
@@ -191,8 +195,10 @@ def advice(bad: Sequence[int]) -> str:
 def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str:
     """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2, last 3 h 5 min after boot; 13 ...`."""
     parts = []
-    for code in sorted({number(event) or 0 for event in events}):
-        same = [event for event in events if (number(event) or 0) == code]
+    by_code: dict[int, list[KernelEvent]] = {}
+    for event in events:
+        by_code.setdefault(number(event) or 0, []).append(event)
+    for code, same in sorted(by_code.items()):
         name = names.get(code, "is not known to nodevet" if names else "")
         counts = [event.count for event in same if event.count is not None]
         times = f" ×{sum(counts)}" if counts else ""
@@ -209,8 +215,7 @@ def when(seconds: float | None) -> str:
 
 
 def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
-    for address in sorted({event.bus_id or "" for event in events}):
-        own = [event for event in events if (event.bus_id or "") == address]
+    for address, own in sorted(by_address(events).items()):
         subject = Subject(kind="nvswitch", id=address, bus_id=address) if address else NODE
         serious = [event for event in own if event.severity != "nonfatal"]
         codes = sorted({event.code for event in serious if event.code is not None})

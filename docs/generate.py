@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from nodevet.catalog import Catalog
@@ -89,7 +90,8 @@ def examples(want: type[Want]) -> list[str]:
 
 def fields(want: type[Want]) -> Iterator[str]:
     """A table of a Want's fields."""
-    if not want.model_fields:
+    others = want.__annotations__.get("__pydantic_extra__")
+    if not want.model_fields and others is None:
         yield "It takes nothing more."
         return
     yield "| field | value | default |"
@@ -101,6 +103,8 @@ def fields(want: type[Want]) -> Iterator[str]:
         note = f". {field.description}" if field.description else ""
         required = "" if not field.is_required() else "required"
         yield f"| `{name}`{plain} | {kind(field.annotation)}{note} | {shown or required} |"
+    if others is not None:
+        yield f"| any name | {kind(get_args(others)[1])} |  |"
 
 
 def as_yaml(value: Any) -> str:
@@ -124,6 +128,8 @@ def kind(annotation: Any) -> str:
         return f"list of {kind(inner[0])}"
     if origin is dict:
         return f"map of {kind(inner[0])} to {kind(inner[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"a map of {', '.join(f'`{name}`' for name in annotation.model_fields)}"
     return NAMES[annotation]
 
 

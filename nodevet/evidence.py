@@ -429,6 +429,7 @@ class FileSystem(Record, frozen=True, kw_only=True):
     inodes: int | None = None  # 0: it does not count them
     inodes_available: int | None = None
     read_only: bool | None = None
+    immutable: bool | None = None  # of a kind that nobody writes: squashfs, an image's overlay
 
 
 class FileSystems(Record, frozen=True, kw_only=True):
@@ -436,6 +437,35 @@ class FileSystems(Record, frozen=True, kw_only=True):
     first of them. `absent` for captured files."""
 
     filesystems: tuple[FileSystem, ...] | None = None
+
+
+class Parameter(Record, frozen=True, kw_only=True):
+    """A kernel parameter, /proc/sys."""
+
+    name: str  # kernel.numa_balancing, as sysctl(8) spells it with dots
+    value: str | None = None  # the text, words apart by one space
+
+
+class Sysctl(Record, frozen=True, kw_only=True):
+    """The kernel parameters that were asked for."""
+
+    parameters: tuple[Parameter, ...] | None = None
+
+
+class Unit(Record, frozen=True, kw_only=True):
+    """A systemd unit; `systemctl show`."""
+
+    name: str  # as it was asked for
+    load_state: str | None = None  # loaded, not-found, masked, bad-setting, error
+    active_state: str | None = None  # active, reloading, inactive, failed, activating, ...
+    sub_state: str | None = None  # running, exited, dead, ...
+    file_state: str | None = None  # enabled, disabled, static, masked, ...; "" without a file
+
+
+class Services(Record, frozen=True, kw_only=True):
+    """The systemd units that were asked for. `absent` where systemd does not run."""
+
+    units: tuple[Unit, ...] | None = None
 
 
 Data = TypeVar("Data")
@@ -469,6 +499,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     processes: Section[Processes]
     kernel_log: Section[KernelLog]
     filesystems: Section[FileSystems]
+    sysctl: Section[Sysctl]
+    services: Section[Services]
 
 
 class EvidenceError(Exception):
@@ -494,7 +526,10 @@ _UNIQUE = {  # section: its list, and what tells the items of it apart
     "numa": ("nodes", ("id",)),
     "processes": ("processes", ("pid",)),
     "filesystems": ("filesystems", ("path",)),
+    "sysctl": ("parameters", ("name",)),
+    "services": ("units", ("name",)),
 }
+MOST_GPUS = 1024  # no machine has so many; what looks at each in turn must come to an end
 
 
 def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
@@ -512,6 +547,9 @@ def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
         twice = _twice(name, section.data)
         if twice:
             return Section(status="error", why=f"the probe's answer is not valid: {twice}")
+        if name == "gpu" and len(section.data.gpus or ()) > MOST_GPUS:
+            why = f"the probe's answer is not valid: more than {MOST_GPUS} GPUs"
+            return Section(status="error", why=why)
         return section
     if not section.why:
         return Section(status="error", why=f"the probe's answer says {section.status} and not why")
@@ -546,6 +584,10 @@ def decode(document: bytes | str) -> Evidence:
         raise EvidenceError(f"evidence schema {envelope.schema}; this nodevet reads {SCHEMA}")
     sections = {name: _section(name, envelope.sections.get(name)) for name in _SECTIONS}
     return Evidence(schema=envelope.schema, probe=envelope.probe, **sections)
+
+
+NOT_ASKED = "the probe was not asked for it"
+"""Of a sysctl or a unit that is not in the evidence: it is as old as another baseline."""
 
 
 def subject_of(gpu: Gpu) -> Subject:

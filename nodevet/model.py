@@ -51,7 +51,7 @@ class Status(str, Enum):
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What a finding is about: a GPU, a CPU frequency policy, a process, the node."""
 
-    kind: str = "node"  # node, gpu, nvswitch, cpufreq, process, module, pci, filesystem
+    kind: str = "node"  # node, gpu, cpufreq, process, module, pci, filesystem, sysctl, unit, ...
     id: str = ""  # stable within the kind: GPU index, policy list, pid, name
     uuid: str | None = None  # a GPU's UUID
     bus_id: str | None = None  # PCI address as sysfs spells it, 0000:19:00.0
@@ -158,6 +158,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...]
     judge: Judge
     severity: Severity = Severity.CRITICAL
+    asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
+    """Of a want: what the probe must be told to read, names by section: sysctl, services."""
 
     @property
     def sections(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -13,13 +14,19 @@ from nodevet.catalog import Catalog
 from nodevet.evidence import EvidenceError, decode
 from nodevet.fleet import Visit
 from nodevet.judge import judge
-from nodevet.model import Baseline, Host, HostReport, Status, unknown
+from nodevet.model import Baseline, Expectation, Host, HostReport, Status, unknown
 
+ASKS = 500  # names that the probe takes in one request
+Asked = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 NOT_REACHED = "the run was ended before this host was done"
 
 
 class SavedEvidenceError(Exception):
     """Saved evidence that cannot be used; the message names the file."""
+
+
+class AskError(Exception):
+    """What baselines ask of the probe cannot be asked; the message says why."""
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +36,38 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     catalog: Catalog
     today: date
     chosen: Baseline | None = None
+
+
+def asks(bench: Bench) -> dict[str, tuple[str, ...]]:
+    """The names that the probe must read for any of these baselines, by section.
+
+    Raises AskError where a check names what is no name, or there are more than the probe takes.
+    """
+    found: dict[str, set[str]] = {}
+    for baseline in bench.baselines:
+        for wish in baseline.expectations:
+            for section, names in _asked(bench.catalog, wish):
+                found.setdefault(section, set()).update(names)
+    count = sum(map(len, found.values()))
+    if count > ASKS:
+        raise AskError(
+            f"the baselines name {count} kernel parameters and units together, and the probe "
+            f"reads {ASKS}; judge with fewer at a time (-b)"
+        )
+    return {section: tuple(sorted(names)) for section, names in sorted(found.items())}
+
+
+def _asked(catalog: Catalog, wish: Expectation) -> list[tuple[str, tuple[str, ...]]]:
+    ask = catalog.check(wish.check).asks
+    if ask is None:
+        return []
+    try:
+        found = msgspec.convert(ask(wish.want), dict[str, tuple[Asked, ...]])
+    except Exception as error:  # a fault in a user's own check
+        raise AskError(
+            f"{catalog.path(wish.check)}: asks failed: {type(error).__name__}: {error}"
+        ) from error
+    return list(found.items())
 
 
 def report(visit: Visit, host: Host, bench: Bench) -> HostReport:

@@ -27,6 +27,13 @@ def section(name: str, data: Any) -> Any:
     return getattr(decode(json.dumps({"schema": 1, "probe": "", "sections": sections})), name)
 
 
+def test_a_list_of_gpus_that_no_machine_has() -> None:
+    gpus = [{"index": index} for index in range(1025)]
+    assert section("gpu", {"gpus": gpus[:1024]}).status == "ok"
+    found = section("gpu", {"gpus": gpus})
+    assert found.why == "the probe's answer is not valid: more than 1024 GPUs"
+
+
 @pytest.mark.parametrize(
     ("name", "listed", "key", "words"),
     [

@@ -109,7 +109,7 @@ class _Merger:
         broken = isinstance(entry.value, Broken)
         if bare is None:
             broken = True
-            fields = ", ".join(check.wants.model_fields)
+            fields = ", ".join(check.wants.model_fields) or "names to values"
             self._tell(file, entry, "takes no plain value", f"write it as a mapping of: {fields}")
         field = Field(file=file, place=entry.place, value=entry.value, bare=True)
         self.asks[entry.key] = Ask(

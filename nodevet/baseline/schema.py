@@ -75,9 +75,12 @@ def _plain_only(field: dict[str, Any]) -> dict[str, Any]:
 
 def _nullable_fields(found: dict[str, Any]) -> dict[str, Any]:
     """A null removes an inherited field."""
+    nullable = {name: _nullable(field) for name, field in found["properties"].items()}
+    others = found["additionalProperties"]  # a Want of free names says what each may be
     return {
         **found,
-        "properties": {name: _nullable(field) for name, field in found["properties"].items()},
+        "properties": nullable,
+        "additionalProperties": _nullable(others) if isinstance(others, dict) else others,
     }
 
 

@@ -15,11 +15,12 @@ MOUNTS = "/proc/self/mounts"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LINKS = 40
 MOUNTS_LIMIT = 16 << 20  # bytes; a node of many containers has thousands of mounts
-ASKED = ("size_b", "available_b", "inodes", "inodes_available", "read_only")
+ASKED = ("size_b", "available_b", "inodes", "inodes_available", "read_only", "immutable")
 REMOTE = frozenset(
-    "9p afs autofs beegfs ceph cifs fhgfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 orangefs"
+    "9p afs autofs beegfs ceph cifs fhgfs fuse gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 orangefs"
     " panfs pvfs2 smb3 smbfs wekafs".split()
 )
+IMAGES = frozenset("cramfs erofs iso9660 romfs squashfs".split())
 ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -50,6 +51,18 @@ def mount_of(mounts, path):
 
 def is_remote(kind):
     return kind in REMOTE or (kind.startswith("fuse.") and kind != "fuse.fuse-overlayfs")
+
+
+def is_immutable(kind, options):
+    """Whether nobody can ever write it: an image, or an overlay without an upper layer, as
+    the root of an image-based system is (composefs).
+
+    >>> is_immutable("overlay", ["ro", "lowerdir=/lower::/objects"])
+    True
+    """
+    if kind == "overlay":
+        return not any(option.startswith("upperdir=") for option in options)
+    return kind in IMAGES
 
 
 def resolve(mounts, path):
@@ -90,6 +103,7 @@ def file_system(mounts, path, place):
     record["available_b"] = found.f_bavail * found.f_frsize
     record["inodes"] = found.f_files
     record["inodes_available"] = found.f_favail
+    record["immutable"] = is_immutable(kind, options)
     # ext4 since Linux 6.15 says emergency_ro, and not ro, once an error made it read-only
     record["read_only"] = bool(found.f_flag & os.ST_RDONLY) or "emergency_ro" in options
     return (os.stat(place).st_dev, record["read_only"]), record

@@ -27,11 +27,14 @@ OVERLAP_S = 1.0  # of both sources; records of several CPUs are not quite in ord
 FIRST_ROWS = 10  # some kernels print a line or two before their name
 NAME = "Linux version "
 KMSG = re.compile(rb"([0-9]{1,10}),([0-9]{1,20}),([0-9]{1,20}),[^;]{0,200};(.*)\Z", re.DOTALL)
-PLAIN = re.compile(  # <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date
+# <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date; with CONFIG_PRINTK_CALLER
+# [   12.345678][  T123] text
+PLAIN = re.compile(
     rb"(?:<([0-9]{1,3})>)?"
     rb"(?:(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
     rb"(?:emerg|alert|crit|err|warn|notice|info|debug) *: )?"
-    rb"(?:\[ *([0-9]{1,10}\.[0-9]{1,9})\] |\[[A-Z][a-z]{2} [^\]]{5,40}\] |[0-9]{4}-\S{5,40} )?"
+    rb"(?:\[ *([0-9]{1,10}\.[0-9]{1,9})\](?: ?\[ *[CT][0-9]{1,10}\])? "
+    rb"|\[[A-Z][a-z]{2} [^\]]{5,40}\] |[0-9]{4}-\S{5,40} )?"
     rb"(.*)\Z",
     re.DOTALL,
 )

@@ -22,12 +22,16 @@ SECTIONS = (
     "modules",
     "kernel_log",
     "filesystems",
+    "sysctl",
+    "services",
     "processes",
 )
 LATE = ("processes",)  # needs what the gpu section found
 SHARE = 0.8  # of the deadline, for everything that is not late
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0
+ASKS = 500  # names of a baseline, of all sections together
+NAME = 256  # characters of one
 REQUEST_LIMIT = 1 << 20
 REQUEST_SECONDS = 60  # for the request to arrive
 
@@ -45,10 +49,23 @@ def number_of_seconds(value):
     return float(value)
 
 
+def asked_for(asks):
+    """The names that a baseline asks for, by section. Raises RequestError."""
+    if not isinstance(asks, dict) or not all(isinstance(names, list) for names in asks.values()):
+        raise RequestError("asks is not an object of lists")
+    names = [name for listed in asks.values() for name in listed]
+    if not all(isinstance(name, str) and len(name) <= NAME for name in names):
+        raise RequestError("asks holds what is no name")
+    if len(names) > ASKS:
+        raise RequestError("asks holds more than {} names".format(ASKS))
+    return asks
+
+
 def probe(request):
     """The evidence document, as a dict. Raises RequestError.
 
-    `request`: root (/), deadline in seconds (30), sections (all), probe (a version).
+    `request`: root (/), deadline in seconds (30), sections (all), probe (a version), asks
+    ({section: names}, of sysctl and services).
     """
     root = request.get("root") or "/"
     if not isinstance(root, str) or not root.startswith("/") or "\0" in root:
@@ -57,6 +74,7 @@ def probe(request):
     wanted = request.get("sections") or SECTIONS
     if not isinstance(wanted, (list, tuple)) or not set(wanted) <= set(SECTIONS):
         raise RequestError("sections are not among: " + ", ".join(SECTIONS))
+    request = dict(request, asks=asked_for(request.get("asks") or {}))
     root = os.path.realpath(root)
     end = time.monotonic() + seconds
     if not os.path.isdir(root):

@@ -34,11 +34,21 @@ def test_of_two_mounts_on_a_point_the_last_is_seen() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "remote"),
-    [("nfs4", True), ("lustre", True), ("autofs", True), ("fuse.sshfs", True), ("ext4", False),
+    [("nfs4", True), ("lustre", True), ("autofs", True), ("fuse.sshfs", True), ("fuse", True),
+     ("ext4", False),
      ("fuse.fuse-overlayfs", False), ("fuseblk", False), ("overlay", False), ("tmpfs", False)],
 )  # fmt: skip
 def test_what_is_on_the_network(kind: str, remote: bool) -> None:
     assert filesystems.is_remote(kind) is remote
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "immutable"),
+    [("squashfs", "rw", True), ("overlay", "ro,lowerdir=/a::/b,metacopy=on", True),
+     ("overlay", "ro,lowerdir=/a,upperdir=/b,workdir=/c", False), ("ext4", "ro", False)],
+)  # fmt: skip
+def test_what_nobody_can_write(kind: str, options: str, immutable: bool) -> None:
+    assert filesystems.is_immutable(kind, options.split(",")) is immutable
 
 
 @given(st.text(max_size=100))

@@ -206,6 +206,8 @@ def test_what_dmesg_prints(tmp_path: Path, check: Check) -> None:
     rows = """\
         <5>[    0.000000] Linux version 6.8.0-45-generic (buildd@lcy02)
         [   61.500000] NVRM: Xid (PCI:0000:19:00): 79, pid=1
+        [   61.600000][  T123] NVRM: Xid (PCI:0000:5d:00): 48, pid=1
+        [   61.700000] [     C3] NVRM: Xid (PCI:0000:5d:00): 48, pid=1
         kern  :warn  : [   62.000000] NVRM: Xid (PCI:0000:19:00): 79, pid=1
         user  :warn  : [   63.000000] NVRM: Xid (PCI:0000:19:00): 48, pid=1
         <12>[   64.000000] NVRM: Xid (PCI:0000:19:00): 48, pid=1
@@ -216,6 +218,7 @@ def test_what_dmesg_prints(tmp_path: Path, check: Check) -> None:
     assert facts(found) == [
         ("xid", 31, "0000:3b:00.0", None, 1),
         ("xid", 79, "0000:19:00.0", None, 2),
+        ("xid", 48, "0000:5d:00.0", None, 2),
     ]
     assert found.complete is True
     assert found.events[0].why("last_s") == "the line has no time"

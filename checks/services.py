@@ -1,0 +1,180 @@
+"""The systemd units that the baseline names run and start at boot, or do not.
+
+**Why it matters.** Without nvidia-persistenced every job waits for the driver to start;
+without nvidia-fabricmanager no CUDA program starts on a node with NVSwitch; DCGM that is
+down blinds the monitoring. A service that runs and is not enabled is gone after the next
+reboot.
+
+**Read from** `systemctl show`: LoadState, ActiveState, SubState and UnitFileState of the
+units that the baseline names.
+
+**Verdicts.** `running` means active; a unit that has failed is wrong in `running` and in
+`stopped`. `enabled` holds beyond a reboot: enabled-runtime does not, and a static unit is
+started by others only. `disabled` takes disabled and masked. A unit that does not exist is
+neither running nor enabled. Without systemd everything is unknown.
+
+**To put it right** `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; of one
+that has failed `journalctl -b -u UNIT` says why. Enablement follows presets when a package
+is installed; a masked unit must be unmasked first.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from nodevet.evidence import NOT_ASKED, Evidence, Unit, unread
+from nodevet.model import Check, Finding, Subject, Want, ok, unknown, wrong
+
+LISTS = ("running", "stopped", "enabled", "disabled")
+OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
+ACTIVE = ("active", "reloading")
+SILENT = ("", "generated", "transient", "alias", "bad")  # say nothing of the next boot
+
+UNIT = re.compile(
+    r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,220}\.(service|socket|timer|target|path|mount|swap)"
+)
+
+
+def unit_name(text: str) -> str:
+    """A unit's whole name. Raises ValueError."""
+    if not UNIT.fullmatch(text):
+        raise ValueError(
+            "is no name of a systemd unit; write it whole: nvidia-persistenced.service"
+        )
+    return text
+
+
+Name = Annotated[str, AfterValidator(unit_name)]
+
+
+def once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+Names = Annotated[tuple[Name, ...], Field(strict=False), AfterValidator(once)]
+
+
+class Services(Want):
+    """`services: {running: [nvidia-persistenced.service], enabled: [nvidia-persistenced.service]}`
+    or `services: {stopped: [tuned.service], disabled: [tuned.service]}`"""
+
+    running: Names = ()
+    enabled: Names = ()
+    """Started at boot."""
+    disabled: Names = ()
+    stopped: Names = ()
+
+    @model_validator(mode="after")
+    def _apart(self) -> "Services":
+        for one, other in OPPOSITES:
+            both = sorted(set(getattr(self, one)) & set(getattr(self, other)))
+            if both:
+                raise ValueError(f"{', '.join(both)}: in {one} and in {other}")
+        return self
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        return once(tuple(name for field in LISTS for name in getattr(self, field)))
+
+
+def judge(evidence: Evidence, want: Services) -> Iterator[Finding]:
+    if not want.units:
+        yield unknown(why="the baseline asks for nothing")
+    section = evidence.services
+    listed = (section.data.units if section.data else None) or ()
+    found = {unit.name: unit for unit in listed}
+    for name in want.units:
+        subject = Subject(kind="unit", id=name)
+        if section.data is None:
+            yield unknown(subject, why=f"services: {section.why}")
+        elif section.data.units is None:
+            yield unread(subject, section.data, "units")
+        elif name not in found:
+            yield unknown(subject, why=NOT_ASKED)
+        else:
+            yield judge_unit(subject, found[name], want)
+
+
+def judge_unit(subject: Subject, unit: Unit, want: Services) -> Finding:
+    """One finding: what differs, else what was not read, else all that is right."""
+    answers: list[tuple[str, str, bool | None, str]] = []  # wanted, actual, right, unread
+    if unit.name in want.running:
+        answers.append(state(unit, "running"))
+    if unit.name in want.stopped:
+        answers.append(state(unit, "stopped"))
+    if unit.name in want.enabled:
+        answers.append(boot(unit, "enabled"))
+    if unit.name in want.disabled:
+        answers.append(boot(unit, "disabled"))
+    bad = [answer for answer in answers if answer[2] is False]
+    doubtful = [answer for answer in answers if answer[2] is None]
+    if doubtful and not bad:
+        return unknown(subject, why=doubtful[0][3])
+    told = bad or answers
+    return (wrong if bad else ok)(
+        subject,
+        expected=", ".join(wanted for wanted, _, _, _ in told),
+        actual=", ".join(dict.fromkeys(actual for _, actual, _, _ in told)),
+        advice=advice(unit) if bad else "",
+    )
+
+
+def state(unit: Unit, wanted: str) -> tuple[str, str, bool | None, str]:
+    """Whether it runs, or does not."""
+    actual = unit.active_state
+    if not actual:
+        return wanted, "", None, f"active_state: {unit.why('active_state')}"
+    if actual == "inactive" and absent(unit):
+        shown = "not there"
+    elif unit.sub_state and unit.sub_state != actual:
+        shown = f"{actual} ({unit.sub_state})"
+    else:
+        shown = actual
+    return wanted, shown, actual in (ACTIVE if wanted == "running" else ("inactive",)), ""
+
+
+def boot(unit: Unit, wanted: str) -> tuple[str, str, bool | None, str]:
+    """Whether it starts at boot, or does not."""
+    actual = unit.file_state
+    if actual is None:
+        return wanted, "", None, f"file_state: {unit.why('file_state')}"
+    if not actual and absent(unit):
+        return wanted, "not there", wanted == "disabled", ""
+    if actual in SILENT:
+        why = f"file_state: {actual or 'none'} does not say whether it starts at boot"
+        return wanted, "", None, why
+    right = ("enabled",) if wanted == "enabled" else ("disabled", "masked")
+    return wanted, actual, actual in right, ""
+
+
+def absent(unit: Unit) -> bool:
+    return unit.load_state == "not-found"
+
+
+def advice(unit: Unit) -> str:
+    if unit.active_state == "failed":
+        return f"journalctl -b -u {unit.name}"
+    if absent(unit):
+        return "install what brings it, or look at its name"
+    if unit.file_state == "static":
+        return "a static unit is started by other units: it cannot be enabled, only masked"
+    return ""
+
+
+def asks(want: Services) -> Mapping[str, tuple[str, ...]]:
+    return {"services": want.units}
+
+
+CHECK = Check(
+    wants=Services,
+    reads=(
+        "services.units[].active_state",
+        "services.units[].file_state",
+        "services.units[].load_state",
+        "services.units[].name",
+    ),
+    judge=judge,
+    asks=asks,
+)

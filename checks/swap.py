@@ -1,0 +1,51 @@
+"""The node has no more swap than the baseline allows.
+
+**Why it matters.** A job that swaps runs at a fraction of its speed where it would have
+been ended and restarted, and the others of a synchronous job wait for it. The kubelet
+refuses to start on a node with swap unless it is told otherwise.
+
+**Read from** /proc/meminfo, SwapTotal: all active swap files, partitions and zram devices
+together.
+
+**To put it right** `swapoff -a` takes it away now; it comes back at boot unless its line is
+removed from /etc/fstab, or its unit is masked: `systemctl list-units --type swap` names
+them. zram comes from zram-generator or zramswap.service.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from nodevet.evidence import Evidence, unread
+from nodevet.model import NODE, Check, Finding, Severity, Want, ok, unknown, wrong
+
+
+class Swap(Want):
+    """`swap: none` or `swap: {maximum_kb: 4194304}`"""
+
+    bare: ClassVar[str] = "maximum_kb"
+
+    maximum_kb: Literal["none"] | Annotated[int, Field(ge=0)]
+    """KiB, all together."""
+
+
+def judge(evidence: Evidence, want: Swap) -> Iterator[Finding]:
+    section = evidence.memory
+    if section.data is None:
+        yield unknown(why=f"memory: {section.why}")
+        return
+    total = section.data.swap_total_kb
+    if total is None:
+        yield unread(NODE, section.data, "swap_total_kb")
+    elif total < 0:
+        yield unknown(why=f"swap_total_kb: {total}")
+    else:
+        most = 0 if want.maximum_kb == "none" else want.maximum_kb
+        yield (ok if total <= most else wrong)(
+            expected=f"at most {most} KiB" if most else "none",
+            actual=f"{total} KiB" if total else "none",
+        )
+
+
+CHECK = Check(wants=Swap, reads=("memory.swap_total_kb",), judge=judge, severity=Severity.WARNING)

@@ -1,0 +1,164 @@
+"""Kernel parameters have the values that the baseline names.
+
+**Why it matters.** Automatic NUMA balancing moves pages under a running job, swappiness
+decides what a node does when memory is short, and the sizes of socket buffers what the
+network reaches. They are set by packages, profiles and hand, and drift apart unseen.
+
+**Read from** /proc/sys, only what the baseline names. Names are spelled as sysctl(8) has
+them: dots between the parts, and a dot inside a part is a slash,
+`net.ipv4.conf.eth0/1.forwarding`.
+
+**Verdicts.** A number is compared as a number, words one by one, however they are spaced. A
+parameter that the kernel does not have is unknown: its name may be wrong, or the module
+that brings it (br_netfilter, nf_conntrack) is not loaded. So is one that saved evidence
+does not hold, as the probe was not asked for it.
+
+**To put it right** `sysctl -w` sets it now, a file in /etc/sysctl.d at every boot. Look for
+other owners first: tuned, another file of `systemd-analyze cat-config sysctl.d`, the
+kubelet.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import pydantic
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from nodevet.evidence import NOT_ASKED, Evidence, unread
+from nodevet.model import Check, Finding, Severity, Subject, Want, ok, unknown, wrong
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
+LONGEST = 256
+NUMBER = re.compile(r"-?[0-9]{1,20}")
+LOWEST, HIGHEST = -(1 << 63), (1 << 64) - 1
+
+
+def name_of(text: str) -> str:
+    """A name as sysctl(8) has it. Raises ValueError."""
+    parts = text.translate(str.maketrans("./", "/.")).split("/")
+    known = NAME.fullmatch(text) and all(part.strip(".") for part in parts)
+    if not known or len(text) > LONGEST:
+        raise ValueError(
+            "is no name of a kernel parameter; write it with dots: kernel.numa_balancing"
+        )
+    return text
+
+
+def words(text: str) -> str:
+    """The words of a value, apart by one space, as the evidence has them. Raises ValueError."""
+    if any((ord(letter) < 32 and letter != "\t") or ord(letter) == 127 for letter in text):
+        raise ValueError("holds control characters; it is one line of text")
+    if len(text) > 1024:
+        raise ValueError("is longer than 1024 characters")
+    return " ".join(text.split())
+
+
+Name = Annotated[str, AfterValidator(name_of)]
+Number = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
+Text = Annotated[str, AfterValidator(words)]
+
+
+class Limits(pydantic.BaseModel):
+    """What a parameter may be, where more than one value is right."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
+
+    minimum: Number | None = None
+    maximum: Number | None = None
+    one_of: Annotated[tuple[Number | Text, ...], Field(strict=False, min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "Limits":
+        ends = [end for end in (self.minimum, self.maximum) if end is not None]
+        if bool(ends) == (self.one_of is not None):
+            raise ValueError("give minimum, maximum or both, or one_of")
+        if ends != sorted(ends):
+            raise ValueError("the minimum is above the maximum")
+        return self
+
+
+class Sysctl(Want):
+    """`sysctl: {kernel.numa_balancing: 0, vm.swappiness: {maximum: 10}}` or
+    `sysctl: {net.ipv4.tcp_rmem: 4096 131072 16777216, vm.overcommit_memory: {one_of: [0, 1]}}`"""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[Name, Number | Text | Limits]
+
+    @property
+    def parameters(self) -> Mapping[str, int | str | Limits]:
+        return self.__pydantic_extra__
+
+
+def number(text: str) -> int | None:
+    """A decimal number of at most 64 bits; None for any other text."""
+    found = int(text) if NUMBER.fullmatch(text) else None
+    return found if found is not None and LOWEST <= found <= HIGHEST else None
+
+
+def judge(evidence: Evidence, want: Sysctl) -> Iterator[Finding]:
+    if not want.parameters:
+        yield unknown(why="the baseline asks for nothing")
+    section = evidence.sysctl
+    listed = (section.data.parameters if section.data else None) or ()
+    found = {parameter.name: parameter for parameter in listed}
+    for name, wanted in want.parameters.items():
+        subject = Subject(kind="sysctl", id=name)
+        if section.data is None:
+            yield unknown(subject, why=f"sysctl: {section.why}")
+        elif section.data.parameters is None:
+            yield unread(subject, section.data, "parameters")
+        elif name not in found:
+            yield unknown(subject, why=NOT_ASKED)
+        elif found[name].value is None:
+            yield unread(subject, found[name], "value")
+        else:
+            yield judge_value(subject, wanted, found[name].value or "")
+
+
+def judge_value(subject: Subject, wanted: int | str | Limits, text: str) -> Finding:
+    actual = number(text)
+    shown = text if actual is None or isinstance(wanted, str) else actual
+    if not isinstance(wanted, Limits):
+        return (ok if equal(wanted, text) else wrong)(subject, expected=wanted, actual=shown)
+    if wanted.one_of:
+        fits = any(equal(each, text) for each in wanted.one_of)
+        expected = " or ".join(map(str, wanted.one_of))
+        return (ok if fits else wrong)(subject, expected=expected, actual=shown)
+    fits = (
+        actual is not None
+        and (wanted.minimum is None or actual >= wanted.minimum)
+        and (wanted.maximum is None or actual <= wanted.maximum)
+    )
+    return (ok if fits else wrong)(subject, expected=span(wanted), actual=shown)
+
+
+def equal(wanted: int | str, text: str) -> bool:
+    """
+    >>> equal(10, "10"), equal("4096 8192", "4096 8192"), equal(10, "10 20")
+    (True, True, False)
+    """
+    return number(text) == wanted if isinstance(wanted, int) else " ".join(text.split()) == wanted
+
+
+def span(limits: Limits) -> str:
+    if limits.minimum is None:
+        return f"at most {limits.maximum}"
+    if limits.maximum is None:
+        return f"at least {limits.minimum}"
+    return f"{limits.minimum} to {limits.maximum}"
+
+
+def asks(want: Sysctl) -> Mapping[str, tuple[str, ...]]:
+    return {"sysctl": tuple(want.parameters)}
+
+
+CHECK = Check(
+    wants=Sysctl,
+    reads=("sysctl.parameters[].name", "sysctl.parameters[].value"),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=asks,
+)

@@ -1,0 +1,83 @@
+"""Transparent huge pages are used as the baseline says.
+
+**Why it matters.** With `always` the kernel compacts memory while a job allocates, which
+shows as stalls and as memory that grows beyond what was asked for; with `never` large
+arrays cost more misses of the TLB. Vendors differ in what they advise, and nodes that
+differ make one job uneven.
+
+**Read from** /sys/kernel/mm/transparent_hugepage/enabled and defrag; see
+Documentation/admin-guide/mm/transhuge.rst in the kernel tree.
+
+**Verdicts.** A list names every value that is right. A kernel without huge pages is
+unknown, as its files are not there.
+
+**To put it right** a tmpfiles.d rule that writes the word sets it now
+(`systemd-tmpfiles --create`) and at every boot; `transparent_hugepage=` on the kernel's
+command line is older advice. Look for other owners first: tuned sets it in most profiles.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from nodevet.evidence import Evidence, unread
+from nodevet.model import Check, Finding, Severity, Subject, Want, ok, unknown, wrong
+
+FIELDS = ("enabled", "defrag")
+Enabled = Literal["always", "madvise", "never"]
+Defrag = Literal["always", "defer", "defer+madvise", "madvise", "never"]
+
+
+def listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class TransparentHugepage(Want):
+    """`transparent_hugepage: madvise` or
+    `transparent_hugepage: {enabled: [madvise, always], defrag: madvise}`"""
+
+    bare: ClassVar[str] = "enabled"
+
+    enabled: (
+        Annotated[tuple[Enabled, ...], BeforeValidator(listed), Field(strict=False, min_length=1)]
+        | None
+    ) = None
+    """A word, or every word that is right."""
+    defrag: (
+        Annotated[tuple[Defrag, ...], BeforeValidator(listed), Field(strict=False, min_length=1)]
+        | None
+    ) = None
+    """A word, or every word that is right."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "TransparentHugepage":
+        if self.enabled is None and self.defrag is None:
+            raise ValueError("give enabled or defrag")
+        return self
+
+
+def judge(evidence: Evidence, want: TransparentHugepage) -> Iterator[Finding]:
+    section = evidence.memory
+    for field in FIELDS:
+        words = getattr(want, field)
+        if words is None:
+            continue
+        subject = Subject(kind="transparent_hugepage", id=field)
+        if section.data is None:
+            yield unknown(subject, why=f"memory: {section.why}")
+            continue
+        actual = getattr(section.data, f"thp_{field}")
+        if actual is None:
+            yield unread(subject, section.data, f"thp_{field}")
+        else:
+            say = ok if actual in words else wrong
+            yield say(subject, expected=" or ".join(words), actual=actual)
+
+
+CHECK = Check(
+    wants=TransparentHugepage,
+    reads=("memory.thp_defrag", "memory.thp_enabled"),
+    judge=judge,
+    severity=Severity.WARNING,
+)

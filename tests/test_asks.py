@@ -1,0 +1,111 @@
+"""What baselines name reaches the probe, and what it was not asked for is never ok."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.cli import session
+from nodevet.fleet import Options, wire
+from nodevet.fleet.shards import orders
+from nodevet.model import Host
+from nodevet.sweep import AskError, Bench, asks
+
+Write = Callable[..., Bench]
+
+BASELINE = """\
+nodevet: 1
+expect:
+  sysctl: {kernel.ostype: Linux, kernel.osrelease: "0"}
+  services: {running: [nvidia-persistenced.service]}
+"""
+OWN = """\
+from nodevet.model import Check, Want, unknown
+
+def judge(evidence, want):
+    yield unknown(why="never asked")
+
+CHECK = Check(wants=Want, reads=(), judge=judge, asks=lambda want: ANSWER)
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Write:
+    """The bench of a project with these baselines and, of `own`, what its check asks for."""
+
+    def write(*expectations: dict[str, Any], own: str = "{}") -> Bench:
+        for folder in ("baselines", "checks"):
+            (tmp_path / folder).mkdir()
+        (tmp_path / "checks/own.py").write_text(OWN.replace("ANSWER", own))
+        for number, expect in enumerate(expectations):
+            text = json.dumps({"nodevet": 1, "expect": expect})
+            (tmp_path / f"baselines/b{number}.yaml").write_text(text)
+        return session.open_bench(tmp_path, [])
+
+    return write
+
+
+def test_every_baseline_is_asked_for(bench: Write) -> None:
+    found = asks(
+        bench(
+            {"sysctl": {"vm.swappiness": 1}, "swap": "none"},
+            {"sysctl": {"kernel.numa_balancing": 0, "vm.swappiness": {"maximum": 9}}},
+            {"services": {"running": ["b.service"], "disabled": ["a.timer"]}},
+            {"own": {}},
+            own='{"sysctl": ("kernel.ostype",)}',
+        )
+    )
+    assert found == {
+        "services": ("a.timer", "b.service"),
+        "sysctl": ("kernel.numa_balancing", "kernel.ostype", "vm.swappiness"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ("1 / 0", "own.py: asks failed: ZeroDivisionError"),
+        ("want", "own.py: asks failed: ValidationError"),
+        ('{"sysctl": "vm.swappiness"}', "own.py: asks failed: ValidationError"),
+        ('{"sysctl": ("",)}', "own.py: asks failed: ValidationError"),
+        ('{"sysctl": ["a." + str(n) for n in range(501)]}', "name 501 kernel parameters"),
+    ],
+)
+def test_what_cannot_be_asked(bench: Write, own: str, words: str) -> None:
+    with pytest.raises(AskError, match=words):
+        asks(bench({"own": {}}, own=own))
+
+
+def test_a_shard_is_told() -> None:
+    told = {"sysctl": ("vm.swappiness",), "services": ("a.service",)}
+    (order,) = orders([Host(name="gpu1")], Options(asks=told), 1)
+    again = wire.read_order(wire.write_order(order)).asks
+    assert {section: tuple(names) for section, names in again.items()} == told
+
+
+def nodevet(folder: Path, *arguments: str) -> Any:
+    command = [sys.executable, "-m", "nodevet", *arguments, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
+    (host,) = json.loads(done.stdout)["hosts"]
+    return [(found["subject"]["id"], found["verdict"], found["why"]) for found in host["findings"]]
+
+
+def test_a_whole_run_and_its_evidence_again(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text(BASELINE)
+    (tmp_path / "more.yaml").write_text(BASELINE.replace("kernel.osrelease", "kernel.version"))
+    live = nodevet(tmp_path, "check", "@local", "-b", "node.yaml", "--save", "kept")
+    assert live[:2] == [("kernel.ostype", "ok", ""), ("kernel.osrelease", "wrong", "")]
+    assert (
+        live[2][:2] == ("nvidia-persistenced.service", "unknown")
+        or Path("/run/systemd/system").is_dir()
+    )
+    assert nodevet(tmp_path, "check", "--evidence", "kept", "-b", "node.yaml") == live
+    later = nodevet(tmp_path, "check", "--evidence", "kept", "-b", "more.yaml")
+    assert later[:2] == [
+        ("kernel.ostype", "ok", ""),
+        ("kernel.version", "unknown", "the probe was not asked for it"),
+    ]
