@@ -34,7 +34,7 @@ test: .venv/ready ## run all tests
 lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/probe
+	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/probe nodevet/hand
 	rm -rf build/wheel dist
 	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist .
 	$(BIN)/python -m zipfile -e build/dist/nodevet-*.whl build/wheel

@@ -1,7 +1,8 @@
-"""Finds checks: the shipped ones, then the user's own folders, by the same rule.
+"""Finds checks and fixes: the shipped ones, then the user's own folders, by the same rule.
 
-One file is one check and its name is its id. Nothing is registered: a check
-exists because its file does, and is imported when a baseline names it.
+One file is one check and its name is its id; a fix has the name of the check that it
+answers. Nothing is registered: a check exists because its file does, and is imported
+when a baseline names it; a fix, when something is wrong that it answers.
 """
 
 import ast
@@ -14,49 +15,40 @@ from pathlib import Path
 from types import ModuleType
 
 import nodevet.checks
+import nodevet.fixes
+from nodevet.fix import Fix
 from nodevet.model import Check
 
 
 class CatalogError(Exception):
-    """A check that cannot be found or used; the message is for the user."""
+    """A check or a fix that cannot be found or used; the message is for the user."""
 
 
 class Catalog:
-    """The checks of this installation and of the user's own folders."""
+    """The checks and fixes of this installation and of the user's own folders."""
 
-    def __init__(self, folders: Iterable[Path] = ()) -> None:
-        self._files = dict(_checks_in(Path(nodevet.checks.__path__[0])))
-        self._shipped = frozenset(self._files)
-        for folder in folders:
-            for name, path in _checks_in(folder):
-                if name not in self._files:
-                    self._files[name] = path
-                elif name not in self._shipped:
-                    raise CatalogError(f"{path}: {self._files[name]} has the same name; rename one")
-                elif path.read_bytes() != self._files[name].read_bytes():
-                    # equal: nodevet's own source tree is the project
-                    raise CatalogError(
-                        f"{path}: a check named {name} is shipped; give yours another name"
-                    )
+    def __init__(self, folders: Iterable[Path] = (), fixes: Iterable[Path] = ()) -> None:
+        """`folders` hold checks, `fixes` fixes. Raises CatalogError where a name is taken."""
+        self._checks = _Shelf(nodevet.checks, folders, "check", "give yours another name")
+        self._fixes = _Shelf(nodevet.fixes, fixes, "fix", "remove yours")
+        for name in sorted(self._fixes.own - set(self.ids)):
+            near = get_close_matches(name, self.ids, 1)
+            raise CatalogError(
+                f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
+                f"named {name!r}" + (f"; did you mean {near[0]}?" if near else "")
+            )
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(sorted(self._files))
+        return self._checks.ids
 
     def path(self, check: str) -> Path:
         """The file of a check. Raises CatalogError for an unknown id."""
-        if check not in self._files:
-            near = get_close_matches(check, self.ids, 1)
-            hint = f"; did you mean {near[0]}?" if near else "; `nodevet list checks` names them"
-            raise CatalogError(f"no check is named {check!r}{hint}")
-        return self._files[check]
+        return self._checks.path(check)
 
     def module(self, check: str) -> ModuleType:
         """The module of a check. Raises CatalogError for an unknown id or a broken file."""
-        path = self.path(check)
-        if check in self._shipped:
-            return importlib.import_module(f"nodevet.checks.{check}")
-        return _load(path)
+        return self._checks.module(check)
 
     def check(self, check: str) -> Check:
         """The check itself. Raises CatalogError like `module`."""
@@ -71,7 +63,81 @@ class Catalog:
 
     def page(self, check: str) -> str:
         """A check's page: its docstring, read without running the file. Raises CatalogError."""
-        path = self.path(check)
+        return self._checks.page(check)
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """The checks that have a fix."""
+        return self._fixes.ids
+
+    def fix(self, check: str) -> Fix | None:
+        """The fix of a check, if there is one. Raises CatalogError for a broken file."""
+        if check not in self._fixes.ids:
+            return None
+        found = getattr(self._fixes.module(check), "FIX", None)
+        if not isinstance(found, Fix):
+            raise CatalogError(f"{self._fixes.path(check)}: defines no FIX")
+        return found
+
+    def fix_path(self, check: str) -> Path:
+        """The file of a fix. Raises CatalogError where there is none."""
+        return self._fixes.path(check)
+
+    def fix_title(self, check: str) -> str:
+        """The first line of a fix's page."""
+        return self.fix_page(check).split("\n", 1)[0]
+
+    def fix_page(self, check: str) -> str:
+        """A fix's page, like `page`. Raises CatalogError, also where there is no fix."""
+        return self._fixes.page(check)
+
+
+class _Shelf:
+    """The files of one kind by their names; `_helper.py` is none."""
+
+    def __init__(
+        self, shipped: ModuleType, folders: Iterable[Path], noun: str, advice: str
+    ) -> None:
+        self._package = shipped.__name__
+        self._noun = noun
+        self._plural = f"{noun}es" if noun.endswith("x") else f"{noun}s"
+        self._files = dict(_files_in(Path(shipped.__path__[0])))
+        self._shipped = frozenset(self._files)
+        for folder in folders:
+            for name, path in _files_in(folder):
+                if name not in self._files:
+                    self._files[name] = path
+                elif name not in self._shipped:
+                    raise CatalogError(f"{path}: {self._files[name]} has the same name; rename one")
+                elif path.read_bytes() != self._files[name].read_bytes():
+                    # equal: nodevet's own source tree is the project
+                    raise CatalogError(f"{path}: a {noun} named {name} is shipped; {advice}")
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(sorted(self._files))
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Those of the user's folders."""
+        return frozenset(self._files) - self._shipped
+
+    def path(self, name: str) -> Path:
+        if name not in self._files:
+            near = get_close_matches(name, self.ids, 1)
+            listed = f"; `nodevet list {self._plural}` names them"
+            hint = f"; did you mean {near[0]}?" if near else listed
+            raise CatalogError(f"no {self._noun} is named {name!r}{hint}")
+        return self._files[name]
+
+    def module(self, name: str) -> ModuleType:
+        path = self.path(name)
+        if name in self._shipped:
+            return importlib.import_module(f"{self._package}.{name}")
+        return _load(path, f"nodevet_user_{self._plural}.{name}")
+
+    def page(self, name: str) -> str:
+        path = self.path(name)
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError) as error:
@@ -79,15 +145,13 @@ class Catalog:
         return ast.get_docstring(tree) or ""
 
 
-def _checks_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The checks of a folder by name; `_helper.py` is none."""
+def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.glob("*.py")):
         if not path.stem.startswith("_"):
             yield path.stem, path
 
 
-def _load(path: Path) -> ModuleType:
-    name = f"nodevet_user_checks.{path.stem}"
+def _load(path: Path, name: str) -> ModuleType:
     if name in sys.modules and sys.modules[name].__file__ == str(path):
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -104,7 +168,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def _broken(path: Path, error: BaseException) -> CatalogError:
-    """What is wrong with a check's file, and in which line."""
+    """What is wrong with a file, and in which line."""
     line = getattr(error, "lineno", None) or _line_in(error, path)
     place = f"{path}:{line}" if line else str(path)
     return CatalogError(f"{place}: {type(error).__name__}: {error}")

@@ -7,8 +7,8 @@ node-local run never needs more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ class Options:
     sudo: bool = False  # for every host; else as the inventory says
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
+    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # see nodevet.sweep.asks
 
     def __post_init__(self) -> None:
         if self.host_keys not in HOST_KEYS:

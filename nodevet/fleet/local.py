@@ -28,7 +28,13 @@ class LocalProbe:
         as_root = (host.sudo or options.sudo) and os.geteuid() != 0
         self.child = Child(
             [*(("sudo", "-n") if as_root else ()), sys.executable, "-I", "-c", SERVE],
-            request(nonce=nonce, root=host.root, deadline=options.probe_seconds, asked_s=None),
+            request(
+                nonce=nonce,
+                root=host.root,
+                deadline=options.probe_seconds,
+                asked_s=None,
+                asks=options.asks,
+            ),
         )
         self._started = time.monotonic()
         self.due = self._started + options.deadline

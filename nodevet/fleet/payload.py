@@ -1,13 +1,15 @@
 """The program that is sent to a node, and the reading of its framed answer. Pure.
 
-The payload is the source of `nodevet.probe` and pynvml, compressed. On the node
-it is served to Python's import system from memory: nothing is installed there.
+The payload is the source of `nodevet.probe` and pynvml, compressed; that of `nodevet.hand`
+too where the hand is sent. On the node it is served to Python's import system from memory:
+nothing is installed there.
 """
 
 import hashlib
 import json
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -20,6 +22,9 @@ BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompr
 
 It holds no quote, so that it can travel inside any shell's quotes.
 """
+
+PROBE = "nodevet.probe"
+HAND = "nodevet.hand"
 
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head
 
@@ -47,7 +52,7 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return self.sources[name]
 sys.dont_write_bytecode = True
 sys.meta_path.insert(0, Sources(SOURCES))
-from nodevet.probe import main
+from {program} import main
 main.serve(sys.stdin.buffer, sys.stdout.buffer)
 """
 
@@ -57,16 +62,17 @@ class AnswerError(Exception):
 
 
 @cache
-def payload() -> bytes:
+def payload(program: str = PROBE) -> bytes:
     """The compressed program, with its length in front, as `BOOT` reads it."""
     sources = {"nodevet": "", "pynvml": _pynvml()}
-    for entry in files("nodevet.probe").iterdir():
-        if entry.name.endswith(".py"):
-            stem = entry.name[:-3]
-            name = "nodevet.probe" if stem == "__init__" else f"nodevet.probe.{stem}"
-            sources[name] = entry.read_text(encoding="utf-8")
-    program = f"{GUARD}SOURCES = {sources!r}\n{LOADER}"
-    packed = zlib.compress(program.encode(), 9)
+    for package in dict.fromkeys((PROBE, program)):
+        for entry in files(package).iterdir():
+            if entry.name.endswith(".py"):
+                stem = entry.name[:-3]
+                name = package if stem == "__init__" else f"{package}.{stem}"
+                sources[name] = entry.read_text(encoding="utf-8")
+    text = f"{GUARD}SOURCES = {sources!r}\n{LOADER.replace('{program}', program)}"
+    packed = zlib.compress(text.encode(), 9)
     return b"%d\n%s" % (len(packed), packed)
 
 
@@ -77,20 +83,37 @@ def _pynvml() -> str:
     return Path(spec.origin).read_text(encoding="utf-8")
 
 
-def request(*, nonce: str, root: str, deadline: float, asked_s: float | None) -> bytes:
+def request(
+    *,
+    nonce: str,
+    root: str,
+    deadline: float,
+    asked_s: float | None,
+    asks: Mapping[str, Sequence[str]] | None = None,
+) -> bytes:
     """What the probe is asked for, as JSON.
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
     where the node is this machine, and has no other clock to be compared with.
+    `asks`: the names of sysctls and systemd units to read, by section.
     """
     wish = {
         "nonce": nonce,
         "root": root,
         "deadline": deadline,
         "asked_s": asked_s,
+        "asks": {section: list(names) for section, names in (asks or {}).items()},
         "probe": nodevet.__version__,
     }
     return json.dumps(wish).encode()
+
+
+def wish(*, nonce: str, do: str, deadline: float, **rest: object) -> bytes:
+    """What the hand is asked for, as one line of JSON; it reads no further.
+
+    `do`: look, owners, users or lock; see nodevet.hand.main.
+    """
+    return json.dumps({"nonce": nonce, "do": do, "deadline": deadline, **rest}).encode() + b"\n"
 
 
 def unframe(output: bytes, nonce: str) -> bytes:

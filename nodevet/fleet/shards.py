@@ -93,6 +93,13 @@ def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard
     """Start a shard for each part of the hosts. Raises FleetError."""
     if not hosts:
         return
+    accepted = known_hosts_file(options)
+    for order in orders(hosts, options, cpus):
+        yield Shard(order, hosts, accepted)
+
+
+def known_hosts_file(options: Options) -> KnownHostsFile | None:
+    """Where accepted host keys go, if any are. Raises FleetError, also for files not there."""
     accepted = None
     if options.host_keys == "accept-new":
         path = options.known_hosts or Path("~/.ssh/known_hosts")
@@ -100,8 +107,7 @@ def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard
     for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
         if given is not None and not given.expanduser().exists():
             raise FleetError(f"{name} {given}: no such file")
-    for order in orders(hosts, options, cpus):
-        yield Shard(order, hosts, accepted)
+    return accepted
 
 
 def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[wire.Order]:
@@ -119,6 +125,7 @@ def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[wire.Orde
             known_hosts=_path(options.known_hosts),
             accept_new=options.host_keys == "accept-new",
             max_output=options.max_output,
+            asks={section: tuple(names) for section, names in options.asks.items()},
             targets=tuple(targets[place::count]),
             payload=payload(),
         )

@@ -7,6 +7,7 @@ import secrets
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
@@ -107,6 +108,7 @@ class Tour:
                 root=target.root,
                 deadline=order.probe_deadline,
                 asked_s=time.time(),
+                asks=order.asks,
             )
             return wire.Outcome("vetted", "", connector.ask(line, order.payload + wish, answer))
         except TooLateError as error:
@@ -114,15 +116,7 @@ class Tour:
         except (ConnectError, RouteError) as error:
             return wire.Outcome("unreachable", str(error))
         except NoAnswerError as error:
-            if command.timed_out(error.code):
-                why = f"the probe did not end within {order.probe_deadline:g} s"
-                return wire.Outcome("timeout", why)
-            on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
-            said = answer.said if on_stdout else error.stderr
-            why = command.explain(error.code, said, python=target.python)
-            if answer.begun or error.code == 0:
-                why = answer.missing() + (f"; {why}" if error.code else "")
-            return wire.Outcome("probe_failed", why)
+            return unanswered(error, answer, target.python, order.probe_deadline)
         except (AnswerError, command.CommandError) as error:
             return wire.Outcome("probe_failed", str(error))
         except Exception as error:  # a fault of ours must not cost the other hosts
@@ -130,30 +124,48 @@ class Tour:
             return wire.Outcome("probe_failed", why[:300])
 
 
-def main() -> None:
-    """Read the order from stdin, visit, write outcomes to stdout."""
-    order = wire.read_order(sys.stdin.buffer.read())
+def unanswered(
+    error: NoAnswerError, answer: Answer, python: str | None, seconds: float
+) -> wire.Outcome:
+    """How a program of ours ended that was sent to a node and did not answer."""
+    if command.timed_out(error.code):
+        return wire.Outcome("timeout", f"the probe did not end within {seconds:g} s")
+    on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
+    said = answer.said if on_stdout else error.stderr
+    why = command.explain(error.code, said, python=python)
+    if answer.begun or error.code == 0:
+        why = answer.missing() + (f"; {why}" if error.code else "")
+    return wire.Outcome("probe_failed", why)
+
+
+def prepare(threads: int) -> None:
+    """Make the libraries quiet and fit for many hosts at once."""
     for name in ("paramiko", "pyinfra"):
         logging.getLogger(name).disabled = True
     logging.disable(logging.CRITICAL)
     _patch_paramiko_sk_key_support()
     gevent.get_hub().NOT_ERROR += (ConnectError, RouteError)  # a jump host's, told to its waiters
+    gevent.get_hub().threadpool.maxsize = threads  # a slow name server holds up its own hosts only
+
+
+def main() -> None:
+    """Read the order from stdin, visit, write outcomes to stdout."""
+    order = wire.read_order(sys.stdin.buffer.read())
+    parallel = min(order.parallel, open_files() // FILES_PER_HOST)
+    prepare(parallel)
     writer = Writer(sys.stdout.fileno())
-    parallel = min(order.parallel, _open_files() // FILES_PER_HOST)
-    gevent.get_hub().threadpool.maxsize = parallel  # a slow name server holds up its own hosts only
-    reach = Reach(
-        connect_timeout=order.connect_timeout,
-        known_hosts=order.known_hosts,
-        accept_new=order.accept_new,
-        accepted=lambda line: writer.put(wire.write_accepted(line)),
-    )
+    reach = reach_of(order, writer)
     tour = Tour(order)
 
     def one(host: Host, target: wire.Target) -> None:
         writer.put(wire.write_outcome(target.number, tour.visit(host, target)))
 
+    def refuse(target: wire.Target, error: RouteError) -> None:
+        outcome = wire.Outcome("unreachable", str(error))
+        writer.put(wire.write_outcome(target.number, outcome))
+
     pool = Pool(parallel)
-    for target, host in _hosts(order, reach, writer):
+    for target, host in hosts_of(order, reach, refuse):
         pool.spawn(one, host, target)
     pool.join()
     with gevent.Timeout(CLOSING, False):
@@ -162,8 +174,19 @@ def main() -> None:
     os._exit(0)  # threads may still wait for a name server; there is nothing left to do
 
 
-def _hosts(order: wire.Order, reach: Reach, writer: Writer) -> list[tuple[wire.Target, Host]]:
-    """pyinfra's hosts for the targets that have a route; the others are answered for at once."""
+def reach_of(order: wire.Order, writer: Writer) -> Reach:
+    return Reach(
+        connect_timeout=order.connect_timeout,
+        known_hosts=order.known_hosts,
+        accept_new=order.accept_new,
+        accepted=lambda line: writer.put(wire.write_accepted(line)),
+    )
+
+
+def hosts_of(
+    order: wire.Order, reach: Reach, refuse: Callable[[wire.Target, RouteError], None]
+) -> list[tuple[wire.Target, Host]]:
+    """pyinfra's hosts for the targets that have a route; the others are refused."""
     ways = []
     try:
         routes = Routes(load(order.ssh_config))
@@ -171,11 +194,10 @@ def _hosts(order: wire.Order, reach: Reach, writer: Writer) -> list[tuple[wire.T
             try:
                 ways.append((target, routes.resolve(target)))
             except RouteError as error:
-                outcome = wire.Outcome("unreachable", str(error))
-                writer.put(wire.write_outcome(target.number, outcome))
+                refuse(target, error)
     except RouteError as error:
         for target in order.targets:
-            writer.put(wire.write_outcome(target.number, wire.Outcome("unreachable", str(error))))
+            refuse(target, error)
     names = [
         (str(target.number), {"nodevet_route": route, "nodevet_reach": reach})
         for target, route in ways
@@ -187,7 +209,7 @@ def _hosts(order: wire.Order, reach: Reach, writer: Writer) -> list[tuple[wire.T
     return [(target, inventory.get_host(str(target.number))) for target, _ in ways]
 
 
-def _open_files() -> int:
+def open_files() -> int:
     """Raise the limit of open files as far as allowed; returns how many are ours to use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)

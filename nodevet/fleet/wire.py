@@ -5,8 +5,8 @@ one JSON line that gives a length, then so many bytes of evidence, untouched.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -40,6 +40,7 @@ class Order:
     max_output: int
     targets: tuple[Target, ...] = ()
     payload: bytes = b""
+    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names by section
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ OPAQUE = (  # folders of this machine that a node does not inherit
     "/etc/tuned",
     "/home",
     "/root",
+    "/usr/lib/sysctl.d",  # what is in it is not for a container, and would fail
     "/usr/lib/systemd/system/multi-user.target.wants",
     "/var/log",
     "/var/tmp",  # noqa: S108  (a folder of the node)
@@ -138,6 +139,11 @@ def _files(node: Node, identity: Identity) -> Iterator[tuple[str, Content]]:
     yield (
         "/etc/systemd/journald.conf",
         "[Journal]\nStorage=persistent\nReadKMsg=yes\nSystemMaxUse=32M\n",
+    )
+    # the container's /proc/sys is read-only, but not the pretended files in it
+    yield (
+        "/etc/systemd/system/systemd-sysctl.service.d/nodevet-sim.conf",
+        "[Unit]\nConditionPathIsReadWrite=\n",
     )
     yield "/etc/systemd/system.conf", "[Manager]\nDefaultTimeoutStopSec=5s\nShowStatus=no\n"
     for name in OWN:

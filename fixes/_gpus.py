@@ -1,0 +1,161 @@
+"""What the fixes of GPU settings have in common: which GPUs there are, and which are wrong."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes._boot_unit import Setting, Words
+
+from nodevet.evidence import Evidence, Gpu, each_gpu, lost, subject_of
+from nodevet.fix import Change, FixError, Risk, Run, Touch
+from nodevet.model import Finding, Value, Verdict
+
+UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Named(NamedTuple):
+    """A GPU that can be told from all others."""
+
+    uuid: str
+    gpu: Gpu
+
+    @property
+    def label(self) -> str:
+        return subject_of(self.gpu).label
+
+    def read(self, field: str) -> int:
+        """A number of the evidence. Raises FixError where it was not read."""
+        value: int | None = getattr(self.gpu, field)
+        if value is None:
+            raise FixError(f"{self.label}: {field}: {self.gpu.why(field)}")
+        return value
+
+    def run(self, *words: str) -> Run:
+        return Run(words=("nvidia-smi", "-i", self.uuid, *words))
+
+    def touch(self, field: str) -> Touch:
+        return Touch(kind="gpu", name=f"{self.uuid}:{field}")
+
+
+class Wrong(NamedTuple):
+    named: Named
+    finding: Finding
+
+
+def every(evidence: Evidence) -> tuple[Named, ...]:
+    """Every GPU of the node: a boot-time owner speaks of all or is not written.
+
+    Raises FixError where one of them does not answer or has no UUID.
+    """
+    found = []
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            raise FixError(f"{gpu.subject.label or 'the GPUs'}: {gpu.why}")
+        label = subject_of(gpu).label
+        if why := lost(gpu):
+            raise FixError(f"{label}: NVML: {why}: put this right first")
+        if gpu.uuid is None:
+            raise FixError(f"{label}: uuid: {gpu.why('uuid')}")
+        if not UUID.fullmatch(gpu.uuid):
+            raise FixError(f"{label}: {gpu.uuid[:60]!r} is not the UUID of a GPU")
+        found.append(Named(gpu.uuid, gpu))
+    return tuple(found)
+
+
+def among(
+    evidence: Evidence, findings: Sequence[Finding]
+) -> tuple[tuple[Named, ...], tuple[Wrong, ...]]:
+    """Every GPU, and those that these findings call wrong; nothing where they call none so.
+
+    Raises FixError as `every` does, and for a finding about something else.
+    """
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    if not wrong:
+        return (), ()
+    named = every(evidence)
+    by_subject = {(each.uuid, str(each.gpu.index)): each for each in named}
+    found = []
+    for finding in wrong:
+        subject = finding.subject
+        gpu = by_subject.get((subject.uuid or "", subject.id))
+        if gpu is None:
+            raise FixError(f"{subject.label or 'the node'}: not among the GPUs that NVML lists")
+        found.append(Wrong(gpu, finding))
+    return named, tuple(found)
+
+
+def fixable(
+    wrong: Sequence[Wrong], obstacle: Callable[[Named], str]
+) -> tuple[tuple[Wrong, ...], str]:
+    """Those without an obstacle, and what is to be said of the others.
+
+    Raises FixError where every one has an obstacle.
+    """
+    why = {each.named.label: obstacle(each.named) for each in wrong}
+    said = "; ".join(f"{label}: {words}" for label, words in why.items() if words)
+    free = tuple(each for each in wrong if not why[each.named.label])
+    if wrong and not free:
+        raise FixError(said)
+    return free, said
+
+
+def change(
+    wrong: Sequence[Wrong],
+    *,
+    told: Callable[[Named], Iterable[Words]],
+    fields: Callable[[Named], Iterable[str]],
+    risk: Risk,
+    owner: str = "",
+    boot: Iterable[Setting] = (),
+    effective: str = "now",
+    note: str = "",
+) -> Change:
+    """The change of these GPUs.
+
+    `told` is what nvidia-smi is told of each, `fields` what that changes of it. `owner` is the
+    check whose unit says `boot` at every boot; without it there is none.
+    """
+    labels = [each.named.label for each in wrong]
+    values = [(each.finding.expected, each.finding.actual) for each in wrong]
+    changed = [each.named for each in wrong]
+    return Change(
+        wanted=alike({label: wanted for label, (wanted, _) in zip(labels, values, strict=True)}),
+        observed=alike({label: actual for label, (_, actual) in zip(labels, values, strict=True)}),
+        unit=wrong[0].finding.unit,
+        subjects=tuple(labels),
+        actions=(
+            *(boot_unit.actions(owner, boot) if owner else ()),
+            *(each.run(*words) for each in changed for words in told(each)),
+        ),
+        touches=(
+            *(boot_unit.touches(owner) if owner else ()),
+            *(each.touch(field) for each in changed for field in fields(each)),
+        ),
+        risk=risk,
+        gpus=tuple(each.uuid for each in changed) if risk is Risk.IDLE else (),
+        effective=effective,
+        note=note,
+    )
+
+
+def alike(values: Mapping[str, Value]) -> Value:
+    """The value that all have; where they differ, each by its label."""
+    first = next(iter(values.values()))
+    same = all(value == first and type(value) is type(first) for value in values.values())
+    return first if same else dict(values)
+
+
+def forgotten(wrong: Sequence[Wrong], what: str) -> str:
+    """What to know where the driver does not keep a setting: persistence mode is not on."""
+    off = [named.label for named, _ in wrong if named.gpu.persistence_mode is not True]
+    if not off:
+        return ""
+    return (
+        f"persistence mode is not on ({', '.join(off)}): the driver forgets the {what} "
+        "when the GPU's last client leaves; see persistence_mode"
+    )
+
+
+def notes(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,70 @@
+"""Let every GPU admit as many processes as the baseline says, now and at every boot.
+
+**Now** `nvidia-smi -i UUID -c MODE` for each GPU that is wrong.
+
+**At every boot** the unit `nodevet-compute-mode.service` sets the mode of every GPU of the node,
+after nvidia-persistenced and before slurmd and the kubelet. It is the one owner of the
+setting; a GPU that fails does not keep it from the others, and then the unit has failed.
+
+**Risk** idle: processes that use the GPU go on, but one that they start may no longer get in.
+
+**Undo** puts the old modes back, and takes the unit away or puts the earlier one back.
+
+**What it cannot do.** EXCLUSIVE_THREAD is refused: drivers have not had it for years. With
+persistence mode off the driver forgets the mode when the GPU's last client leaves; the plan
+says so, and `persistence_mode` comes first. A node with a GPU that does not answer is refused
+whole, as the unit must speak of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.compute_mode import ComputeMode
+from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes import _gpus as gpus
+from nodevet.fixes._gpus import Named
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
+from nodevet.model import Finding
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: ComputeMode) -> Iterator[Change]:
+    """One change of all GPUs that are wrong; see `FIX`."""
+    every, wrong = gpus.among(evidence, findings)
+    if not wrong:
+        return
+    if want.mode == "EXCLUSIVE_THREAD":
+        raise FixError("no driver has EXCLUSIVE_THREAD any more; is EXCLUSIVE_PROCESS meant?")
+    wrong, others = gpus.fixable(wrong, obstacle)
+    yield gpus.change(
+        wrong,
+        told=lambda _: [words(want.mode)],
+        fields=lambda _: ["compute_mode"],
+        risk=Risk.IDLE,
+        owner="compute_mode",
+        boot=[
+            (each.uuid, words(want.mode))
+            for each in every
+            if not unsupported(each.gpu, "compute_mode")
+        ],
+        note=gpus.notes(others, gpus.forgotten(wrong, "compute mode")),
+    )
+
+
+def obstacle(named: Named) -> str:
+    return "it has no compute modes" if unsupported(named.gpu, "compute_mode") else ""
+
+
+def words(mode: str) -> tuple[str, ...]:
+    return ("-c", mode)
+
+
+@operation
+def compute_mode(modes: Mapping[str, str]) -> Commands:
+    """In a pyinfra deploy: `compute_mode({"GPU-...": "DEFAULT", ...})`, every GPU of the host."""
+    settings = [(gpu, words(mode)) for gpu, mode in modes.items()]
+    yield from perform(boot_unit.deployed("compute_mode", settings))
+
+
+FIX = Fix(plan=plan, risk=Risk.IDLE)

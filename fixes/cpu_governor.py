@@ -1,0 +1,100 @@
+"""Set the governor of every CPU frequency policy, now and at every boot.
+
+**Now** `systemd-tmpfiles --create` with the rule below: the very thing that runs at boot.
+
+**At every boot** `/etc/tmpfiles.d/nodevet-cpu-governor.conf`, one line for all policies; see
+tmpfiles.d(5), `w`. systemd reads it early in the boot and whenever a package asks for it. It
+is the one owner of the setting; tuned, cpupower.service and power-profiles-daemon are others.
+
+**Risk** live: only clocks change.
+
+**Undo** puts back the governor of each policy, and the rule. With intel_pstate and amd-pstate
+in active mode the governor `performance` also sets the energy performance preference, and
+keeps it; that is kept and put back too.
+
+**What it cannot do.** A governor that a policy does not offer is refused: another driver must
+be chosen, on the kernel's command line. Where the driver is a module that is loaded late
+(acpi-cpufreq in some kernels) its policies may come after the rule; `--verify-reboot` shows
+it. The preference is not set for itself: under `performance` the kernel sets it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.checks.cpu_governor import CpuGovernor
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import CpufreqPolicies, Evidence, numbers
+from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
+from nodevet.model import Finding, Verdict
+
+RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
+POLICIES = "/sys/devices/system/cpu/cpufreq"
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> Iterator[Change]:
+    """One change of all policies that are wrong; see `FIX`."""
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    if not wrong:
+        return
+    section = evidence.cpufreq.data
+    every = (section.policies if section else None) or ()
+    if not every:
+        raise FixError("the CPU frequency policies could not be read")
+    for policies in every:  # the rule speaks of all
+        refuse(policies, want.governor)
+    by_id = {policies.policies: policies for policies in every}
+    preferences, governors, observed = [], [], {}
+    for finding in wrong:
+        found = by_id.get(finding.subject.id)
+        if found is None:
+            raise FixError(f"{finding.subject.label}: not among the policies of the evidence")
+        observed[finding.subject.label] = finding.actual
+        for number in sorted(numbers(found.policies) or ()):
+            governors.append(touch(number, "scaling_governor"))
+            if found.epp is not None:
+                preferences.append(touch(number, "energy_performance_preference"))
+    values = list(observed.values())
+    yield Change(
+        wanted=want.governor,
+        observed=values[0] if values.count(values[0]) == len(values) else observed,
+        subjects=tuple(observed),
+        actions=actions(want.governor),
+        # undone from the last to the first: a preference can be set once the governor is back
+        touches=(Touch(kind="file", name=RULE), *preferences, *governors),
+        risk=Risk.LIVE,
+    )
+
+
+def refuse(policies: CpufreqPolicies, governor: str) -> None:
+    """Raises FixError where these policies do not take the governor, or do not say."""
+    label = f"cpufreq {policies.policies[:60]}"
+    if not numbers(policies.policies):
+        raise FixError(f"{label}: not a list of policies")
+    offered = policies.governors_available
+    if offered is None:
+        raise FixError(f"{label}: governors_available: {policies.why('governors_available')}")
+    if governor not in offered:
+        driver = policies.driver or "its driver"
+        raise FixError(f"{label}: {driver} offers {', '.join(offered) or 'none'}, not {governor}")
+
+
+def touch(policy: int, file: str) -> Touch:
+    return Touch(kind="kernel", name=f"{POLICIES}/policy{policy}/{file}")
+
+
+def actions(governor: str) -> Actions:
+    # `w-` and `w$` are younger than the systemd of distributions in use
+    rule = f"# Written by nodevet.\nw {POLICIES}/policy*/scaling_governor - - - - {governor}\n"
+    return (
+        File(path=RULE, content=rule),
+        Run(words=("systemd-tmpfiles", "--create", RULE)),
+    )
+
+
+@operation
+def cpu_governor(governor: str) -> Commands:
+    """In a pyinfra deploy: `cpu_governor("performance")`."""
+    yield from perform(actions(governor))
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE)

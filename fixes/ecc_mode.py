@@ -1,0 +1,69 @@
+"""Switch ECC of every GPU's memory on, or off, as the baseline says.
+
+**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that is wrong: the mode is set, and
+waits. It is in force after the next reboot, or reset of the GPU; the plan says `reboot`, as
+a GPU on an NVLink fabric cannot be reset alone.
+
+**At every boot** nothing is needed: the board keeps the mode in its InfoROM, and is the owner.
+
+**Risk** reboot. Only where the mode is right now and another one waits is it live: then what
+waits is taken back, and nothing changes.
+
+**Undo** sets the old mode to wait in turn: it takes another reboot.
+
+**What it cannot do.** A GPU without ECC does not get it. Usable memory and bandwidth change
+with the mode.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.ecc_mode import EccMode
+from nodevet.fixes import _gpus as gpus
+from nodevet.fixes._gpus import Named, Wrong
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, Risk, Run
+from nodevet.model import Finding
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: EccMode) -> Iterator[Change]:
+    """A change of the GPUs whose mode is wrong now, and one of those where it will be."""
+    _, found = gpus.among(evidence, findings)
+    wrong, others = gpus.fixable(found, obstacle)
+    later = tuple(each for each in wrong if each.named.read("ecc_current") == want.enabled)
+    now = tuple(each for each in wrong if each not in later)
+    if now:
+        yield change(now, want.enabled, Risk.REBOOT, "reboot", others)
+    if later:
+        yield change(later, want.enabled, Risk.LIVE, "now", "" if now else others)
+
+
+def obstacle(named: Named) -> str:
+    return "it has no ECC" if unsupported(named.gpu, "ecc_current") else ""
+
+
+def change(wrong: Sequence[Wrong], enabled: bool, risk: Risk, effective: str, note: str) -> Change:
+    return gpus.change(
+        wrong,
+        told=lambda _: [words(enabled)],
+        fields=lambda _: ["ecc_pending"],
+        risk=risk,
+        effective=effective,
+        note=note,
+    )
+
+
+def words(enabled: bool) -> tuple[str, ...]:
+    return ("-e", "1" if enabled else "0")
+
+
+@operation
+def ecc_mode(enabled: Mapping[str, bool]) -> Commands:
+    """In a pyinfra deploy: `ecc_mode({"GPU-...": True, ...})`; then reboot the host."""
+    yield from perform(
+        tuple(Run(words=("nvidia-smi", "-i", gpu, *words(on))) for gpu, on in enabled.items())
+    )
+
+
+FIX = Fix(plan=plan, risk=Risk.REBOOT)

@@ -1,0 +1,125 @@
+"""Set every GPU's application and locked clocks to what the baseline says, now and at every boot.
+
+**Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks are
+wrong. The two are set as one: the one that the baseline does not name stays as it is.
+`nvidia-smi -lgc MHZ,MHZ` and `-lmc MHZ,MHZ` lock.
+
+**At every boot** the unit `nodevet-gpu-clocks.service` sets the clocks of every GPU of the node,
+after nvidia-persistenced and before slurmd and the kubelet; an application clock that the
+baseline does not name is then at its default. It is the one owner of the setting; a GPU that
+fails does not keep it from the others, and then the unit has failed.
+
+**Risk** live: jobs go on, and get slower or faster.
+
+**Undo** puts the old clocks back, and takes the unit away or puts the earlier one back.
+
+**What it cannot do.** Clocks are locked only where the driver tells which ones are: no driver
+known does, and a lock that cannot be read can neither be verified nor put back. nvidia-smi
+refuses a pair that the GPU does not have (`nvidia-smi -q -d SUPPORTED_CLOCKS`). With persistence
+mode off the driver forgets the clocks when the GPU's last client leaves; the plan says so, and
+`persistence_mode` comes first. A node with a GPU that does not answer is refused whole, as
+the unit must speak of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from nodevet.checks.gpu_clocks import GpuClocks, fields, reference
+from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes import _gpus as gpus
+from nodevet.fixes._boot_unit import Words
+from nodevet.fixes._gpus import Named
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
+from nodevet.model import Finding
+
+APPLICATION = ("app_clock_memory_mhz", "app_clock_graphics_mhz")  # in the order of -ac
+LOCKS = {"locked_graphics": "-lgc", "locked_memory": "-lmc"}
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: GpuClocks) -> Iterator[Change]:
+    """One change of all GPUs that are wrong; see `FIX`."""
+    every, wrong = gpus.among(evidence, findings)
+    if not wrong:
+        return
+    yield gpus.change(
+        wrong,
+        told=lambda named: told(named, want, boot=False),
+        fields=lambda named: touched(named, want),
+        risk=Risk.LIVE,
+        owner="gpu_clocks",
+        boot=[(each.uuid, words) for each in every for words in told(each, want, boot=True)],
+        note=gpus.forgotten(wrong, "clocks"),
+    )
+
+
+def told(named: Named, want: GpuClocks, *, boot: bool) -> Iterator[Words]:
+    """What nvidia-smi is told of a GPU. Raises FixError where something is not known."""
+    if sets_application(named, want):
+        pair = [application(named, field, want, boot=boot) for field in APPLICATION]
+        yield ("-ac", f"{pair[0]},{pair[1]}")
+    for clock, option in LOCKS.items():
+        wanted = getattr(want, clock)
+        if wanted is not None:
+            for field in fields(clock):
+                named.read(field)  # what cannot be read cannot be put back
+            mhz = resolved(named, clock, wanted)
+            yield (option, f"{mhz},{mhz}")
+
+
+def touched(named: Named, want: GpuClocks) -> Iterator[str]:
+    if sets_application(named, want):
+        yield from APPLICATION
+    for clock in LOCKS:
+        if getattr(want, clock) is not None:
+            yield from fields(clock)
+
+
+def sets_application(named: Named, want: GpuClocks) -> bool:
+    asked = want.graphics is not None or want.memory is not None
+    return asked and not any(unsupported(named.gpu, field) for field in APPLICATION)
+
+
+def application(named: Named, field: str, want: GpuClocks, *, boot: bool) -> int:
+    """Of a clock that is not wanted: the one at boot is its default, the one now is as it is."""
+    clock = field.removeprefix("app_clock_").removesuffix("_mhz")
+    wanted: int | str | None = getattr(want, clock)
+    if wanted is None:
+        return resolved(named, clock, "default") if boot else named.read(field)
+    return resolved(named, clock, wanted)
+
+
+def resolved(named: Named, clock: str, wanted: int | str) -> int:
+    """In MHz. Raises FixError where the evidence does not say what a word stands for."""
+    if not isinstance(wanted, str):
+        return wanted
+    mhz = named.read(reference(clock, wanted))
+    if mhz <= 0:
+        raise FixError(f"{named.label}: {reference(clock, wanted)}: NVML says {mhz}")
+    return mhz
+
+
+@operation
+def gpu_clocks(
+    applications: Mapping[str, tuple[int, int]],
+    locked_graphics: Mapping[str, int] = MappingProxyType({}),
+    locked_memory: Mapping[str, int] = MappingProxyType({}),
+) -> Commands:
+    """In a pyinfra deploy: `gpu_clocks({"GPU-...": (2619, 1980), ...})`, every GPU of the host.
+
+    All in MHz; `applications` are pairs of memory and graphics.
+    """
+    settings = [
+        *(
+            (gpu, ("-ac", f"{memory},{graphics}"))
+            for gpu, (memory, graphics) in applications.items()
+        ),
+        *((gpu, ("-lgc", f"{mhz},{mhz}")) for gpu, mhz in locked_graphics.items()),
+        *((gpu, ("-lmc", f"{mhz},{mhz}")) for gpu, mhz in locked_memory.items()),
+    ]
+    yield from perform(boot_unit.deployed("gpu_clocks", settings))
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE)

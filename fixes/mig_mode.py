@@ -1,0 +1,88 @@
+"""Switch MIG of every GPU on, or off, as the baseline says, now and at every boot.
+
+**Now** `nvidia-smi -i UUID -mig 1` (or `-mig 0`) for each GPU that is wrong. Hopper and later
+change at once. Ampere changes with a reset of the GPU, which the driver does by itself where it
+can; else the mode waits for one, or for a reboot, and the plan says `reset`.
+
+**At every boot** Ampere keeps the mode on the board. Later GPUs forget it: the unit
+`nodevet-mig-mode.service` sets it on every one of them, after nvidia-persistenced and the fabric
+manager, and before the other GPU settings, slurmd and the kubelet.
+
+**Risk** drain: nothing may use the GPU, not even a monitor such as DCGM, or the driver refuses.
+
+**Undo** puts the old modes back, and takes the unit away or puts the earlier one back. The
+slices of a GPU that was in MIG mode do not come back.
+
+**What it cannot do.** It makes no slices and keeps none: the layout is the part of NVIDIA's
+mig-parted. The change makes the GPU forget its other settings; later fixes of the same plan
+set them again, else vet again. A node with a GPU that does not answer is refused whole, as the
+unit must speak of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from nodevet.checks.mig_mode import MigMode
+from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes import _gpus as gpus
+from nodevet.fixes._gpus import Named
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
+from nodevet.model import Finding
+
+ON = "no slices are made: jobs find none before the layout is applied"
+OFF = "the slices of these GPUs are lost, and no undo brings them back"
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: MigMode) -> Iterator[Change]:
+    """A change of the GPUs that keep their mode over a boot, and one of the others."""
+    every, wrong = gpus.among(evidence, findings)
+    if not wrong:
+        return
+    wrong, others = gpus.fixable(wrong, obstacle)
+    note = gpus.notes(others, ON if want.enabled else OFF)
+    kept = tuple(each for each in wrong if keeps(each.named))
+    lost = tuple(each for each in wrong if not keeps(each.named))
+    change = partial(
+        gpus.change,
+        told=lambda _: [words(want.enabled)],
+        fields=lambda _: ["mig_pending"],
+        risk=Risk.DRAIN,
+        note=note,
+    )
+    if kept:
+        yield change(kept, effective="reset")
+    if lost:
+        boot = [
+            (each.uuid, words(want.enabled))
+            for each in every
+            if not unsupported(each.gpu, "mig_current") and not keeps(each)
+        ]
+        yield change(lost, owner="mig_mode", boot=boot)
+
+
+def obstacle(named: Named) -> str:
+    return "it cannot do MIG" if unsupported(named.gpu, "mig_current") else ""
+
+
+def keeps(named: Named) -> bool:
+    """Whether the board keeps the mode over a boot. Raises FixError where that is not known."""
+    if named.gpu.gpu_architecture is None:
+        raise FixError(f"{named.label}: gpu_architecture: {named.gpu.why('gpu_architecture')}")
+    return named.gpu.gpu_architecture == "AMPERE"
+
+
+def words(enabled: bool) -> tuple[str, ...]:
+    return ("-mig", "1" if enabled else "0")
+
+
+@operation
+def mig_mode(enabled: Mapping[str, bool]) -> Commands:
+    """In a pyinfra deploy: `mig_mode({"GPU-...": False, ...})`, every GPU of the host."""
+    settings = [(gpu, words(on)) for gpu, on in enabled.items()]
+    yield from perform(boot_unit.deployed("mig_mode", settings))
+
+
+FIX = Fix(plan=plan, risk=Risk.DRAIN)

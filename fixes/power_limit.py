@@ -1,0 +1,96 @@
+"""Set every GPU's power limit to what the baseline says, now and at every boot.
+
+**Now** `nvidia-smi -i UUID -pl WATTS` for each GPU whose limit is wrong. The watts are checked
+against what NVML says that the board allows.
+
+**At every boot** the unit `nodevet-power-limit.service` sets the limit of every GPU of the node,
+after nvidia-persistenced and the fabric manager and before slurmd and the kubelet. It is the
+one owner of the setting; a GPU that fails does not keep it from the others, and then the
+unit has failed.
+
+**Risk** live: clocks under load follow at once, jobs go on.
+
+**Undo** puts the old limits back, and takes the unit away or puts the earlier one back.
+
+**What it cannot do.** With persistence mode off the driver forgets the limit when the GPU's
+last client leaves; the plan says so, and `persistence_mode` comes first. A limit that
+something else holds lower (BMC, module, power brake) is not raised. A board that does not
+allow the watts is refused: the baseline is for another board. A node with a GPU that does not
+answer is refused whole, as the unit must speak of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.power_limit import PowerLimit, watts
+from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes import _gpus as gpus
+from nodevet.fixes._gpus import Named
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
+from nodevet.model import Finding
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: PowerLimit) -> Iterator[Change]:
+    """One change of all GPUs that are wrong; see `FIX`."""
+    every, wrong = gpus.among(evidence, findings)
+    if not wrong:
+        return
+    limits = {
+        each.uuid: limit(each, want)
+        for each in every
+        if not unsupported(each.gpu, "power_limit_mw")
+    }
+
+    def obstacle(named: Named) -> str:
+        mw = limits.get(named.uuid)
+        if mw is None:
+            return "its power limit cannot be set"
+        if abs(named.read("power_limit_mw") - mw) > want.slack_mw(mw):
+            return ""
+        return "its limit is set as wanted, and another limiter holds it lower"
+
+    wrong, others = gpus.fixable(wrong, obstacle)
+    yield gpus.change(
+        wrong,
+        told=lambda named: [words(limits[named.uuid])],
+        fields=lambda _: ["power_limit_mw"],
+        risk=Risk.LIVE,
+        owner="power_limit",
+        boot=[(uuid, words(mw)) for uuid, mw in limits.items()],
+        note=gpus.notes(others, gpus.forgotten(wrong, "power limit")),
+    )
+
+
+def limit(named: Named, want: PowerLimit) -> int:
+    """In milliwatt. Raises FixError where the board does not allow it, or does not say."""
+    low, high = named.read("power_limit_min_mw"), named.read("power_limit_max_mw")
+    if want.watts == "default":
+        mw = named.read("power_limit_default_mw")
+    else:
+        mw = round(want.watts * 1000)
+    if not 0 < low <= mw <= high:
+        raise FixError(
+            f"{named.label}: {watts(mw):g} W is wanted, and this board allows "
+            f"{watts(low):g}-{watts(high):g} W: is the baseline for another board?"
+        )
+    return mw
+
+
+def words(mw: int) -> tuple[str, ...]:
+    """
+    >>> words(700_000), words(387_500)
+    (('-pl', '700'), ('-pl', '387.5'))
+    """
+    return ("-pl", f"{watts(mw):.10g}")
+
+
+@operation
+def power_limit(limits: Mapping[str, float]) -> Commands:
+    """In a pyinfra deploy: `power_limit({"GPU-...": 700, ...})`, in watt, every GPU of the host."""
+    settings = [(gpu, words(round(limit * 1000))) for gpu, limit in limits.items()]
+    yield from perform(boot_unit.deployed("power_limit", settings))
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE)

@@ -1,0 +1,126 @@
+"""Start, stop, enable and disable systemd units as the baseline says.
+
+**Now** `systemctl start` or `stop`, and `systemctl reset-failed` for one that is to be stopped
+and has failed, each unit a step of its own.
+
+**At every boot** `systemctl enable` or `disable`: systemd's own links are the owner.
+
+**Risk** live where units are started, enabled or disabled. Stopping one needs a drained
+node: what depends on it cannot be known.
+
+**Undo** puts back whether the unit was enabled and whether it ran.
+
+**What it cannot do.** A unit that is not there is not installed. A masked one was masked on
+purpose, and is not unmasked. A static one can be neither enabled nor disabled. Units that
+carry the way to the node (sshd, D-Bus, the network) are never stopped or disabled. `Also=` in
+a unit's file may enable others with it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+from nodevet.checks.services import ACTIVE, Services
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import NOT_ASKED, Evidence
+from nodevet.evidence import Unit as Shown
+from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.model import Finding, Verdict
+
+NEEDED = re.compile(
+    r"(ssh|sshd)(@.*)?\.(service|socket)|dbus(-broker)?\.(service|socket)|network(ing)?\.service"
+    r"|NetworkManager.*\.service|wicked.*\.service"
+)
+"""Without these the node may be out of reach."""
+
+KINDS = (".service", ".socket", ".timer", ".path")
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: Services) -> Iterator[Change]:
+    """A change of each unit that is wrong; see `FIX`."""
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    if not wrong:
+        return
+    section = evidence.services.data
+    known = {each.name: each for each in (section.units if section else None) or ()}
+    changes, refused = [], []
+    for finding in wrong:
+        name = finding.subject.id
+        try:
+            changes.append(change(finding, known.get(name), want))
+        except FixError as error:
+            refused.append(f"{name}: {error}")
+    if not changes:
+        raise FixError("; ".join(refused))
+    note = f"not in the plan: {'; '.join(refused)}" if refused else ""
+    for number, each in enumerate(changes):
+        yield each if number else replace(each, note=note)
+
+
+def change(finding: Finding, unit: Shown | None, want: Services) -> Change:
+    """What puts one unit right. Raises FixError."""
+    if unit is None:
+        raise FixError(NOT_ASKED)
+    if unit.name.startswith("systemd-") or not unit.name.endswith(KINDS):
+        raise FixError("targets, mounts and systemd's own units are left alone")
+    running = wish(unit.name, want.running, want.stopped)
+    enabled = wish(unit.name, want.enabled, want.disabled)
+    told = (
+        ("load_state", unit.load_state),
+        ("active_state", unit.active_state),
+        ("file_state", unit.file_state),
+    )
+    for field, value in told:
+        if value is None:
+            raise FixError(f"{field}: {unit.why(field)}")
+    runs, failed = unit.active_state in ACTIVE, unit.active_state == "failed"
+    if not runs and unit.active_state not in ("inactive", "failed"):
+        raise FixError(f"it is {unit.active_state}; plan again when it has settled")
+    if unit.load_state != "loaded":
+        raise FixError(OBSTACLES.get(unit.load_state or "", "systemd could not load it"))
+    if enabled is not None and unit.file_state not in ("enabled", "disabled"):
+        raise FixError(f"it is {unit.file_state or 'without a file'}: `systemctl` cannot change it")
+    start = running if running is not runs else None
+    enable = enabled if enabled is not (unit.file_state == "enabled") else None
+    reset = running is False and failed
+    if start is None and enable is None and not reset:
+        raise FixError("the finding is not of this evidence")
+    if (start is False or enable is False) and NEEDED.fullmatch(unit.name):
+        raise FixError("the node may be out of reach without it")
+    return Change(
+        wanted=finding.expected,
+        observed=finding.actual,
+        subjects=(finding.subject.label,),
+        actions=actions(unit.name, running=start, enabled=enable, reset=reset),
+        touches=(Touch(kind="unit", name=unit.name),),
+        risk=Risk.DRAIN if start is False else Risk.LIVE,
+    )
+
+
+OBSTACLES = {
+    "not-found": "it is not there; install what brings it, or look at its name",
+    "masked": "it is masked, which somebody did on purpose; `systemctl unmask` is theirs",
+}
+
+
+def wish(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:
+    return True if name in yes else False if name in no else None
+
+
+def actions(name: str, *, running: bool | None, enabled: bool | None, reset: bool) -> Actions:
+    found: list[Unit | Run] = []
+    if running is not None or enabled is not None:
+        found.append(Unit(name=name, enabled=enabled, running=running))
+    if reset:
+        found.append(Run(words=("systemctl", "reset-failed", "--", name)))
+    return tuple(found)
+
+
+@operation
+def services(name: str, running: bool | None = None, enabled: bool | None = None) -> Commands:
+    """In a pyinfra deploy: `services("nvidia-persistenced.service", running=True)`."""
+    yield from perform(actions(name, running=running, enabled=enabled, reset=False))
+
+
+FIX = Fix(plan=plan, risk=Risk.DRAIN)

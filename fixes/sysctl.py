@@ -1,0 +1,118 @@
+"""Set kernel parameters to what the baseline says, now and at every boot.
+
+**Now** one write to the file in /proc/sys of each parameter that is wrong. Where the baseline
+gives limits the nearest one is written; of several values the first.
+
+**At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` with every parameter that the baseline
+gives a value. One with limits is in it when it is, or was just set to, the value that is
+written here; one that is right in another way has another owner, and is left to it.
+systemd-sysctl reads the file early in the boot. Files that sort after it, tuned and the
+kubelet are other owners.
+
+**Risk** live: jobs go on under the new values.
+
+**Undo** puts back the old values and the file.
+
+**What it cannot do.** A parameter that the kernel does not have, or that may not be read, is
+not written now. One that comes with a module which is loaded late is set by udev when that
+happens, for net.* at least. An empty value cannot be written.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodevet.checks.sysctl import Limits, Sysctl, equal, number
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import NOT_ASKED, Evidence, Parameter
+from nodevet.fix import Actions, Change, File, Fix, FixError, Kernel, Risk, Touch
+from nodevet.model import Finding, Verdict
+from nodevet.probe.sysctl import path_of
+
+CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Iterator[Change]:
+    """One change of all that is wrong; see `FIX`."""
+    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.WRONG}
+    if not wrong:
+        return
+    section = evidence.sysctl.data
+    known = {each.name: each for each in (section.parameters if section else None) or ()}
+    conf: dict[str, str] = {}
+    for name, wanted in want.parameters.items():
+        found = known.get(name)
+        if name in wrong:
+            if found is None or found.value is None:
+                raise FixError(f"{name}: {why(found)}")
+            if wrong[name].actual not in (found.value, number(found.value)):
+                raise FixError(f"{name}: the finding is not of this evidence")
+        value = target(name, wanted, found)
+        if value is not None:
+            conf[name] = value
+    if not set(wrong) <= set(conf):
+        raise FixError("the findings are not of this evidence")
+    now = {name: conf[name] for name in wrong}
+    yield Change(
+        wanted=now,
+        observed={name: finding.actual for name, finding in wrong.items()},
+        subjects=tuple(finding.subject.label for finding in wrong.values()),
+        actions=actions(conf, now),
+        touches=(
+            Touch(kind="file", name=CONF),
+            *(Touch(kind="kernel", name=path_of(name)) for name in now),
+        ),
+        risk=Risk.LIVE,
+    )
+
+
+def why(found: Parameter | None) -> str:
+    return NOT_ASKED if found is None else found.why("value")
+
+
+def target(name: str, wanted: int | str | Limits, found: Parameter | None) -> str | None:
+    """What the file says of a parameter; None where it is right and left to another owner.
+
+    Raises FixError where that depends on a value that was not read, or cannot be written.
+    """
+    if not isinstance(wanted, Limits):
+        if wanted == "":
+            raise FixError(f"{name}: an empty value cannot be written")
+        return str(wanted)
+    if found is None or found.value is None:
+        raise FixError(f"{name}: {why(found)}, and the file must speak of it too")
+    if wanted.one_of:
+        first, *others = wanted.one_of
+        if first == "":
+            raise FixError(f"{name}: an empty value cannot be written")
+        return None if any(equal(each, found.value) for each in others) else str(first)
+    actual, low, high = number(found.value), wanted.minimum, wanted.maximum
+    if actual is None:
+        raise FixError(f"{name}: what it is now is no number")
+    if low is not None and actual <= low:
+        return str(low)
+    if high is not None and actual >= high:
+        return str(high)
+    return None
+
+
+def actions(conf: Mapping[str, str], now: Mapping[str, str]) -> Actions:
+    """`conf`: what is set at every boot, `now`: what is set now; values by name."""
+    lines = [f"{name} = {value}\n" for name, value in sorted(conf.items())]
+    return (
+        File(path=CONF, content="# Written by nodevet.\n" + "".join(lines)),
+        *(Kernel(path=path_of(name), value=value) for name, value in now.items()),
+    )
+
+
+@operation
+def sysctl(values: Mapping[str, int | str]) -> Commands:
+    """In a pyinfra deploy: `sysctl({"kernel.numa_balancing": 0, ...})`, all that nodevet is
+    to own: the file says nothing else."""
+    wanted = Sysctl.model_validate(dict(values)).parameters
+    if any(isinstance(value, Limits) or value == "" for value in wanted.values()):
+        raise ValueError("sysctl: give each parameter one value")
+    told = {name: str(value) for name, value in wanted.items()}
+    yield from perform(actions(told, told))
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE)

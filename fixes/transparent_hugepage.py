@@ -1,0 +1,86 @@
+"""Set how transparent huge pages are used, now and at every boot.
+
+**Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, where it is
+wrong. Of several words that are right the first in the baseline is written.
+
+**At every boot** `/etc/tmpfiles.d/nodevet-transparent-hugepage.conf` writes the same words; see
+tmpfiles.d(5), `w`. It is the one owner of the setting; tuned and `transparent_hugepage=` on
+the kernel's command line are others, and the rule comes after the command line.
+
+**Risk** live: memory that is in use stays as it is, and later allocations follow.
+
+**Undo** puts back both words and the rule.
+
+**What it cannot do.** Programs that run keep the pages that they have. A word that the kernel
+does not offer is refused by the write itself.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
+from nodevet.fixes._operation import Commands, operation, perform
+
+from nodevet.evidence import Evidence
+from nodevet.fix import Actions, Change, File, Fix, FixError, Kernel, Risk, Touch
+from nodevet.model import Finding, Verdict
+
+RULE = "/etc/tmpfiles.d/nodevet-transparent-hugepage.conf"
+FOLDER = "/sys/kernel/mm/transparent_hugepage"
+
+
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: TransparentHugepage
+) -> Iterator[Change]:
+    """One change of all that is wrong; see `FIX`."""
+    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.WRONG}
+    if not wrong:
+        return
+    memory = evidence.memory.data
+    rule: dict[str, str] = {}
+    for field in FIELDS:
+        words = getattr(want, field)
+        actual = getattr(memory, f"thp_{field}", None)
+        if actual is None and field in wrong:
+            raise FixError(f"{field}: it could not be read")
+        if field in wrong and actual != wrong[field].actual:
+            raise FixError(f"{field}: the finding is not of this evidence")
+        if words is None:
+            continue
+        if actual is None and len(words) > 1:
+            raise FixError(f"{field}: it could not be read, and the rule must speak of it too")
+        if len(words) == 1 or actual not in words[1:]:
+            rule[field] = words[0]
+    if not set(wrong) <= set(rule):
+        raise FixError("the findings are not of this evidence")
+    now = {field: rule[field] for field in wrong}
+    yield Change(
+        wanted=now,
+        observed={field: finding.actual for field, finding in wrong.items()},
+        subjects=tuple(finding.subject.label for finding in wrong.values()),
+        actions=actions(rule, now),
+        touches=(
+            Touch(kind="file", name=RULE),
+            *(Touch(kind="kernel", name=f"{FOLDER}/{field}") for field in now),
+        ),
+        risk=Risk.LIVE,
+    )
+
+
+def actions(rule: dict[str, str], now: dict[str, str]) -> Actions:
+    """`rule`: what is written at every boot, `now`: what is written now; words by file."""
+    lines = [f"w {FOLDER}/{field} - - - - {word}\n" for field, word in rule.items()]
+    return (
+        File(path=RULE, content="# Written by nodevet.\n" + "".join(lines)),
+        *(Kernel(path=f"{FOLDER}/{field}", value=word) for field, word in now.items()),
+    )
+
+
+@operation
+def transparent_hugepage(enabled: str | None = None, defrag: str | None = None) -> Commands:
+    """In a pyinfra deploy: `transparent_hugepage(enabled="madvise", defrag="madvise")`."""
+    words = {"enabled": enabled, "defrag": defrag}
+    given = {field: word for field, word in words.items() if word is not None}
+    yield from perform(actions(given, given))
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE)

@@ -1,0 +1,213 @@
+"""Who else would set what a fix is about to set: then or at the next boot they would undo it.
+
+Looked for: tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
+enabled or running, their drop-ins and the scripts that they name; cron, rc.local, udev rules;
+tuned's profile; cpupower and its like. What a script calls in turn is not followed, nor is
+what a program does by itself. DCGM owns settings where somebody configures it to, not by
+running. Files named nodevet-* are ours.
+"""
+
+import fnmatch
+import os
+import re
+
+from nodevet.hand.needles import BINDING, names_key, needle
+from nodevet.hand.sources import ETC, EXEC, Node
+from nodevet.hand.tools import ToolError, show
+from nodevet.probe.files import path_under
+
+AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
+VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
+PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+INCLUDES = 8
+MOST = 20  # owners told of one touch
+
+
+def owners(request):
+    """For each touch the list of its other owners, each named with its place: file:line.
+
+    A place that could not be read is told as if it were one: nobody knows.
+    """
+    survey = Survey(request["root"])
+    answers, known = [], {}
+    for touch in request["touches"]:
+        loaded = touch["kind"] == "module" and survey.has_module(touch["name"])
+        wanted = needle(touch["kind"], touch["name"], loaded)
+        if wanted is None:
+            answers.append([])
+            continue
+        key = wanted.same()
+        if key not in known:
+            known[key] = survey.owners(wanted)
+        found = known[key] + [place for place in survey.tmpfiles(wanted) if place not in known[key]]
+        answers.append(found[:MOST])
+    unread = ["{}: cannot be read: {}".format(*item) for item in sorted(survey.node.unread.items())]
+    return [found + unread for found in answers]
+
+
+class Survey(object):
+    def __init__(self, root):
+        self.root = root
+        self.node = Node(root)
+        self.units = self.node.units()
+        self.enabled = self.node.enabled()
+
+    def has_module(self, name):
+        return os.path.isdir(path_under(self.root, "/sys/module/" + name.replace("-", "_")))
+
+    def owners(self, wanted):
+        found = []
+        if wanted.drop_ins:
+            return list(self.drop_ins(wanted.drop_ins))
+        found += self.services(wanted)
+        found += self.tuned(wanted)
+        found += self.files(wanted)
+        found += self.sysctl(wanted)
+        found += self.modules(wanted)
+        if wanted.words is not None:
+            found += self.in_units(wanted, found)
+            for path in self.node.jobs():
+                found += self.mentions(wanted, path)
+            for path in self.node.rules():
+                found += self.matches(wanted.words, path)
+        return list(dict.fromkeys(found))
+
+    def lives(self, unit):
+        """Whether a unit is started at boot or runs now."""
+        if unit not in self.units:
+            return False
+        if unit in self.enabled:
+            return True
+        if self.root != "/":
+            return False
+        try:
+            return show(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
+        except ToolError:
+            return True  # nobody knows
+
+    def services(self, wanted):
+        return ["unit " + name for name in wanted.services if self.lives(name)]
+
+    def matches(self, pattern, path):
+        """Places of a file's lines that match."""
+        rows = self.node.lines(path)
+        return ["{}:{}".format(path, number) for number, line in rows if pattern.search(line)]
+
+    def mentions(self, wanted, path):
+        """Places in a file, or in the scripts that its lines name."""
+        found = self.matches(wanted.words, path)
+        for _, line in self.node.lines(path):
+            for script in self.node.scripts(line):
+                if script != path:
+                    found += self.matches(wanted.words, script)
+        return found
+
+    def in_units(self, wanted, known):
+        for name, path in sorted(self.units.items()):
+            if name == wanted.unit or "unit " + name in known:
+                continue
+            places = []
+            for file in self.node.unit_files(name, path):
+                for number, line in self.node.lines(file):
+                    command = EXEC.match(line)
+                    if command is None:
+                        continue
+                    if wanted.words.search(command.group(1)):
+                        places.append("{}:{}".format(file, number))
+                    for script in self.node.scripts(command.group(1)):
+                        places += self.matches(wanted.words, script)
+            if places and self.lives(name):
+                yield "unit {} ({})".format(name, places[0])
+
+    def drop_ins(self, unit):
+        """Other drop-ins that bind a unit to CPUs or memory."""
+        for top in ETC:
+            folder = "{}/systemd/system/{}.d".format(top, unit)
+            for name in self.node.entries(folder, ".conf"):
+                for place in self.matches(re.compile(BINDING), folder + "/" + name):
+                    yield place
+
+    def files(self, wanted):
+        found = []
+        for path, pattern in wanted.files:
+            found += self.matches(re.compile(pattern), path)
+            if path == "/etc/apt/preferences":
+                for name in self.node.entries(path + ".d"):
+                    found += self.matches(re.compile(pattern), path + ".d/" + name)
+        return found
+
+    def tmpfiles(self, wanted):
+        """Lines of tmpfiles.d and sysfs.conf on a kernel file, by its path, a pattern or name."""
+        if not wanted.path:
+            return []
+        found = []
+        for path in self.node.drop_in_folder("tmpfiles.d"):
+            for number, line in self.node.lines(path):
+                words = line.split()
+                if len(words) > 1 and names_path(words[1], wanted):
+                    found.append("{}:{}".format(path, number))
+        for path in ["/etc/sysfs.conf"] + [
+            "/etc/sysfs.d/" + name for name in self.node.entries("/etc/sysfs.d", ".conf")
+        ]:
+            for number, line in self.node.lines(path):
+                if names_path("/sys/" + line.partition("=")[0].strip(), wanted):
+                    found.append("{}:{}".format(path, number))
+        return found
+
+    def sysctl(self, wanted):
+        if not wanted.key:
+            return []
+        found = []
+        for path in self.node.drop_in_folder("sysctl.d") + ["/etc/sysctl.conf"]:
+            if path.startswith(VENDORS) and os.path.basename(path) < AFTER:
+                continue
+            for number, line in self.node.lines(path):
+                name, equals, _ = line.partition("=")
+                if equals and names_key(name.strip(), wanted.key):
+                    found.append("{}:{}".format(path, number))
+        return found
+
+    def modules(self, wanted):
+        if not wanted.module:
+            return []
+        if wanted.loaded:
+            pattern = re.compile(r"^\s*{}\s*$".format(wanted.module))
+            paths = ["/etc/modules"] + self.node.drop_in_folder("modules-load.d")
+        else:
+            pattern = re.compile(r"^\s*(?:blacklist|install)\s+{}(?:\s|$)".format(wanted.module))
+            paths = self.node.drop_in_folder("modprobe.d")
+        return [place for path in paths for place in self.matches(pattern, path)]
+
+    def tuned(self, wanted):
+        """tuned, where its profile sets it or cannot be read."""
+        if wanted.tuned is None or not self.lives("tuned.service"):
+            return []
+        waiting = self.node.text("/etc/tuned/active_profile").split()
+        done, found = [], []
+        while waiting and len(done) < INCLUDES:
+            profile = waiting.pop(0)
+            done.append(profile)
+            path = self.profile(profile)
+            if path is None:
+                return ["unit tuned.service (profile {}: not found)".format(ascii(profile))]
+            for place in self.matches(wanted.tuned, path):
+                found.append("unit tuned.service ({})".format(place))
+            for _, line in self.node.lines(path):
+                name, _, value = line.partition("=")
+                if name.strip() == "include":
+                    waiting += value.replace(",", " ").split()
+        return found or ([] if done else ["unit tuned.service (it names no profile)"])
+
+    def profile(self, name):
+        for folder in PROFILES:
+            path = "{}/{}/tuned.conf".format(folder, name)
+            if "/" not in name and os.path.isfile(path_under(self.root, path)):
+                return path
+        return None
+
+
+def names_path(word, wanted):
+    """Whether a path or pattern is of this kernel file, or of its name in another folder."""
+    if fnmatch.fnmatchcase(wanted.path, word):
+        return True
+    return "/cpufreq/" in wanted.path and word.endswith("/" + wanted.path.rpartition("/")[2])

@@ -1,0 +1,43 @@
+"""Compute modes: which GPUs must be free, and what no driver has."""
+
+import pytest
+
+from nodevet.fix import FixError, Risk, Run
+
+NONE = {"compute_mode": None, "errors": {"compute_mode": "NVML_ERROR_NOT_SUPPORTED"}}
+
+
+def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):
+    gpus = h100({}, {"compute_mode": "PROHIBITED"}, {"compute_mode": "EXCLUSIVE_PROCESS"})
+    (change,) = plan("compute_mode", "DEFAULT", {"gpu": gpus})
+    assert (change.risk, change.gpus) == (Risk.IDLE, (uuid(1), uuid(2)))
+    assert change.wanted == "DEFAULT"
+    assert change.observed == {"GPU 1": "PROHIBITED", "GPU 2": "EXCLUSIVE_PROCESS"}
+    assert change.actions[0].content.count(" -c DEFAULT ||") == 3
+    assert change.actions[2:] == tuple(
+        Run(words=("nvidia-smi", "-i", uuid(index), "-c", "DEFAULT")) for index in (1, 2)
+    )
+    assert [touch.name for touch in change.touches[2:]] == [
+        f"{uuid(1)}:compute_mode",
+        f"{uuid(2)}:compute_mode",
+    ]
+
+
+def test_exclusive_thread_is_no_more(plan, h100):
+    with pytest.raises(FixError, match="is EXCLUSIVE_PROCESS meant"):
+        plan("compute_mode", "EXCLUSIVE_THREAD", {"gpu": h100({})})
+
+
+def test_a_gpu_without_modes(plan, h100, uuid):
+    with pytest.raises(FixError, match="GPU 0: it has no compute modes"):
+        plan("compute_mode", "EXCLUSIVE_PROCESS", {"gpu": h100(NONE)})
+    (change,) = plan("compute_mode", "EXCLUSIVE_PROCESS", {"gpu": h100({}, NONE)})
+    assert change.subjects == ("GPU 0",)
+    assert "GPU 1: it has no compute modes" in change.note
+    assert uuid(1) not in change.actions[0].content
+
+
+def test_persistence_mode_off_is_said(plan, h100):
+    gpu = {"compute_mode": "PROHIBITED", "persistence_mode": None}
+    (change,) = plan("compute_mode", "DEFAULT", {"gpu": h100(gpu)})
+    assert "persistence mode is not on (GPU 0): the driver forgets the compute mode" in change.note

@@ -1,0 +1,84 @@
+"""The rule, the policies that are touched, and what is refused."""
+
+import pytest
+
+from nodevet.fix import File, FixError, Risk, Run, Touch
+
+RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
+BOTH = ["performance", "powersave"]
+
+
+def policies(ids, governor, **rest):
+    return {
+        "policies": ids,
+        "cpus": ids,
+        "driver": "intel_cpufreq",
+        "governor": governor,
+        "governors_available": BOTH,
+    } | rest
+
+
+def node(*groups):
+    return {"cpufreq": {"policies": list(groups)}}
+
+
+def test_the_whole_change(plan):
+    sections = node(policies("0-1,4", "powersave"), policies("2-3", "performance"))
+    (change,) = plan("cpu_governor", "performance", sections)
+    assert (change.wanted, change.observed) == ("performance", "powersave")
+    assert change.subjects == ("cpufreq 0-1,4",)
+    assert change.actions == (
+        File(
+            path=RULE,
+            content="# Written by nodevet.\n"
+            "w /sys/devices/system/cpu/cpufreq/policy*/scaling_governor - - - - performance\n",
+        ),
+        Run(words=("systemd-tmpfiles", "--create", RULE)),
+    )
+    knob = "/sys/devices/system/cpu/cpufreq/policy{}/scaling_governor"
+    assert change.touches == (
+        Touch(kind="file", name=RULE),
+        *(Touch(kind="kernel", name=knob.format(number)) for number in (0, 1, 4)),
+    )
+    assert change.risk is Risk.LIVE and change.effective == "now"
+
+
+def test_what_performance_does_to_the_preference_is_kept_before_the_governor(plan):
+    sections = node(policies("0-1", "powersave", driver="intel_pstate", epp="balance_performance"))
+    (change,) = plan("cpu_governor", "performance", sections)
+    names = [touch.name.rpartition("/")[2] for touch in change.touches]
+    assert names[1:] == ["energy_performance_preference"] * 2 + ["scaling_governor"] * 2
+
+
+def test_governors_that_differ_are_told_apart(plan):
+    sections = node(policies("0", "powersave"), policies("1", "ondemand"))
+    (change,) = plan("cpu_governor", "performance", sections)
+    assert change.observed == {"cpufreq 0": "powersave", "cpufreq 1": "ondemand"}
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"governors_available": ["powersave"]}, "intel_cpufreq offers powersave, not performance"),
+        ({"governors_available": []}, "offers none"),
+        ({"governors_available": None}, "governors_available: not in the evidence"),
+        ({"policies": "2;reboot"}, "not a list of policies"),
+        ({"policies": ""}, "not a list of policies"),
+    ],
+)
+def test_refused_where_any_policy_does_not_take_it(plan, other, told):
+    sections = node(policies("0-1", "powersave"), policies("2-3", "performance", **other))
+    with pytest.raises(FixError) as refused:
+        plan("cpu_governor", "performance", sections)
+    assert told in str(refused.value)
+
+
+def test_nothing_wrong_is_no_change(plan):
+    assert plan("cpu_governor", "performance", node(policies("0-1", "performance"))) == []
+
+
+def test_findings_of_other_evidence_are_refused(plan, wrong, evidence):
+    findings = wrong("cpu_governor", "performance", evidence(node(policies("0-1", "powersave"))))
+    for sections in ({}, node(), node(policies("0", "powersave"))):
+        with pytest.raises(FixError):
+            plan("cpu_governor", "performance", sections, findings)

@@ -1,0 +1,53 @@
+"""ECC: what waits for a reboot is planned so, what is taken back is live."""
+
+import pytest
+
+from nodevet.fix import FixError, Risk, Run, Touch
+
+OFF = {"ecc_current": False, "ecc_pending": False}
+SET = {"ecc_current": False, "ecc_pending": True}
+TO_GO = {"ecc_current": True, "ecc_pending": False}
+NONE = {
+    "ecc_current": None,
+    "ecc_pending": None,
+    "errors": {"ecc_current": "NVML_ERROR_NOT_SUPPORTED"},
+}
+
+
+def test_off_and_set_but_waiting_need_a_reboot(plan, h100, uuid):
+    (change,) = plan("ecc_mode", True, {"gpu": h100(OFF, {}, SET)})
+    assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
+    assert (change.wanted, change.observed) == (True, False)
+    assert change.subjects == ("GPU 0", "GPU 2")
+    assert change.actions == tuple(
+        Run(words=("nvidia-smi", "-i", uuid(index), "-e", "1")) for index in (0, 2)
+    )
+    assert change.touches == tuple(
+        Touch(kind="gpu", name=f"{uuid(index)}:ecc_pending") for index in (0, 2)
+    )
+
+
+def test_what_waits_wrongly_is_taken_back_at_no_risk(plan, h100, uuid):
+    (change,) = plan("ecc_mode", True, {"gpu": h100({}, TO_GO)})
+    assert (change.risk, change.effective) == (Risk.LIVE, "now")
+    assert change.actions == (Run(words=("nvidia-smi", "-i", uuid(1), "-e", "1")),)
+
+
+def test_both_are_two_changes_of_different_gpus(plan, h100):
+    first, second = plan("ecc_mode", True, {"gpu": h100(OFF, TO_GO)})
+    assert (first.subjects, first.risk) == (("GPU 0",), Risk.REBOOT)
+    assert (second.subjects, second.risk) == (("GPU 1",), Risk.LIVE)
+    assert not set(first.touches) & set(second.touches)
+
+
+def test_off_is_wanted(plan, h100):
+    (change,) = plan("ecc_mode", False, {"gpu": h100({}, OFF)})
+    assert change.actions[0].words[-2:] == ("-e", "0")
+    assert change.subjects == ("GPU 0",)
+
+
+def test_a_gpu_without_ecc(plan, h100):
+    with pytest.raises(FixError, match="GPU 0: it has no ECC"):
+        plan("ecc_mode", True, {"gpu": h100(NONE)})
+    (change,) = plan("ecc_mode", True, {"gpu": h100(NONE, OFF)})
+    assert change.note == "GPU 0: it has no ECC"

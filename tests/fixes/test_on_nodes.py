@@ -1,0 +1,325 @@
+"""Every fix on simulated nodes: wrong, planned, done, ok; rebooted, still ok; put back as it was.
+
+All that is wrong is described, so that it is wrong again at every boot unless a fix's
+boot-time owner sets it. One story is lived through once; the tests ask what came of it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet import inventory
+from nodevet.catalog import Catalog
+from nodevet.evidence import Evidence, decode
+from nodevet.fix import Change, Seen
+from nodevet.fleet import Options
+from nodevet.fleet.work import Worker
+from nodevet.model import Finding, Host, Verdict
+from nodevet.remedy.compare import after_reset
+from nodevet.remedy.undo import undo
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(600),
+]
+NODEVET = [sys.executable, "-m", "nodevet"]
+CATALOG = Catalog()
+SCENARIO = """\
+sim: 1
+nodes:
+  h100: {gpus: {profile: h100-sxm, count: 2}, sockets: 1, cores: 2, cpufreq: {driver: intel_pstate}}
+  a100: {gpus: {profile: a100-sxm-80, count: 1}, sockets: 1, cores: 1}
+"""
+WRONG = {
+    "h100": (
+        "governor=powersave",
+        "fault=persistence-off",
+        "gpu.0.power_limit_mw=500000",
+        "gpu.0.power_limit_enforced_mw=500000",
+        "gpu.1.power_limit_mw=600000",
+        "gpu.1.power_limit_enforced_mw=600000",
+        "gpu.1.app_clock_graphics_mhz=1200",
+        "gpu.0.compute_mode=PROHIBITED",
+        "gpu.1.ecc_current=0",
+        "gpu.1.ecc_pending=0",
+        "gpu.1.mig_current=1",
+        "gpu.1.mig_pending=1",
+    ),
+    "a100": ("gpu.0.ecc_pending=0", "gpu.0.mig_current=1", "gpu.0.mig_pending=1"),
+}
+WANTS: dict[str, Any] = {  # in the order in which a plan has them
+    "persistence_mode": {"enabled": True},
+    "mig_mode": {"enabled": False},
+    "ecc_mode": {"enabled": True},
+    "compute_mode": {"mode": "DEFAULT"},
+    "power_limit": {"watts": "default"},
+    "gpu_clocks": {"graphics": "max", "memory": "default"},
+    "cpu_governor": {"governor": "performance"},
+}
+FIXED = [("h100", check) for check in WANTS] + [("a100", "mig_mode"), ("a100", "ecc_mode")]
+LATER = [("h100", "ecc_mode"), ("a100", "mig_mode")]  # in force after a reboot
+LEFT = {  # files that the fixes leave on the disk
+    "/etc/systemd/system/nodevet-persistence-mode.service",
+    "/etc/systemd/system/nodevet-mig-mode.service",
+    "/etc/systemd/system/nodevet-compute-mode.service",
+    "/etc/systemd/system/nodevet-power-limit.service",
+    "/etc/systemd/system/nodevet-gpu-clocks.service",
+    "/etc/tmpfiles.d/nodevet-cpu-governor.conf",
+}
+SETTINGS = (
+    *("persistence_mode", "compute_mode", "power_limit_mw", "power_limit_enforced_mw"),
+    *("app_clock_graphics_mhz", "app_clock_memory_mhz"),
+    *("ecc_current", "ecc_pending", "mig_current", "mig_pending"),
+)
+TREE = (
+    "find /etc -printf '%p %y %m %U:%G %l\\n' | sort; "
+    "find /etc -type f -print0 | sort -z | xargs -0 sha256sum"
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A node at one time."""
+
+    evidence: Evidence
+    tree: tuple[str, ...]  # everything below /etc
+    failed: str  # units
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What the fixes could have changed."""
+        return self._settings(self.evidence)
+
+    @property
+    def coming(self) -> tuple[Any, ...]:
+        """The settings once what waits for a reboot is in force."""
+        return self._settings(after_reset(self.evidence))
+
+    @staticmethod
+    def _settings(evidence: Evidence) -> tuple[Any, ...]:
+        assert evidence.gpu.data is not None and evidence.cpufreq.data is not None
+        gpus = evidence.gpu.data.gpus or ()
+        return (
+            [[getattr(gpu, name) for name in SETTINGS] for gpu in gpus],
+            evidence.cpufreq.data.policies,
+        )
+
+
+@dataclass
+class Life:
+    """What happened to a node."""
+
+    moments: dict[str, Moment] = field(default_factory=dict)
+    changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
+    seen: dict[str, tuple[Seen, ...]] = field(default_factory=dict)
+
+
+def ask(check: str, evidence: Evidence) -> tuple[list[Finding], Any]:
+    """The findings of a check, and its want."""
+    want = CATALOG.check(check).wants.model_validate(WANTS[check])
+    return list(CATALOG.check(check).judge(evidence, want)), want
+
+
+def planned(check: str, evidence: Evidence) -> tuple[Change, ...]:
+    findings, want = ask(check, evidence)
+    fix = CATALOG.fix(check)
+    assert fix is not None
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    return tuple(fix.plan(evidence, wrong, want))
+
+
+class Fleet:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.place = Place(name)
+
+    def sim(self, *words: str | Path) -> str:
+        done = subprocess.run(
+            [*NODEVET, "sim", *map(str, words)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def shell(self, node: str, command: str) -> str:
+        return self.sim("ssh", "--fleet", self.name, node, "--", command)
+
+    def moment(self, worker: Worker, node: str) -> Moment:
+        worker.open(node)
+        said = self.shell(node, f"{TREE}; echo ---; systemctl --failed --no-legend")
+        tree, _, failed = said.partition("---\n")
+        return Moment(decode(worker.probe(node)), tuple(tree.splitlines()), failed)
+
+    def live(self, worker: Worker, node: str) -> Life:
+        """The whole story of a node; see above."""
+        life = Life()
+        self.sim("set", "--fleet", self.name, node, *WRONG[node])
+        life.moments["wrong"] = self.moment(worker, node)
+        for check in (check for of, check in FIXED if of == node):
+            evidence = decode(worker.probe(node))
+            life.changes[check] = planned(check, evidence)
+            life.seen[check] = worker.look(
+                node, [touch for change in life.changes[check] for touch in change.touches]
+            )
+            for action in (each for change in life.changes[check] for each in change.actions):
+                acted = worker.act(node, action)
+                assert acted.ok, (action, acted)
+        life.moments["fixed"] = self.moment(worker, node)
+        self.reboot(worker, node)
+        life.moments["rebooted"] = self.moment(worker, node)
+        for check in reversed(life.changes):
+            actions = tuple(each for change in life.changes[check] for each in change.actions)
+            for action in undo(*life.seen[check], actions=actions):
+                acted = worker.act(node, action)
+                assert acted.ok, (action, acted)
+        life.moments["undone"] = self.moment(worker, node)
+        self.reboot(worker, node)
+        life.moments["undone and rebooted"] = self.moment(worker, node)
+        return life
+
+    def reboot(self, worker: Worker, node: str) -> None:
+        worker.close(node)
+        self.sim("reboot", "--fleet", self.name, node)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    scenario = tmp_path_factory.mktemp("fixes") / "nodes.yaml"
+    scenario.write_text(SCENARIO)
+    running = Fleet(f"fixes{os.getpid()}")
+    running.sim("up", scenario, "--name", running.name)
+    try:
+        yield running
+    finally:
+        running.sim("down", running.name)
+
+
+def hosts_of(fleet: Fleet) -> tuple[Host, ...]:
+    return inventory.read([], inventories=[str(fleet.place.inventory)])
+
+
+@pytest.fixture(scope="module")
+def lives(fleet: Fleet) -> dict[str, Life]:
+    with Worker(hosts_of(fleet), Options()) as worker:
+        return {node: fleet.live(worker, node) for node in WRONG}
+
+
+def wrong_in(life: Life, moment: str, check: str) -> list[str]:
+    """The subjects that are not ok, or exempt; a check says something in any case."""
+    findings, _ = ask(check, life.moments[moment].evidence)
+    assert findings
+    fine = (Verdict.OK, Verdict.EXEMPT)
+    return [finding.subject.label for finding in findings if finding.verdict not in fine]
+
+
+@pytest.mark.parametrize(("node", "check"), FIXED)
+def test_wrong_then_ok_and_still_ok_after_a_reboot(
+    lives: dict[str, Life], node: str, check: str
+) -> None:
+    life = lives[node]
+    changes = life.changes[check]
+    named = [subject for change in changes for subject in change.subjects]
+    assert named and named == wrong_in(life, "wrong", check)
+    later = (node, check) in LATER
+    assert wrong_in(life, "fixed", check) == (named if later else [])
+    assert all((change.effective != "now") is later for change in changes)
+    assert wrong_in(life, "rebooted", check) == []
+
+
+@pytest.mark.parametrize(("node", "check"), FIXED)
+def test_planning_again_is_empty(lives: dict[str, Life], node: str, check: str) -> None:
+    assert planned(check, lives[node].moments["rebooted"].evidence) == ()
+    if (node, check) not in LATER:
+        assert planned(check, lives[node].moments["fixed"].evidence) == ()
+
+
+@pytest.mark.parametrize("node", WRONG)
+def test_nothing_but_the_owners_is_left_on_the_disk(lives: dict[str, Life], node: str) -> None:
+    before, after = (set(lives[node].moments[when].tree) for when in ("wrong", "fixed"))
+    assert not before - after
+    files = {row.split("  ", 1)[1] for row in after - before if "  /etc/" in row}
+    wanted = LEFT if node == "h100" else set()
+    assert files == wanted
+    links = {row.split()[0] for row in after - before if row.split()[1] == "l"}
+    assert links == {
+        f"/etc/systemd/system/multi-user.target.wants/{Path(path).name}"
+        for path in wanted
+        if path.endswith(".service")
+    }
+
+
+@pytest.mark.parametrize("node", WRONG)
+def test_units_do_not_fail(lives: dict[str, Life], node: str) -> None:
+    assert {when: moment.failed for when, moment in lives[node].moments.items()} == dict.fromkeys(
+        lives[node].moments, ""
+    )
+
+
+@pytest.mark.parametrize("node", WRONG)
+def test_what_was_is_put_back_exactly(lives: dict[str, Life], node: str) -> None:
+    moments = lives[node].moments
+    assert moments["undone"].tree == moments["wrong"].tree
+    assert moments["undone"].coming == moments["wrong"].coming
+    assert moments["undone and rebooted"].tree == moments["wrong"].tree
+    assert moments["undone and rebooted"].settings == moments["wrong"].coming
+    assert moments["fixed"].coming != moments["wrong"].coming
+
+
+INVENTORY = """\
+hosts = [({address!r}, {{
+    "ssh_user": "root",
+    "ssh_key": {key!r},
+    "ssh_known_hosts_file": {known_hosts!r},
+    "ssh_strict_host_key_checking": "yes",
+}})]
+"""
+DEPLOY = """\
+from nodevet.fixes.compute_mode import compute_mode
+from nodevet.fixes.cpu_governor import cpu_governor
+from nodevet.fixes.ecc_mode import ecc_mode
+from nodevet.fixes.gpu_clocks import gpu_clocks
+from nodevet.fixes.mig_mode import mig_mode
+from nodevet.fixes.persistence_mode import persistence_mode
+from nodevet.fixes.power_limit import power_limit
+
+GPUS = {gpus!r}
+persistence_mode(dict.fromkeys(GPUS, True))
+mig_mode(dict.fromkeys(GPUS, False))
+ecc_mode(dict.fromkeys(GPUS, True))
+compute_mode(dict.fromkeys(GPUS, "DEFAULT"))
+power_limit(dict.fromkeys(GPUS, 700), _sudo=False)
+gpu_clocks(dict.fromkeys(GPUS, (2619, 1980)))
+cpu_governor("performance")
+"""
+
+
+def test_a_plain_pyinfra_deploy_does_the_same(
+    fleet: Fleet, lives: dict[str, Life], tmp_path: Path
+) -> None:
+    (host,) = (each for each in hosts_of(fleet) if each.name == "h100")
+    before = lives["h100"].moments["undone and rebooted"].evidence
+    assert before.gpu.data is not None
+    gpus = [gpu.uuid for gpu in before.gpu.data.gpus or ()]
+    (tmp_path / "inventory.py").write_text(
+        INVENTORY.format(address=host.address, key=host.key_file, known_hosts=host.known_hosts)
+    )
+    (tmp_path / "deploy.py").write_text(DEPLOY.format(gpus=gpus))
+    done = subprocess.run(
+        [sys.executable, "-m", "pyinfra", "-y", "inventory.py", "deploy.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Worker([host], Options()) as worker:
+        moment = fleet.moment(worker, "h100")
+    assert moment.coming == lives["h100"].moments["fixed"].coming
+    assert set(moment.tree) == set(lives["h100"].moments["fixed"].tree)

@@ -1,0 +1,26 @@
+"""The docstring of a fix is its page: `nodevet explain` shows it before anybody approves."""
+
+import pytest
+
+from nodevet.catalog import Catalog
+
+CATALOG = Catalog()
+PARTS = ("**Now** ", "**At every boot** ", "**Risk** ", "**Undo** ", "**What it cannot do.** ")
+
+
+@pytest.mark.parametrize("fix", CATALOG.fixes)
+def test_a_page_answers_what_an_approver_asks(fix):
+    page = CATALOG.fix_page(fix)
+    title, gap, _ = page.split("\n", 2)
+    assert title.endswith(".") and gap == ""
+    places = [page.find(f"\n\n{part}") for part in PARTS]
+    assert -1 not in places and places == sorted(places)
+
+
+@pytest.mark.parametrize("fix", CATALOG.fixes)
+def test_a_fix_answers_a_check_and_says_its_highest_risk(fix):
+    assert fix in CATALOG.ids
+    found = CATALOG.fix(fix)
+    assert found is not None
+    risk = CATALOG.fix_page(fix).split("**Risk** ", 1)[1].split("\n\n", 1)[0]
+    assert found.risk.value in risk

@@ -1,0 +1,357 @@
+"""Huge pages, kernel parameters, units and modules: the whole change, and what is refused."""
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from nodevet.fixes import _perform, kernel_modules, services, sysctl, transparent_hugepage
+
+from nodevet.fix import File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.remedy.undo import undo
+
+HEAD = "# Written by nodevet.\n"
+THP = "/sys/kernel/mm/transparent_hugepage"
+RULE = "/etc/tmpfiles.d/nodevet-transparent-hugepage.conf"
+CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
+LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
+DENY = "/etc/modprobe.d/nodevet-kernel-modules.conf"
+
+
+def memory(enabled, defrag=None):
+    return {"memory": {"thp_enabled": enabled, "thp_defrag": defrag}}
+
+
+def parameters(**values):
+    listed = [{"name": name.replace("__", "."), "value": text} for name, text in values.items()]
+    return {"sysctl": {"parameters": listed}}
+
+
+def unit(name, active="inactive", file="disabled", load="loaded", **rest):
+    return {
+        "name": name,
+        "load_state": load,
+        "active_state": active,
+        "sub_state": "",
+        "file_state": file,
+    } | rest
+
+
+def units(*listed):
+    return {"services": {"units": list(listed)}}
+
+
+def modules(loaded, builtin=(), version="550.1"):
+    return {
+        "modules": {"loaded": loaded, "builtin": list(builtin), "nvidia_version": version},
+        "gpu": {"driver_version": "550.1"},
+    }
+
+
+# --- transparent_hugepage
+
+
+def test_huge_pages_now_and_at_every_boot(plan):
+    want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
+    (change,) = plan("transparent_hugepage", want, memory("always", "madvise"))
+    assert change.actions == (
+        File(
+            path=RULE,
+            content=f"{HEAD}w {THP}/enabled - - - - madvise\nw {THP}/defrag - - - - madvise\n",
+        ),
+        Kernel(path=f"{THP}/enabled", value="madvise"),
+    )
+    assert change.touches == (
+        Touch(kind="file", name=RULE),
+        Touch(kind="kernel", name=f"{THP}/enabled"),
+    )
+    assert (change.wanted, change.observed) == ({"enabled": "madvise"}, {"enabled": "always"})
+    assert change.subjects == ("transparent_hugepage enabled",)
+    assert (change.risk, change.effective) == (Risk.LIVE, "now")
+
+
+def test_another_word_that_is_right_is_left_to_its_owner(plan):
+    want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
+    (change,) = plan("transparent_hugepage", want, memory("never", "always"))
+    assert change.actions[0].content == f"{HEAD}w {THP}/defrag - - - - madvise\n"
+
+
+@pytest.mark.parametrize("now", [("always", "always"), (None, "defer")])
+def test_huge_pages_that_were_not_read(plan, wrong, evidence, now):
+    want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
+    findings = wrong("transparent_hugepage", want, evidence(memory("always", "always")))
+    if now[0] is None:
+        with pytest.raises(FixError, match="enabled: it could not be read"):
+            plan("transparent_hugepage", want, memory(*now), findings)
+        with pytest.raises(FixError, match="must speak of it too"):
+            plan("transparent_hugepage", want, memory(*now))
+    else:
+        assert plan("transparent_hugepage", want, memory(*now), findings)
+
+
+# --- sysctl
+
+WANT = {
+    "kernel.numa_balancing": 0,
+    "vm.swappiness": {"maximum": 10},
+    "vm.min_free_kbytes": {"minimum": 1000, "maximum": 9000},
+    "net.ipv4.conf.eth0/1.forwarding": {"one_of": [0, 2]},
+}
+
+
+def node(**other):
+    texts = {
+        "kernel.numa_balancing": "0",
+        "vm.swappiness": "1",
+        "vm.min_free_kbytes": "2000",
+        "net.ipv4.conf.eth0/1.forwarding": "2",
+    } | {name.replace("__", "."): text for name, text in other.items()}
+    listed = [{"name": name, "value": text} for name, text in texts.items() if text is not None]
+    return {"sysctl": {"parameters": listed}}
+
+
+def test_a_parameter_now_and_at_every_boot(plan):
+    (change,) = plan("sysctl", WANT, node(kernel__numa_balancing="1"))
+    assert change.actions == (
+        File(path=CONF, content=f"{HEAD}kernel.numa_balancing = 0\n"),
+        Kernel(path="/proc/sys/kernel/numa_balancing", value="0"),
+    )
+    assert change.touches == (
+        Touch(kind="file", name=CONF),
+        Touch(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
+    )
+    assert (change.wanted, change.observed) == (
+        {"kernel.numa_balancing": "0"},
+        {"kernel.numa_balancing": 1},
+    )
+    assert (change.risk, change.effective) == (Risk.LIVE, "now")
+
+
+def test_what_was_set_before_stays_in_the_file(plan):
+    """The second time the file still holds what the first time put there."""
+    (first,) = plan("sysctl", WANT, node(vm__swappiness="60", vm__min_free_kbytes="10"))
+    lines = "kernel.numa_balancing = 0\nvm.min_free_kbytes = 1000\nvm.swappiness = 10\n"
+    assert first.actions[0].content == HEAD + lines
+    after = {"vm__swappiness": "10", "vm__min_free_kbytes": "1000"}
+    (second,) = plan("sysctl", WANT, node(kernel__numa_balancing="1", **after))
+    assert second.actions[0].content == HEAD + lines
+    assert [action.path for action in second.actions[1:]] == ["/proc/sys/kernel/numa_balancing"]
+    assert plan("sysctl", WANT, node(**after)) == []
+
+
+def test_a_dot_inside_a_part(plan):
+    sections = node()
+    sections["sysctl"]["parameters"][-1]["value"] = "1"
+    (change,) = plan("sysctl", WANT, sections)
+    assert change.actions[1] == Kernel(path="/proc/sys/net/ipv4/conf/eth0.1/forwarding", value="0")
+    assert "\nnet.ipv4.conf.eth0/1.forwarding = 0\n" in change.actions[0].content
+
+
+@pytest.mark.parametrize(
+    ("want", "other", "told"),
+    [
+        (WANT, {"vm__swappiness": None}, "vm.swappiness: the probe was not asked for it, and the"),
+        (WANT, {"vm__min_free_kbytes": "a"}, "vm.min_free_kbytes: what it is now is no number"),
+        (WANT | {"kernel.core_pattern": ""}, {}, "kernel.core_pattern: an empty value cannot be"),
+    ],
+)
+def test_refused_where_the_file_would_be_wrong(plan, want, other, told):
+    with pytest.raises(FixError) as refused:
+        plan("sysctl", want, node(kernel__numa_balancing="1", **other))
+    assert told in str(refused.value)
+
+
+def test_a_parameter_of_several_numbers_can_be_put_back():
+    touch = Touch(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
+    actions = undo(Seen(touch=touch, exists=True, value="4096\t131072\t6291456"))
+    assert actions == (Kernel(path=touch.name, value="4096 131072 6291456"),)
+    assert len(list(_perform.perform(actions))) == 1
+
+
+# --- services
+
+
+@pytest.mark.parametrize(
+    ("want", "now", "actions", "risk"),
+    [
+        ({"running": ["a.service"]}, {}, [Unit(name="a.service", running=True)], Risk.LIVE),
+        (
+            {"running": ["a.service"], "enabled": ["a.service"]},
+            {"active": "failed"},
+            [Unit(name="a.service", running=True, enabled=True)],
+            Risk.LIVE,
+        ),
+        (
+            {"running": ["a.service"], "enabled": ["a.service"]},
+            {"active": "active"},
+            [Unit(name="a.service", enabled=True)],
+            Risk.LIVE,
+        ),
+        (
+            {"stopped": ["a.service"], "disabled": ["a.service"]},
+            {"active": "active", "file": "enabled"},
+            [Unit(name="a.service", running=False, enabled=False)],
+            Risk.DRAIN,
+        ),
+        (
+            {"disabled": ["a.service"]},
+            {"active": "active", "file": "enabled"},
+            [Unit(name="a.service", enabled=False)],
+            Risk.LIVE,
+        ),
+        (
+            {"stopped": ["a.service"]},
+            {"active": "failed"},
+            [Run(words=("systemctl", "reset-failed", "--", "a.service"))],
+            Risk.LIVE,
+        ),
+    ],
+)
+def test_a_unit(plan, want, now, actions, risk):
+    (change,) = plan("services", want, units(unit("a.service", **now)))
+    assert list(change.actions) == actions
+    assert change.touches == (Touch(kind="unit", name="a.service"),)
+    assert (change.risk, change.subjects, change.note) == (risk, ("unit a.service",), "")
+
+
+@pytest.mark.parametrize(
+    ("want", "shown", "told"),
+    [
+        ("running", {"load": "not-found", "file": ""}, "it is not there"),
+        ("running", {"load": "masked", "file": "masked"}, "it is masked"),
+        ("running", {"active": "activating"}, "it is activating; plan again"),
+        ("running", {"load": "bad-setting"}, "systemd could not load it"),
+        ("running", {"load_state": None, "errors": {"load_state": "EIO"}}, "load_state: EIO"),
+        ("running", {"file_state": None, "errors": {"file_state": "EIO"}}, "file_state: EIO"),
+        ("enabled", {"file": "static"}, "it is static"),
+        ("enabled", {"file": "enabled-runtime"}, "it is enabled-runtime"),
+        ("disabled", {"file": "static"}, "it is static"),
+    ],
+)
+def test_a_unit_that_is_left_alone(plan, want, shown, told):
+    with pytest.raises(FixError) as refused:
+        plan("services", {want: ["a.service"]}, units(unit("a.service", **shown)))
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ssh.service", "sshd.socket", "sshd@1.service", "dbus.service", "NetworkManager.service"],
+)
+def test_the_way_to_the_node_is_not_cut(plan, name):
+    running = unit(name, active="active", file="enabled")
+    for want in ({"stopped": [name]}, {"disabled": [name]}):
+        with pytest.raises(FixError, match="out of reach"):
+            plan("services", want, units(running))
+    assert plan("services", {"running": [name]}, units(unit(name)))
+
+
+@pytest.mark.parametrize("name", ["poweroff.target", "systemd-reboot.service", "data.mount"])
+def test_what_ends_a_node_is_not_started(plan, name):
+    with pytest.raises(FixError, match="left alone"):
+        plan("services", {"running": [name]}, units(unit(name)))
+
+
+def test_one_that_cannot_be_put_right_does_not_keep_the_others(plan):
+    want = {"running": ["a.service", "b.service", "c.service"]}
+    gone = unit("b.service", load="not-found", file="")
+    found = plan("services", want, units(unit("a.service"), gone, unit("c.service")))
+    assert [change.subjects for change in found] == [("unit a.service",), ("unit c.service",)]
+    assert found[0].note.startswith("not in the plan: b.service: it is not there")
+    assert found[1].note == ""
+
+
+# --- kernel_modules
+
+
+def test_modules_to_load_and_to_keep_out(plan):
+    want = {"loaded": ["nvidia", "nvidia-uvm"], "absent": ["nouveau", "nvidiafb"]}
+    now, later = plan("kernel_modules", want, modules(["nvidia", "nouveau"]))
+    assert now.actions == (
+        File(path=LOAD, content=f"{HEAD}nvidia\nnvidia_uvm\n"),
+        Run(words=("modprobe", "--", "nvidia_uvm")),
+    )
+    assert now.touches == (
+        Touch(kind="file", name=LOAD),
+        Touch(kind="module", name="nvidia_uvm"),
+    )
+    assert (now.risk, now.effective, now.note) == (Risk.LIVE, "now", "")
+    assert later.actions == (
+        File(path=DENY, content=f"{HEAD}blacklist nouveau\nblacklist nvidiafb\n"),
+    )
+    assert later.touches == (Touch(kind="file", name=DENY),)
+    assert (later.risk, later.effective) == (Risk.REBOOT, "reboot")
+    assert "initramfs" in later.note
+    assert (later.wanted, later.observed) == ({"nouveau": "not loaded"}, {"nouveau": "loaded"})
+
+
+def test_what_no_module_can_put_right(plan):
+    with pytest.raises(FixError, match="nouveau is built into the kernel"):
+        plan("kernel_modules", {"absent": ["nouveau"]}, modules([], ["nouveau"]))
+    with pytest.raises(FixError, match="differ in version"):
+        plan("kernel_modules", {}, modules(["nvidia"], version="550.2"))
+    (change,) = plan("kernel_modules", {"loaded": ["a"]}, modules([], version="550.2"))
+    assert "differ in version" in change.note
+
+
+# --- all of them
+
+CASES = [
+    ("transparent_hugepage", "madvise", memory("always"), memory("madvise")),
+    ("sysctl", {"vm.swappiness": 10}, parameters(vm__swappiness="60"),
+     parameters(vm__swappiness="10")),
+    ("services", {"running": ["a.service"]}, units(unit("a.service")),
+     units(unit("a.service", active="active"))),
+    ("kernel_modules", {"loaded": ["a"], "version_matches": False}, modules([]), modules(["a"])),
+    ("kernel_modules", {"absent": ["a"], "version_matches": False}, modules(["a"]), modules([])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "want", "bad", "good"), CASES)
+def test_no_plan_without_a_fault_or_without_its_evidence(
+    plan, wrong, evidence, check, want, bad, good
+):
+    assert plan(check, want, good) == []
+    assert plan(check, want, bad, []) == []
+    findings = wrong(check, want, evidence(bad))
+    assert findings
+    for sections in ({}, good, {name: {"status": "error", "why": "EIO"} for name in bad}):
+        with pytest.raises(FixError):
+            plan(check, want, sections, findings)
+
+
+@pytest.mark.parametrize(("check", "want", "bad", "good"), CASES)
+def test_every_action_is_a_command_and_outlasts_json(plan, check, want, bad, good):
+    for change in plan(check, want, bad):
+        assert len(list(_perform.perform(change.actions))) == len(change.actions)
+        assert msgspec.json.decode(msgspec.json.encode(change), type=type(change)) == change
+
+
+def test_a_plan_needs_no_pyinfra():
+    code = (
+        "import sys\n"
+        "from nodevet.fixes import kernel_modules, services, sysctl, transparent_hugepage\n"
+        "sys.exit('pyinfra' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd="/").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "count"),
+    [
+        (transparent_hugepage.transparent_hugepage, {"enabled": "madvise"}, 2),
+        (sysctl.sysctl, {"values": {"kernel.numa_balancing": 0, "vm.swappiness": 10}}, 3),
+        (services.services, {"name": "a.service", "running": True}, 1),
+        (kernel_modules.kernel_modules, {"loaded": ["a-b"], "absent": ["c"]}, 3),
+    ],
+)
+def test_as_an_operation(operation, arguments, count):
+    assert len(list(operation._inner(**arguments))) == count
+
+
+def test_an_operation_refuses_what_is_no_single_value():
+    for value in ({"maximum": 10}, ""):
+        with pytest.raises(ValueError, match="one value"):
+            list(sysctl.sysctl._inner({"vm.swappiness": value}))
+    with pytest.raises(ValueError, match="no name"):
+        list(sysctl.sysctl._inner({"vm.swappiness\nkernel.x": 1}))

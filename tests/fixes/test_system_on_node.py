@@ -1,0 +1,141 @@
+"""Huge pages, kernel parameters and units on a simulated node: wrong, done, rebooted, put back.
+
+What is described is wrong again at every boot, unless a fix's owner sets it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet import inventory
+from nodevet.catalog import Catalog
+from nodevet.evidence import Evidence, decode
+from nodevet.fix import Change, Seen
+from nodevet.fleet import Options
+from nodevet.fleet.work import Worker
+from nodevet.model import Finding, Verdict
+from nodevet.remedy.undo import undo
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(600),
+]
+CATALOG = Catalog()
+THP = "/sys/kernel/mm/transparent_hugepage"
+SCENARIO = f"""\
+sim: 1
+nodes:
+  n1:
+    gpus: {{profile: h100-sxm, count: 1}}
+    sockets: 1
+    cores: 1
+    numa: {{balancing: 1}}
+    files:
+      {THP}/enabled: "[always] madvise never\\n"
+      /proc/sys/vm/swappiness: "60\\n"
+"""
+STOPPED = "nvidia-persistenced.service"
+WANTS: dict[str, Any] = {
+    "services": {
+        "running": [STOPPED, "ssh.service"],
+        "enabled": [STOPPED],
+        "stopped": ["no.timer"],
+    },
+    "transparent_hugepage": {"enabled": "madvise"},
+    "sysctl": {"kernel.numa_balancing": 0, "vm.swappiness": {"maximum": 10}},
+}
+ASKS = {
+    "sysctl": ("kernel.numa_balancing", "vm.swappiness"),
+    "services": (STOPPED, "ssh.service", "no.timer"),
+}
+SYSCTL = """\
+d=/etc/systemd/system/systemd-sysctl.service.d; mkdir -p $d; printf '%s\\n' '[Unit]' \
+ConditionPathIsReadWrite= '[Service]' ExecStart= ExecStart=-/lib/systemd/systemd-sysctl > $d/t.conf
+"""
+"""systemd-sysctl starts at boot although most of a container's /proc/sys is read-only."""
+TREE = "find /etc -type f -print0 | sort -z | xargs -0 sha256sum; find /etc -type l | sort"
+
+
+def sim(*words: str | Path) -> str:
+    command = [sys.executable, "-m", "nodevet", "sim", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def findings(check: str, evidence: Evidence) -> list[Finding]:
+    want = CATALOG.check(check).wants.model_validate(WANTS[check])
+    return list(CATALOG.check(check).judge(evidence, want))
+
+
+def amiss(check: str, evidence: Evidence) -> list[str]:
+    found = findings(check, evidence)
+    assert found
+    return [each.subject.label for each in found if each.verdict is not Verdict.OK]
+
+
+def planned(check: str, evidence: Evidence) -> tuple[Change, ...]:
+    fix = CATALOG.fix(check)
+    assert fix is not None
+    wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.WRONG]
+    return tuple(fix.plan(evidence, wrong, CATALOG.check(check).wants.model_validate(WANTS[check])))
+
+
+@pytest.fixture(scope="module")
+def name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    scenario = tmp_path_factory.mktemp("system") / "node.yaml"
+    scenario.write_text(SCENARIO)
+    fleet = f"system{os.getpid()}"
+    sim("up", scenario, "--name", fleet)
+    try:
+        yield fleet
+    finally:
+        sim("down", fleet)
+
+
+def test_wrong_done_rebooted_and_put_back(name: str) -> None:
+    def shell(command: str) -> str:
+        return sim("ssh", "--fleet", name, "n1", "--", command)
+
+    shell(f"{SYSCTL}systemctl disable --now {STOPPED}")
+    hosts = inventory.read([], inventories=[str(Place(name).inventory)])
+    with Worker(hosts, Options(asks=ASKS)) as worker:
+
+        def probe() -> Evidence:
+            worker.open("n1")
+            return decode(worker.probe("n1"))
+
+        before, tree = probe(), shell(TREE)
+        seen: list[tuple[Change, tuple[Seen, ...]]] = []
+        for check in WANTS:
+            assert amiss(check, before), check
+            for change in planned(check, before):
+                seen.append((change, tuple(worker.look("n1", change.touches))))
+                for action in change.actions:
+                    acted = worker.act("n1", action)
+                    assert acted.ok, (action, acted)
+        after = probe()
+        assert {check: amiss(check, after) for check in WANTS} == {check: [] for check in WANTS}
+        assert {check: planned(check, after) for check in WANTS} == dict.fromkeys(WANTS, ())
+
+        worker.close("n1")
+        sim("reboot", "--fleet", name, "n1")
+        again = probe()
+        assert {check: amiss(check, again) for check in WANTS} == {check: [] for check in WANTS}
+
+        for change, touches in reversed(seen):
+            for action in undo(*touches, actions=change.actions):
+                acted = worker.act("n1", action)
+                assert acted.ok, (action, acted)
+        undone = probe()
+        assert undone.sysctl.data == before.sysctl.data
+        assert undone.services.data == before.services.data
+        assert (undone.memory.data and undone.memory.data.thp_enabled) == "always"
+        assert shell(TREE) == tree

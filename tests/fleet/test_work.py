@@ -1,0 +1,690 @@
+"""Work over real SSH: on loopback what needs no systemd, on one simulated node the rest."""
+
+import base64
+import getpass
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from nodevet.fixes._perform import perform
+
+from nodevet.evidence import decode
+from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
+from nodevet.fleet import Options
+from nodevet.fleet.work import LockedError, Worker, WorkError
+from nodevet.inventory import read
+from nodevet.model import Host
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+from nodevet.sim.sshd import KeyPair, Sshd
+
+NODEVET = [sys.executable, "-m", "nodevet"]
+SCENARIO = """\
+sim: 1
+nodes:
+  n1: {gpus: {profile: h100-sxm, count: 2}, cores: 2, load: [{gpus: [1], command: train}]}
+"""
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30) -> object:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(sshd: Callable[..., Sshd]) -> Sshd:
+    return sshd()
+
+
+@pytest.fixture
+def host(server: Sshd, key: KeyPair, tmp_path: Path) -> Host:
+    known = tmp_path / "known_hosts"
+    known.write_text(server.known_hosts)
+    return Host(
+        name="n1",
+        address=server.address,
+        port=server.port,
+        user=getpass.getuser(),
+        key_file=str(key.path),
+        known_hosts=str(known),
+    )
+
+
+def options(**given: object) -> Options:
+    given = {"ssh_config": Path(os.devnull), "deadline": 30, **given}
+    return Options(**given)
+
+
+@pytest.fixture
+def worker(host: Host) -> Iterator[Worker]:
+    with Worker([host], options()) as running:
+        running.open("n1")
+        yield running
+
+
+def file(path: Path, content: str | None = "x", **rest: int) -> File:
+    return File(path=str(path), content=content, owner=os.geteuid(), group=os.getegid(), **rest)
+
+
+AWKWARD = ["", "no newline", "one\n", "'\"$HOME`id`\\ \t\x01é\n\n", "-n", "x" * (1 << 20)]
+
+
+@pytest.mark.parametrize("content", AWKWARD, ids=range(len(AWKWARD)))
+def test_a_file_is_written_byte_by_byte(worker: Worker, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a 'b\" $c;*"
+    done = worker.act("n1", file(path, content, mode=0o4750))
+    assert done.ok, done
+    assert path.read_bytes() == content.encode() and path.stat().st_mode & 0o7777 == 0o4750
+    (seen,) = worker.look("n1", [Touch(kind="file", name=str(path))])
+    assert base64.b64decode(seen.value["content"]) == content.encode()
+    assert worker.act("n1", file(path, None)).ok and worker.act("n1", file(path, None)).ok
+    assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith((".", "a"))]
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(worker: Worker, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "dir").mkdir()
+    for name, why in {
+        "link": "is not a regular file",
+        "dir": "is not a regular file",
+        "no/such": "is not a directory",
+    }.items():
+        done = worker.act("n1", file(tmp_path / name))
+        assert not done.ok and done.code == 1 and why in done.output
+    assert not worker.act("n1", file(tmp_path / "link", None)).ok
+    assert (tmp_path / "link").is_symlink() and list((tmp_path / "dir").iterdir()) == []
+    assert not [entry for entry in tmp_path.iterdir() if ".nodevet." in entry.name]
+
+
+def test_what_a_crash_left_beside_a_file_goes_with_the_next_write(
+    worker: Worker, tmp_path: Path
+) -> None:
+    (tmp_path / ".f.nodevet.abcdef").write_text("half")
+    assert worker.act("n1", file(tmp_path / "f")).ok
+    assert {entry.name for entry in tmp_path.iterdir()} == {"f", "known_hosts"}
+
+
+def test_content_that_is_cut_off_on_its_way_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    (command,) = perform([file(path, "new content\n")])
+    done = subprocess.run(
+        ["sh", "-c", command.get_raw_value()],
+        input=base64.b64encode(b"new con"),
+        capture_output=True,
+    )
+    assert done.returncode == 1 and b"did not arrive whole" in done.stderr
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+WORDS = [("printf", "%s\n", "a b", "$HOME", "`id`", "'", '"', ";", "&&", "x\ny", "-n", "é", "")]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_words_reach_the_program_as_they_are(worker: Worker, words: tuple[str, ...]) -> None:
+    done = worker.act("n1", Run(words=words))
+    assert done.ok and done.output == "\n".join(words[2:]).rstrip("\n")
+
+
+def test_a_word_is_never_taken_for_what_the_shell_knows(worker: Worker) -> None:
+    for words in (("eval", "echo pwned"), ("A=1",), ("if",), ("/no/such",)):
+        done = worker.act("n1", Run(words=words))
+        assert not done.ok and done.code == 127 and "pwned" not in done.output.split(": ")[-1]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Run(words=()),
+        Run(words=("",)),
+        Run(words=("-c", "x")),
+        Run(words=("a\0b",)),
+        File(path="relative", content="x"),
+        File(path="/etc/../x", content="x"),
+        File(path="/tmp/a\nb", content="x"),
+        File(path="/tmp/a", content="x", mode=0o100644),
+        Kernel(path="/etc/passwd", value="x"),
+        Kernel(path="/sys/../etc/passwd", value="x"),
+        Kernel(path="/sys/x", value=""),
+        Kernel(path="/sys/x", value="a\nb"),
+        Unit(name="--now"),
+        Unit(name="x.service; reboot"),
+        Unit(name="a/b.service"),
+    ],
+)
+def test_an_action_that_nobody_can_mean_is_refused(
+    worker: Worker, action: File | Kernel | Run | Unit
+) -> None:
+    done = worker.act("n1", action)
+    assert not done.ok and done.code == 2 and "refuses" in done.output
+
+
+def test_a_kernel_file_says_the_errno_and_is_never_made(worker: Worker, tmp_path: Path) -> None:
+    done = worker.act("n1", Kernel(path="/proc/sys/kernel/nodevet_none", value="1"))
+    assert not done.ok and "No such file or directory" in done.output
+    done = worker.act("n1", Kernel(path="/proc/sys/kernel/ostype", value="$(id)"))
+    assert not done.ok and ("Permission denied" in done.output or "Read-only" in done.output)
+
+
+def test_a_command_that_does_not_end_is_ended(worker: Worker, server: Sshd) -> None:
+    begun = time.monotonic()
+    done = worker.act("n1", Run(words=("sh", "-c", "echo begun; sleep 77")), seconds=4)
+    assert not done.ok and done.code == 124 and time.monotonic() - begun < 20
+    assert done.output == "begun\nno end within 2 s"
+    assert worker.act("n1", Run(words=("true",))).ok
+    assert not [
+        pid for pid in server.sessions() if b"77" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_a_flood_and_odd_bytes_are_taken_and_their_end_kept(worker: Worker) -> None:
+    done = worker.act(
+        "n1", Run(words=("sh", "-c", "yes | head -c 9000000; printf '\\33[1m\\377.'"))
+    )
+    assert done.ok and done.output.endswith("\ny\n\\x1b[1m\\xff.")
+    assert len(done.output) < 1 << 15
+
+
+def test_a_signal_that_ends_a_command_has_a_code(worker: Worker) -> None:
+    done = worker.act("n1", Run(words=("sh", "-c", "kill -9 $$")))
+    assert not done.ok and done.code == 128 + 9
+
+
+def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
+    with Worker([host], options(asks={"sysctl": ["kernel.ostype"]})) as worker:
+        worker.open("n1")
+        document = worker.probe("n1")
+    found = decode(document).host.data
+    assert found is not None
+    assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert b"kernel.ostype" in document
+
+
+def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
+    worker: Worker, server: Sshd, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    failed: list[WorkError] = []
+
+    def act() -> None:
+        try:
+            worker.act("n1", Run(words=("sh", "-c", f"echo > {begun}; sleep 60")))
+        except WorkError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    wait_for(begun.exists)
+    for pid in server.sessions():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    thread.join(20)
+    assert [error.status for error in failed] == ["lost"]
+    for call in (worker.probe, worker.users):
+        with pytest.raises(WorkError, match="no session: ") as told:
+            call("n1")
+        assert told.value.status == "lost"
+    worker.open("n1")
+    assert worker.act("n1", Run(words=("true",))).ok
+
+
+def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, server: Sshd) -> None:
+    with Worker([host], options(deadline=3, connect_timeout=2)) as worker:
+        worker.open("n1")
+        stopped = server.sessions()
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            with pytest.raises(WorkError) as told:
+                worker.act("n1", Run(words=("true",)))
+            assert told.value.status == "timeout" and time.monotonic() - begun < 15
+            with pytest.raises(WorkError, match="no session"):
+                worker.act("n1", Run(words=("true",)))
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
+    host: Host, tmp_path: Path
+) -> None:
+    meet = "for i in $(seq 300); do [ -e {1}/{0} ] && exit 0; sleep 0.1; done; exit 9"
+    script = "touch {1}/{2}; " + meet
+    with Worker([host, replace(host, name="n2")], options()) as worker:
+        done: dict[str, bool] = {}
+
+        def act(name: str, other: str) -> None:
+            worker.open(name)
+            words = ("sh", "-c", script.format(other, tmp_path, name))
+            done[name] = worker.act(name, Run(words=words)).ok
+
+        threads = [threading.Thread(target=act, args=pair) for pair in (("n1", "n2"), ("n2", "n1"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert done == {"n1": True, "n2": True}
+        alone = ("sh", "-c", f"mkdir {tmp_path}/one && sleep 0.5 && rmdir {tmp_path}/one")
+
+        def one(number: int) -> None:
+            done[str(number)] = worker.act("n1", Run(words=alone)).ok
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert all(done.values())
+
+
+def test_who_cannot_be_reached_is_told(host: Host) -> None:
+    gone = replace(host, name="gone", port=1)
+    local = Host(name="@local", local=True)
+    with Worker([gone, local], options()) as worker:
+        with pytest.raises(WorkError, match="connection refused") as told:
+            worker.open("gone")
+        assert told.value.status == "unreachable"
+        with pytest.raises(WorkError, match="it could not be opened: connection refused"):
+            worker.probe("gone")
+        with pytest.raises(WorkError, match="over SSH only"):
+            worker.open("@local")
+
+
+def test_nothing_is_left_when_the_worker_ends(
+    host: Host, server: Sshd, tools: dict[str, Callable[..., object]]
+) -> None:
+    before = tools["children"]()
+    with Worker([host], options()) as worker:
+        worker.open("n1")
+        assert server.sessions()
+    assert tools["children"]() <= before
+    wait_for(lambda: not server.sessions())
+    with pytest.raises(WorkError) as told:
+        worker.probe("n1")
+    assert told.value.status == "lost"
+
+
+def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
+    with Worker([host], options()) as worker:
+        worker.open("n1")
+        failed: list[WorkError] = []
+
+        def act() -> None:
+            try:
+                worker.act("n1", Run(words=("sleep", "60")))
+            except WorkError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        os.kill(worker._children[0]._process.pid, signal.SIGKILL)
+        thread.join(20)
+        assert [error.status for error in failed] == ["lost"]
+        assert "killed by signal 9" in failed[0].why
+
+
+class Node:
+    """A simulated node, and how to reach it."""
+
+    def __init__(self, fleet: str) -> None:
+        self.fleet = fleet
+        (self.host,) = read((), inventories=[str(Place(fleet).inventory)])
+
+    def shell(self, command: str) -> str:
+        done = subprocess.run(
+            [*NODEVET, "sim", "ssh", "--fleet", self.fleet, "n1", "--", command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    if missing():
+        pytest.skip("; ".join(missing()))
+    scenario = tmp_path_factory.mktemp("work") / "nodes.yaml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    name = f"work{os.getpid()}"
+    subprocess.run([*NODEVET, "sim", "up", scenario, "--name", name], check=True, timeout=240)
+    try:
+        yield Node(name)
+    finally:
+        subprocess.run([*NODEVET, "sim", "down", name], check=True, timeout=240)
+
+
+@pytest.fixture
+def there(node: Node) -> Iterator[Worker]:
+    with Worker([node.host], options(deadline=60)) as running:
+        running.open("n1")
+        yield running
+
+
+def see(worker: Worker, kind: str, name: str) -> Seen:
+    (seen,) = worker.look("n1", [Touch(kind=kind, name=name)])
+    return seen
+
+
+UNIT_FILE = "/etc/systemd/system/nodevet-test.service"
+SERVICE = """\
+[Service]
+ExecStart=/bin/sh -c '{}'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: Worker) -> None:
+    name = "nodevet-test.service"
+    assert see(there, "unit", name) == Seen(touch=Touch(kind="unit", name=name), exists=False)
+    absent = Unit(name=name, enabled=False, running=False)
+    assert there.act("n1", absent).ok, "what is not there is neither enabled nor running"
+
+    def do(**wanted: bool) -> dict[str, object]:
+        done = there.act("n1", Unit(name=name, **wanted))
+        assert done.ok, done
+        seen = see(there, "unit", name)
+        assert seen.exists and not seen.why
+        return {key: seen.value[key] for key in ("enabled", "active", "masked")}
+
+    assert there.act("n1", File(path=UNIT_FILE, content=SERVICE.format("sleep 1d"))).ok
+    assert do() == {"enabled": "disabled", "active": "inactive", "masked": False}
+    assert do(restart=True)["active"] == "inactive", "a restart starts nothing"
+    on = {"enabled": "enabled", "active": "active", "masked": False}
+    assert do(enabled=True, running=True) == on == do(enabled=True, running=True)
+    pid = there.act("n1", Run(words=("systemctl", "show", "-pMainPID", name))).output
+    assert do(restart=True) == on
+    assert there.act("n1", Run(words=("systemctl", "show", "-pMainPID", name))).output != pid
+    assert do(enabled=False) == {**on, "enabled": "disabled"}
+    assert do(running=False)["active"] in ("inactive", "failed")
+    done = there.act("n1", Unit(name=name, masked=True))
+    assert not done.ok and "already exists" in done.output
+    assert there.act("n1", File(path=UNIT_FILE, content=None)).ok
+    assert there.act("n1", Unit(name=name)).ok
+    assert not see(there, "unit", name).exists
+    assert there.act("n1", Unit(name=name, masked=True)).ok
+    assert see(there, "unit", name).value["masked"] is True
+    assert there.act("n1", Unit(name=name, masked=False)).ok
+    assert not see(there, "unit", name).exists
+
+
+@pytest.mark.timeout(300)
+def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: Worker) -> None:
+    name = "nodevet-test.service"
+    text = SERVICE.replace("[Service]", "[Service]\nType=oneshot")
+    assert there.act("n1", File(path=UNIT_FILE, content=text.format("echo out of luck; exit 3"))).ok
+    done = there.act("n1", Unit(name=name, running=True))
+    assert not done.ok and done.code == 1
+    assert "out of luck" in done.output and "status=3" in done.output
+    assert there.act("n1", File(path=UNIT_FILE, content=text.format("echo waiting; sleep 1d"))).ok
+    done = there.act("n1", Unit(name=name, running=True), seconds=8)
+    assert not done.ok and done.code == 124 and "waiting" in done.output
+    assert there.act("n1", Unit(name=name, enabled=False, running=False)).ok
+    assert there.act("n1", File(path=UNIT_FILE, content=None)).ok
+    assert not there.act("n1", Unit(name="no-such.service", running=True)).ok
+    assert not there.act("n1", Unit(name="no-such.service", enabled=True)).ok
+
+
+@pytest.mark.timeout(300)
+def test_a_drop_in_brings_its_folder_and_takes_it_along(there: Worker) -> None:
+    folder = "/etc/systemd/system/ssh.service.d"
+    assert there.act("n1", File(path=f"{folder}/nodevet-x.conf", content="[Unit]\n")).ok
+    assert see(there, "file", f"{folder}/nodevet-x.conf").value["mode"] == 0o644
+    assert there.act("n1", Run(words=("stat", "-c%a %U", folder))).output == "755 root"
+    assert there.act("n1", File(path=f"{folder}/nodevet-x.conf", content=None)).ok
+    assert not there.act("n1", Run(words=("stat", folder))).ok
+    assert not there.act("n1", File(path="/etc/no-such/x.conf", content="")).ok
+
+
+@pytest.mark.timeout(300)
+def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
+    path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+    before = see(there, "kernel", path).value
+    done = there.act("n1", Kernel(path=path, value="warp"))
+    assert not done.ok and "Invalid argument" in done.output
+    assert see(there, "kernel", path).value == before
+    assert there.act("n1", Kernel(path=path, value="powersave")).ok
+    assert see(there, "kernel", path).value == "powersave"
+    assert there.act("n1", Kernel(path=path, value=before)).ok
+
+    uuid = str(there.users("n1").gpus[0]["uuid"])  # type: ignore[index]
+    limit = f"{uuid}:power_limit_mw"
+    assert see(there, "gpu", limit).value == 700000
+    assert there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "500"))).ok
+    assert see(there, "gpu", limit).value == 500000
+    assert not there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "9000"))).ok
+    assert see(there, "gpu", limit).value == 500000
+    assert there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "700"))).ok
+    locked = see(there, "gpu", f"{uuid}:locked_clock_graphics_min_mhz")
+    assert not locked.exists and not locked.why, "no driver tells"
+    assert see(there, "gpu", "GPU-0:power_limit_mw").why
+    assert see(there, "gpu", f"{uuid}:no_such_field").why
+
+
+@pytest.mark.timeout(300)
+def test_a_full_or_read_only_disk_leaves_the_old_file(there: Worker) -> None:
+    def run(*words: str) -> None:
+        done = there.act("n1", Run(words=words))
+        assert done.ok, done
+
+    run("mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt")
+    try:
+        assert there.act("n1", File(path="/mnt/f", content="old")).ok
+        done = there.act("n1", File(path="/mnt/f", content="x" * (1 << 19)))
+        assert not done.ok and "No space left on device" in done.output
+        assert base64.b64decode(see(there, "file", "/mnt/f").value["content"]) == b"old"
+        run("mount", "-o", "remount,ro", "/mnt")
+        for content in ("new", None):
+            done = there.act("n1", File(path="/mnt/f", content=content))
+            assert not done.ok and "Read-only file system" in done.output
+        assert there.act("n1", Run(words=("ls", "-A", "/mnt"))).output == "f"
+    finally:
+        run("umount", "/mnt")
+
+
+@pytest.mark.timeout(300)
+def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node) -> None:
+    users = there.users("n1")
+    assert users.gpus is not None and users.complete
+    (train,) = [each for each in users.processes if each["command"] == "train"]
+    assert [each["pids"] for each in users.gpus] == [[], [train["pid"]]]
+    bound = see(there, "process", str(train["pid"]))
+    assert bound.value["started_s"] > 0 and bound.value["cpus"] and bound.value["mems"]
+
+    assert see(there, "package", "systemd").value["version"]
+    assert not see(there, "package", "no-such-package").exists
+    assert not see(there, "package", "no-such-package").why
+
+    touches = [
+        Touch(kind="kernel", name="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"),
+        Touch(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
+        Touch(kind="gpu", name=f"{users.gpus[0]['uuid']}:power_limit_mw"),
+        Touch(kind="unit", name="nvidia-persistenced.service"),
+    ]
+    assert set(there.owners("n1", touches).values()) == {()}, "a plain node has no other owners"
+    node.shell(
+        "mkdir -p /etc/cron.d; echo '@reboot root nvidia-smi -pl 500' > /etc/cron.d/cap; "
+        "printf '[Service]\\nExecStart=sleep 1d\\nExecStartPost=-nvidia-smi -pl 500\\n' "
+        "> /etc/systemd/system/cap.service; systemctl daemon-reload"
+    )
+    cap = touches[2]
+    assert there.owners("n1", [cap]) == {cap.label: ("/etc/cron.d/cap:1",)}
+    node.shell("systemctl start cap")
+    unit = "unit cap.service (/etc/systemd/system/cap.service:3)"
+    assert there.owners("n1", [cap]) == {cap.label: (unit, "/etc/cron.d/cap:1")}
+    node.shell("systemctl stop cap; rm /etc/cron.d/cap /etc/systemd/system/cap.service")
+    node.shell("systemctl daemon-reload; nvidia-smi -pl 700")
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from nodevet.fleet import Options
+from nodevet.fleet.work import Worker
+from nodevet.inventory import read
+(host,) = read((), inventories=[sys.argv[1]])
+with Worker([host], Options(ssh_config=Path("/dev/null"))) as worker:
+    worker.open("n1")
+    worker.lock("n1", "the first")
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, node: Node) -> None:
+    inventory = str(Place(node.fleet).inventory)
+    first = subprocess.Popen([sys.executable, "-c", HOLD, inventory], stdout=subprocess.PIPE)
+    try:
+        assert first.stdout is not None and first.stdout.readline() == b"held\n"
+        with pytest.raises(LockedError) as told:
+            there.lock("n1", "the second")
+        assert told.value.who == "the first" and told.value.since.startswith("20")
+        assert there.act("n1", Run(words=("true",))).ok, "a refused lock costs no session"
+    finally:
+        first.kill()
+        first.wait()
+        first.stdout.close()
+
+    def taken() -> bool:
+        with suppress(LockedError):
+            there.lock("n1", "the second")
+            return True
+        return False
+
+    wait_for(taken)
+    with Worker([node.host], options()) as third:
+        third.open("n1")
+        with pytest.raises(LockedError, match="the second"):
+            third.lock("n1", "the third")
+        there.close("n1")
+        wait_for(lambda: not hands(node))
+        third.lock("n1", "the third")
+    wait_for(lambda: not hands(node))
+    assert node.shell("stat -c '%a %U' /run/nodevet").split() == ["700", "root"]
+
+
+def hands(node: Node) -> list[str]:
+    """Processes on the node that hold or want the lock."""
+    return node.shell("fuser /run/nodevet/lock 2>/dev/null || pgrep -f 'zlib.decompress'").split()
+
+
+@pytest.mark.timeout(300)
+def test_without_its_lock_a_session_does_nothing_more(there: Worker, node: Node) -> None:
+    there.lock("n1", "me")
+    node.shell("pkill -9 -f '[z]lib.decompress'")
+
+    def lost() -> bool:
+        with suppress(WorkError):
+            there.act("n1", Run(words=("true",)))
+            return False
+        return True
+
+    wait_for(lost)
+    with pytest.raises(WorkError, match="the lock on the node was lost"):
+        there.act("n1", Run(words=("true",)))
+
+
+@pytest.mark.timeout(300)
+def test_a_user_with_sudo_works_as_root(node: Node) -> None:
+    node.shell(
+        "useradd -m op; usermod -p '*' op; mkdir -p /etc/sudoers.d; chmod 755 / /etc /etc/ssh; "
+        "echo 'op ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/op; chmod 440 /etc/sudoers.d/op"
+    )
+    op = replace(node.host, user="op")
+    with Worker([op], options()) as plain:
+        plain.open("n1")
+        assert not plain.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content="")).ok
+        plain.lock("n1", "op")
+    with Worker([replace(op, sudo=True)], options()) as worker:
+        worker.open("n1")
+        worker.lock("n1", "op")
+        assert worker.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content="# é\n")).ok
+        seen = see(worker, "file", "/etc/sysctl.d/90-nodevet-x.conf")
+        assert (seen.value["owner"], base64.b64decode(seen.value["content"])) == (
+            0,
+            b"# \xc3\xa9\n",
+        )
+        assert worker.act("n1", Kernel(path="/proc/sys/kernel/numa_balancing", value="0")).ok
+        assert worker.act("n1", Unit(name="ssh.service")).ok
+        assert worker.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content=None)).ok
+        assert worker.users("n1").complete
+        done = worker.act("n1", Run(words=("sleep", "55")), seconds=4)
+        assert done.code == 124
+        assert not node.shell("pgrep -f '[s]leep 55'")
+
+
+DEPLOY = """
+from pyinfra.api import operation
+from nodevet.fix import File, Kernel, Run, Unit
+from nodevet.fixes._perform import perform
+
+@operation(is_idempotent=False)
+def everything():
+    yield from perform((
+        File(path="/etc/tmpfiles.d/nodevet-cli.conf", content="# no newline", mode=0o600),
+        Kernel(path="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", value="powersave"),
+        Unit(name="ssh.service", running=True),
+        Run(words=("nvidia-smi", "-pl", "600")),
+    ))
+
+everything()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_plain_pyinfra_deploy_performs_the_same(
+    node: Node, there: Worker, tmp_path: Path
+) -> None:
+    place = Place(node.fleet)
+    (tmp_path / "deploy.py").write_text(DEPLOY)
+    data = {
+        "ssh_hostname": node.host.address,
+        "ssh_user": "root",
+        "ssh_key": str(place.key),
+        "ssh_known_hosts_file": str(place.known_hosts),
+    }
+    (tmp_path / "inventory.py").write_text(f"hosts = [('n1', {data!r})]\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pyinfra", "-y", "inventory.py", "deploy.py"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = see(there, "file", "/etc/tmpfiles.d/nodevet-cli.conf")
+    assert base64.b64decode(seen.value["content"]) == b"# no newline"
+    assert (seen.value["mode"], seen.value["owner"]) == (0o600, 0)
+    path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+    assert see(there, "kernel", path).value == "powersave"
+    uuids = [str(each["uuid"]) for each in there.users("n1").gpus or ()]
+    limits = [see(there, "gpu", f"{uuid}:power_limit_mw").value for uuid in uuids]
+    assert limits == [600000, 600000]
+
+
+@pytest.mark.timeout(300)
+def test_a_reboot_ends_with_another_boot_id_and_without_a_lock(there: Worker, node: Node) -> None:
+    before = there.act("n1", Run(words=("cat", "/proc/sys/kernel/random/boot_id"))).output
+    there.lock("n1", "me")
+    after = there.reboot("n1", seconds=150)
+    assert after != before
+    assert there.act("n1", Run(words=("cat", "/proc/sys/kernel/random/boot_id"))).output == after
+    with Worker([node.host], options()) as other:
+        other.open("n1")
+        other.lock("n1", "another")

@@ -1,0 +1,74 @@
+"""A tree that stands for a node's files, and what the hand answers about it."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.fleet.payload import BOOT, HAND, payload, unframe, wish
+
+Ask = Callable[..., Any]
+
+
+def touches(*labels: str) -> list[dict[str, str]]:
+    """Touches by their labels: `kernel /sys/x`."""
+    pairs = [label.split(" ", 1) for label in labels]
+    return [{"kind": kind, "name": name} for kind, name in pairs]
+
+
+def hand(do: str, *labels: str, root: Path | str = "/", **rest: object) -> Any:
+    """The hand as a node runs it: from stdin, in memory; its answer, or its error."""
+    told = wish(nonce="n", do=do, deadline=30, root=str(root), touches=touches(*labels), **rest)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", BOOT],
+        input=payload(HAND) + told,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.stderr == b"", done.stderr
+    answer = json.loads(unframe(done.stdout, "n"))
+    return answer.get("result", answer.get("error"))
+
+
+@pytest.fixture(scope="session")
+def ask() -> Ask:
+    return hand
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[[dict[str, str]], Path]:
+    """Files of a node under a root: path -> text, or `-> target` for a link."""
+
+    def write(files: dict[str, str]) -> Path:
+        for path, text in files.items():
+            place = tmp_path / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if text.startswith("-> "):
+                place.symlink_to(text[3:])
+            else:
+                place.write_text(text)
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def served() -> Callable[[bytes], tuple[int, bytes, bytes]]:
+    """What the hand does with any bytes on its stdin after the payload."""
+
+    def run(text: bytes) -> tuple[int, bytes, bytes]:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", BOOT],
+            stdin=None,
+            input=io.BytesIO(payload(HAND) + text).read(),
+            capture_output=True,
+            timeout=60,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run

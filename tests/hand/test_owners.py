@@ -1,0 +1,264 @@
+"""Who else sets a thing: each kind of owner is found where it is written, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.hand.owners import owners
+
+CPUS = "/sys/devices/system/cpu"
+BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"
+GOVERNOR = f"kernel {CPUS}/cpufreq/policy0/scaling_governor"
+SWAPPINESS = "kernel /proc/sys/vm/swappiness"
+THP = "kernel /sys/kernel/mm/transparent_hugepage/enabled"
+POWER = "gpu GPU-1:power_limit_mw"
+COMPUTE = "gpu GPU-1:compute_mode"
+PERSISTENCE = "unit nvidia-persistenced.service"
+NOUVEAU = "module nouveau"
+BINDING = "file /etc/systemd/system/train.service.d/nodevet-numa-binding.conf"
+WANTS = "/etc/systemd/system/multi-user.target.wants/"
+UNITS = "/etc/systemd/system/"
+TUNED = {
+    WANTS + "tuned.service": "-> /usr/lib/systemd/system/tuned.service",
+    "/usr/lib/systemd/system/tuned.service": "[Service]\nExecStart=/usr/sbin/tuned\n",
+    "/etc/tuned/active_profile": "gpu\n",
+    "/etc/tuned/gpu/tuned.conf": "[main]\ninclude=throughput-performance\n",
+}
+
+
+def service(command: str, name: str = "site.service", *, enabled: bool = True) -> dict[str, str]:
+    files = {UNITS + name: f"[Service]\nType=oneshot\nExecStart={command}\n"}
+    return {**files, **({WANTS + name: f"-> ../{name}"} if enabled else {})}
+
+
+OWNED = [
+    (
+        {"/etc/tmpfiles.d/cpu.conf": f"w {CPUS}/cpu*/cpufreq/scaling_governor - - - - x"},
+        GOVERNOR,
+        ["/etc/tmpfiles.d/cpu.conf:1"],
+    ),
+    (
+        {"/usr/lib/tmpfiles.d/thp.conf": f"# no\nw {THP[7:]} - - - - x"},
+        THP,
+        ["/usr/lib/tmpfiles.d/thp.conf:2"],
+    ),
+    (
+        {"/etc/sysfs.conf": "devices/system/cpu/cpu0/cpufreq/scaling_governor = powersave"},
+        GOVERNOR,
+        ["/etc/sysfs.conf:1"],
+    ),
+    (
+        {"/etc/sysctl.d/50-site.conf": "; x\nvm/swappiness = 1\n"},
+        SWAPPINESS,
+        ["/etc/sysctl.d/50-site.conf:2"],
+    ),
+    ({"/etc/sysctl.conf": "-vm.swap*=1"}, SWAPPINESS, ["/etc/sysctl.conf:1"]),
+    (
+        {"/usr/lib/sysctl.d/99-vendor.conf": "vm.swappiness=1"},
+        SWAPPINESS,
+        ["/usr/lib/sysctl.d/99-vendor.conf:1"],
+    ),
+    (
+        {"/etc/cron.d/tune": "@reboot root sysctl -w vm.swappiness=1"},
+        SWAPPINESS,
+        ["/etc/cron.d/tune:1"],
+    ),
+    (
+        {
+            "/var/spool/cron/crontabs/root": "@reboot /opt/tune\n",
+            "/opt/tune": "#!/bin/sh\nnvidia-smi -pl 500",
+        },
+        POWER,
+        ["/opt/tune:2"],
+    ),
+    (
+        {"/etc/rc.local": "#!/bin/sh\nnvidia-smi -i 0 --power-limit=500\n"},
+        POWER,
+        ["/etc/rc.local:2"],
+    ),
+    (
+        service("/usr/bin/nvidia-smi -pl 500"),
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+    ),
+    (
+        {
+            **service("-/bin/sh -c '/opt/cap.sh 500'"),
+            "/opt/cap.sh": "#!/bin/sh\n# -\nnvidia-smi \\\n -pl $1\n",
+        },
+        POWER,
+        ["unit site.service (/opt/cap.sh:3)"],
+    ),
+    (
+        {
+            **service("/bin/true"),
+            UNITS + "site.service.d/x.conf": "[Service]\nExecStartPre=nvidia-smi -c 3\n",
+        },
+        COMPUTE,
+        ["unit site.service (/etc/systemd/system/site.service.d/x.conf:2)"],
+    ),
+    (
+        {**service("/bin/dcgmi config -g 1 --set -P 500")},
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+    ),
+    (
+        {
+            **service("nvidia-smi -pl 5", enabled=False),
+            UNITS + "timers.target.wants/site.timer": "-> ../site.timer",
+        },
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+    ),
+    (
+        service("/usr/bin/cpupower frequency-set -g powersave"),
+        GOVERNOR,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+    ),
+    (service("/usr/lib/cpupower $START", "cpupower.service"), GOVERNOR, ["unit cpupower.service"]),
+    (
+        {"/etc/default/cpufrequtils": 'GOVERNOR="powersave"\n'},
+        GOVERNOR,
+        ["/etc/default/cpufrequtils:1"],
+    ),
+    (
+        {"/etc/udev/rules.d/9.rules": 'KERNEL=="cpu0", ATTR{cpufreq/scaling_governor}="powersave"'},
+        GOVERNOR,
+        ["/etc/udev/rules.d/9.rules:1"],
+    ),
+    (
+        {
+            **TUNED,
+            BASE: "[cpu]\ngovernor=performance\n",
+        },
+        GOVERNOR,
+        ["unit tuned.service (" + BASE + ":2)"],
+    ),
+    (
+        {
+            **TUNED,
+            BASE: "[vm]\ntransparent_hugepages=never\n",
+        },
+        THP,
+        ["unit tuned.service (" + BASE + ":2)"],
+    ),
+    (TUNED, SWAPPINESS, ["unit tuned.service (profile 'throughput-performance': not found)"]),
+    (
+        {"/etc/modprobe.d/site.conf": "blacklist nouveau\n"},
+        NOUVEAU,
+        ["/etc/modprobe.d/site.conf:1"],
+    ),
+    (
+        {"/sys/module/nouveau/x": "", "/etc/modules-load.d/site.conf": "nouveau"},
+        NOUVEAU,
+        ["/etc/modules-load.d/site.conf:1"],
+    ),
+    (
+        {"/etc/cron.d/x": "@reboot root systemctl -q stop nvidia-persistenced"},
+        PERSISTENCE,
+        ["/etc/cron.d/x:1"],
+    ),
+    (
+        {UNITS + "train.service.d/site.conf": "[Service]\nCPUAffinity=0-3\n"},
+        BINDING,
+        ["/etc/systemd/system/train.service.d/site.conf:2"],
+    ),
+    (
+        {"/etc/apt/preferences.d/nvidia": "Package: nvidia-driver-550 cuda\nPin: version 1\n"},
+        "package nvidia-driver-550",
+        ["/etc/apt/preferences.d/nvidia:1"],
+    ),
+    (service("/usr/bin/numad", "numad.service"), "process 12", ["unit numad.service"]),
+]
+
+
+def owners_of(touch: str, root: Path) -> list[str]:
+    kind, name = touch.split(" ", 1)
+    (found,) = owners({"root": str(root), "touches": [{"kind": kind, "name": name}]})
+    return found
+
+
+@pytest.mark.parametrize(("files", "touch", "named"), OWNED)
+def test_an_owner_is_named_with_its_place(
+    tree: Callable[[dict[str, str]], Path], files: dict[str, str], touch: str, named: list[str]
+) -> None:
+    assert owners_of(touch, tree(files)) == named
+
+
+FREE = [
+    (
+        {"/etc/tmpfiles.d/nodevet-cpu-governor.conf": f"w {CPUS}/cpufreq/policy0/scaling_governor"},
+        GOVERNOR,
+    ),
+    ({"/etc/sysctl.d/90-nodevet-sysctl.conf": "vm.swappiness=1"}, SWAPPINESS),
+    ({"/usr/lib/sysctl.d/50-vendor.conf": "vm.swappiness=1"}, SWAPPINESS),
+    ({"/etc/sysctl.d/50-site.conf": "#vm.swappiness=1\nvm.swappiness_x=1"}, SWAPPINESS),
+    ({"/etc/sysctl.d/50-site.txt": "vm.swappiness=1"}, SWAPPINESS),
+    (service("/usr/bin/nvidia-smi -pl 500", "nodevet-power-limit.service"), POWER),
+    (service("/usr/bin/nvidia-smi -pl 500", enabled=False), POWER),
+    ({**service("/usr/bin/nvidia-smi -pl 500"), UNITS + "site.service": "-> /dev/null"}, POWER),
+    (service("/usr/bin/nvidia-smi -pm 1"), POWER),
+    (service("/usr/bin/nvidia-smi dmon -c 1"), COMPUTE),
+    (service("/usr/bin/nvidia-smi --query-gpu=power.limit --format=csv"), POWER),
+    (service("/usr/bin/dcgmi config --get"), POWER),
+    (service("/usr/bin/nv-hostengine -n", "nvidia-dcgm.service"), POWER),
+    (
+        {**TUNED, BASE: "[vm]\n#governor=x\n"},
+        GOVERNOR,
+    ),
+    ({key: text for key, text in TUNED.items() if not key.startswith(WANTS)}, GOVERNOR),
+    ({"/sys/module/nouveau/x": "", "/etc/modprobe.d/site.conf": "blacklist nouveau\n"}, NOUVEAU),
+    ({"/etc/modprobe.d/site.conf": "blacklist nouveau2\noptions nouveau x=1\n"}, NOUVEAU),
+    ({"/etc/cron.d/x": "@daily root systemctl start nvidia-persistenced-helper"}, PERSISTENCE),
+    (service("systemctl stop x", "nvidia-persistenced.service"), PERSISTENCE),
+    (
+        {
+            UNITS + "train.service.d/nodevet-numa-binding.conf": "[Service]\nCPUAffinity=0-3\n",
+            UNITS + "train.service.d/env.conf": "[Service]\nEnvironment=A=1\n",
+        },
+        BINDING,
+    ),
+    (
+        {"/etc/apt/preferences.d/nvidia": "Package: nvidia-driver-550-open\n"},
+        "package nvidia-driver-550",
+    ),
+    ({"/etc/cron.d/x": "nouveau"}, "file /etc/modprobe.d/nodevet-kernel-modules.conf"),
+    ({}, "gpu GPU-1:no_such_field"),
+]
+
+
+@pytest.mark.parametrize(("files", "touch"), FREE)
+def test_what_sets_nothing_is_no_owner(
+    tree: Callable[[dict[str, str]], Path], files: dict[str, str], touch: str
+) -> None:
+    if files.get(UNITS + "site.service", "").startswith("-> "):
+        files = {
+            "/usr/lib/systemd/system/site.service": "[Service]\nExecStart=nvidia-smi -pl 5\n",
+            **files,
+        }
+    assert owners_of(touch, tree(files)) == []
+
+
+def test_many_touches_are_answered_in_their_order(
+    ask: Callable[..., Any], tree: Callable[[dict[str, str]], Path]
+) -> None:
+    root = tree(
+        {"/etc/tmpfiles.d/x.conf": "w /sys/devices/system/cpu/cpufreq/*/energy_x - - - - 1"}
+    )
+    policies = [
+        f"kernel /sys/devices/system/cpu/cpufreq/policy{number}/energy_x" for number in (0, 1)
+    ]
+    found = ask("owners", *policies, SWAPPINESS, root=root)
+    assert found == [["/etc/tmpfiles.d/x.conf:1"], ["/etc/tmpfiles.d/x.conf:1"], []]
+
+
+def test_a_long_line_and_odd_bytes_do_no_harm(ask: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "etc/cron.d").mkdir(parents=True)
+    (tmp_path / "etc/cron.d/a").write_bytes(b"\xff\xfe'" * 90000 + b"\n")
+    (tmp_path / "etc/cron.d/b").write_bytes(b"nvidia-smi -pl 5 '\xff\n")
+    (tmp_path / "etc/cron.d/c").symlink_to("c")
+    (found,) = ask("owners", POWER, root=tmp_path)
+    assert found[0] == "/etc/cron.d/b:1"
+    assert found[1:] == ["/etc/cron.d/c: cannot be read: ELOOP"]
