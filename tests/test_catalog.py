@@ -6,6 +6,7 @@ import nodevet.checks
 import pytest
 
 from nodevet.catalog import Catalog, CatalogError
+from nodevet.fix import Risk
 
 GOOD = '''"""A site check."""
 from nodevet.model import Check, Want
@@ -87,3 +88,49 @@ def test_two_folders_cannot_hold_the_same_name(tmp_path: Path) -> None:
         (tmp_path / name / "site_rule.py").write_text(GOOD)
     with pytest.raises(CatalogError, match="has the same name"):
         Catalog([tmp_path / "a", tmp_path / "b"])
+
+
+FIX = '''"""Puts it right."""
+from nodevet.fix import Fix, Risk
+FIX = Fix(plan=lambda e, f, w: iter(()), risk=Risk.IDLE)
+'''
+
+
+def test_a_fix_has_the_name_of_its_check(tmp_path: Path) -> None:
+    (tmp_path / "gpu_count.py").write_text(FIX)
+    (tmp_path / "_helper.py").write_text("raise RuntimeError")
+    catalog = Catalog(fixes=[tmp_path])
+    fix = catalog.fix("gpu_count")
+    assert fix is not None and fix.risk is Risk.IDLE
+    assert catalog.fix_page("gpu_count") == catalog.fix_title("gpu_count") == "Puts it right."
+    assert catalog.fix_path("gpu_count") == tmp_path / "gpu_count.py"
+    assert "gpu_count" in catalog.fixes and "_helper" not in catalog.fixes
+
+
+def test_a_check_may_have_no_fix() -> None:
+    assert Catalog().fix("pcie_link") is None
+    with pytest.raises(CatalogError, match=r"no fix is named 'pcie_link'.*list fixes"):
+        Catalog().fix_page("pcie_link")
+
+
+def test_a_fix_without_a_check_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "pcie_lnk.py").write_text(FIX)
+    with pytest.raises(CatalogError, match=r"no check is named 'pcie_lnk'; did you mean pcie_link"):
+        Catalog(fixes=[tmp_path])
+
+
+def test_a_shipped_fix_cannot_be_replaced(tmp_path: Path) -> None:
+    (tmp_path / "power_limit.py").write_text(FIX)
+    with pytest.raises(CatalogError, match="a fix named power_limit is shipped; remove yours"):
+        Catalog(fixes=[tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("x = (", "gpu_count.py:1: SyntaxError"), ("FIX = 1", "gpu_count.py: defines no FIX")],
+)
+def test_a_broken_fix_says_where(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "gpu_count.py").write_text(text)
+    with pytest.raises(CatalogError) as caught:
+        Catalog(fixes=[tmp_path]).fix("gpu_count")
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")

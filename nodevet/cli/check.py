@@ -76,7 +76,8 @@ def command(
     else:
         hosts = session.inventory(targets, inventories, limit)
         by_name = {host.name: host for host in hosts}
-        seen = reports(visit(hosts, session.fleet_options(**reach)), by_name, bench, output.keep)
+        reach_options = session.fleet_options(bench=bench, **reach)
+        seen = reports(visit(hosts, reach_options), by_name, bench, output.keep)
     run = session.carry_out(hosts, seen, bench, output, Severity(fail_on))
     output.finish(run, before)
     click.get_current_context().exit(output.code(run))

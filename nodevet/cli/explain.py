@@ -34,13 +34,16 @@ def command(
     project: Path,
     **reach: Any,
 ) -> None:
-    """Print the page of a CHECK; with --host or -b also what is wanted, and from which line.
+    """Print the pages of a CHECK and of its fix; with --host or -b also what is wanted, and
+    from which line.
 
     A host is only visited where its baseline depends on what it is: name one with -b, and
     nothing is read from it.
     """
     catalog, folders = session.open_project(project)
     click.echo(catalog.page(check))
+    click.echo()
+    click.echo(_fix(check, catalog))
     if not host and not names:
         return
     wanted = list(names) or session.candidates(folders)
@@ -54,6 +57,14 @@ def command(
     for one in resolved:
         click.echo()
         click.echo("\n".join(_wanted(one, check, catalog)))
+
+
+def _fix(check: str, catalog: Catalog) -> str:
+    """What there is to put it right: the fix's risk and page."""
+    fix = catalog.fix(check)
+    if fix is None:
+        return "There is no fix for it."
+    return f"There is a fix, at risk {fix.risk.value} or below.\n\n{catalog.fix_page(check)}"
 
 
 def _fitting(resolved: tuple[Resolved, ...], node: Host, reach: Options) -> Resolved:

@@ -104,7 +104,7 @@ def command(
         settle=settle,
         interval=interval,
         fail_on=Severity(fail_on),
-        options=session.fleet_options(**reach),
+        options=session.fleet_options(bench=bench, **reach),
     )
     seen = attempts.run({host.name: host for host in hosts}, bench)
     run = session.carry_out(hosts, seen, bench, output, Severity(fail_on))

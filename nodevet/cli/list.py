@@ -6,7 +6,7 @@ import click
 
 from nodevet.cli import options, session
 
-KINDS = ("checks", "baselines", "formats", "hosts")
+KINDS = ("checks", "fixes", "baselines", "formats", "hosts")
 
 
 @click.command("list")
@@ -20,11 +20,15 @@ def command(
     limit: tuple[str, ...],
     project: Path,
 ) -> None:
-    """Name the checks, baselines, report formats, or the hosts of an inventory."""
+    """Name the checks, fixes, baselines, report formats, or the hosts of an inventory."""
     if kind == "checks":
         catalog, _ = session.open_project(project)
         for check in catalog.ids:
             click.echo(f"{check:18} {catalog.title(check)}")
+    elif kind == "fixes":
+        catalog, _ = session.open_project(project)
+        for check in catalog.fixes:
+            click.echo(f"{check:22} {catalog.fix_title(check)}")
     elif kind == "baselines":
         from nodevet.baseline import available
 

@@ -27,7 +27,7 @@ project = click.option(
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder whose checks/ and baselines/ join the shipped ones.  [default: .]",
+    help="Folder whose checks/, fixes/ and baselines/ join the shipped ones.  [default: .]",
 )
 baselines = click.option(
     "-b",

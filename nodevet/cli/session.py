@@ -16,13 +16,13 @@ from nodevet.cli.output import Output
 from nodevet.fleet import Options
 from nodevet.model import Baseline, Host, HostReport, Run, Severity
 from nodevet.report.errors import ReportError
-from nodevet.sweep import Bench, missing
+from nodevet.sweep import Bench, asks, missing
 
 
 def open_project(project: Path) -> tuple[Catalog, list[Path]]:
-    """The catalog with the project's checks, and the project's baseline folders."""
+    """The catalog with the project's checks and fixes, and the project's baseline folders."""
     folders = [folder for folder in [project / "baselines"] if folder.is_dir()]
-    return Catalog([project / "checks"]), folders
+    return Catalog([project / "checks"], [project / "fixes"]), folders
 
 
 def open_bench(project: Path, names: Sequence[str]) -> Bench:
@@ -148,8 +148,12 @@ def fleet_options(
     known_hosts: Path | None,
     accept_new: bool,
     sudo: bool,
+    bench: Bench | None = None,
 ) -> Options:
-    """The shared `reach` options as the fleet takes them."""
+    """The shared `reach` options as the fleet takes them; `bench`: what else is to be read.
+
+    Raises AskError.
+    """
     return Options(
         parallel=parallel,
         connect_timeout=connect_timeout,
@@ -158,6 +162,7 @@ def fleet_options(
         known_hosts=known_hosts,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
+        asks=asks(bench) if bench else {},
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-COMMANDS = ("check", "explain", "gate", "lint", "list", "probe", "report", "schema", "sim")
+COMMANDS = ("apply", "approve", "check", "explain", "gate", "lint", "list", "plan", "probe", "report", "rollback", "schema", "sim")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

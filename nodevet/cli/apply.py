@@ -1,0 +1,387 @@
+"""`nodevet apply`: carry out an approved plan, and prove it."""
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+from msgspec.structs import replace
+
+from nodevet.cli import UserError, options, session
+from nodevet.cli.seconds import Seconds
+from nodevet.fix import Risk
+from nodevet.model import Host
+
+if TYPE_CHECKING:
+    from nodevet.remedy.approve import Approval, Signature
+    from nodevet.remedy.journal import Journal, RunState
+    from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.result import HostResult, Result
+    from nodevet.remedy.runs import Reach, RunFolder
+    from nodevet.remedy.site import Terms
+    from nodevet.remedy.waves import Limits
+    from nodevet.sweep import Bench
+
+FORMATS = ("text", "markdown", "json", "html")
+
+inventories = click.option(
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    metavar="FILE",
+    help="Inventory that says how the plan's hosts are reached; else their names are used.",
+)
+drain_hook = click.option(
+    "--drain-hook",
+    default="",
+    metavar="CMD",
+    help="Run with a host's name as its last argument before anything of risk drain or reboot "
+    "is done there; 0 means that the host is drained. No shell.",
+)
+settle = click.option(
+    "--settle",
+    type=Seconds(0),
+    default=3,
+    show_default=True,
+    metavar="SECONDS",
+    help="After which a setting is looked at once more, and must still be there.",
+)
+shown = click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="Of the report on standard output; the run's folder has it in each.",
+)
+
+
+@click.command("apply")
+@click.argument(
+    "file", metavar="[PLAN]", required=False, type=click.Path(dir_okay=False, path_type=Path)
+)
+@inventories
+@options.baselines
+@click.option(
+    "--canary", default="1", show_default=True, metavar="N|N%", help="Nodes that go first."
+)
+@click.option(
+    "--batch",
+    default="10",
+    show_default=True,
+    metavar="N|N%",
+    help="Nodes at a time after that, as a sliding window.",
+)
+@click.option(
+    "--max-fail",
+    default="0",
+    show_default=True,
+    metavar="N|N%",
+    help="Nodes that may fail; at one more, no further node is begun.",
+)
+@click.option(
+    "--pause",
+    type=Seconds(0),
+    default=0,
+    metavar="SECONDS",
+    help="Between the canary and the rest.",
+)
+@settle
+@drain_hook
+@click.option(
+    "--reboot",
+    is_flag=True,
+    help="Reboot each node that was changed, and say only then that it persists. It takes "
+    "approvals for risk reboot, and --drain-hook.",
+)
+@click.option("--verify-reboot", is_flag=True, help="The same, on the canary alone.")
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the run is kept.  [default: runs/<plan>-<n> in the project]",
+)
+@click.option(
+    "--resume",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="RUN",
+    help="Go on with a run that was ended: what it left in the middle is looked at first.",
+)
+@shown
+@options.reach
+@options.project
+def command(
+    file: Path | None,
+    inventories: tuple[str, ...],
+    names: tuple[str, ...],
+    canary: str,
+    batch: str,
+    max_fail: str,
+    pause: float,
+    settle: float,
+    drain_hook: str,
+    reboot: bool,
+    verify_reboot: bool,
+    folder: Path | None,
+    resume: Path | None,
+    form: str,
+    project: Path,
+    **reach: Any,
+) -> None:
+    """Carry out PLAN: on the canary first, then on the others, until too many fail.
+
+    Each node is locked, probed and compared with what the plan was made on; whatever the check
+    does not call right afterwards is put back at once. Ctrl-C begins no further node.
+
+    \b
+    Exit codes:
+      0  every node of the plan is right, or pending a reboot that the plan speaks of
+      1  something failed and was rolled back, was refused, or is untouched
+      2  usage, configuration, or the plan is not approved
+      3  a node is in doubt or half done: look at it
+    """
+    from nodevet.remedy.approve import signatures
+    from nodevet.remedy.journal import Journal
+    from nodevet.remedy.runs import RunFolder
+
+    if (reboot or verify_reboot) and not drain_hook:
+        raise UserError("a reboot needs --drain-hook, which says that a node is drained")
+    bench = session.open_bench(project, names)
+    if resume and not file:
+        run = RunFolder(resume)
+        text, plan = run.plan()
+        found, kept = signatures(run.plan_file), reached_before(run, inventories, reach)
+    elif file and not resume:
+        text, plan = read_plan(file)
+        found, kept = signatures(file), reached_now(plan, inventories, reach)
+        run = RunFolder(folder) if folder else RunFolder.fresh(project / "runs", plan)
+    else:
+        raise UserError("name either a PLAN, or a run to --resume")
+    closed = ""
+    approvals = approved(text, plan, found, kept.hosts, project, reboot=reboot or verify_reboot)
+    if isinstance(approvals, list):
+        if not resume:
+            raise UserError("\n".join(["the plan may not be applied:", *approvals]))
+        closed, approvals = "; ".join(approvals), ()
+    limits = limits_of(len({step.host for step in plan.steps}), canary, batch, max_fail)
+    terms = terms_of(run, settle=settle, drain_hook=drain_hook, reboot=reboot)
+    with Journal.open(run.path) if resume else Journal.create(run.path) as journal:
+        if file:
+            run.begin(file.name, text, found, kept)
+        order = {"plan": plan, "terms": terms, "closed": closed, "verify_reboot": verify_reboot}
+        result = carry_out(run, text, order, kept, bench, journal, approvals, limits, pause)
+    finish(run, result, "result", form)
+
+
+def carry_out(
+    run: "RunFolder",
+    text: bytes,
+    order: Mapping[str, Any],
+    kept: "Reach",
+    bench: "Bench",
+    journal: "Journal",
+    approvals: Sequence["Approval"],
+    limits: "Limits",
+    pause: float,
+) -> "Result":
+    """The run itself. A second Ctrl-C leaves it as it is, and the message says how to go on."""
+    from nodevet.fleet.work import Worker
+    from nodevet.remedy.apply import Order, Stop, apply
+    from nodevet.remedy.compare import Bench as OneBench
+    from nodevet.remedy.journal import RunEnd, state
+    from nodevet.remedy.runs import Opening
+
+    plan: Plan = order["plan"]
+    earlier = same_plan(run, text, state(journal.records)) if journal.records else None
+    if earlier and earlier.run:
+        approvals = approvals or earlier.run.approvals
+    head = {"canary": limits.canary, "batch": limits.batch, "max_fail": limits.max_fail}
+    opened = Opening(run, text, plan, approvals, {**head, "reboot": order["terms"].reboot})
+    journal.write(opened.record())
+    reach = session.fleet_options(**unplain(kept.options), bench=bench)
+    with Worker(kept.hosts, reach) as worker, Stop(say) as stop:
+        try:
+            hosts, stopped = apply(
+                Order(
+                    bench=lambda host, baseline: OneBench(
+                        host=host, baseline=baseline, catalog=bench.catalog, today=date.today()
+                    ),
+                    baselines={baseline.name: baseline for baseline in bench.baselines},
+                    hosts=frozenset(host.name for host in kept.hosts),
+                    keep=run.keep_evidence,
+                    **order,
+                ),
+                worker,
+                journal,
+                limits,
+                pause=pause,
+                earlier=earlier,
+                finished=run.finished(earlier),
+                tell=teller(run),
+                stop=stop,
+            )
+        except KeyboardInterrupt:
+            say(f"nodes were left as they are: nodevet apply --resume {run.path}")
+            raise
+    result = opened.result("apply", hosts, stopped)
+    journal.write(RunEnd(outcome=str(result.exit_code)))
+    return result
+
+
+# --- what rollback shares -------------------------------------------------------------------------
+
+
+def same_plan(run: "RunFolder", text: bytes, state: "RunState") -> "RunState":
+    """Raises UserError where the kept plan is no longer the one that the run began with."""
+    from nodevet.remedy.nouns import digest
+
+    if state.run is not None and state.run.plan != digest(text):
+        raise UserError(f"{run.plan_file}: was changed since the run began; put it back")
+    return state
+
+
+def read_plan(file: Path) -> "tuple[bytes, Plan]":
+    """A plan byte by byte, and decoded. Raises UserError and PlanError."""
+    from nodevet.remedy import nouns
+
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+    return text, nouns.read(text)
+
+
+def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "Reach":
+    """How the plan's hosts are reached, by the command line."""
+    from nodevet.remedy.runs import Reach
+
+    names = {step.host for step in plan.steps}
+    hosts = session.inventory(() if inventories else sorted(names), inventories, ())
+    plain = {
+        key: str(value.resolve()) if isinstance(value, Path) else value
+        for key, value in reach.items()
+    }
+    return Reach(hosts=tuple(host for host in hosts if host.name in names), options=plain)
+
+
+def reached_before(
+    run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
+) -> "Reach":
+    """How a run reached its hosts, but for what the command line says anew."""
+    _, plan = run.plan()
+    now = reached_now(plan, inventories, reach) if inventories else None
+    then = run.reach()
+    context = click.get_current_context()
+    given = {
+        key: value
+        for key, value in reach.items()
+        if context.get_parameter_source(key) is ParameterSource.COMMANDLINE
+    }
+    return replace(then, hosts=now.hosts if now else then.hosts, options={**then.options, **given})
+
+
+def unplain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `session.fleet_options` as they come out of a run's folder."""
+    paths = ("ssh_config", "known_hosts")
+    return {
+        key: Path(value) if key in paths and value is not None else value
+        for key, value in options.items()
+    }
+
+
+def approved(
+    text: bytes,
+    plan: "Plan",
+    found: "Sequence[Signature]",
+    hosts: Sequence[Host],
+    project: Path,
+    *,
+    reboot: bool,
+) -> "Sequence[Approval] | list[str]":
+    """Who approved the plan, or every reason why it may not be applied.
+
+    A reboot takes approvals as a plan of that risk does.
+    """
+    from nodevet.remedy import allowed, approve
+
+    policy, now = allowed.load(project), datetime.now(timezone.utc)
+    groups = {host.name: host.groups for host in hosts}
+    outcome = approve.check_approvals(text, plan, found, policy, now, groups)
+    if not isinstance(outcome, approve.Approved):
+        return outcome
+    if not reboot:
+        return outcome.approvals
+    raised = replace(plan, steps=tuple(replace(step, risk=Risk.REBOOT) for step in plan.steps))
+    reasons = approve.unfit(raised, policy, now)
+    verdicts = tuple(approve.signers(text, found, policy, now))
+    people, ignored = approve.judge(raised, verdicts, policy, groups)
+    if len(people) < (needed := approve.needs(raised, policy)):
+        reasons += [*ignored, f"to reboot: {approve.too_few(raised, people, needed)}"]
+    return reasons or tuple(people)
+
+
+def limits_of(nodes: int, canary: str, batch: str, max_fail: str) -> "Limits":
+    """The limits of a run over so many nodes. Raises UserError."""
+    from nodevet.remedy.waves import Limits, share
+
+    found = {}
+    for name, text, least in (
+        ("canary", canary, 0),
+        ("batch", batch, 1),
+        ("max-fail", max_fail, 0),
+    ):
+        try:
+            found[name.replace("-", "_")] = share(text, nodes, least=least)
+        except ValueError as error:
+            raise UserError(f"--{name}: {error}") from error
+    if found["batch"] < 1:
+        raise UserError("--batch: at least one node at a time")
+    return Limits(**found)
+
+
+def terms_of(run: "RunFolder", **rest: Any) -> "Terms":
+    from nodevet.remedy.site import Terms
+
+    who = f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}"
+    return Terms(who=who, **rest)
+
+
+def user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name in this container
+        return f"uid {os.getuid()}"
+
+
+def say(text: str) -> None:
+    click.echo(f"nodevet: {text}", err=True)
+
+
+def teller(run: "RunFolder") -> "Callable[[HostResult], None]":
+    """Keeps each node's result as it ends, and says it on standard error."""
+    from nodevet.remedy import report
+
+    def tell(host: "HostResult") -> None:
+        run.keep_host(host)
+        click.echo(report.line(host), err=True)
+
+    return tell
+
+
+def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:
+    """Keep the reports, show one, and end with the run's exit code."""
+    from nodevet.remedy import report
+
+    endings = {"json": ".json", "text": ".txt", "markdown": ".md", "html": ".html"}
+    texts = {f"{stem}{endings[each]}": report.render(result, each) for each in FORMATS}
+    run.keep(texts)
+    click.echo(texts[f"{stem}{endings[form]}"], nl=False)
+    say(f"the run is kept in {run.path}")
+    click.get_current_context().exit(result.exit_code)

@@ -1,0 +1,232 @@
+"""`nodevet plan`: what fixes would change, as a file that can be approved and applied."""
+
+import getpass
+import os
+import re
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodevet.cli import UserError, options, session
+from nodevet.cli.output import Output, replace, try_out
+from nodevet.fix import Risk, Touch
+from nodevet.fleet import Options, Visit
+from nodevet.model import Host, HostReport, Severity, Verdict
+from nodevet.sweep import Bench, reports
+
+if TYPE_CHECKING:
+    from nodevet.fleet.work import Worker
+    from nodevet.remedy.draft import Node
+    from nodevet.remedy.plan import Looked
+
+LOOKERS = 32  # hosts that are looked at for a second time at once
+LONGEST = timedelta(days=30)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_signers
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
+    """`24h`, `90m`, `2d`."""
+    found = re.fullmatch(r"([0-9]{1,5})([mhd])", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no time; say 24h, 90m or 2d", ctx, param)
+    time = timedelta(**{_UNITS[found[2]]: int(found[1])})
+    if not timedelta(0) < time <= LONGEST:
+        raise click.BadParameter(f"{value} is not between 1m and {LONGEST.days}d", ctx, param)
+    return time
+
+
+@click.command("plan")
+@options.hosts
+@options.baselines
+@click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    metavar="ID",
+    help="Plan this fix, and no others but those named so. Without it: those that the baseline "
+    "allows under `fix`.",
+)
+@click.option(
+    "--max-risk",
+    type=click.Choice([risk.value for risk in Risk]),
+    default=Risk.REBOOT.value,
+    show_default=True,
+    help="Plan nothing above this.",
+)
+@click.option(
+    "--valid",
+    callback=_time,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long the plan may be applied: 90m, 24h, 2d.",
+)
+@click.option("--author", metavar="NAME", help="Who makes it, as allowed_signers says it.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the plan there, for `nodevet approve`. Without it the plan is only shown.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["fold", "diff"]),
+    default="fold",
+    show_default=True,
+    help="Show equal changes once, or each host as a diff with its commands.",
+)
+@options.reach
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    names: tuple[str, ...],
+    fixes: tuple[str, ...],
+    max_risk: str,
+    valid: timedelta,
+    author: str | None,
+    file: Path | None,
+    form: str,
+    project: Path,
+    **reach: Any,
+) -> None:
+    """Plan how to put right what is wrong. Nothing on a node is changed.
+
+    Vets the hosts as `nodevet check` does, then looks at what the fixes would change: what it
+    is now, and whether something else on the node sets it too.
+
+    \b
+    Exit codes:
+      0  nothing to do: nothing is wrong that an allowed fix answers
+      1  there is something to do, and the plan was written
+      2  usage or configuration
+      3  nothing is planned, but not all could be judged or planned
+    """
+    from nodevet.remedy import nouns, rest, show
+    from nodevet.remedy.draft import Rules, draft
+    from nodevet.remedy.plan import make
+
+    if file:
+        try_out(file)
+    bench = session.open_bench(project, names)
+    rules = Rules(
+        id=secrets.token_hex(4),
+        author=_author(author),
+        now=datetime.now().astimezone(),
+        valid=valid,
+        fixes=_named(fixes, bench) if fixes else None,
+        max_risk=Risk(max_risk),
+    )
+    hosts = session.inventory(targets, inventories, limit)
+    reached = session.fleet_options(bench=bench, **reach)
+    drafted = draft(_vet(hosts, bench, reached), bench.catalog, rules)
+    proposal = make(drafted, rules, _look(hosts, drafted.touches, reached))
+    shown = show.diff(proposal.plan) if form == "diff" else show.fold(proposal.plan)
+    steps = bool(proposal.plan.steps)
+    told = [shown if steps or proposal.plan.conflicts else "", rest.rest(proposal)]
+    click.echo("\n".join(text for text in told if text), nl=False)
+    if not steps:
+        click.echo(f"{rest.conclusion(proposal)}.", err=True)
+        if file and file.exists():
+            click.echo(f"nodevet: {file} is of an earlier plan and was left as it is", err=True)
+    elif file:
+        replace(file, nouns.write(proposal.plan).decode())
+        click.echo(f"{file} is written; next: nodevet approve {file}", err=True)
+    click.get_current_context().exit(proposal.exit_code)
+
+
+def _named(fixes: Sequence[str], bench: Bench) -> frozenset[str]:
+    """The fixes of --fix. Raises UserError for one that does not exist or answers nothing."""
+    asked = {wish.check for baseline in bench.baselines for wish in baseline.expectations}
+    for fix in fixes:
+        bench.catalog.fix_path(fix)
+        if fix not in asked:
+            raise UserError(f"--fix {fix}: no baseline of this run asks for {fix}")
+    return frozenset(fixes)
+
+
+def _author(said: str | None) -> str:
+    """Who makes the plan. Raises UserError for what cannot be a principal."""
+    try:
+        name = said or os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise UserError("who makes the plan is not known; say it with --author") from error
+    if not _AUTHOR.fullmatch(name):
+        raise UserError(f"--author {name!r}: only letters, digits and . _ @ + - are possible")
+    return name
+
+
+def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
+    """Every host as a check leaves it, with the evidence of those where something is wrong."""
+    from nodevet.evidence import decode
+    from nodevet.fleet import visit
+    from nodevet.remedy.draft import Node
+
+    kept: dict[str, bytes] = {}
+
+    def keep(one: Visit, host: Host) -> None:
+        if one.evidence is not None:
+            kept[one.host] = one.evidence
+
+    def judged() -> Generator[HostReport]:
+        with closing(reports(visit(hosts, reached), by_name, bench, keep)) as seen:
+            for report in seen:
+                if not any(finding.verdict is Verdict.WRONG for finding in report.findings):
+                    kept.pop(report.host, None)
+                yield report
+
+    by_name = {host.name: host for host in hosts}
+    run = session.carry_out(hosts, judged(), bench, Output(()), Severity.INFO)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    baselines = {baseline.name: baseline for baseline in bench.baselines}
+    return [
+        Node(
+            report=report,
+            evidence=decode(kept[report.host]) if report.host in kept else None,
+            baseline=baselines.get(report.baseline),
+        )
+        for report in run.hosts
+    ]
+
+
+def _look(
+    hosts: Sequence[Host], touches: Mapping[str, tuple[Touch, ...]], reached: Options
+) -> Mapping[str, "Looked"]:
+    """What the touches of each host are now, and who else sets them."""
+    if not touches:
+        return {}
+    from nodevet.fleet.work import Worker
+
+    with (
+        Worker([host for host in hosts if host.name in touches], reached) as worker,
+        ThreadPoolExecutor(min(LOOKERS, len(touches))) as pool,
+    ):
+        found = pool.map(lambda host: _look_at(worker, host, touches[host]), touches)
+        return dict(zip(touches, found, strict=True))
+
+
+def _look_at(worker: "Worker", host: str, touches: Sequence[Touch]) -> "Looked":
+    from nodevet.fleet.work import WorkError
+    from nodevet.remedy.plan import Looked
+
+    try:
+        worker.open(host)
+        try:
+            return Looked(seen=worker.look(host, touches), owners=worker.owners(host, touches))
+        finally:
+            with suppress(WorkError):
+                worker.close(host)
+    except WorkError as error:
+        return Looked(why=str(error))

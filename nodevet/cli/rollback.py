@@ -1,0 +1,124 @@
+"""`nodevet rollback`: put back what a run did."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodevet.cli import UserError, apply, options, session
+
+if TYPE_CHECKING:
+    from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.result import HostResult
+
+
+@click.command("rollback")
+@click.argument(
+    "folder", metavar="RUN", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option("--host", "names", multiple=True, metavar="NODESET", help="These nodes only.")
+@apply.inventories
+@apply.settle
+@apply.drain_hook
+@apply.shown
+@options.reach
+def command(
+    folder: Path,
+    names: tuple[str, ...],
+    inventories: tuple[str, ...],
+    settle: float,
+    drain_hook: str,
+    form: str,
+    **reach: Any,
+) -> None:
+    """Put back every step of RUN that was done or is in doubt, the last one first.
+
+    Everything that a step touched is made what it was before, and looked at again. What is now
+    neither what it was nor what the step set was changed since by somebody else: that is said,
+    and it is left. May be run again.
+
+    \b
+    Exit codes:
+      0  everything is as it was before the run
+      1  a node was refused, or something on it was changed since and is left
+      2  usage or configuration
+      3  a node is in doubt, or could not be put back: look at it
+    """
+    from nodevet.fleet.work import Worker
+    from nodevet.remedy.apply import Fleet, Stop
+    from nodevet.remedy.journal import Journal, RunEnd, state
+    from nodevet.remedy.rollback import Back, Return, left_behind, touched
+    from nodevet.remedy.runs import Opening, RunFolder
+    from nodevet.remedy.site import Site
+    from nodevet.remedy.waves import Limits, Standing
+
+    run = RunFolder(folder)
+    text, plan = run.plan()
+    hosts = _chosen(names, tuple(plan.nodes))
+    kept = apply.reached_before(run, inventories, reach)
+    terms = apply.terms_of(run, settle=settle, drain_hook=drain_hook)
+    with Journal.open(run.path) as journal:
+        then = apply.same_plan(run, text, state(journal.records))
+        left = left_behind(journal.records)
+        known = {host.name for host in kept.hosts}
+        for host in hosts:
+            if touched(plan.of(host), then) and host not in known:
+                raise UserError(f"{host}: the inventory does not name it; give one with -i")
+        opened = Opening(run, text, plan, (), {"rollback": list(hosts)})
+        journal.write(opened.record())
+        stem = run.next_stem("rollback")
+        reached = session.fleet_options(**apply.unplain(kept.options))
+        with Worker(kept.hosts, reached) as worker, Stop(apply.say) as stop:
+
+            def one(host: str, canary: bool) -> "HostResult":
+                keep = partial(run.keep_evidence, host)
+                back = Back(
+                    host=host,
+                    planned=plan.nodes[host],
+                    steps=plan.of(host),
+                    run=then,
+                    left=left,
+                )
+                return Return(back, Site(host, worker, journal, terms, keep)).run()
+
+            limits = Limits(canary=0, batch=reached.parallel, max_fail=len(hosts))
+            ended, why = Fleet(limits, one, _tell, stop, 0.0).run(hosts, Standing())
+        done = {result.host: result for result in ended}
+        results = [done.get(host) or _untouched(plan, host, why) for host in hosts]
+        result = opened.result("rollback", results)
+        journal.write(RunEnd(outcome=str(result.exit_code)))
+    apply.finish(run, result, stem, form)
+
+
+def _chosen(names: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, ...]:
+    """The run's nodes that are named, or all. Raises UserError for one that is none of them."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    if not names:
+        return everything
+    try:
+        wanted = {
+            node
+            for name in names
+            for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
+        }
+    except NodeSetException as error:
+        raise UserError(f"--host: {error}") from error
+    if stray := sorted(wanted - set(everything)):
+        raise UserError(f"--host: {stray[0]} is none of the run's nodes")
+    return tuple(host for host in everything if host in wanted)
+
+
+def _tell(host: "HostResult") -> None:
+    from nodevet.remedy import report
+
+    click.echo(report.line(host), err=True)
+
+
+def _untouched(plan: "Plan", host: str, why: str) -> "HostResult":
+    from nodevet.remedy.result import HostResult, Outcome
+    from nodevet.remedy.steps import begin
+
+    steps = tuple(begin(step) for step in plan.of(host))
+    return HostResult(host=host, outcome=Outcome.UNTOUCHED, why=why, steps=steps)

@@ -1,0 +1,1 @@
+"""Putting right what is wrong: plan (pure), approve, apply, roll back."""

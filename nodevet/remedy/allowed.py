@@ -1,0 +1,259 @@
+"""Who may approve what: the project's `allowed_signers` and `approval.yaml`; docs/approval.md.
+
+`allowed_signers` is OpenSSH's own file and says which key is whose. Only its principals are
+read here, to find names that are misspelt; keys and options are ssh-keygen's affair.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import pydantic
+from pydantic import Field
+
+from nodevet.baseline.complaints import complaints, known_keys
+from nodevet.baseline.format import Part, SomeNames, Text
+from nodevet.document.parse import parse
+from nodevet.document.problems import Place, Problem, did_you_mean, quoted
+from nodevet.document.text import Source, UnreadableError, read
+from nodevet.document.tree import Mapping as Keys
+from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join, plain
+from nodevet.fix import Risk
+
+SIGNERS = "allowed_signers"
+RULES = "approval.yaml"
+OWN_HIGHEST = Risk.IDLE  # of the plans that their author may approve, where any
+
+
+class PolicyError(Exception):
+    """Everything that is wrong with the two files."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda one: (one.file, one.line, one.column)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's signature that counts."""
+
+    who: str  # the principal
+    key: str  # fingerprint: SHA256:...
+    file: str  # of the signature
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """What some people may approve."""
+
+    who: frozenset[str]  # principals; teams are written out
+    risk: Risk  # the highest
+    groups: tuple[str, ...] = ()  # of hosts; empty: every host
+
+    def covers(self, risk: Risk, groups: Collection[str]) -> bool:
+        """Whether a step of this risk, on a host of these groups, may be approved."""
+        inside = not self.groups or not set(self.groups).isdisjoint(groups)
+        return inside and risk.rank <= self.risk.rank
+
+    def __str__(self) -> str:
+        return f"{self.risk.value} in {', '.join(self.groups) or 'every group'}"
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Both files, as they were read at one moment."""
+
+    signers: str  # the text of allowed_signers
+    shown: str  # its name in messages
+    rules: tuple[Rule, ...] | None = None  # None: every principal may approve everything
+    needed: Mapping[Risk, int]  # people who must approve
+    author_approves: bool = True  # their own live and idle plans
+
+    def names(self, principal: str) -> bool:
+        """Whether allowed_signers has a line for this principal."""
+        return any(matches(pattern, principal) for pattern in principals(self.signers))
+
+    def of(self, names: Collection[str]) -> tuple[Rule, ...]:
+        """What a person of these names may approve."""
+        if self.rules is None:
+            return (Rule(who=frozenset(names), risk=Risk.REBOOT),)
+        return tuple(rule for rule in self.rules if not rule.who.isdisjoint(names))
+
+    def forbids_own(self, risk: Risk) -> bool:
+        """Whether the author may not be among those who approve a plan of this risk."""
+        return not self.author_approves or risk.rank > OWN_HIGHEST.rank
+
+
+def principals(signers: str) -> tuple[str, ...]:
+    """The first field of each line of allowed_signers, a comma-separated list of patterns."""
+    found = []
+    for line in signers.splitlines():
+        text = line.lstrip(" \t")
+        if text and not text.startswith("#"):
+            field = re.match(r'"([^"]*)"|([^ \t]+)', text)
+            found.append((field[1] or field[2] or "") if field else "")
+    return tuple(found)
+
+
+def matches(patterns: str, name: str) -> bool:
+    """OpenSSH's pattern list: `*`, `?`, and `!` for what is left out (PATTERNS, ssh_config(5))."""
+    found = False
+    for pattern in patterns.split(","):
+        form = re.escape(pattern.removeprefix("!")).replace(r"\*", ".*").replace(r"\?", ".")
+        if re.fullmatch(form, name, re.DOTALL):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+class ApproverPart(Part):
+    """One entry of `approvers`."""
+
+    who: SomeNames
+    risk: Risk
+    groups: SomeNames = ()
+
+
+Count = Annotated[int, Field(ge=1, le=20)]
+
+
+class ApprovalsPart(Part):
+    """How many people must approve."""
+
+    live: Count = 1
+    idle: Count = 1
+    drain: Count = 2
+    reboot: Count = 2
+
+
+class RulesPart(Part):
+    """The whole of approval.yaml."""
+
+    nodevet: Literal[1]
+    teams: dict[Text, SomeNames] = Field(default={})
+    approvers: Annotated[tuple[ApproverPart, ...], Field(min_length=1)] | None = None
+    approvals: ApprovalsPart = ApprovalsPart()
+    author_approves: bool = True
+
+
+KEYS = known_keys(RulesPart)
+
+
+def load(project: Path) -> Policy:
+    """The policy of a project. Raises PolicyError with every mistake in both files."""
+    problems: list[Problem] = []
+    signers = _read(project / SIGNERS, problems)
+    if signers is not None and not principals(signers.text):
+        problems.append(_no_signers(signers.shown, "names nobody"))
+    known = principals(signers.text) if signers else ()
+    path = project / RULES
+    source = _read(path, problems) if path.exists() or path.is_symlink() else None
+    part = _rules(source, known, problems) if source else RulesPart(nodevet=1)
+    if problems or signers is None or part is None:
+        raise PolicyError(problems)
+    return Policy(
+        signers=signers.text,
+        shown=signers.shown,
+        rules=None
+        if part.approvers is None
+        else tuple(_rule(entry, part.teams) for entry in part.approvers),
+        needed={risk: getattr(part.approvals, risk.value) for risk in Risk},
+        author_approves=part.author_approves,
+    )
+
+
+def _read(path: Path, problems: list[Problem]) -> Source | None:
+    try:
+        return read(path)
+    except UnreadableError as error:
+        missing = path.name == SIGNERS and not path.exists()
+        problems.append(
+            _no_signers(error.problem.file, "does not exist") if missing else error.problem
+        )
+        return None
+
+
+def _no_signers(file: str, what: str) -> Problem:
+    return Problem(
+        file=file,
+        message=f"{what}, so nobody can approve a plan",
+        advice="give each approver a line: alice@example.com ssh-ed25519 AAAA... (the public key)",
+    )
+
+
+def _rule(entry: ApproverPart, teams: Mapping[str, Collection[str]]) -> Rule:
+    who = frozenset(name for word in entry.who for name in teams.get(word, (word,)))
+    return Rule(who=who, risk=entry.risk, groups=entry.groups)
+
+
+def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> RulesPart | None:
+    """The rules, or None where they cannot be used; `problems` gets all that is wrong."""
+
+    def tell(place: Place, path: str, message: str, advice: str) -> None:
+        line, column = place.line, place.column
+        told = Problem(
+            file=source.shown, line=line, column=column, path=path, message=message, advice=advice
+        )
+        problems.append(told)
+
+    tree = parse(source)
+    problems += tree.problems
+    if tree.root is None:
+        return None
+    part = None
+    try:
+        part = RulesPart.model_validate_json(json.dumps(plain(tree.root)))
+    except pydantic.ValidationError as error:
+        for found in complaints(error, tree.root, KEYS):
+            tell(found.place, dotted(found.path), found.message, found.advice)
+    teams, named = _named(tree.root)
+    literal = {name for field in known for name in field.split(",") if not _is_pattern(name)}
+    for name, place in teams.items():
+        if any(matches(field, name) for field in known):
+            text = f"{quoted(name)} is a principal of {SIGNERS} too"
+            tell(place, join("teams", name), text, "give the team another name")
+    for path, name, place, may_be_team in named:
+        if (may_be_team and name in teams) or any(matches(field, name) for field in known):
+            continue
+        choices = {*literal, *(teams if may_be_team else ())}
+        kinds = f"a team, nor a principal of {SIGNERS}" if may_be_team else "in " + SIGNERS
+        text = f"{quoted(name)} is {'neither ' if may_be_team else 'not '}{kinds}"
+        advice = did_you_mean(name, choices, f"add a line for them to {SIGNERS}")
+        tell(place, path, text, advice)
+    return part
+
+
+Named = tuple[str, str, Place, bool]
+
+
+def _named(root: Keys) -> tuple[dict[str, Place], list[Named]]:
+    """The teams; and whoever is named: path, name, position, and whether it may be a team."""
+    teams = follow(root, ("teams",))
+    entries = teams.node.entries if teams.path and isinstance(teams.node, Keys) else ()
+    named = [
+        (path, name, place, False)
+        for entry in entries
+        for path, name, place in _texts(entry.value, join("teams", entry.key))
+    ]
+    approvers = root.get("approvers")
+    listed = approvers.value if approvers else None
+    for index, item in enumerate(listed.items if isinstance(listed, Sequence) else ()):
+        who = item.get("who") if isinstance(item, Keys) else None
+        if who:
+            path = f"approvers[{index}].who"
+            named += [(*found, True) for found in _texts(who.value, path)]
+    return {entry.key: entry.place for entry in entries}, named
+
+
+def _texts(node: Node, path: str) -> Iterator[tuple[str, str, Place]]:
+    """One text, or a list of them, each with its path and position."""
+    if isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from _texts(item, f"{path}[{index}]")
+    elif isinstance(node, Scalar) and isinstance(node.value, str):
+        yield path, node.value, node.place
+
+
+def _is_pattern(name: str) -> bool:
+    return any(char in name for char in "*?!")

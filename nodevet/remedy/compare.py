@@ -1,0 +1,170 @@
+"""Compare-and-set: whether a step may still run, and whether it holds. Pure; the check decides."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.catalog import Catalog
+from nodevet.evidence import Evidence, Gpu
+from nodevet.fix import Change, FixError, Seen
+from nodevet.judge import judge
+from nodevet.model import Baseline, Finding, Verdict
+from nodevet.remedy.nouns import Step
+
+FINE = (Verdict.OK, Verdict.EXEMPT)
+
+
+class Standing(Enum):
+    """What is to be done about a step now."""
+
+    GO = "go"
+    RIGHT = "right"
+    PENDING = "pending"  # set already, and not in force yet
+    STALE = "stale"
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """What the steps of one node are judged by."""
+
+    host: str
+    baseline: Baseline
+    catalog: Catalog
+    today: date
+
+    def ask(self, check: str, evidence: Evidence) -> tuple[Finding, ...]:
+        """The findings of one check; none where the baseline does not ask for it."""
+        wishes = tuple(wish for wish in self.baseline.expectations if wish.check == check)
+        only = replace(self.baseline, expectations=wishes)
+        return judge(evidence, only, self.catalog, host=self.host, today=self.today)
+
+    def compare(self, step: Step, evidence: Evidence) -> tuple[Standing, str]:
+        """What is to be done about a step on this evidence, and why where it is stale."""
+        findings = self.ask(step.fix, evidence)
+        if not findings:
+            return Standing.STALE, f"the baseline does not ask for {step.fix}"
+        if holds(step, findings):
+            return Standing.RIGHT, ""
+        if step.effective != "now" and self.waits(step, evidence):
+            return Standing.PENDING, ""
+        wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+        want = next(each.want for each in self.baseline.expectations if each.check == step.fix)
+        try:
+            fix = self.catalog.fix(step.fix)
+            if fix is None:
+                return Standing.STALE, f"there is no fix for {step.fix} here"
+            changes = list(fix.plan(evidence, wrong, want))
+        except FixError as error:
+            return Standing.STALE, str(error)
+        except (Exception, SystemExit) as error:  # one fix's fault costs no other node
+            return Standing.STALE, f"the fix cannot plan: {type(error).__name__}: {error}"
+        if any(same_change(step, change) for change in changes):
+            return Standing.GO, ""
+        return Standing.STALE, _drifted(step, findings, changes)
+
+    def waits(self, step: Step, evidence: Evidence) -> bool:
+        """Whether the check says ok of what is in force after the next reset."""
+        later = after_reset(evidence)
+        return later != evidence and holds(step, self.ask(step.fix, later))
+
+    def verdict(self, step: Step, evidence: Evidence) -> str:
+        """Why the check does not say ok of a step; empty where it does."""
+        findings = self.ask(step.fix, evidence)
+        if holds(step, findings):
+            return ""
+        return told(_of(step, findings) or findings) or "the check says nothing of it any more"
+
+
+def holds(step: Step, findings: Sequence[Finding]) -> bool:
+    """Whether the check says ok on every subject of a step.
+
+    A subject may be gone (a process that was started anew): then nothing of the whole check
+    may be amiss.
+    """
+    about = _of(step, findings)
+    labels = {finding.subject.label for finding in about}
+    if labels >= set(step.subjects) and about:
+        return all(finding.verdict is Verdict.OK for finding in about)
+    verdicts = {finding.verdict for finding in findings}
+    return Verdict.OK in verdicts and verdicts <= set(FINE)
+
+
+def _of(step: Step, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings on a step's subjects; all of them where it names none."""
+    if not step.subjects:
+        return list(findings)
+    return [finding for finding in findings if finding.subject.label in step.subjects]
+
+
+def told(findings: Sequence[Finding]) -> str:
+    """What is amiss, in few words."""
+    said = []
+    for finding in findings:
+        if finding.verdict in FINE:
+            continue
+        label = f"{finding.subject.label}: " if finding.subject.label else ""
+        if finding.verdict is Verdict.WRONG and finding.expected is not finding.actual:
+            words = f"{finding.text(finding.actual)}, wanted {finding.text(finding.expected)}"
+        else:
+            words = finding.verdict.value
+        said.append(f"{label}{words}{f' ({finding.why})' if finding.why else ''}")
+    more = [f"and {len(said) - 3} more"] if len(said) > 4 else []
+    return "; ".join([*said[:3], *more] if more else said)
+
+
+def _drifted(step: Step, findings: Sequence[Finding], changes: Sequence[Change]) -> str:
+    now = [change.observed for change in changes if set(change.subjects) & set(step.subjects)]
+    if len(now) == 1 and canonical(now[0]) != canonical(step.observed):
+        shown = Finding(verdict=Verdict.WRONG, unit=step.unit)
+        return f"is {shown.text(now[0])} now, and was {shown.text(step.observed)} when planned"
+    if now:
+        return "the fix would do something else now than what was planned"
+    return told(_of(step, findings)) or "what was to be changed is not there any more"
+
+
+def same_change(step: Step, change: Change) -> bool:
+    """Whether the fix would do now exactly what was planned."""
+    fields = ("wanted", "observed", "subjects", "actions", "touches", "risk", "gpus", "effective")
+    return all(canonical(getattr(step, f)) == canonical(getattr(change, f)) for f in fields)
+
+
+def canonical(value: Any) -> bytes:
+    """A value's JSON form: what was read back from a file equals what was made here."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def after_reset(evidence: Evidence) -> Evidence:
+    """The evidence as it would be with every pending mode of a GPU in force."""
+    data = evidence.gpu.data
+    if data is None or not data.gpus:
+        return evidence
+    gpus = replace(data, gpus=tuple(_reset(gpu) for gpu in data.gpus))
+    return replace(evidence, gpu=replace(evidence.gpu, data=gpus))
+
+
+def _reset(gpu: Gpu) -> Gpu:
+    ecc = gpu.ecc_current if gpu.ecc_pending is None else gpu.ecc_pending
+    mig = gpu.mig_current if gpu.mig_pending is None else gpu.mig_pending
+    return replace(gpu, ecc_current=ecc, mig_current=mig)
+
+
+def same(one: Seen, other: Seen) -> bool:
+    """Whether a touch is now what it was. One that could not be looked at is not.
+
+    A unit that had failed is stopped where it is put back: nothing makes it fail again.
+    """
+    if one.why or other.why:
+        return False
+    if one.touch.kind == "process" and not other.exists:
+        return True  # it ended; a later one was never bound
+    return one.exists == other.exists and canonical(_still(one)) == canonical(_still(other))
+
+
+def _still(seen: Seen) -> Any:
+    value = seen.value
+    if seen.touch.kind == "unit" and isinstance(value, Mapping) and value.get("active") == "failed":
+        return {**value, "active": "inactive"}
+    return value

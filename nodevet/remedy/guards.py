@@ -1,0 +1,152 @@
+"""What must hold before a step may write: the same node, and nobody on it whom that would hurt."""
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import IO
+
+from nodevet.evidence import Evidence, Gpu, Process
+from nodevet.fix import Risk
+from nodevet.model import Baseline
+from nodevet.remedy.nouns import Plan, PlannedNode, Step
+
+DRAIN_SECONDS = 1800  # the longest that a drain hook may take
+TOLD = 300  # characters of what a hook said
+
+KEEPER = ("nvidia-persiste", "nvidia-persistenced.service")
+"""comm and unit of the one process that is no use of a GPU: it only keeps the driver loaded.
+By unit too, since any program can take any name."""
+
+
+def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None = None) -> str:
+    """Why this is not the node that was planned for, as it was then; empty where it is.
+
+    `booted` is the boot id to expect where we rebooted the node ourselves.
+    """
+    host = evidence.host.data
+    if host is None:
+        return f"the node does not say who it is: {evidence.host.why}"
+    if not host.machine_id or not host.boot_id:
+        field = "boot_id" if host.machine_id else "machine_id"
+        return f"the node does not say who it is: {field}: {host.why(field)}"
+    if host.machine_id != planned.machine_id:
+        return (
+            f"another node under the same name: its machine id is {host.machine_id}, "
+            f"the plan was made on {planned.machine_id}"
+        )
+    if host.boot_id != (booted or planned.boot_id):
+        return "rebooted since the plan was made"
+    return ""
+
+
+def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) -> str:
+    """Why the baseline is no longer the one that was planned by; empty where it is."""
+    name = planned.baseline
+    if baseline is None:
+        return f"the baseline {name} that the plan was made by is not here"
+    if baseline.sha256 != plan.baselines.get(name):
+        return f"the baseline {name} was changed since the plan was made"
+    return ""
+
+
+def occupied(step: Step, evidence: Evidence) -> str:
+    """Why a step of its risk may not run beside what uses the GPUs now; empty where it may."""
+    if step.risk is Risk.LIVE:
+        return ""
+    return "; ".join(users(evidence, step.gpus, nvml=step.risk is Risk.IDLE))
+
+
+def users(evidence: Evidence, uuids: Sequence[str], *, nvml: bool) -> Iterator[str]:
+    """Every use of these GPUs (none named: of any), and every reason why that cannot be told.
+
+    `nvml`: it must have said for each what computes on it. On a drained node, whose driver
+    may be what is to be put right, /proc alone tells.
+    """
+    section = evidence.processes
+    if section.data is None or section.data.processes is None:
+        why = section.data.why("processes") if section.data else section.why
+        yield f"what uses the GPUs cannot be told: {why}"
+        return
+    if section.data.complete is not True:
+        why = section.data.errors.get("complete", "other users' open files could not be read")
+        yield f"what uses the GPUs cannot be told for sure: {why}"
+    gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    if nvml and not gpus:
+        yield f"what uses the GPUs cannot be told: NVML: {evidence.gpu.why or 'it lists no GPU'}"
+    touched = [gpu for gpu in gpus if not uuids or gpu.uuid in uuids]
+    for uuid in sorted(set(uuids) - {gpu.uuid for gpu in gpus if gpu.uuid}):
+        yield f"NVML does not list {uuid}"
+    for gpu in touched:
+        if gpu.processes is None and nvml:
+            yield f"what uses GPU {gpu.index} cannot be told: NVML: {gpu.why('processes')}"
+    for process in section.data.processes:
+        if not is_keeper(process) and (held := _held(process, touched, everything=not uuids)):
+            yield f"{held} in use by {process.command or 'a process'} (pid {process.pid})"
+    known = {process.pid for process in section.data.processes}
+    for gpu in touched:
+        for user in gpu.processes or ():
+            if user.pid not in known:
+                yield f"GPU {gpu.index} in use by pid {user.pid}, which /proc does not show"
+
+
+def is_keeper(process: Process) -> bool:
+    return (process.command, process.unit) == KEEPER
+
+
+def _held(process: Process, gpus: Sequence[Gpu], *, everything: bool) -> str:
+    """The GPUs that a process uses; empty where it uses none of these."""
+    indices = [
+        gpu.index
+        for gpu in gpus
+        if (gpu.minor_number is not None and gpu.minor_number in (process.gpu_minors or ()))
+        or any(user.pid == process.pid for user in gpu.processes or ())
+    ]
+    if indices:
+        return "GPU " + ",".join(map(str, indices))
+    unplaced = process.gpu_minors is None or any(gpu.minor_number is None for gpu in gpus)
+    return "a GPU" if everything or unplaced else ""
+
+
+def drained(hook: str, host: str, *, seconds: float = DRAIN_SECONDS) -> str:
+    """Run the site's drain hook with the host as its last argument, without a shell.
+
+    Why the node is not drained; empty where the hook ended with 0.
+    """
+    try:
+        with tempfile.TemporaryFile() as output:
+            code = _run([*shlex.split(hook), host], output, seconds)
+            output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * TOLD))
+            said = output.read().decode("utf-8", "backslashreplace").strip()[-TOLD:]
+    except subprocess.TimeoutExpired:
+        return f"the drain hook took longer than {seconds:g} s"
+    except (OSError, ValueError) as error:
+        return f"the drain hook cannot be run: {error}"
+    if code == 0:
+        return ""
+    return f"not drained: the hook ended with {code}{f': {said}' if said else ''}"
+
+
+def _run(words: Sequence[str], output: IO[bytes], seconds: float) -> int:
+    """The exit code. What it started ends with it where it takes too long."""
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # a Ctrl-C is ours to take
+    ) as process:
+        try:
+            return process.wait(seconds)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
+def needs_drain(steps: Sequence[Step], *, reboot: bool) -> bool:
+    """Whether the scheduler must have confirmed that the node is empty."""
+    return reboot or any(step.risk.rank >= Risk.DRAIN.rank for step in steps)

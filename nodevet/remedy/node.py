@@ -1,0 +1,327 @@
+"""One node's sequence: lock, probe, compare, write, verify, and the reboot where it is wanted."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.evidence import Evidence
+from nodevet.fix import Risk
+from nodevet.remedy import guards
+from nodevet.remedy.compare import Bench, Standing
+from nodevet.remedy.hands import LockedError, WorkError
+from nodevet.remedy.journal import HostBegin, HostEnd, JournalError, RunState, Stage, StepState
+from nodevet.remedy.nouns import PlannedNode, Step
+from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
+from nodevet.remedy.site import BlindError, LostError, Site
+from nodevet.remedy.steps import RefusedError, Steps, begin
+
+BAD = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
+WRITTEN = frozenset({Outcome.DONE, Outcome.PENDING})
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done on one node."""
+
+    host: str
+    planned: PlannedNode
+    steps: tuple[Step, ...]
+    closed: str = ""  # why no further step may be begun
+    canary: bool = False
+    reboot: bool = False
+
+
+class Node:
+    """One node of a run. `run` never raises but for what ends the whole run."""
+
+    def __init__(self, task: Task, site: Site, bench: Bench | None) -> None:
+        self.task = task
+        self.site = site
+        self._results: dict[str, StepResult] = {}
+        self._steps = Steps(site, bench) if bench else None
+        self._rebooted = False
+
+    def run(self, earlier: RunState | None = None) -> HostResult:
+        """Every step, in order, up to the first that is refused or fails.
+
+        `earlier` is what the journal says of a run that is resumed.
+        """
+        started = time.monotonic()
+        refusal, why, lost = None, "", ""
+        self._recall(earlier)
+        try:
+            self._run(earlier)
+        except RefusedError as error:
+            refusal, why = error.refusal, str(error)
+        except (LostError, JournalError) as error:
+            lost = str(error)
+        finally:
+            with suppress(WorkError):
+                self.site.hands.close(self.task.host)
+        result = self._result(refusal, why, lost, time.monotonic() - started)
+        with suppress(JournalError):  # its words are in `lost`, or the file ends here
+            self.site.journal.write(
+                HostEnd(host=result.host, outcome=result.outcome.value, why=result.why)
+            )
+        return result
+
+    def _result(self, refusal: Refusal | None, why: str, lost: str, seconds: float) -> HostResult:
+        for step in self.task.steps:
+            if lost and self._steps and step.id in self._steps.begun - self._results.keys():
+                self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=lost)
+        steps = tuple(self._results.get(step.id) or begin(step) for step in self.task.steps)
+        outcome = worst(self._results.values())
+        told = [step.why for step in steps if step.outcome is outcome and step.why]
+        if lost and not self._results:
+            outcome, told = Outcome.UNTOUCHED, [lost]
+        elif lost and outcome is not Outcome.HALF:
+            outcome, told = Outcome.DOUBT, [lost, *told]
+        elif refusal and outcome in BAD:
+            told = [*told, why]
+        elif refusal:
+            outcome, told = Outcome.REFUSED, [why]
+        return HostResult(
+            host=self.task.host,
+            outcome=outcome,
+            why="; ".join(dict.fromkeys(told)),
+            refusal=refusal if outcome is Outcome.REFUSED else None,
+            canary=self.task.canary,
+            rebooted=self._rebooted,
+            seconds=round(seconds, 3),
+            steps=steps,
+        )
+
+    # --- the sequence -------------------------------------------------------------------------
+
+    def _run(self, earlier: RunState | None) -> None:
+        task = self.task
+        steps = self._steps
+        if steps is None or (task.closed and not self._results):
+            raise RefusedError(Refusal.STALE, task.closed)
+        self._enter()
+        evidence = self._first_look(earlier)
+        if earlier is not None:
+            evidence = self._resume(steps, earlier, evidence)
+        if self._stopped():
+            return
+        evidence = self._guarded(steps, evidence)
+        for step in self._open():
+            self._results[step.id], evidence = steps.carry_out(step, evidence)
+            if self._stopped():
+                return
+            self._still(steps, step, evidence)
+            if self._stopped():
+                return
+        if task.reboot and any(one.outcome in WRITTEN for one in self._results.values()):
+            self._reboot(steps, evidence)
+
+    def _open(self) -> list[Step]:
+        return [step for step in self.task.steps if step.id not in self._results]
+
+    def _stopped(self) -> bool:
+        return any(result.outcome in BAD for result in self._results.values())
+
+    def _enter(self) -> None:
+        try:
+            self.site.enter()
+        except LockedError as error:
+            raise RefusedError(Refusal.LOCKED, str(error)) from error
+        except WorkError as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+    def _first_look(self, earlier: RunState | None) -> Evidence:
+        """Fresh evidence of the node that was planned for. Raises RefusedError."""
+        known = earlier.host(self.task.host) if earlier else None
+        evidence = self._probe("before" if known is None else "resumed")
+        booted = None
+        if known is not None and evidence.host.data is not None:
+            booted = evidence.host.data.boot_id  # what was begun is looked at after a reboot too
+        if why := guards.other_node(self.task.planned, evidence, booted=booted):
+            raise RefusedError(Refusal.STALE, why)
+        host = evidence.host.data
+        if host is not None:
+            self.site.journal.write(
+                HostBegin(
+                    host=self.task.host,
+                    machine_id=host.machine_id or "",
+                    boot_id=host.boot_id or "",
+                )
+            )
+        return evidence
+
+    def _probe(self, name: str) -> Evidence:
+        try:
+            return self.site.probe(name)
+        except (WorkError, BlindError) as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+    def _guarded(self, steps: Steps, evidence: Evidence) -> Evidence:
+        """Nothing is written before every step may run and the node is drained where it must be.
+
+        Raises RefusedError. The evidence is fresh where the drain hook took its time.
+        """
+        todo = self._open()
+        if not todo:
+            return evidence
+        if why := self.task.closed or guards.other_node(self.task.planned, evidence):
+            raise RefusedError(Refusal.STALE, why)
+        drain = any(step.risk.rank >= Risk.DRAIN.rank for step in todo) or self.task.reboot
+        going = [step for step in todo if self._compared(steps, step, evidence) is Standing.GO]
+        steps.unowned(going)
+        if not drain or not going:
+            for step in going:
+                steps.standing(step, evidence)
+            return evidence
+        if not self.site.terms.drain_hook:
+            why = "it must be drained first, and no --drain-hook says that it is"
+            raise RefusedError(Refusal.GUARD, why)
+        if why := guards.drained(self.site.terms.drain_hook, self.task.host):
+            raise RefusedError(Refusal.GUARD, why)
+        evidence = self._probe("before")
+        if why := guards.other_node(self.task.planned, evidence):
+            raise RefusedError(Refusal.STALE, why)
+        if busy := "; ".join(guards.users(evidence, (), nvml=False)):
+            raise RefusedError(Refusal.GUARD, f"drained, and yet {busy}")
+        for step in todo:
+            steps.standing(step, evidence)
+        return evidence
+
+    def _compared(self, steps: Steps, step: Step, evidence: Evidence) -> Standing:
+        """Without the guard: a node is drained only where that has a purpose."""
+        standing, why = steps.bench.compare(step, evidence)
+        if standing is Standing.STALE:
+            raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
+        return standing
+
+    def _still(self, steps: Steps, last: Step, evidence: Evidence) -> None:
+        """A step that undoes an earlier one is put back, and the earlier one with it if need be."""
+        if self._results[last.id].outcome not in WRITTEN:
+            return
+        earlier = [step for step in self.task.steps if self._written(step) and step is not last]
+        broken = [step for step in earlier if self._broken(steps, step, evidence)]
+        if not broken:
+            return
+        why = f"it undoes {', '.join(step.id for step in broken)}"
+        self._results[last.id] = steps.take_back(last, self._results[last.id], why)
+        try:
+            evidence = self.site.steadily(lambda: self.site.probe("after"))
+        except BlindError as error:
+            told = f"cannot be verified after {last.id} was put back: {error}"
+            broken_now = broken
+        else:
+            told = f"undone by {last.id}"
+            broken_now = [step for step in broken if self._broken(steps, step, evidence)]
+        for step in reversed(broken_now):
+            self._results[step.id] = steps.take_back(step, self._results[step.id], told)
+
+    def _written(self, step: Step) -> bool:
+        result = self._results.get(step.id)
+        return result is not None and result.outcome in WRITTEN
+
+    def _broken(self, steps: Steps, step: Step, evidence: Evidence) -> str:
+        return steps.verdict(step, evidence, self._results[step.id].after).why
+
+    # --- reboot -------------------------------------------------------------------------------
+
+    def _reboot(self, steps: Steps, evidence: Evidence) -> None:
+        """Reboot, and let the check say whether every step persists; put back what does not."""
+        if busy := "; ".join(guards.users(evidence, (), nvml=False)):
+            self._note(f"not rebooted: {busy}")
+            return
+        site, written = self.site, [step for step in self.task.steps if self._written(step)]
+        try:
+            booted = site.hands.reboot(self.task.host, seconds=site.terms.reboot_seconds)
+            self._rebooted = True
+        except WorkError as error:
+            raise LostError(f"it was told to reboot: {error}") from error
+        try:
+            site.hands.lock(self.task.host, site.terms.who)
+        except (WorkError, LockedError):
+            site.reenter()
+        amiss = self._after_boot(steps, written, booted)
+        for step in reversed(written):
+            result = self._results[step.id]
+            if step.id in amiss:
+                why = f"does not outlast a reboot: {amiss[step.id]}"
+                self._results[step.id] = steps.take_back(step, result, why)
+            else:
+                after = steps.left(step)
+                self._results[step.id] = replace(
+                    result, outcome=Outcome.PERSISTS, why="", after=after or result.after
+                )
+
+    def _after_boot(self, steps: Steps, written: Sequence[Step], booted: str) -> dict[str, str]:
+        """Why each step does not hold after a reboot, once what starts at boot had its time."""
+        limit = time.monotonic() + self.site.terms.boot_settle
+        noted = False
+        while True:
+            try:
+                evidence = self.site.steadily(lambda: self.site.probe("rebooted"))
+            except BlindError as error:
+                amiss = {step.id: f"cannot be verified: {error}" for step in written}
+            else:
+                if why := guards.other_node(self.task.planned, evidence, booted=booted):
+                    raise LostError(f"after the reboot: {why}")
+                if not noted:
+                    self.site.journal.write(
+                        HostBegin(
+                            host=self.task.host,
+                            machine_id=self.task.planned.machine_id,
+                            boot_id=booted,
+                        )
+                    )
+                    noted = True
+                amiss = {
+                    step.id: why for step in written if (why := steps.bench.verdict(step, evidence))
+                }
+            if not amiss or time.monotonic() >= limit:
+                return amiss
+            time.sleep(max(0.05, self.site.terms.settle))
+
+    def _note(self, why: str) -> None:
+        for key, result in self._results.items():
+            if result.outcome in WRITTEN:
+                told = "; ".join(filter(None, (result.why, why)))
+                self._results[key] = replace(result, why=told)
+
+    # --- resume -------------------------------------------------------------------------------
+
+    def _recall(self, earlier: RunState | None) -> None:
+        """What the journal says of each step, until the node is looked at."""
+        for step in self.task.steps if earlier else ():
+            state = earlier.step(step.id) if earlier else StepState()
+            before = state.seen or ()
+            if state.stage is Stage.ROLLED_BACK:
+                result = begin(step, outcome=Outcome.FAILED, why=state.why, before=before)
+            elif state.stage is Stage.VERIFIED:
+                result = begin(step, outcome=Outcome.DONE, before=before)
+            elif state.touched:
+                result = begin(step, outcome=Outcome.DOUBT, why=state.why, before=before)
+            else:
+                continue
+            self._results[step.id] = result
+
+    def _resume(self, steps: Steps, earlier: RunState, evidence: Evidence) -> Evidence:
+        """What an earlier controller began: completed, or put back."""
+        known = earlier.host(self.task.host)
+        host = evidence.host.data
+        rebooted = bool(known and host and known.boot_id != host.boot_id)
+        for step in self.task.steps:
+            state = earlier.step(step.id)
+            if state.stage is Stage.VERIFIED:
+                self._results[step.id] = self._again(steps, step, evidence, rebooted=rebooted)
+            elif state.touched:
+                self._results[step.id], evidence = steps.resume(step, state, evidence)
+        return evidence
+
+    def _again(self, steps: Steps, step: Step, evidence: Evidence, *, rebooted: bool) -> StepResult:
+        """A step that was verified before the controller ended, on evidence of now."""
+        result = self._results[step.id]
+        why = steps.bench.verdict(step, evidence)
+        if not why:
+            return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)
+        if step.effective != "now" and not rebooted:
+            return replace(result, outcome=Outcome.PENDING)
+        return steps.take_back(step, result, f"was right, and is not any more: {why}")

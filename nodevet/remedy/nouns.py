@@ -1,0 +1,98 @@
+"""What a plan is. Its JSON is what an approver signs, byte by byte."""
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from nodevet.fix import Actions, Risk, Seen, Touch
+from nodevet.model import Value
+
+VERSION = 1
+
+
+class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that a plan was made on; another one under its name is refused."""
+
+    machine_id: str
+    boot_id: str
+    baseline: str  # its name
+    groups: tuple[str, ...] = ()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One fix on one node. `id` is unique in its plan and says what it is: gpu001/power_limit/1."""
+
+    id: str
+    host: str
+    fix: str  # also the check that it answers
+    subjects: tuple[str, ...]  # labels: GPU 4
+    wanted: Value
+    observed: Value
+    unit: str = ""
+    risk: Risk
+    effective: str = "now"  # now, reset, reboot
+    gpus: tuple[str, ...] = ()
+    actions: Actions
+    touches: tuple[Touch, ...]
+    before: tuple[Seen, ...] = ()  # the touches as they were when it was planned; for the diff
+    reason: str  # the finding's words, and file:line of the baseline
+    note: str = ""
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something that is wrong and has a fix is not in the plan."""
+
+    host: str
+    fix: str
+    why: str
+    advice: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps in the order in which each node takes them."""
+
+    nodevet_plan: int = VERSION
+    id: str  # 8 to 16 letters and digits
+    author: str  # principal, as in allowed_signers
+    created: str  # ISO 8601 with offset
+    expires: str
+    baselines: Mapping[str, str]  # name -> sha256 of the files that it came from
+    nodes: Mapping[str, PlannedNode]
+    steps: tuple[Step, ...]
+    conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def risk(self) -> Risk | None:
+        """The highest of its steps."""
+        return max((step.risk for step in self.steps), key=lambda risk: risk.rank, default=None)
+
+    def of(self, host: str) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.host == host)
+
+
+class PlanError(Exception):
+    """A plan that cannot be read or used; the message says what is wrong and what to do."""
+
+
+def write(plan: Plan) -> bytes:
+    """The file that is signed."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+
+
+def read(text: bytes) -> Plan:
+    """Raises PlanError."""
+    try:
+        plan = msgspec.json.decode(text, type=Plan)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PlanError(f"not a plan: {error}") from error
+    if plan.nodevet_plan != VERSION:
+        raise PlanError(
+            f"a plan of version {plan.nodevet_plan}; this nodevet reads {VERSION}: plan anew"
+        )
+    return plan
+
+
+def digest(text: bytes) -> str:
+    """What a run's journal names a plan by."""
+    return hashlib.sha256(text).hexdigest()

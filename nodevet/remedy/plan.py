@@ -1,0 +1,260 @@
+"""From what fixes would change to a plan: nothing in it has another owner or lacks a way back.
+
+Pure. `draft` says what would be changed; somebody looks at that on the nodes; `make` decides.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from nodevet.evidence import Evidence
+from nodevet.fix import Seen, Touch
+from nodevet.model import Finding, HostReport, Verdict
+from nodevet.remedy.draft import Candidate, Draft, Left, Rules, Withheld
+from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
+from nodevet.remedy.undo import UndoError, undo
+from nodevet.report.fold import plight
+from nodevet.report.words import difference, subjects_of
+
+ORDER = (
+    "kernel_modules",  # without its module no GPU answers
+    "services",  # persistenced and the fabric manager hold what comes after
+    "persistence_mode",  # without it the driver forgets every GPU setting that follows
+    "mig_mode",  # resets the GPU, and what was set on it is gone
+    "ecc_mode",
+    "compute_mode",
+    "power_limit",  # before clocks: they follow it
+    "gpu_clocks",
+    "cpu_governor",
+    "transparent_hugepage",
+    "sysctl",
+    "swap",
+    "numa_binding",  # may restart a service, which then starts under all of the above
+)
+"""The order in which a node takes fixes; others follow by name."""
+
+LAST = ("driver_version",)
+"""A new driver's library does not talk to the old module: nothing on a GPU works until a reboot."""
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a second visit to one host told; `why` where it told nothing."""
+
+    seen: tuple[Seen, ...] = ()
+    owners: Mapping[str, Sequence[str]] = {}  # touch label -> who else sets it
+    why: str = ""
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan and, of everything else that is not right, why it is not in it."""
+
+    plan: Plan
+    withheld: tuple[Withheld, ...] = ()
+    left: tuple[Left, ...] = ()
+    unvetted: tuple[HostReport, ...] = ()  # or without anything that was judged
+    unknown: int = 0  # findings that the evidence does not decide
+
+    @property
+    def exit_code(self) -> int:
+        """1 there is something to do; 3 there may be; 0 there is not, as far as fixes go."""
+        if self.plan.steps:
+            return 1
+        return 3 if self.unvetted or self.unknown or self.plan.conflicts else 0
+
+
+def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:
+    """The plan, and what is left out of it with the reason.
+
+    A host that is not in `looked` has a conflict for each of its changes. Raises ValueError
+    where `now` has no time zone.
+    """
+    if rules.now.tzinfo is None:
+        raise ValueError("the time of a plan needs a time zone")
+    conflicts = list(draft.conflicts)
+    fit: list[tuple[Candidate, tuple[Seen, ...]]] = []
+    twins = _twins(draft)
+    for each in draft.candidates:
+        node = draft.nodes[each.host]
+        found = looked.get(each.host, Looked(why="nobody looked at what it changes"))
+        clash = (
+            _unknown_node(node.report, node.evidence) or twins.get(each.host) or _unfit(each, found)
+        )
+        if clash:
+            conflicts.append(_conflict(each, *clash))
+        else:
+            fit.append((each, _of(each, found.seen)))
+    shared = _shared(each for each, _ in fit)
+    hosts = {host: place for place, host in enumerate(draft.nodes)}
+    numbers: Counter[tuple[str, str]] = Counter()
+    steps: list[Step] = []
+    for each, seen in sorted(fit, key=lambda one: (hosts[one[0].host], *_place(one[0].fix))):
+        if clash := _collision(each, shared):
+            conflicts.append(_conflict(each, *clash))
+        else:
+            numbers[each.host, each.fix] += 1
+            steps.append(_step(each, seen, numbers[each.host, each.fix]))
+    return _proposal(draft, rules, tuple(steps), tuple(dict.fromkeys(conflicts)))
+
+
+def _proposal(
+    draft: Draft, rules: Rules, steps: tuple[Step, ...], conflicts: tuple[Conflict, ...]
+) -> Proposal:
+    hosts = {step.host for step in steps}
+    nodes = {host: node for host, node in draft.nodes.items() if host in hosts}
+    plan = Plan(
+        id=rules.id,
+        author=rules.author,
+        created=rules.now.isoformat(timespec="seconds"),
+        expires=(rules.now + rules.valid).isoformat(timespec="seconds"),
+        baselines={
+            node.baseline.name: node.baseline.sha256 for node in nodes.values() if node.baseline
+        },
+        nodes={
+            host: PlannedNode(
+                machine_id=node.report.machine_id or "",
+                boot_id=node.report.boot_id or "",
+                baseline=node.report.baseline,
+                groups=node.report.groups,
+            )
+            for host, node in nodes.items()
+        },
+        steps=steps,
+        conflicts=conflicts,
+    )
+    reports = [node.report for node in draft.nodes.values()]
+    return Proposal(
+        plan=plan,
+        withheld=draft.withheld,
+        left=draft.left,
+        unvetted=tuple(each for each in reports if plight(each)),
+        unknown=sum(
+            finding.verdict is Verdict.UNKNOWN for each in reports for finding in each.findings
+        ),
+    )
+
+
+def _step(each: Candidate, seen: tuple[Seen, ...], number: int) -> Step:
+    change = each.change
+    return Step(
+        id=f"{each.host}/{each.fix}/{number}",
+        host=each.host,
+        fix=each.fix,
+        subjects=change.subjects,
+        wanted=change.wanted,
+        observed=change.observed,
+        unit=change.unit,
+        risk=change.risk,
+        effective=change.effective,
+        gpus=change.gpus,
+        actions=change.actions,
+        touches=change.touches,
+        before=seen,
+        reason=_reason(each),
+        note=change.note,
+    )
+
+
+def _reason(each: Candidate) -> str:
+    """The findings in words, equal ones once, and where the baseline wants it."""
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for finding in each.findings:
+        groups.setdefault("; ".join(filter(None, difference(finding))), []).append(
+            (each.host, finding)
+        )
+    told = [
+        ": ".join(filter(None, (subjects_of(members)[0], words)))
+        for words, members in groups.items()
+    ]
+    origins = dict.fromkeys(finding.origin for finding in each.findings if finding.origin)
+    return "; ".join(told) + "".join(f" ({origin})" for origin in origins)
+
+
+def _place(fix: str) -> tuple[int, str]:
+    if fix in LAST:
+        return len(ORDER) + 1 + LAST.index(fix), fix
+    return ORDER.index(fix) if fix in ORDER else len(ORDER), fix
+
+
+def _conflict(each: Candidate, why: str, advice: str) -> Conflict:
+    return Conflict(host=each.host, fix=each.fix, why=why, advice=advice)
+
+
+Clash = tuple[str, str]
+"""Why a change is not planned, and advice."""
+
+
+def _unknown_node(report: HostReport, evidence: Evidence | None) -> Clash | None:
+    """A node that could not be told from another one under its name."""
+    section = evidence.host if evidence else None
+    for field in ("machine_id", "boot_id"):
+        if getattr(report, field):
+            continue
+        why = section.data.why(field) if section and section.data else section and section.why
+        return f"which node this is cannot be told: {field}: {why or 'not in the evidence'}", ""
+    return None
+
+
+def _twins(draft: Draft) -> Mapping[str, Clash]:
+    """Hosts that are one machine under several names: it must not be changed by two at a time."""
+    names: dict[str, list[str]] = {}
+    for host, node in draft.nodes.items():
+        if node.report.boot_id:
+            names.setdefault(node.report.boot_id, []).append(host)
+    return {
+        host: (f"{', '.join(hosts)} are one machine", "name it once, with --limit")
+        for hosts in names.values()
+        if len(hosts) > 1
+        for host in hosts
+    }
+
+
+def _of(each: Candidate, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+    """What was seen of the touches of a change, each once."""
+    touches = set(each.change.touches)
+    return tuple({one.touch: one for one in seen if one.touch in touches}.values())
+
+
+def _unfit(each: Candidate, found: Looked) -> Clash | None:
+    """Another owner, or no way back."""
+    if found.why:
+        return f"who else sets it, and what it was, is not known: {found.why}", ""
+    owned = [touch.label for touch in each.change.touches if found.owners.get(touch.label)]
+    if owned:
+        owners = dict.fromkeys(owner for label in owned for owner in found.owners[label])
+        more = f" (and {len(owned) - 1} more)" if len(owned) > 1 else ""
+        return (
+            f"{owned[0]}{more} is also set by {', '.join(owners)}",
+            f"end that, or leave it the setting: take {each.fix} out of the baseline's `fix`",
+        )
+    seen = _of(each, found.seen)
+    for touch in each.change.touches:
+        if touch not in {one.touch for one in seen}:
+            return f"{touch.label}: what it was is not known, so there is no way back", ""
+    try:
+        undo(*seen, actions=each.change.actions)
+    except UndoError as error:
+        return f"there is no way back: {error}", ""
+    return None
+
+
+def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Touch], Sequence[str]]:
+    """The fixes of each touch that several changes of one host have."""
+    found: dict[tuple[str, Touch], list[str]] = {}
+    for each in candidates:
+        for touch in set(each.change.touches):
+            found.setdefault((each.host, touch), []).append(each.fix)
+    return {key: fixes for key, fixes in found.items() if len(fixes) > 1}
+
+
+def _collision(each: Candidate, shared: Mapping[tuple[str, Touch], Sequence[str]]) -> Clash | None:
+    for touch in each.change.touches:
+        fixes = Counter(shared.get((each.host, touch), ()))
+        if not fixes:
+            continue
+        others = sorted(set(fixes) - {each.fix})
+        if not others:
+            return f"two changes of {each.fix} touch {touch.label}", "report it"
+        then = " then ".join(f"--fix {fix}" for fix in sorted(fixes))
+        return f"{touch.label} is also changed by {', '.join(others)}", f"one after another: {then}"
+    return None

@@ -1,0 +1,123 @@
+"""How a run ended, node by node and step by step: what its report renders, and result.json."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from nodevet.fix import File, Kernel, Risk, Run, Seen, Unit
+from nodevet.model import Value
+from nodevet.remedy.allowed import Approval
+
+SCHEMA = 1
+
+
+class Outcome(str, Enum):
+    """How one node, or one step, ended. Worst first: a node ends as the worst of its steps."""
+
+    HALF = "half done"  # putting it back failed too: the words say exactly what is what
+    DOUBT = "in doubt"  # the node did not come back to be looked at
+    FAILED = "failed and rolled back"
+    REFUSED = "refused"  # nothing was written
+    UNTOUCHED = "untouched"
+    PENDING = "pending reboot"  # in place, in force from the next reset or reboot on
+    ROLLED_BACK = "rolled back"  # as a rollback was asked for
+    PERSISTS = "persists"  # the check said ok after a reboot
+    DONE = "done"  # the check says ok
+    RIGHT = "already right"  # nothing was written
+
+    @property
+    def rank(self) -> int:
+        return list(Outcome).index(self)
+
+    @property
+    def good(self) -> bool:
+        return self.rank >= Outcome.PENDING.rank
+
+
+class Refusal(str, Enum):
+    """Why a node was refused."""
+
+    STALE = "stale"  # not what the plan was made on
+    LOCKED = "locked"  # another controller is at it
+    OWNER = "owner"  # something else on the node sets the same
+    GUARD = "guard"  # in use, or not drained
+    UNREACHABLE = "unreachable"  # no session, or no usable evidence
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """One action that was begun. `ok` is None where nobody heard how it ended."""
+
+    action: File | Kernel | Unit | Run
+    ok: bool | None
+    code: int | None = None
+    output: str = ""
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How one step ended, with all that the report shows of it."""
+
+    id: str
+    fix: str
+    subjects: tuple[str, ...]
+    wanted: Value
+    observed: Value
+    unit: str = ""
+    risk: Risk
+    outcome: Outcome = Outcome.UNTOUCHED
+    why: str = ""
+    before: tuple[Seen, ...] = ()
+    after: tuple[Seen, ...] = ()
+    ran: tuple[Ran, ...] = ()
+
+
+class HostResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How one node ended. Every node of a plan has exactly one."""
+
+    host: str
+    outcome: Outcome
+    why: str = ""
+    refusal: Refusal | None = None
+    canary: bool = False
+    rebooted: bool = False
+    seconds: float = 0.0
+    steps: tuple[StepResult, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of `apply` or `rollback`."""
+
+    schema: int = SCHEMA
+    kind: str = "apply"  # or rollback
+    nodevet: str
+    plan: str  # its id
+    digest: str  # its sha256
+    author: str
+    approvals: tuple[Approval, ...] = ()
+    started: str  # ISO 8601 with offset
+    seconds: float
+    options: Mapping[str, Any] = {}
+    stopped: str = ""  # why no further node was begun
+    hosts: tuple[HostResult, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(self.hosts)
+
+
+def exit_code(hosts: Iterable[HostResult]) -> int:
+    """0 all good; 3 something is in doubt or half done; 1 failed, refused or untouched. 3 wins.
+
+    The state of a node that is half done or in doubt needs a person; a failure that was
+    rolled back does not.
+    """
+    outcomes = {host.outcome for host in hosts}
+    if outcomes & {Outcome.HALF, Outcome.DOUBT}:
+        return 3
+    return 0 if all(outcome.good for outcome in outcomes) else 1
+
+
+def worst(steps: Iterable[StepResult]) -> Outcome:
+    """The outcome of a node, from its steps. A node without any is already right."""
+    return min((step.outcome for step in steps), key=lambda one: one.rank, default=Outcome.RIGHT)

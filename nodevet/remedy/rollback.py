@@ -1,0 +1,243 @@
+"""Putting a run's steps back, node by node: what somebody else has changed since is left alone."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.fix import Risk, Seen, Unit
+from nodevet.remedy import guards
+from nodevet.remedy.compare import same
+from nodevet.remedy.hands import LockedError, WorkError
+from nodevet.remedy.journal import (
+    Doing,
+    HostBegin,
+    HostEnd,
+    JournalError,
+    Looked,
+    Record,
+    RolledBack,
+    RollingBack,
+    RunState,
+    StepState,
+)
+from nodevet.remedy.nouns import PlannedNode, Step
+from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
+from nodevet.remedy.shows import shows, touch_of
+from nodevet.remedy.site import BlindError, LostError, Site, state
+from nodevet.remedy.steps import RefusedError, begin
+
+
+class Back(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be put back on one node. `left`: what the steps' touches were left as."""
+
+    host: str
+    planned: PlannedNode
+    steps: tuple[Step, ...]
+    run: RunState
+    left: Mapping[str, tuple[Seen, ...]]
+
+
+def left_behind(records: Iterable[Record]) -> dict[str, tuple[Seen, ...]]:
+    """What each step's touches were seen as after its last action, as far as anybody looked."""
+    begun: set[str] = set()
+    left: dict[str, tuple[Seen, ...]] = {}
+    for record in records:
+        if isinstance(record, Doing):
+            begun.add(record.step)
+            left.pop(record.step, None)
+        elif isinstance(record, Looked) and record.step in begun:
+            left[record.step] = record.seen
+        elif isinstance(record, RolledBack) and record.ok:
+            begun.discard(record.step)
+            left.pop(record.step, None)
+    return left
+
+
+def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
+    """The steps that left something on their nodes, in the order in which they are put back."""
+    return tuple(step for step in reversed(steps) if run.step(step.id).touched)
+
+
+class Return:
+    """One node's way back. `run` never raises but for what ends the whole run."""
+
+    def __init__(self, back: Back, site: Site) -> None:
+        self.back = back
+        self.site = site
+        self._results: dict[str, StepResult] = {}
+
+    def run(self) -> HostResult:
+        started = time.monotonic()
+        refusal, why, lost = None, "", ""
+        try:
+            self._run()
+        except RefusedError as error:
+            refusal, why = error.refusal, str(error)
+        except (LostError, JournalError) as error:
+            lost = str(error)
+        finally:
+            with suppress(WorkError):
+                self.site.hands.close(self.back.host)
+        steps = tuple(self._results.get(step.id) or begin(step) for step in self.back.steps)
+        outcome = worst(self._results.values())
+        told = [step.why for step in steps if step.outcome is outcome and step.why]
+        if lost:
+            outcome, told = Outcome.DOUBT, [lost, *told]
+        elif refusal:
+            outcome, told = Outcome.REFUSED, [why]
+        result = HostResult(
+            host=self.back.host,
+            outcome=outcome,
+            why="; ".join(dict.fromkeys(told)),
+            refusal=refusal,
+            seconds=round(time.monotonic() - started, 3),
+            steps=steps,
+        )
+        with suppress(JournalError):
+            self.site.journal.write(
+                HostEnd(host=result.host, outcome=outcome.value, why=result.why)
+            )
+        return result
+
+    def _run(self) -> None:
+        steps = touched(self.back.steps, self.back.run)
+        if not steps:
+            return
+        self._enter(steps)
+        restored: list[Seen] = []
+        for step in steps:
+            self._results[step.id], kept = self._step(step)
+            restored += kept
+        if Outcome.DOUBT in {result.outcome for result in self._results.values()}:
+            return
+        # a later one may have changed what was put back before it
+        actions = [action for step in steps for action in step.actions]
+        try:
+            amiss = self.site.steadily(lambda: self.site.put_back(restored, actions))
+            self.site.steadily(lambda: self.site.probe("rolled-back"))
+        except BlindError as error:
+            amiss = [f"it cannot be proven: {error}"]
+        if amiss:
+            last = self._results[steps[-1].id]
+            told = "; ".join(filter(None, (last.why, *amiss)))
+            self.site.journal.write(RolledBack(step=steps[-1].id, ok=False, why=told))
+            self._results[steps[-1].id] = replace(last, outcome=Outcome.HALF, why=told)
+
+    def _enter(self, steps: Sequence[Step]) -> None:
+        """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
+        try:
+            self.site.enter()
+            evidence = self.site.probe("before-rollback")
+        except LockedError as error:
+            raise RefusedError(Refusal.LOCKED, str(error)) from error
+        except (WorkError, BlindError) as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+        host = evidence.host.data
+        booted = host.boot_id if host else None  # it may have been rebooted since
+        if why := guards.other_node(self.back.planned, evidence, booted=booted):
+            raise RefusedError(Refusal.STALE, why)
+        if max(step.risk.rank for step in steps) >= Risk.DRAIN.rank:
+            if not self.site.terms.drain_hook:
+                why = "it must be drained first, and no --drain-hook says that it is"
+                raise RefusedError(Refusal.GUARD, why)
+            if why := guards.drained(self.site.terms.drain_hook, self.back.host):
+                raise RefusedError(Refusal.GUARD, why)
+            try:
+                evidence = self.site.probe("before-rollback")
+            except (WorkError, BlindError) as error:
+                raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+        for step in steps:
+            if busy := guards.occupied(step, evidence):
+                why = f"{step.id} is of risk {step.risk.value}: {busy}"
+                raise RefusedError(Refusal.GUARD, why)
+        self.site.journal.write(
+            HostBegin(
+                host=self.back.host,
+                machine_id=self.back.planned.machine_id,
+                boot_id=booted or "",
+            )
+        )
+
+    def _step(self, step: Step) -> tuple[StepResult, list[Seen]]:
+        """One step put back, and what of it is now as it was before."""
+        then = self.back.run.step(step.id)
+        if then.seen is None:
+            why = "the journal does not say what it was"
+            return begin(step, outcome=Outcome.DOUBT, why=why), []
+        before = then.seen
+        result = begin(step, before=before)
+        try:
+            now = self.site.steadily(lambda: self.site.look(step.touches))
+        except (LostError, BlindError) as error:
+            return replace(result, outcome=Outcome.DOUBT, why=str(error)), []
+        left = {seen.touch: seen for seen in self.back.left.get(step.id, ())}
+        foreign = [
+            f"{at.touch.label} is {state(at)}, neither what it was ({state(was)}) nor what "
+            f"{step.id} set: it was changed since, and is left"
+            for was, at in zip(before, now, strict=True)
+            if not same(was, at) and not ours(step, then, left.get(at.touch), at)
+        ]
+        ours_now = [
+            was
+            for was, at in zip(before, now, strict=True)
+            if same(was, at) or ours(step, then, left.get(at.touch), at)
+        ]
+        self.site.journal.write(RollingBack(step=step.id))
+        try:
+            amiss = self.site.steadily(lambda: self.site.put_back(ours_now, step.actions))
+            after = self.site.steadily(lambda: self.site.look(step.touches))
+        except LostError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=str(error)), []
+        except BlindError as error:
+            amiss, after = [str(error)], ()
+        why = "; ".join([*foreign, *amiss])
+        self.site.journal.write(RolledBack(step=step.id, ok=not why, why=why))
+        outcome = Outcome.HALF if amiss else Outcome.REFUSED if foreign else Outcome.ROLLED_BACK
+        return replace(result, outcome=outcome, why=why, after=after), ours_now
+
+
+def ours(step: Step, then: StepState, left: Seen | None, now: Seen) -> bool:
+    """Whether what a touch is now comes from the step.
+
+    Where nobody looked after the last action, an action that says it tells; of a touch that
+    only a command changes, nothing does, and then it is taken for the step's own. A unit may
+    be anywhere between what it was and what it was to be: the step was left in the middle, or
+    the node was rebooted since.
+    """
+    if now.why:
+        return False
+    if left is not None and same(left, now):
+        return True
+    if now.touch.kind == "unit":
+        was = next((seen for seen in then.seen or () if seen.touch == now.touch), None)
+        return was is not None and _between(step, was, left, now)
+    actions = [action for action in step.actions if touch_of(action) == now.touch]
+    if left is not None:
+        return False
+    return not actions or any(shows(action, [now]) is not False for action in actions)
+
+
+def _between(step: Step, was: Seen, left: Seen | None, now: Seen) -> bool:
+    """Whether each part of a unit's state is what it was, or what the step makes it."""
+    wanted: dict[str, set[object]] = {"enabled": set(), "active": set(), "masked": set()}
+    for seen in (was, left):
+        value = seen.value if seen is not None and isinstance(seen.value, Mapping) else ABSENT
+        for part, values in wanted.items():
+            values.add(value.get(part))
+    for action in step.actions:
+        if isinstance(action, Unit) and action.name == now.touch.name:
+            wanted["enabled"] |= {"enabled"} if action.enabled else set()
+            starts = action.running or action.restart or action.enabled
+            wanted["active"] |= {"active"} if starts else set()
+            wanted["masked"] |= {True} if action.masked else set()
+            wanted["enabled"] |= {"disabled"} if action.enabled is False else set()
+            wanted["active"] |= {"inactive", "failed"} if action.running is False else set()
+    value = now.value if isinstance(now.value, Mapping) else ABSENT
+    return all(value.get(part) in values for part, values in wanted.items())
+
+
+ABSENT: Mapping[str, object] = {"enabled": "disabled", "active": "inactive", "masked": False}
+"""A unit that is not there: what it is once its file is, and nothing else was done."""

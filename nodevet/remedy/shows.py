@@ -1,0 +1,80 @@
+"""What actions change, and whether that shows in what a node was seen as. Pure."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
+from nodevet.remedy.nouns import Step
+from nodevet.remedy.undo import UndoError, chosen
+
+
+def touch_of(action: File | Kernel | Unit | Run) -> Touch | None:
+    """What an action changes; None for a command, which may change anything."""
+    if isinstance(action, File):
+        return Touch(kind="file", name=action.path)
+    if isinstance(action, Kernel):
+        return Touch(kind="kernel", name=action.path)
+    return Touch(kind="unit", name=action.name) if isinstance(action, Unit) else None
+
+
+def unnamed(step: Step) -> str:
+    """What a step would change without having named it; empty where there is nothing."""
+    if not step.touches:
+        return "it names nothing"
+    changed = {touch for action in step.actions if (touch := touch_of(action))}
+    return ", ".join(sorted(touch.label for touch in changed - set(step.touches)))
+
+
+def shows(action: File | Kernel | Unit | Run, seen: Sequence[Seen]) -> bool | None:
+    """Whether an action took place, by what was seen of its touches. None: that does not tell."""
+    touch = touch_of(action)
+    found = next((each for each in seen if each.touch == touch), None)
+    if found is None or found.why:
+        return None
+    if isinstance(action, File):
+        return _file(action, found)
+    if isinstance(action, Kernel):
+        return _kernel(action, found)
+    return _unit(action, found) if isinstance(action, Unit) else None
+
+
+def _file(action: File, seen: Seen) -> bool:
+    if action.content is None:
+        return not seen.exists
+    value = _mapping(seen)
+    content = base64.b64encode(action.content.encode()).decode()
+    wanted = {
+        "content": content,
+        "mode": action.mode,
+        "owner": action.owner,
+        "group": action.group,
+    }
+    return seen.exists and all(value.get(key) == item for key, item in wanted.items())
+
+
+def _kernel(action: Kernel, seen: Seen) -> bool:
+    try:
+        return seen.exists and chosen(seen) == action.value.strip()
+    except UndoError:
+        return False
+
+
+def _unit(action: Unit, seen: Seen) -> bool | None:
+    """Whether it was restarted does not show."""
+    value = _mapping(seen)
+    masked = bool(value.get("masked"))
+    enabled = value.get("enabled") in (True, "enabled", "enabled-runtime")
+    active = value.get("active") in (True, "active", "reloading")
+    told = [
+        (action.masked, masked),
+        (action.enabled, seen.exists and enabled),
+        (action.running, seen.exists and active),
+    ]
+    if any(wanted is not None and wanted is not there for wanted, there in told):
+        return False
+    return None if action.restart else True
+
+
+def _mapping(seen: Seen) -> Mapping[str, Any]:
+    return seen.value if isinstance(seen.value, Mapping) else {}

@@ -1,0 +1,311 @@
+"""One step on one node: write, let the check decide, put back what it does not agree with."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.evidence import Evidence
+from nodevet.fix import Seen
+from nodevet.model import NODE
+from nodevet.remedy import guards
+from nodevet.remedy.compare import Bench, Standing, same
+from nodevet.remedy.hands import WorkError
+from nodevet.remedy.journal import (
+    Doing,
+    Done,
+    Failed,
+    InDoubt,
+    Looked,
+    RolledBack,
+    RollingBack,
+    StepState,
+    Verified,
+)
+from nodevet.remedy.nouns import Step
+from nodevet.remedy.result import Outcome, Ran, Refusal, StepResult
+from nodevet.remedy.shows import shows, unnamed
+from nodevet.remedy.site import BlindError, LostError, Site, apart, said, words
+from nodevet.remedy.undo import UndoError, undo
+
+SETTINGS = ("file", "kernel", "gpu")
+"""Kinds of touches that stay as they were set unless something else sets them."""
+
+
+class RefusedError(Exception):
+    """A step that may not run; nothing of it was written."""
+
+    def __init__(self, refusal: Refusal, why: str) -> None:
+        super().__init__(why)
+        self.refusal = refusal
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a step holds. `why` says why not; then `evidence` may be missing."""
+
+    why: str = ""
+    after: tuple[Seen, ...] = ()
+    evidence: Evidence | None = None
+    pending: bool = False
+    verdicts: Mapping[str, str] = {}
+
+
+class Steps:
+    """The steps of one node, each at a time."""
+
+    def __init__(self, site: Site, bench: Bench) -> None:
+        self.site = site
+        self.bench = bench
+        self.begun: set[str] = set()  # steps with an action that was, or may have been, sent
+
+    # --- before -----------------------------------------------------------------------------
+
+    def standing(self, step: Step, evidence: Evidence) -> Standing:
+        """What is to be done about a step. Raises RefusedError."""
+        standing, why = self.bench.compare(step, evidence)
+        if standing is Standing.STALE:
+            raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
+        if standing is Standing.GO and (busy := guards.occupied(step, evidence)):
+            raise RefusedError(Refusal.GUARD, f"{step.id} is of risk {step.risk.value}: {busy}")
+        return standing
+
+    def unowned(self, steps: Sequence[Step]) -> None:
+        """Raises RefusedError where something else on the node sets what these steps touch."""
+        touches = tuple(dict.fromkeys(touch for step in steps for touch in step.touches))
+        try:
+            owners = self.site.hands.owners(self.site.host, touches)
+        except WorkError as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+        others = [f"{label}: {', '.join(who)}" for label, who in sorted(owners.items()) if who]
+        if others:
+            raise RefusedError(Refusal.OWNER, f"set elsewhere too: {'; '.join(others)}")
+
+    def earlier(self, step: Step) -> tuple[Seen, ...]:
+        """What a step touches, as it is now.
+
+        Raises RefusedError where that is not what it was when planned, cannot be put back, or
+        is set by something else on the node.
+        """
+        if stray := unnamed(step):
+            raise RefusedError(
+                Refusal.GUARD, f"{step.id}: it would change what it does not name: {stray}"
+            )
+        try:
+            before = self.site.look(step.touches)
+            undo(*before, actions=step.actions)
+        except WorkError as error:
+            raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
+        except (BlindError, UndoError) as error:
+            raise RefusedError(
+                Refusal.GUARD, f"{step.id}: there is no way back: {error}"
+            ) from error
+        planned = {seen.touch: seen for seen in step.before}
+        for seen in before:
+            then = planned.get(seen.touch)
+            if then is not None and not same(then, seen):
+                told = f"{seen.touch.label} {apart(then, seen)} when planned"
+                raise RefusedError(Refusal.STALE, f"{step.id}: {told}")
+        self.unowned([step])
+        return before
+
+    # --- the step ---------------------------------------------------------------------------
+
+    def carry_out(self, step: Step, evidence: Evidence) -> tuple[StepResult, Evidence]:
+        """A step from compare to verified. Raises RefusedError; after that nothing was written."""
+        standing = self.standing(step, evidence)
+        if standing is Standing.RIGHT:
+            return begin(step, outcome=Outcome.RIGHT), evidence
+        if standing is Standing.PENDING:
+            why = f"set already, in force after a {step.effective}"
+            return begin(step, outcome=Outcome.PENDING, why=why), evidence
+        before = self.earlier(step)
+        self.site.journal.write(Looked(step=step.id, seen=before))
+        result, ran = begin(step, before=before), []
+        for number, action in enumerate(step.actions):
+            self.site.journal.write(Doing(step=step.id, action=number))
+            self.begun.add(step.id)
+            try:
+                acted = self.site.hands.act(self.site.host, action)
+            except WorkError as error:
+                why = str(error)
+                self.site.journal.write(InDoubt(step=step.id, action=number, why=why))
+                ran.append(Ran(action=action, ok=None))
+                result = replace(result, ran=tuple(ran))
+                return self._lost(step, result, set(range(number)), why, evidence)
+            self.site.journal.write(
+                Done(
+                    step=step.id,
+                    action=number,
+                    ok=acted.ok,
+                    code=acted.code,
+                    output=acted.output,
+                )
+            )
+            ran.append(Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output))
+            result = replace(result, ran=tuple(ran))
+            if not acted.ok:
+                why = f"{words(action)}: {said(acted.code, acted.output)}"
+                return self.take_back(step, result, why), evidence
+        return self._judged(step, result, evidence)
+
+    def _judged(
+        self, step: Step, result: StepResult, evidence: Evidence
+    ) -> tuple[StepResult, Evidence]:
+        """The check decides; what it does not agree with is put back."""
+        try:
+            held = self.held(step)
+        except LostError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=str(error)), evidence
+        result = replace(result, after=held.after)
+        if held.why:
+            return self.take_back(step, result, held.why), held.evidence or evidence
+        self.site.journal.write(Verified(step=step.id, verdicts=held.verdicts))
+        outcome = Outcome.PENDING if held.pending else Outcome.DONE
+        why = f"in force after a {step.effective}" if held.pending else result.why
+        return replace(result, outcome=outcome, why=why), held.evidence or evidence
+
+    def held(self, step: Step) -> Held:
+        """Whether a step that was written holds, also a moment later. Raises LostError."""
+        try:
+            return self.site.steadily(lambda: self._held(step))
+        except BlindError as error:
+            return Held(why=f"cannot be verified: {error}")
+
+    def _held(self, step: Step) -> Held:
+        first = self.site.look(step.touches)
+        self.site.journal.write(Looked(step=step.id, seen=first))  # what the step left
+        time.sleep(self.site.terms.settle)
+        after = self.site.look(step.touches)
+        if any(not same(one, two) for one, two in zip(first, after, strict=True)):
+            self.site.journal.write(Looked(step=step.id, seen=after))
+        evidence = self.site.probe("after")
+        lost = [
+            one.touch.label
+            for one, two in zip(first, after, strict=True)
+            if one.touch.kind in SETTINGS and not same(one, two)
+        ]
+        if lost:
+            why = f"does not stay as it was set: {', '.join(lost)}"
+            return Held(why=why, after=after, evidence=evidence)
+        return self.verdict(step, evidence, after)
+
+    def left(self, step: Step) -> tuple[Seen, ...]:
+        """What a step's touches are now, for the journal; empty where the node does not say.
+
+        A rollback goes by it. Raises LostError.
+        """
+        try:
+            seen = self.site.steadily(lambda: self.site.look(step.touches))
+        except BlindError:
+            return ()
+        self.site.journal.write(Looked(step=step.id, seen=seen))
+        return seen
+
+    def verdict(self, step: Step, evidence: Evidence, after: tuple[Seen, ...]) -> Held:
+        """What the check says of a step on this evidence."""
+        why = self.bench.verdict(step, evidence)
+        verdicts = {
+            finding.subject.label or NODE.kind: finding.verdict.value
+            for finding in self.bench.ask(step.fix, evidence)
+        }
+        held = Held(after=after, evidence=evidence, verdicts=verdicts)
+        if not why:
+            return held
+        if step.effective != "now" and self._in_place(step, evidence, after):
+            return replace(held, pending=True)
+        return replace(held, why=f"the check says: {why}")
+
+    def _in_place(self, step: Step, evidence: Evidence, after: tuple[Seen, ...]) -> bool:
+        """Whether what comes into force later is set: as the check would say then, or, of what
+        the evidence does not show before a reboot, as the node shows it."""
+        if any(touch.kind == "gpu" and "_pending" in touch.name for touch in step.touches):
+            return self.bench.waits(step, evidence)
+        last = {
+            getattr(action, "path", None) or getattr(action, "name", action): action
+            for action in step.actions
+        }
+        return all(shows(action, after) is not False for action in last.values())
+
+    # --- after ------------------------------------------------------------------------------
+
+    def take_back(self, step: Step, result: StepResult, why: str) -> StepResult:
+        """Put a step back at once and prove it."""
+        journal = self.site.journal
+        journal.write(Failed(step=step.id, why=why))
+        journal.write(RollingBack(step=step.id))
+        try:
+            left = self.site.steadily(lambda: self.site.put_back(result.before, step.actions))
+        except LostError as error:
+            told = f"{why}; while it was put back: {error}"
+            return replace(result, outcome=Outcome.DOUBT, why=told)
+        except BlindError as error:
+            left = [str(error)]
+        journal.write(RolledBack(step=step.id, ok=not left, why="; ".join(left) or why))
+        if left:
+            told = f"{why}; it could not be put back: {'; '.join(left)}"
+            return replace(result, outcome=Outcome.HALF, why=told)
+        return replace(result, outcome=Outcome.FAILED, why=why, after=result.before)
+
+    def _lost(
+        self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
+    ) -> tuple[StepResult, Evidence]:
+        try:
+            self.site.reenter()
+        except LostError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}"), evidence
+        return self.resolve(step, result, done, f"the session was lost ({why})", evidence)
+
+    def resolve(
+        self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
+    ) -> tuple[StepResult, Evidence]:
+        """A step that was left in the middle: done where all of it is in place, else put back.
+
+        `done` are the actions that are known to have succeeded. Of the first other one, a
+        command, the check tells whether it took place; one after it was never begun.
+        """
+        time.sleep(self.site.terms.settle)  # what was begun may still run
+        try:
+            now = self.site.steadily(lambda: self.site.look(step.touches))
+        except LostError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}"), evidence
+        except BlindError as error:
+            return self.take_back(step, result, f"{why}; {error}"), evidence
+        open_ones = [number for number in range(len(step.actions)) if number not in done]
+        missing = [
+            number
+            for number in open_ones
+            if not (
+                shows(step.actions[number], now)
+                or (shows(step.actions[number], now) is None and number == open_ones[0])
+            )
+        ]
+        if missing:
+            named = ", ".join(words(step.actions[number]) for number in missing)
+            return self.take_back(step, result, f"{why} before all was done: {named}"), evidence
+        told = replace(result, why=f"{why}; all of it had taken place")
+        return self._judged(step, told, evidence)
+
+    def resume(
+        self, step: Step, state: StepState, evidence: Evidence
+    ) -> tuple[StepResult, Evidence]:
+        """A step that an earlier controller left in doubt, or did not have judged."""
+        why = state.why or "the controller ended in the middle of it"
+        ran = tuple(
+            Ran(action=action, ok=True if number in state.done else None)
+            for number, action in enumerate(step.actions)
+            if number in state.done or number == state.doing
+        )
+        result = begin(step, before=state.seen or (), ran=ran)
+        if state.rolling_back or state.stage.value == "failed":
+            return self.take_back(step, result, why), evidence
+        return self.resolve(step, result, set(state.done), why, evidence)
+
+
+def begin(step: Step, **rest: object) -> StepResult:
+    """The result of a step, to be filled in."""
+    shared = ("id", "fix", "subjects", "wanted", "observed", "unit", "risk")
+    return replace(
+        StepResult(**{name: getattr(step, name) for name in shared}),
+        **rest,
+    )

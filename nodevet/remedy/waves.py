@@ -1,0 +1,80 @@
+"""When which node may begin: canary, then a sliding window, within a failure budget. Pure."""
+
+import re
+
+import msgspec
+
+from nodevet.remedy.result import HostResult, Outcome
+
+FAILURES = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
+PROOFS = frozenset({Outcome.DONE, Outcome.PENDING, Outcome.PERSISTS})
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How careful a run is, in nodes."""
+
+    canary: int = 1  # that must be proven before the rest begins; 0: none
+    batch: int = 10  # at the same time, after the canary
+    max_fail: int = 0  # the run goes on with so many failures, and stops at one more
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is, in nodes."""
+
+    running: int = 0
+    proven: int = 0  # something was changed there, and holds
+    failed: int = 0
+    ended: int = 0  # in whatever way
+
+    def began(self) -> "Standing":
+        return msgspec.structs.replace(self, running=self.running + 1)
+
+    def over(self, host: HostResult) -> "Standing":
+        return msgspec.structs.replace(
+            self,
+            running=self.running - 1,
+            ended=self.ended + 1,
+            proven=self.proven + (host.outcome in PROOFS),
+            failed=self.failed + (host.outcome in FAILURES),
+        )
+
+
+def stopped(limits: Limits, standing: Standing) -> str:
+    """Why no further node may begin; empty while one may.
+
+    A canary that fails stops the run whatever the budget: that is what it is for. A node that
+    was refused or was right already has shown nothing, and another one is the canary instead.
+    """
+    if standing.failed and standing.proven < limits.canary:
+        return "the canary failed"
+    if standing.failed > limits.max_fail:
+        allowed = "none" if limits.max_fail == 0 else f"{limits.max_fail}"
+        noun = "node" if standing.failed == 1 else "nodes"
+        return f"{standing.failed} {noun} failed, and {allowed} may"
+    return ""
+
+
+def in_canary(limits: Limits, standing: Standing) -> bool:
+    """Whether a node that begins now is a canary."""
+    return standing.proven < limits.canary
+
+
+def room(limits: Limits, standing: Standing) -> int:
+    """How many further nodes may begin now."""
+    if stopped(limits, standing):
+        return 0
+    if in_canary(limits, standing):
+        return max(0, limits.canary - standing.proven - standing.running)
+    return max(0, limits.batch - standing.running)
+
+
+def share(text: str, total: int, *, least: int = 0) -> int:
+    """Nodes from `4` or `10%` of `total`, rounded down, but not below `least`.
+
+    Raises ValueError where it is neither.
+    """
+    found = re.fullmatch(r"(\d{1,7})(%?)", text.strip(), re.ASCII)
+    if found is None or (found[2] and int(found[1]) > 100):
+        raise ValueError(f"{text!r} is neither a number of nodes nor a share of them, as 10%")
+    number = int(found[1])
+    return max(least, total * number // 100 if found[2] else number)

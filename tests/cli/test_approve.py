@@ -1,0 +1,329 @@
+"""`nodevet approve`: at a terminal, with an agent, with a passphrase."""
+
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from nodevet.fix import Kernel, Risk, Touch
+from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+NODEVET = [sys.executable, "-m", "nodevet"]
+PASSPHRASE = "correct horse"
+
+pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("alice", "bob", "stranger", "locked"):
+        secret = PASSPHRASE if name == "locked" else ""
+        words = ["-q", "-t", "ed25519", "-N", secret, "-C", name, "-f", str(folder / name)]
+        subprocess.run(["ssh-keygen", *words], check=True, timeout=30)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, keys: Path) -> Path:
+    lines = [
+        f"{name}@x {(keys / f'{name}.pub').read_text()}" for name in ("alice", "bob", "locked")
+    ]
+    (tmp_path / "allowed_signers").write_text("".join(lines))
+    save(tmp_path, Risk.LIVE)
+    return tmp_path
+
+
+def save(project: Path, risk: Risk, *, hours: float = 24, id: str = "ab12cd34") -> Path:
+    """A plan of two nodes by alice."""
+    now = datetime.now(timezone.utc)
+    steps = tuple(
+        Step(
+            id=f"{host}/{fix}/1",
+            host=host,
+            fix=fix,
+            subjects=(),
+            wanted="performance",
+            observed="powersave",
+            risk=risk,
+            actions=(Kernel(path=f"/sys/{host}/{fix}", value="performance\x1b[2J"),),
+            touches=(Touch(kind="kernel", name=f"/sys/{host}/{fix}"),),
+            reason="wrong",
+        )
+        for host, fix in (("gpu1", "one"), ("gpu2", "two"), ("gpu1", "three"))
+    )
+    nodes = {
+        host: PlannedNode(machine_id="m", boot_id="b", baseline="x") for host in ("gpu1", "gpu2")
+    }
+    plan = Plan(
+        id=id,
+        author="alice@x",
+        created=now.isoformat(),
+        expires=(now + timedelta(hours=hours)).isoformat(),
+        baselines={},
+        nodes=nodes,
+        steps=steps,
+    )
+    path = project / "plan.json"
+    path.write_bytes(write(plan))
+    return path
+
+
+def sigs(project: Path) -> list[str]:
+    return sorted(path.name for path in project.glob("*.sig"))
+
+
+def test_approve_until_it_is_enough(nodevet: Run, project: Path, keys: Path) -> None:
+    save(project, Risk.DRAIN)
+    approve = ("approve", "plan.json")
+    done = nodevet(*approve, "--verify", cwd=project)
+    assert done.returncode == 1
+    assert "not approved: the plan needs 2 approvals" in done.stderr
+    done = nodevet(*approve, "--yes", "--key", keys / "bob", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "approved by bob@x: plan.json.bob@x.sig\n" in done.stdout
+    assert "and has 1 (bob@x)" in done.stdout
+    assert nodevet(*approve, "--verify", cwd=project).returncode == 1
+    done = nodevet(*approve, "--yes", "--key", keys / "alice", cwd=project)
+    assert done.returncode == 1
+    assert "would not count, and is not kept: your key" in done.stderr
+    assert "alice@x is the author" in done.stderr
+    rules = project / "approval.yaml"
+    rules.write_text("nodevet: 1\napprovals: {drain: 1}\n")
+    done = nodevet(*approve, "--verify", cwd=project)
+    assert done.returncode == 0
+    assert done.stdout.startswith("approved by bob@x, key SHA256:")
+    assert sigs(project) == ["plan.json.bob@x.sig"]
+    save(project, Risk.DRAIN, id="changed1")
+    done = nodevet(*approve, "--verify", cwd=project)
+    assert done.returncode == 1
+    assert "not approved: plan.json.bob@x.sig: does not fit this plan" in done.stderr
+
+
+def test_ssh_keygen_alone_can_check_what_was_signed(
+    nodevet: Run, project: Path, keys: Path
+) -> None:
+    assert (
+        nodevet("approve", "plan.json", "--yes", "--key", keys / "bob", cwd=project).returncode == 0
+    )
+    with (project / "plan.json").open("rb") as plan:
+        subprocess.run(
+            ["ssh-keygen", "-Y", "verify", "-f", "allowed_signers", "-I", "bob@x",
+             "-n", "nodevet-plan@v1", "-s", "plan.json.bob@x.sig"],
+            stdin=plan, cwd=project, check=True, timeout=30,
+        )  # fmt: skip
+
+
+def test_all_that_will_run_is_shown_and_escaped(nodevet: Run, project: Path, keys: Path) -> None:
+    done = nodevet("approve", "plan.json", "--yes", "--key", keys / "bob", cwd=project)
+    for path in ("/sys/gpu1/one", "/sys/gpu1/three", "/sys/gpu2/two"):
+        assert path in done.stdout
+    assert "\x1b" not in done.stdout
+    done = nodevet("approve", "plan.json", "--yes", "--folded", "--key", keys / "bob", cwd=project)
+    assert "powersave → performance" in done.stdout
+    assert "/sys/gpu1/one" not in done.stdout
+
+
+def test_a_stranger_leaves_no_signature(nodevet: Run, project: Path, keys: Path) -> None:
+    done = nodevet("approve", "plan.json", "--yes", "--key", keys / "stranger", cwd=project)
+    assert done.returncode == 1
+    assert "signed by a stranger" in done.stderr
+    assert sigs(project) == []
+
+
+def test_an_expired_plan_is_not_signed(nodevet: Run, project: Path, keys: Path) -> None:
+    save(project, Risk.LIVE, hours=-1)
+    done = nodevet("approve", "plan.json", "--yes", "--key", keys / "bob", cwd=project)
+    assert done.returncode == 1
+    assert "cannot be approved: the plan expired at" in done.stderr
+    assert sigs(project) == []
+
+
+def test_mistakes_of_the_user_are_said(nodevet: Run, project: Path, keys: Path) -> None:
+    def said(*words: str | Path) -> str:
+        done = nodevet("approve", *words, cwd=project)
+        assert done.returncode == 2
+        return done.stderr
+
+    key = ("--key", keys / "bob")
+    assert "--yes signs without asking" in said("plan.json", *key)
+    assert "none.json: cannot be read: No such file" in said("none.json", *key)
+    assert "no SSH key in" in said("plan.json", "--yes")
+    lonely = shutil.copy(keys / "bob.pub", project / "lonely.pub")
+    assert "ssh-keygen did not sign" in said("plan.json", "--yes", "--key", lonely)
+    (project / "text").write_text("{}")
+    assert "not a plan" in said("text", *key)
+    (project / "approval.yaml").write_text("nodevet: 1\nteam: {}\n")
+    assert "approval.yaml:2:1: team: " in said("plan.json", *key)
+    (project / "allowed_signers").unlink()
+    assert "allowed_signers: does not exist" in said("plan.json", "--verify")
+    assert sigs(project) == []
+
+
+def test_the_only_key_of_the_user_signs(project: Path, keys: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    shutil.copy(keys / "bob", home / ".ssh/id_ed25519")
+
+    def approve() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*NODEVET, "approve", "plan.json", "--yes"],
+            cwd=project, env={**os.environ, "HOME": str(home)},
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    assert approve().returncode == 0
+    assert sigs(project) == ["plan.json.bob@x.sig"]
+    shutil.copy(keys / "alice", home / ".ssh/id_rsa")
+    done = approve()
+    assert done.returncode == 2
+    assert "several keys could sign" in done.stderr
+
+
+@pytest.fixture
+def agent(keys: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of an agent that holds bob's key."""
+    socket = tmp_path / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    env = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
+    try:
+        end = time.monotonic() + 30
+        while not socket.exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        subprocess.run(["ssh-add", "-q", keys / "bob"], env=env, check=True, timeout=30)
+        yield env
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_the_agent_signs_for_a_public_key(
+    project: Path, keys: Path, agent: dict[str, str], tmp_path: Path
+) -> None:
+    public = tmp_path / "public.pub"
+    shutil.copy(keys / "bob.pub", public)
+    words = ["approve", "plan.json", "--yes", "--key", str(public)]
+    done = subprocess.run(
+        [*NODEVET, *words], cwd=project, env=agent, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert sigs(project) == ["plan.json.bob@x.sig"]
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, words: list[str], folder: Path) -> None:
+        self.master, slave = pty.openpty()
+        env = {
+            key: value for key, value in os.environ.items() if key not in ("DISPLAY", "SSH_ASKPASS")
+        }
+        env.pop("SSH_AUTH_SOCK", None)
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", "--wait", *words],
+            stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env,
+        )  # fmt: skip
+        os.close(slave)
+        self.said = ""
+
+    def until(self, text: str) -> None:
+        end = time.monotonic() + 60
+        while text not in self.said:
+            assert time.monotonic() < end, self.said
+            if not self._more():
+                break
+        assert text in self.said, self.said
+
+    def _more(self) -> bool:
+        if select.select([self.master], [], [], 0.5)[0]:
+            try:
+                chunk = os.read(self.master, 4096)
+            except OSError:  # the other end is closed
+                return False
+            self.said += chunk.decode()
+        return True
+
+    def type(self, text: str) -> None:
+        os.write(self.master, f"{text}\n".encode())
+
+    def end(self) -> int:
+        """Its exit code, when it has closed the terminal."""
+        end = time.monotonic() + 60
+        while self._more():
+            assert time.monotonic() < end, self.said
+        os.close(self.master)
+        return self.process.wait(30)
+
+
+needs_setsid = pytest.mark.skipif(not shutil.which("setsid"), reason="needs setsid")
+
+
+@needs_setsid
+def test_the_id_is_typed_and_then_the_passphrase(project: Path, keys: Path) -> None:
+    words = [*NODEVET, "approve", "plan.json", "--key", str(keys / "locked")]
+    terminal = Terminal(words, project)
+    terminal.until("Type ab12cd34 to approve")
+    assert "/sys/gpu2/two" in terminal.said
+    terminal.type("ab12cd34")
+    terminal.until("Enter passphrase")
+    terminal.type(PASSPHRASE)
+    terminal.until("approved by locked@x")
+    assert terminal.end() == 0
+    assert sigs(project) == ["plan.json.locked@x.sig"]
+
+
+@needs_setsid
+def test_a_wrong_passphrase_signs_nothing(project: Path, keys: Path) -> None:
+    words = [*NODEVET, "approve", "plan.json", "--yes", "--key", str(keys / "locked")]
+    terminal = Terminal(words, project)
+    terminal.until("Enter passphrase")
+    terminal.type("wrong")
+    terminal.until("did not sign with")
+    assert terminal.end() == 2
+    assert sigs(project) == []
+
+
+@needs_setsid
+@pytest.mark.parametrize("typed", ["yes", "", "AB12CD34"])
+def test_anything_else_is_no_approval(project: Path, keys: Path, typed: str) -> None:
+    words = [*NODEVET, "approve", "plan.json", "--key", str(keys / "bob")]
+    terminal = Terminal(words, project)
+    terminal.until("to approve")
+    terminal.type(typed)
+    terminal.until("not approved: nothing is signed")
+    assert terminal.end() == 1
+    assert sigs(project) == []
+
+
+@needs_setsid
+def test_control_c_signs_nothing(project: Path, keys: Path) -> None:
+    words = [*NODEVET, "approve", "plan.json", "--key", str(keys / "locked")]
+    terminal = Terminal(words, project)
+    terminal.until("to approve")
+    terminal.type("ab12cd34")
+    terminal.until("Enter passphrase")
+    os.write(terminal.master, b"\x03")
+    terminal.until("interrupted")
+    assert terminal.end() == 130
+    assert sigs(project) == []
+
+
+def test_a_hostile_name_becomes_a_name_of_a_file(nodevet: Run, project: Path, keys: Path) -> None:
+    line = f'"../../bob \x7f" {(keys / "bob.pub").read_text()}'.replace("\x7f", "é")
+    (project / "allowed_signers").write_text(line)
+    done = nodevet("approve", "plan.json", "--yes", "--key", keys / "bob", cwd=project)
+    assert done.returncode == 0, done.stderr
+    (name,) = sigs(project)
+    assert name.startswith("plan.json..._.._bob")
+    assert json.loads((project / "plan.json").read_text())["id"] == "ab12cd34"

@@ -1,0 +1,186 @@
+"""`nodevet plan` as a user runs it, over real SSH to one simulated node."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodevet.remedy import nouns
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SIM = [sys.executable, "-m", "nodevet", "sim"]
+SCENARIO = """\
+sim: 1
+nodes:
+  gpu1:
+    gpus: {profile: h100-sxm, count: 2}
+    cores: 2
+    governor: powersave
+    nvml: {"gpu.1.power_limit_mw": "500000"}
+"""
+BASELINE = """\
+nodevet: 1
+title: Two GPUs
+expect: {power_limit: 700, cpu_governor: performance, compute_mode: DEFAULT, gpu_count: 8}
+fix: [power_limit, compute_mode]
+"""
+GOVERNORS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
+
+
+def sim(*arguments: str) -> str:
+    return subprocess.run(
+        [*SIM, *arguments], check=True, timeout=300, capture_output=True, text=True
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A fleet of one node: a GPU is capped, the governor is slow."""
+    if missing():
+        pytest.skip("; ".join(missing()))
+    scenario = tmp_path_factory.mktemp("plan") / "nodes.yaml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    fleet = f"plan{os.getpid()}"
+    sim("up", str(scenario), "--name", fleet)
+    try:
+        yield fleet
+    finally:
+        sim("down", fleet)
+
+
+@pytest.fixture
+def on(name: str) -> Callable[[str], str]:
+    return lambda command: sim("ssh", "--fleet", name, "gpu1", "--", command)
+
+
+@pytest.fixture
+def plan(name: str, nodevet: Run, tmp_path: Path) -> Run:
+    (tmp_path / "two.yaml").write_text(BASELINE)
+    site = ["-i", Place(name).inventory, "-b", tmp_path / "two.yaml", "--author", "alice"]
+    return lambda *options: nodevet("plan", *site, *options, cwd=tmp_path)
+
+
+def test_what_is_wrong_and_allowed_becomes_a_plan(
+    plan: Run, on: Callable[[str], str], tmp_path: Path
+) -> None:
+    before = on("nvidia-smi --query-gpu=power.limit --format=csv; find /etc -newer /etc/machine-id")
+    done = plan("-o", "plan.json", "--valid", "90m")
+    assert done.returncode == 1, done.stderr
+    assert "set power_limit  500 W → 700 W  gpu1 GPU 1  risk live" in done.stdout
+    assert "1 step on 1 host · risk live · by alice" in done.stdout
+    assert "gpu_count" in done.stdout.split("no fix answers:")[1]
+    assert "--fix cpu_governor" in done.stdout
+    assert "next: nodevet approve plan.json" in done.stderr
+    file = tmp_path / "plan.json"
+    made = nouns.read(file.read_bytes())
+    (step,) = made.steps
+    assert (step.id, step.subjects, step.wanted) == ("gpu1/power_limit/1", ("GPU 1",), 700)
+    assert step.reason == "GPU 1: 500 W, wanted 700 W (two.yaml:3)"
+    assert made.nodes["gpu1"].boot_id == on("cat /proc/sys/kernel/random/boot_id").strip()
+    assert {seen.touch for seen in step.before} == set(step.touches)
+    power = next(seen for seen in step.before if seen.touch.name.endswith(":power_limit_mw"))
+    assert power.value == 500000
+    assert before == on(
+        "nvidia-smi --query-gpu=power.limit --format=csv; find /etc -newer /etc/machine-id"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "two.yaml"]
+
+
+def test_a_diff_shows_the_files_and_the_commands(plan: Run) -> None:
+    shown = plan("--format", "diff").stdout
+    for line in (
+        "# gpu1 (two)",
+        "-power_limit GPU 1: 500 W",
+        "+power_limit GPU 1: 700 W",
+        "--- /dev/null",
+        "+++ /etc/systemd/system/nodevet-power-limit.service",
+        "+[Service]",
+        "-nodevet-power-limit.service: (not there)",
+        "+nodevet-power-limit.service: enabled",
+    ):
+        assert line in shown.splitlines()
+    assert "\n$ nvidia-smi -i GPU-" in shown and " -pl 700\n" in shown
+
+
+def test_a_fix_that_is_named_is_the_only_one(plan: Run) -> None:
+    done = plan("--fix", "cpu_governor", "--format", "diff")
+    assert done.returncode == 1
+    assert "-cpu_governor cpufreq 0-7: powersave\n+cpu_governor cpufreq 0-7: performance" in (
+        done.stdout
+    )
+    assert "+++ /etc/tmpfiles.d/nodevet-cpu-governor.conf" in done.stdout
+    assert "--fix power_limit" in done.stdout
+
+
+def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("old")
+    done = plan("--fix", "compute_mode", "-o", "plan.json")
+    assert done.returncode == 0
+    assert "Nothing to do: what is wrong has no fix that may enter." in done.stderr
+    assert "is of an earlier plan and was left as it is" in done.stderr
+    assert (tmp_path / "plan.json").read_text() == "old"
+
+
+def test_a_setting_with_another_owner_is_not_planned(plan: Run, on: Callable[[str], str]) -> None:
+    on(f"echo 'w {GOVERNORS} - - - - powersave' >/etc/tmpfiles.d/site.conf")
+    try:
+        done = plan("--fix", "cpu_governor", "-o", "plan.json")
+    finally:
+        on("rm /etc/tmpfiles.d/site.conf")
+    assert done.returncode == 3
+    told = done.stdout.split("not planned:")[1]
+    assert (
+        "cpu_governor" in told and "is also set by" in told and "/etc/tmpfiles.d/site.conf" in told
+    )
+
+
+def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
+    plan: Run, name: str, nodevet: Run, tmp_path: Path
+) -> None:
+    nodes = Place(name).inventory.read_text() + "  gone1: {address: 127.0.0.1, port: 1}\n"
+    (tmp_path / "nodes.yaml").write_text(nodes)
+    site = ["-i", "nodes.yaml", "-b", "two.yaml", "--author", "alice", "-o", "plan.json"]
+    both = nodevet("plan", *site, cwd=tmp_path)
+    assert both.returncode == 1
+    assert "gone1" in both.stdout.split("not vetted, so not planned:")[1]
+    assert list(json.loads((tmp_path / "plan.json").read_text())["nodes"]) == ["gpu1"]
+    alone = nodevet("plan", "gone1", *site, cwd=tmp_path)
+    assert alone.returncode == 3
+    assert "not all could be judged or planned" in alone.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fix", "gpu_count"], "no fix is named 'gpu_count'"),
+        (["--fix", "power_limits"], "did you mean power_limit?"),
+        (["--fix", "gpu_clocks"], "no baseline of this run asks for gpu_clocks"),
+        (["--valid", "forever"], "'forever' is no time; say 24h, 90m or 2d"),
+        (["--valid", "0h"], "is not between 1m and 30d"),
+        (["--valid", "31d"], "is not between 1m and 30d"),
+        (["--max-risk", "high"], "'high' is not one of"),
+        (["--author", "a b"], "only letters, digits and"),
+        (["-o", "none/plan.json"], "the folder none does not exist"),
+        (["--format", "html"], "'html' is not one of"),
+    ],
+)
+def test_wrong_usage(nodevet: Run, tmp_path: Path, options: list[str], message: str) -> None:
+    (tmp_path / "two.yaml").write_text(BASELINE)
+    done = nodevet("plan", "gpu1", "-b", "two.yaml", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_fixes_are_listed_and_explained(nodevet: Run) -> None:
+    listed = nodevet("list", "fixes").stdout
+    assert "power_limit " in listed and "pcie_link" not in listed
+    explained = nodevet("explain", "power_limit").stdout
+    assert "There is a fix, at risk live or below." in explained
+    assert "**Undo**" in explained
+    assert "There is no fix for it." in nodevet("explain", "pcie_link").stdout

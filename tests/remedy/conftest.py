@@ -1,0 +1,429 @@
+"""A small model of a node for the tests of apply and rollback: files, kernel values, units, GPUs.
+
+It answers what `nodevet.remedy.hands.Hands` asks, and any call of it can be made to fail: the
+session cut before or after it took place, or the controller killed there.
+"""
+
+import base64
+import copy
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.catalog import Catalog
+from nodevet.evidence import decode
+from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
+from nodevet.judge import judge
+from nodevet.model import Baseline, Expectation, Severity, Verdict
+from nodevet.remedy.compare import Bench
+from nodevet.remedy.hands import Acted, LockedError, WorkError
+from nodevet.remedy.journal import Journal, state
+from nodevet.remedy.journal import Run as RunRecord
+from nodevet.remedy.node import Node, Task
+from nodevet.remedy.nouns import Plan, PlannedNode, Step
+from nodevet.remedy.site import Site, Terms
+
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+CHECK = '''\
+"""Transparent huge pages are what the baseline says."""
+from typing import ClassVar
+from nodevet.model import NODE, Check, Want, compare, unknown
+class Pages(Want):
+    bare: ClassVar[str] = "mode"
+    mode: str
+    risk: str = "live"
+def judge(evidence, want):
+    data = evidence.memory.data
+    if data is None or data.thp_enabled is None:
+        yield unknown(why="not read")
+    else:
+        yield compare(NODE, expected=want.mode, actual=data.thp_enabled)
+CHECK = Check(wants=Pages, reads=("memory.thp_enabled",), judge=judge)
+'''
+FIX = '''\
+"""Set it now and at boot."""
+from nodevet.fix import Change, File, Fix, Kernel, Risk, Touch, Unit
+PATH = "/etc/tmpfiles.d/nodevet-pages.conf"
+UNIT = "/etc/systemd/system/nodevet-pages.service"
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+def plan(evidence, findings, want):
+    gpus = evidence.gpu.data.gpus if evidence.gpu.data else ()
+    yield Change(
+        wanted=want.mode,
+        observed=findings[0].actual,
+        subjects=("",),
+        actions=(
+            File(path=PATH, content=f"w {THP} - - - - {want.mode}\\n"),
+            File(path=UNIT, content="[Service]\\n"),
+            Unit(name="nodevet-pages.service", enabled=True, running=True),
+            Kernel(path=THP, value=want.mode),
+        ),
+        touches=(
+            Touch(kind="file", name=PATH),
+            Touch(kind="file", name=UNIT),
+            Touch(kind="unit", name="nodevet-pages.service"),
+            Touch(kind="kernel", name=THP),
+        ),
+        risk=Risk(want.risk),
+        gpus=tuple(gpu.uuid for gpu in gpus[:1]) if want.risk == "idle" else (),
+    )
+FIX = Fix(plan=plan, risk=Risk.REBOOT)
+'''
+
+
+class KilledError(BaseException):
+    """The controller was killed at this point."""
+
+
+class Box:
+    """One node. `faults` are functions that are called with the name of each call."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.machine_id = f"{sum(map(ord, name)):032x}"
+        self.boots = 1
+        self.files: dict[str, tuple[str, int]] = {"/etc/motd": ("hello\n", 0o644)}
+        self.kernel = {THP: "always", "/proc/sys/kernel/numa_balancing": "1"}
+        self.at_boot = dict(self.kernel)
+        self.units: dict[str, dict[str, Any]] = {}
+        self.gpus = [
+            {"uuid": f"GPU-0000000{index}-0000-0000-0000-000000000000", "ecc": [False, False]}
+            for index in range(2)
+        ]
+        self.processes: list[dict[str, Any]] = []
+        self.complete = True
+        self.owners: dict[str, tuple[str, ...]] = {}
+        self.holder = ""
+        self.session = False
+        self.held = 0  # tries for which a lost session still holds the lock
+        self.gone = 0  # tries for which the node does not answer
+        self.calls: list[str] = []
+        self.writes = 0
+        self.refused: dict[str, str] = {}  # path or unit or command -> what the node says
+        self.revert: Callable[[Box], None] | None = None  # when somebody looks the second time
+        self.looks = 0
+
+    @property
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
+
+    def everything(self) -> Any:
+        """All that a step could change."""
+        gpus = [each["ecc"] for each in self.gpus]
+        return copy.deepcopy((self.files, self.kernel, self.units, gpus))
+
+    def reboot(self) -> None:
+        self.boots += 1
+        self.session, self.holder = False, ""
+        self.kernel = dict(self.at_boot)
+        for path, (content, _) in sorted(self.files.items()):
+            if path.startswith("/etc/tmpfiles.d/"):
+                _, target, *_, value = content.split()
+                self.kernel[target] = value
+        for gpu in self.gpus:
+            gpu["ecc"][0] = gpu["ecc"][1]
+        for unit in self.units.values():
+            unit["active"] = "active" if unit["enabled"] == "enabled" else "inactive"
+
+    def evidence(self) -> bytes:
+        gpus = [
+            {
+                "index": index,
+                "uuid": gpu["uuid"],
+                "minor_number": index,
+                "ecc_current": gpu["ecc"][0],
+                "ecc_pending": gpu["ecc"][1],
+                "processes": [],
+            }
+            for index, gpu in enumerate(self.gpus)
+        ]
+        sections = {
+            "host": {"machine_id": self.machine_id, "boot_id": self.boot_id},
+            "memory": {"thp_enabled": self.kernel[THP]},
+            "gpu": {"gpus": gpus},
+            "processes": {"processes": self.processes, "complete": self.complete},
+        }
+        whole = {name: {"status": "ok", "data": data} for name, data in sections.items()}
+        return msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole})
+
+    def look(self, touch: Touch) -> Seen:
+        value: Any = None
+        if touch.kind == "file" and touch.name in self.files:
+            content, mode = self.files[touch.name]
+            text = base64.b64encode(content.encode()).decode()
+            value = {"content": text, "mode": mode, "owner": 0, "group": 0}
+        elif touch.kind == "kernel":
+            value = self.kernel.get(touch.name)
+        elif touch.kind == "unit" and f"/etc/systemd/system/{touch.name}" in self.files:
+            value = self.units.get(
+                touch.name, {"enabled": "disabled", "active": "inactive", "masked": False}
+            )
+        elif touch.kind == "gpu":
+            uuid, _, field = touch.name.rpartition(":")
+            assert field == "ecc_pending"
+            gpu = next(each for each in self.gpus if each["uuid"] == uuid)
+            value = "1" if gpu["ecc"][1] else "0"
+        return Seen(touch=touch, exists=value is not None, value=copy.deepcopy(value))
+
+    def act(self, action: File | Kernel | Unit | Run) -> Acted:
+        key = getattr(action, "path", None) or getattr(action, "name", None) or action.words[0]
+        if key in self.refused:
+            return Acted(ok=False, code=1, output=self.refused[key])
+        if isinstance(action, File):
+            if action.content is None:
+                self.files.pop(action.path, None)
+            else:
+                self.files[action.path] = (action.content, action.mode)
+        elif isinstance(action, Kernel):
+            self.kernel[action.path] = action.value
+        elif isinstance(action, Unit):
+            return self._unit(action)
+        elif action.words == ("systemctl", "daemon-reload"):
+            for name in [
+                each for each in self.units if f"/etc/systemd/system/{each}" not in self.files
+            ]:
+                del self.units[name]
+        else:
+            assert action.words[:2] == ("nvidia-smi", "-i") and action.words[3] == "-e"
+            gpu = next(each for each in self.gpus if each["uuid"] == action.words[2])
+            gpu["ecc"][1] = action.words[4] == "1"
+        return Acted(ok=True, code=0, output="")
+
+    def _unit(self, action: Unit) -> Acted:
+        if f"/etc/systemd/system/{action.name}" not in self.files:
+            self.units.pop(action.name, None)
+            bad = action.enabled or action.running
+            return Acted(ok=not bad, code=5 if bad else 0, output="not found" if bad else "")
+        fresh = {"enabled": "disabled", "active": "inactive", "masked": False}
+        unit = self.units.setdefault(action.name, dict(fresh))
+        if action.enabled is not None:
+            unit["enabled"] = "enabled" if action.enabled else "disabled"
+        if action.running is not None:
+            unit["active"] = "active" if action.running else "inactive"
+        if unit == fresh:
+            del self.units[action.name]
+        return Acted(ok=True, code=0, output="")
+
+
+class Model:
+    """Hands over boxes. `fault(box, call, when)` may raise at each call, before and after it."""
+
+    def __init__(self, boxes: Mapping[str, Box]) -> None:
+        self.boxes = boxes
+        self.fault: Callable[[Box, str, str], None] = lambda box, call, when: None
+        self._turn = threading.Lock()
+
+    def _call(self, host: str, call: str, do: Callable[[Box], Any]) -> Any:
+        box = self.boxes[host]
+        with self._turn:
+            box.calls.append(call)
+            if call not in ("open", "close") and not box.session:
+                raise WorkError("unreachable", "no session")
+            self.fault(box, call, "before")
+            result = do(box)
+            self.fault(box, call, "after")
+            return result
+
+    def open(self, host: str) -> None:
+        def do(box: Box) -> None:
+            if box.gone:
+                box.gone -= 1
+                raise WorkError("unreachable", "connection refused")
+            box.session = True
+
+        self._call(host, "open", do)
+
+    def close(self, host: str) -> None:
+        box = self.boxes[host]
+        if box.session and not box.held:
+            box.holder = ""
+        box.session = False
+
+    def lock(self, host: str, who: str) -> None:
+        def do(box: Box) -> None:
+            if box.held and box.holder:
+                box.held -= 1
+                raise LockedError(box.holder, "")
+            if box.holder and box.holder != "lost":
+                raise LockedError(box.holder, "")
+            box.holder = who
+
+        self._call(host, "lock", do)
+
+    def probe(self, host: str) -> bytes:
+        return self._call(host, "probe", lambda box: box.evidence())
+
+    def look(self, host: str, touches: Sequence[Touch]) -> tuple[Seen, ...]:
+        def do(box: Box) -> tuple[Seen, ...]:
+            box.looks += 1
+            if box.revert is not None:
+                box.revert(box)
+            return tuple(box.look(touch) for touch in touches)
+
+        return self._call(host, "look", do)
+
+    def owners(self, host: str, touches: Sequence[Touch]) -> Mapping[str, tuple[str, ...]]:
+        labels = {touch.label for touch in touches}
+        return self._call(
+            host,
+            "owners",
+            lambda box: {label: who for label, who in box.owners.items() if label in labels},
+        )
+
+    def act(self, host: str, action: File | Kernel | Unit | Run) -> Acted:
+        def do(box: Box) -> Acted:
+            assert box.holder, "it was written without the lock"
+            box.writes += 1
+            return box.act(action)
+
+        return self._call(host, "act", do)
+
+    def reboot(self, host: str, *, seconds: float) -> str:
+        def do(box: Box) -> str:
+            box.reboot()
+            box.session = True
+            return box.boot_id
+
+        return self._call(host, "reboot", do)
+
+
+def cut(box: Box) -> None:
+    """The session ends; the lock with it, once the node misses it."""
+    box.session = False
+    if not box.held:
+        box.holder = ""
+    raise WorkError("unreachable", "connection reset")
+
+
+def _want(wants: Any, value: Any) -> Any:
+    return wants.model_validate(value if isinstance(value, dict) else {wants.bare: value})
+
+
+class World:
+    """Boxes, a plan for them, and a journal: what the tests put together."""
+
+    def __init__(self, folder: Path, names: Sequence[str], want: Mapping[str, Any]) -> None:
+        for kind, text in (("checks", CHECK), ("fixes", FIX)):
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+            (folder / kind / "pages.py").write_text(text)
+        self.folder = folder
+        self.catalog = Catalog([folder / "checks"], [folder / "fixes"])
+        self.boxes = {name: Box(name) for name in names}
+        self.hands = Model(self.boxes)
+        self.terms = Terms(who="test", settle=0, boot_settle=0, pauses=(0, 0, 0))
+        self.baseline = Baseline(
+            name="b",
+            path="b.yaml",
+            sha256="1" * 64,
+            expectations=tuple(
+                Expectation(
+                    check=check,
+                    want=_want(self.catalog.check(check).wants, value),
+                    severity=Severity.CRITICAL,
+                    origin="b.yaml:1",
+                    fix=True,
+                )
+                for check, value in want.items()
+            ),
+        )
+        self.kept: list[tuple[str, str]] = []
+        self._journals: list[Journal] = []
+
+    def plan(self) -> Plan:
+        now = datetime.now(timezone.utc)
+        steps = tuple(step for box in self.boxes.values() for step in self._steps(box))
+        return Plan(
+            id="plan0001",
+            author="ann",
+            created=now.isoformat(),
+            expires=(now + timedelta(hours=1)).isoformat(),
+            baselines={"b": self.baseline.sha256},
+            nodes={
+                box.name: PlannedNode(machine_id=box.machine_id, boot_id=box.boot_id, baseline="b")
+                for box in self.boxes.values()
+            },
+            steps=steps,
+        )
+
+    def _steps(self, box: Box) -> list[Step]:
+        evidence = decode(box.evidence())
+        findings = judge(evidence, self.baseline, self.catalog, host=box.name, today=date.today())
+        steps = []
+        for wish in self.baseline.expectations:
+            wrong = [
+                each
+                for each in findings
+                if each.check == wish.check and each.verdict is Verdict.WRONG
+            ]
+            changes = self.catalog.fix(wish.check).plan(evidence, wrong, wish.want) if wrong else ()
+            for number, change in enumerate(changes, 1):
+                fields = {name: getattr(change, name) for name in change.__struct_fields__}
+                steps.append(
+                    Step(
+                        id=f"{box.name}/{wish.check}/{number}",
+                        host=box.name,
+                        fix=wish.check,
+                        reason="",
+                        before=tuple(box.look(touch) for touch in change.touches),
+                        **fields,
+                    )
+                )
+        # as it comes out of a file
+        return msgspec.json.decode(msgspec.json.encode(steps), type=list[Step])
+
+    def journal(self, name: str = "run") -> Journal:
+        """A new journal, or the one of that name as another controller finds it."""
+        folder = self.folder / name
+        for other in self._journals:
+            other.close()
+        journal = Journal.open(folder) if folder.exists() else Journal.create(folder)
+        journal.write(RunRecord(plan="0" * 64, path="plan.json", controller="here", pid=1))
+        self._journals.append(journal)
+        return journal
+
+    def bench(self, host: str, baseline: Baseline | None = None) -> Bench:
+        return Bench(
+            host=host,
+            baseline=baseline or self.baseline,
+            catalog=self.catalog,
+            today=date.today(),
+        )
+
+    def site(self, host: str, journal: Journal) -> Site:
+        return Site(
+            host, self.hands, journal, self.terms, lambda name, _: self.kept.append((host, name))
+        )
+
+    def node(
+        self, plan: Plan, journal: Journal, host: str = "n1", *, resume: bool = False, **task: Any
+    ) -> Any:
+        """One node's run, as it ends."""
+        order = Task(host=host, planned=plan.nodes[host], steps=plan.of(host), **task)
+        node = Node(order, self.site(host, journal), self.bench(host))
+        return node.run(state(journal.records) if resume else None)
+
+    def close(self) -> None:
+        for journal in self._journals:
+            journal.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Any:
+    """Makes a world: `world("n1", "n2", pages="never")`."""
+    made: list[World] = []
+
+    def make(*names: str, **want: Any) -> World:
+        made.append(World(tmp_path / str(len(made)), names or ("n1",), want or {"pages": "never"}))
+        return made[-1]
+
+    make.cut = cut  # type: ignore[attr-defined]  # test modules cannot import this file
+    make.killed = KilledError  # type: ignore[attr-defined]
+    make.thp = THP  # type: ignore[attr-defined]
+    yield make
+    for each in made:
+        each.close()

@@ -1,0 +1,140 @@
+"""What must hold before a step may write."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.evidence import Evidence, decode
+from nodevet.model import Baseline
+from nodevet.remedy import guards
+from nodevet.remedy.nouns import Plan, PlannedNode
+
+PLANNED = PlannedNode(machine_id="m", boot_id="b", baseline="base")
+
+
+def evidence(**sections: Any) -> Evidence:
+    whole = {
+        name: data if "status" in data else {"status": "ok", "data": data}
+        for name, data in sections.items()
+    }
+    return decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole}))
+
+
+def test_the_same_node() -> None:
+    assert not guards.other_node(PLANNED, evidence(host={"machine_id": "m", "boot_id": "b"}))
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ({"machine_id": "x", "boot_id": "b"}, "another node under the same name"),
+        ({"machine_id": "m", "boot_id": "c"}, "rebooted since"),
+        ({"machine_id": "m", "errors": {"boot_id": "EACCES"}}, "boot_id: EACCES"),
+        ({"boot_id": "b"}, "machine_id"),
+        ({"status": "error", "why": "broken"}, "does not say who it is: broken"),
+    ],
+)
+def test_another_node(host: dict[str, Any], told: str) -> None:
+    assert told in guards.other_node(PLANNED, evidence(host=host))
+
+
+def test_our_own_reboot_is_expected() -> None:
+    found = evidence(host={"machine_id": "m", "boot_id": "c"})
+    assert not guards.other_node(PLANNED, found, booted="c")
+    assert guards.other_node(PLANNED, found, booted="d")
+
+
+def test_the_baseline_as_planned() -> None:
+    plan = Plan(
+        id="p", author="a", created="", expires="", baselines={"base": "1"}, nodes={}, steps=()
+    )
+    same = Baseline(name="base", path="", sha256="1")
+    assert not guards.other_baseline(plan, PLANNED, same)
+    assert "not here" in guards.other_baseline(plan, PLANNED, None)
+    changed = msgspec.structs.replace(same, sha256="2")
+    assert "changed since" in guards.other_baseline(plan, PLANNED, changed)
+
+
+def gpu(index: int, **rest: Any) -> dict[str, Any]:
+    return {"index": index, "uuid": f"GPU-{index}", "minor_number": index, "processes": [], **rest}
+
+
+TWO = {"gpus": [gpu(0), gpu(1)]}
+NONE = {"processes": [], "complete": True}
+
+
+def users(uuids: tuple[str, ...], *, nvml: bool = True, **sections: Any) -> list[str]:
+    sections = {"gpu": TWO, "processes": NONE, **sections}
+    return list(guards.users(evidence(**sections), uuids, nvml=nvml))
+
+
+def test_nobody() -> None:
+    assert users(()) == users(("GPU-0",)) == []
+
+
+def test_by_open_file_and_by_nvml() -> None:
+    held = {"processes": [{"pid": 7, "command": "job", "gpu_minors": [1]}], "complete": True}
+    assert users(("GPU-1",), processes=held) == ["GPU 1 in use by job (pid 7)"]
+    assert users(("GPU-0",), processes=held) == []
+    named = {"gpus": [gpu(0, processes=[{"pid": 9}]), gpu(1)]}
+    assert users(("GPU-0",), gpu=named) == ["GPU 0 in use by pid 9, which /proc does not show"]
+    assert users(("GPU-1",), gpu=named) == []
+
+
+def test_what_is_not_known_is_no_free_gpu() -> None:
+    assert "for sure" in users((), processes={"processes": [], "complete": False})[0]
+    assert "for sure" in users((), processes={"processes": []})[0]
+    assert "denied" in users((), processes={"status": "denied", "why": "denied"})[0]
+    unread = {"gpus": [gpu(0, processes=None, errors={"processes": "NVML_ERROR_UNKNOWN"})]}
+    assert "NVML_ERROR_UNKNOWN" in users((), gpu=unread)[0]
+    assert "no NVML" in users((), gpu={"status": "absent", "why": "no NVML"})[0]
+    assert users((), nvml=False, gpu={"status": "absent", "why": "no NVML"}) == []
+    assert users(("GPU-9",)) == ["NVML does not list GPU-9"]
+    blind = {"processes": [{"pid": 7, "command": "job"}], "complete": True}
+    assert users(("GPU-0",), processes=blind) == ["a GPU in use by job (pid 7)"]
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "hook"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_hook_gets_the_host_as_a_word_of_its_own(tmp_path: Path) -> None:
+    hook = script(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/told')
+    assert not guards.drained(f"{hook} --now", "gpu 1; rm -rf /")
+    assert (tmp_path / "told").read_text() == "--now\ngpu 1; rm -rf /\n"
+
+
+def test_a_hook_that_says_no(tmp_path: Path) -> None:
+    said = guards.drained(script(tmp_path, "echo two jobs run; exit 4"), "gpu1")
+    assert said == "not drained: the hook ended with 4: two jobs run"
+
+
+def test_a_hook_that_is_none(tmp_path: Path) -> None:
+    assert "cannot be run" in guards.drained("/no/such/hook", "gpu1")
+    assert "cannot be run" in guards.drained("'", "gpu1")
+
+
+def test_a_hook_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    hook = script(tmp_path, f"sleep 987 & echo $! >{tmp_path}/pid; sleep 987")
+    begun = time.monotonic()
+    assert "took longer than 1 s" in guards.drained(hook, "gpu1", seconds=1)
+    assert time.monotonic() - begun < 60
+    pid = int((tmp_path / "pid").read_text())
+    limit = time.monotonic() + 10
+    while alive(pid):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text() and os.kill(pid, 0) is None
+    except (OSError, ProcessLookupError):
+        return False

@@ -1,0 +1,464 @@
+"""From findings to a plan: what enters, in which order, and why the rest does not."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.catalog import Catalog, CatalogError
+from nodevet.evidence import Evidence, decode
+from nodevet.fix import Action, Change, File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.model import (
+    Baseline,
+    Expectation,
+    Finding,
+    HostReport,
+    Severity,
+    Status,
+    Subject,
+    Verdict,
+    ok,
+    unknown,
+    wrong,
+)
+from nodevet.remedy import nouns
+from nodevet.remedy.draft import Draft, Node, Rules, draft
+from nodevet.remedy.plan import LAST, ORDER, Looked, Proposal, make
+
+NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
+RULES = Rules(id="0a1b2c3d", author="alice", now=NOW)
+CHECK = '''"""A check."""
+from nodevet.model import Check, Want
+CHECK = Check(wants=Want, reads=("host.kernel",), judge=lambda e, w: iter(()))
+'''
+FIX = '''"""Puts {name} right."""
+from nodevet.fix import Fix, Risk
+def plan(evidence, findings, want):
+    yield from want(evidence, findings)
+FIX = Fix(plan=plan, risk=Risk.{risk})
+'''
+Planner = Callable[[Evidence, Sequence[Finding]], Sequence[Change]]
+
+
+class Shop:
+    """A project with checks and fixes of its own, whose wants say what the fix plans."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checks, self.fixes = folder / "checks", folder / "fixes"
+        self.checks.mkdir()
+        self.fixes.mkdir()
+
+    def add(self, *names: str, risk: Risk = Risk.REBOOT, fix: bool = True) -> None:
+        for name in names:
+            (self.checks / f"{name}.py").write_text(CHECK)
+            if fix:
+                (self.fixes / f"{name}.py").write_text(FIX.format(name=name, risk=risk.name))
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog([self.checks], [self.fixes])
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def evidence(host: str = "n1") -> Evidence:
+    data = {"machine_id": f"m-{host}", "boot_id": f"b-{host}"}
+    section = {"status": "ok", "seconds": 0, "data": data}
+    return decode(json.dumps({"schema": 1, "probe": "1", "sections": {"host": section}}))
+
+
+def kernel(path: str, value: str = "new", **rest: Any) -> Change:
+    """A change of one kernel file."""
+    given: dict[str, Any] = {
+        "wanted": value,
+        "observed": "old",
+        "actions": (Kernel(path=path, value=value),),
+        "touches": (Touch(kind="kernel", name=path),),
+        "risk": Risk.LIVE,
+    }
+    return Change(**given | rest)
+
+
+def wish(check: str, *changes: Change, fix: bool = True, planner: Planner | None = None) -> Any:
+    return Expectation(
+        check=check,
+        want=planner or (lambda evidence, findings: changes),
+        severity=Severity.CRITICAL,
+        origin=f"site.yaml:{len(check)}",
+        fix=fix,
+    )
+
+
+def finding(check: str, subject: Subject | None = None, **rest: Any) -> Finding:
+    given = {"expected": "new", "actual": "old", "check": check, "origin": "site.yaml:4"}
+    return wrong(subject or Subject(), **given | rest)
+
+
+def gpu(index: int) -> Subject:
+    return Subject(kind="gpu", id=str(index), uuid=f"GPU-{index}")
+
+
+def node(
+    host: str, wishes: Sequence[Expectation], findings: Sequence[Finding], **rest: Any
+) -> Node:
+    given: dict[str, Any] = {
+        "host": host,
+        "status": Status.VETTED,
+        "baseline": "site",
+        "findings": tuple(findings),
+        "machine_id": f"m-{host}",
+        "boot_id": f"b-{host}",
+        "groups": ("rack1",),
+    }
+    baseline = Baseline(name="site", path="site.yaml", sha256="5ha", expectations=tuple(wishes))
+    return Node(report=HostReport(**given | rest), evidence=evidence(host), baseline=baseline)
+
+
+def simple(host: str, *checks: str, fix: bool = True) -> Node:
+    """A node on which each of these checks is wrong and changes a file of its own."""
+    wishes = [wish(check, kernel(f"/sys/{check}"), fix=fix) for check in checks]
+    return node(host, wishes, [finding(check) for check in checks])
+
+
+def looked(drafted: Draft, owners: Any = None) -> dict[str, Looked]:
+    """Every touch as it was: a kernel file says `old`, anything else is not there."""
+    return {
+        host: Looked(
+            seen=tuple(
+                Seen(touch=touch, exists=touch.kind == "kernel", value="old") for touch in touches
+            ),
+            owners=(owners or {}).get(host, {}),
+        )
+        for host, touches in drafted.touches.items()
+    }
+
+
+def plan(shop: Shop, *nodes: Node, rules: Rules = RULES, owners: Any = None) -> Proposal:
+    drafted = draft(nodes, shop.catalog, rules)
+    return make(drafted, rules, looked(drafted, owners))
+
+
+def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
+    shop.add("a")
+    change = kernel("/sys/a", subjects=("GPU 0", "GPU 1"), unit="W", note="mind", gpus=("GPU-0",))
+    findings = [finding("a", gpu(0), unit="W"), finding("a", gpu(1), unit="W")]
+    proposal = plan(shop, node("n1", [wish("a", change)], findings))
+    (step,) = proposal.plan.steps
+    assert (step.id, step.host, step.fix) == ("n1/a/1", "n1", "a")
+    assert step.reason == "GPU 0-1: old W, wanted new W (site.yaml:4)"
+    for field in ("wanted", "observed", "unit", "subjects", "actions", "touches", "gpus", "note"):
+        assert getattr(step, field) == getattr(change, field)
+    assert [seen.value for seen in step.before] == ["old"]
+    assert proposal.exit_code == 1
+    made = proposal.plan
+    assert (made.id, made.author, made.baselines) == ("0a1b2c3d", "alice", {"site": "5ha"})
+    assert (made.created, made.expires) == (
+        "2026-11-20T22:00:00+00:00",
+        "2026-11-21T22:00:00+00:00",
+    )
+    assert made.nodes["n1"].machine_id == "m-n1" and made.nodes["n1"].boot_id == "b-n1"
+    assert made.nodes["n1"].groups == ("rack1",)
+    assert nouns.read(nouns.write(made)) == made
+
+
+def test_nothing_wrong_is_nothing_to_do(shop: Shop) -> None:
+    shop.add("a")
+    proposal = plan(shop, node("n1", [wish("a", kernel("/sys/a"))], [ok(check="a")]))
+    assert proposal.plan.steps == () and proposal.plan.nodes == {} and proposal.exit_code == 0
+
+
+def test_waived_unknown_and_exempt_findings_are_not_planned(shop: Shop) -> None:
+    shop.add("a", "b")
+    findings = [
+        Finding(verdict=verdict, check=check)
+        for check in ("a", "b")
+        for verdict in Verdict
+        if verdict is not Verdict.WRONG
+    ]
+    wishes = [wish("a", kernel("/sys/a")), wish("b", kernel("/sys/b"))]
+    proposal = plan(shop, node("n1", wishes, findings))
+    assert not proposal.plan.steps and not proposal.plan.conflicts
+    assert proposal.unknown == 2 and proposal.exit_code == 3
+
+
+def test_only_what_the_baseline_allows_enters(shop: Shop) -> None:
+    shop.add("a", "b")
+    proposal = plan(shop, simple("n1", "a"), simple("n2", "b", fix=False))
+    assert [step.id for step in proposal.plan.steps] == ["n1/a/1"]
+    assert [(each.host, each.fix, each.findings) for each in proposal.withheld] == [("n2", "b", 1)]
+    assert list(proposal.plan.nodes) == ["n1"]
+
+
+def test_fixes_that_are_named_are_the_only_ones(shop: Shop) -> None:
+    shop.add("a", "b")
+    rules = Rules(id="x", author="a", now=NOW, fixes=frozenset({"b"}))
+    proposal = plan(shop, simple("n1", "a", "b"), simple("n2", "b", fix=False), rules=rules)
+    assert [step.id for step in proposal.plan.steps] == ["n1/b/1", "n2/b/1"]
+    assert [each.fix for each in proposal.withheld] == ["a"]
+
+
+def test_nothing_above_the_risk_enters(shop: Shop) -> None:
+    shop.add("a", "b")
+    wishes = [wish("a", kernel("/sys/a", risk=Risk.DRAIN)), wish("b", kernel("/sys/b"))]
+    rules = Rules(id="x", author="a", now=NOW, max_risk=Risk.IDLE)
+    proposal = plan(shop, node("n1", wishes, [finding("a"), finding("b")]), rules=rules)
+    assert [step.fix for step in proposal.plan.steps] == ["b"]
+    assert [(each.fix, each.risk) for each in proposal.withheld] == [("a", Risk.DRAIN)]
+
+
+def test_what_has_no_fix_keeps_its_advice(shop: Shop) -> None:
+    shop.add("a", fix=False)
+    proposal = plan(shop, node("n1", [wish("a")], [finding("a", advice="another slot")]))
+    assert [each.finding.advice for each in proposal.left] == ["another slot"]
+    assert proposal.exit_code == 0
+
+
+def test_a_subject_that_the_fix_leaves_out_is_left(shop: Shop) -> None:
+    shop.add("a")
+    changes = kernel("/sys/a", subjects=("GPU 1",))
+    findings = [finding("a", gpu(0), why="held"), finding("a", gpu(1))]
+    proposal = plan(shop, node("n1", [wish("a", changes)], findings))
+    assert [step.reason for step in proposal.plan.steps] == ["GPU 1: old, wanted new (site.yaml:4)"]
+    assert [each.finding.why for each in proposal.left] == ["held"]
+
+
+def test_a_node_takes_fixes_in_their_order_and_hosts_in_theirs(shop: Shop) -> None:
+    names = ["zz_mine", "aa_mine"]
+    shop.add(*names)
+    checks = [*names, *LAST, *reversed(ORDER)]
+    for name in {*LAST, *ORDER}:
+        if name not in Catalog().ids:
+            shop.add(name)
+    catalog = shop.catalog
+
+    class Fixes:
+        """The catalog, with a fix for every name."""
+
+        def fix(self, check: str) -> Any:
+            return catalog.fix("zz_mine")
+
+    nodes = [simple("n2", *checks), simple("n1", *checks)]
+    drafted = draft(nodes, Fixes(), RULES)  # type: ignore[arg-type]
+    steps = make(drafted, RULES, looked(drafted)).plan.steps
+    each = [*ORDER, "aa_mine", "zz_mine", *LAST]
+    assert [step.id for step in steps] == [
+        f"{host}/{fix}/1" for host in ("n2", "n1") for fix in each
+    ]
+
+
+def test_steps_of_one_fix_are_numbered(shop: Shop) -> None:
+    shop.add("a")
+    changes = [kernel(f"/sys/{n}", subjects=(f"GPU {n}",)) for n in range(2)]
+    findings = [finding("a", gpu(n)) for n in range(2)]
+    proposal = plan(shop, node("n1", [wish("a", *changes)], findings))
+    assert [(step.id, step.subjects) for step in proposal.plan.steps] == [
+        ("n1/a/1", ("GPU 0",)),
+        ("n1/a/2", ("GPU 1",)),
+    ]
+
+
+def why(proposal: Proposal) -> list[str]:
+    assert not proposal.plan.steps
+    return [f"{each.host} {each.fix}: {each.why}" for each in proposal.plan.conflicts]
+
+
+def test_another_owner_is_a_conflict(shop: Shop) -> None:
+    shop.add("a", "b")
+    owners = {
+        "n1": {"kernel /sys/a": ("unit tuned.service", "/etc/cron.d/x:3"), "kernel /x": ("y",)}
+    }
+    proposal = plan(shop, simple("n1", "a", "b"), owners=owners)
+    assert [step.fix for step in proposal.plan.steps] == ["b"]
+    (conflict,) = proposal.plan.conflicts
+    assert conflict.why == "kernel /sys/a is also set by unit tuned.service, /etc/cron.d/x:3"
+    assert "take a out" in conflict.advice
+
+
+def test_every_other_owner_is_named_once(shop: Shop) -> None:
+    shop.add("a")
+    touches = tuple(Touch(kind="kernel", name=f"/sys/{n}") for n in range(3))
+    change = kernel("/sys/0", touches=touches)
+    owners = {"n1": {touches[1].label: ("tuned", "cron"), touches[2].label: ("tuned",)}}
+    proposal = plan(shop, node("n1", [wish("a", change)], [finding("a")]), owners=owners)
+    assert why(proposal) == ["n1 a: kernel /sys/1 (and 1 more) is also set by tuned, cron"]
+
+
+def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
+    shop.add("a")
+    drafted = draft([simple("n1", "a"), simple("n2", "a")], shop.catalog, RULES)
+    proposal = make(drafted, RULES, {"n2": Looked(why="connection lost")})
+    assert why(proposal) == [
+        "n1 a: who else sets it, and what it was, is not known: nobody looked at what it changes",
+        "n2 a: who else sets it, and what it was, is not known: connection lost",
+    ]
+    assert proposal.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ((), "what it was is not known, so there is no way back"),
+        (
+            (Seen(touch=Touch(kind="kernel", name="/sys/a"), exists=False),),
+            "there is no way back: kernel /sys/a: there is no such file",
+        ),
+        (
+            (Seen(touch=Touch(kind="kernel", name="/sys/a"), exists=True, why="EIO"),),
+            "what it was is not known: EIO",
+        ),
+    ],
+)
+def test_without_a_way_back_nothing_is_planned(
+    shop: Shop, seen: tuple[Seen, ...], words: str
+) -> None:
+    shop.add("a")
+    drafted = draft([simple("n1", "a")], shop.catalog, RULES)
+    (said,) = why(make(drafted, RULES, {"n1": Looked(seen=seen)}))
+    assert words in said
+
+
+def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
+    shop.add("a", "b", "c")
+    wishes = [wish(check, kernel("/sys/same")) for check in ("a", "b")]
+    wishes.append(wish("c", kernel("/sys/c")))
+    bad = node("n1", wishes, [finding(check) for check in ("a", "b", "c")])
+    proposal = plan(shop, bad, simple("n2", "a"))
+    assert [step.id for step in proposal.plan.steps] == ["n1/c/1", "n2/a/1"]
+    assert {each.fix for each in proposal.plan.conflicts} == {"a", "b"}
+    for each in proposal.plan.conflicts:
+        assert each.host == "n1" and "kernel /sys/same is also changed by" in each.why
+        assert each.advice == "one after another: --fix a then --fix b"
+
+
+def test_a_change_that_another_owner_bars_collides_with_nothing(shop: Shop) -> None:
+    shop.add("a", "b")
+    both = (Touch(kind="kernel", name="/sys/a"), Touch(kind="kernel", name="/sys/b"))
+    wishes = [wish("a", kernel("/sys/a")), wish("b", kernel("/sys/b", touches=both))]
+    owners = {"n1": {"kernel /sys/b": ("tuned",)}}
+    proposal = plan(shop, node("n1", wishes, [finding("a"), finding("b")]), owners=owners)
+    assert [step.fix for step in proposal.plan.steps] == ["a"]
+
+
+def test_one_machine_under_two_names_is_not_planned(shop: Shop) -> None:
+    shop.add("a")
+    one, two = simple("n1", "a"), node("n2", [], [], boot_id="b-n1")
+    assert why(plan(shop, one, two)) == ["n1 a: n1, n2 are one machine"]
+
+
+@pytest.mark.parametrize("field", ["machine_id", "boot_id"])
+def test_a_node_that_cannot_be_told_is_not_planned(shop: Shop, field: str) -> None:
+    shop.add("a")
+    nameless = node("n1", [wish("a", kernel("/sys/a"))], [finding("a")], **{field: None})
+    (said,) = why(plan(shop, nameless))
+    assert f"which node this is cannot be told: {field}" in said
+
+
+def test_hosts_that_were_not_vetted_are_listed(shop: Shop) -> None:
+    shop.add("a")
+    gone = Node(report=HostReport(host="n9", status=Status.UNREACHABLE, why="refused"))
+    proposal = plan(shop, simple("n1", "a"), gone)
+    assert [each.host for each in proposal.unvetted] == ["n9"]
+    assert proposal.exit_code == 1
+    alone = plan(shop, gone)
+    assert alone.exit_code == 3 and alone.plan.nodes == {}
+
+
+def test_a_host_without_a_baseline_could_not_be_judged(shop: Shop) -> None:
+    lost = Node(
+        report=HostReport(
+            host="n1", status=Status.VETTED, findings=(unknown(why="none fits", check="baseline"),)
+        )
+    )
+    assert plan(shop, lost).exit_code == 3
+    empty = Node(report=HostReport(host="n1", status=Status.VETTED))
+    assert plan(shop, empty).exit_code == 3
+
+
+def raising(error: BaseException) -> Planner:
+    def planner(evidence: Evidence, findings: Sequence[Finding]) -> Sequence[Change]:
+        raise error
+
+    return planner
+
+
+def test_a_fix_that_cannot_says_why(shop: Shop) -> None:
+    shop.add("a", "b")
+    wishes = [wish("a", planner=raising(FixError("GPU 0 is lost"))), wish("b", kernel("/sys/b"))]
+    findings = [finding("a", advice="reseat it"), finding("b")]
+    proposal = plan(shop, node("n1", wishes, findings))
+    assert [step.fix for step in proposal.plan.steps] == ["b"]
+    (conflict,) = proposal.plan.conflicts
+    assert (conflict.why, conflict.advice) == ("GPU 0 is lost", "reseat it")
+
+
+def test_a_fault_in_a_fix_costs_no_other(shop: Shop) -> None:
+    shop.add("a")
+    bad = node("n1", [wish("a", planner=raising(KeyError("x")))], [finding("a")])
+    proposal = plan(shop, bad, simple("n2", "a"))
+    assert [step.host for step in proposal.plan.steps] == ["n2"]
+    assert proposal.plan.conflicts[0].why == "the fix itself failed: KeyError: 'x'"
+
+
+FILE = File(path="/etc/x", content="x")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"risk": Risk.DRAIN}, "the fix says risk idle and asks for drain"),
+        ({"actions": ()}, "the fix would do nothing"),
+        ({"effective": "soon"}, "in force 'soon'"),
+        ({"touches": ()}, "it had no way back"),
+        ({"actions": (FILE,)}, "would change file /etc/x and does not name it"),
+        ({"actions": (Unit(name="x.service"),)}, "would change unit x.service"),
+        ({"actions": (Run(words=("true",)),), "touches": ()}, "names nothing that it would change"),
+        ({"subjects": ("GPU 7",)}, "answers no finding: GPU 7"),
+    ],
+)
+def test_a_fix_that_is_not_what_it_says_is_not_planned(
+    shop: Shop, change: dict[str, Any], words: str
+) -> None:
+    shop.add("a", risk=Risk.IDLE)
+    (said,) = why(plan(shop, node("n1", [wish("a", kernel("/sys/a", **change))], [finding("a")])))
+    assert words in said
+
+
+def test_an_action_on_a_file_that_is_no_text_is_not_planned(shop: Shop) -> None:
+    shop.add("a")
+    touch = Touch(kind="file", name="/etc/x")
+    actions: tuple[Action, ...] = (FILE,)
+    change = kernel("", actions=actions, touches=(touch,))
+    drafted = draft([node("n1", [wish("a", change)], [finding("a")])], shop.catalog, RULES)
+    value = {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0}
+    seen = (Seen(touch=touch, exists=True, value=value),)
+    (said,) = why(make(drafted, RULES, {"n1": Looked(seen=seen)}))
+    assert "its content is not UTF-8 text" in said
+
+
+def test_a_broken_fix_names_its_line(shop: Shop) -> None:
+    shop.add("a")
+    (shop.fixes / "a.py").write_text("FIX = 1")
+    with pytest.raises(CatalogError, match=r"fixes/a\.py: defines no FIX"):
+        draft([simple("n1", "a")], shop.catalog, RULES)
+
+
+def test_a_time_without_zone_is_refused(shop: Shop) -> None:
+    shop.add("a")
+    naive = Rules(id="x", author="a", now=datetime(2026, 1, 1), valid=timedelta(hours=1))
+    with pytest.raises(ValueError, match="time zone"):
+        plan(shop, simple("n1", "a"), rules=naive)
+
+
+def test_the_shipped_fixes_answer_shipped_checks_and_are_in_the_order() -> None:
+    catalog = Catalog()
+    assert set(catalog.fixes) <= set(catalog.ids) | {*ORDER, *LAST}
+    assert set(catalog.fixes) <= {*ORDER, *LAST}, "say in ORDER when a node takes it"
+    for fix in catalog.fixes:
+        assert catalog.fix(fix) is not None
+        assert catalog.fix_title(fix).endswith(".")

@@ -1,0 +1,171 @@
+"""Back to exactly what was, over a model whose every call can fail."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.fix import Unit
+from nodevet.remedy.journal import state
+from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
+from nodevet.remedy.rollback import Back, Return, left_behind
+
+World = Any
+CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
+
+
+def applied(world: Callable[..., World], **want: Any) -> tuple[World, Any, Any]:
+    w = world(**want)
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    w.node(plan, w.journal())
+    return w, plan, before
+
+
+def back(w: World, plan: Any) -> HostResult:
+    journal = w.journal()
+    order = Back(
+        host="n1",
+        planned=plan.nodes["n1"],
+        steps=plan.of("n1"),
+        run=state(journal.records),
+        left=left_behind(journal.records),
+    )
+    return Return(order, w.site("n1", journal)).run()
+
+
+def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> None:
+    w, plan, before = applied(world)
+    box = w.boxes["n1"]
+    assert box.everything() != before
+    result = back(w, plan)
+    assert result.outcome is Outcome.ROLLED_BACK and exit_code([result]) == 0, result
+    assert box.everything() == before and not box.holder
+    writes = box.writes
+    again = back(w, plan)
+    assert again.outcome is Outcome.RIGHT and box.writes == writes
+
+
+def test_also_after_a_reboot(world: Callable[..., World]) -> None:
+    """A unit that was only enabled runs after it: that is still the step's own doing."""
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    (step,) = plan.steps
+    actions = [
+        replace(action, running=None) if isinstance(action, Unit) else action
+        for action in step.actions
+    ]
+    before = box.everything()
+    fix = w.catalog.fix("pages")
+    make = fix.plan
+
+    def enabled_only(*told: Any) -> Any:
+        return [replace(change, actions=tuple(actions)) for change in make(*told)]
+
+    w.catalog.fix = lambda check: replace(fix, plan=enabled_only)  # type: ignore[method-assign]
+    plan = w.plan()
+    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert box.units["nodevet-pages.service"]["active"] == "inactive"
+    w.boxes["n1"].reboot()
+    assert box.units["nodevet-pages.service"]["active"] == "active"
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.boxes["n1"].everything() == before
+
+
+def test_what_somebody_changed_since_is_left_and_said(world: Callable[..., World]) -> None:
+    w, plan, before = applied(world)
+    box = w.boxes["n1"]
+    box.kernel[world.thp] = "madvise"
+    result = back(w, plan)
+    assert result.outcome is Outcome.REFUSED and exit_code([result]) == 1
+    assert "is madvise, neither what it was (always) nor what n1/pages/1 set" in result.why
+    files, kernel, units, _ = box.everything()
+    assert kernel[world.thp] == "madvise"
+    assert (files, units) == (before[0], before[2]), "the rest is put back"
+    box.kernel[world.thp] = "never"  # as the run left it
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert box.everything() == before
+
+
+def test_a_file_that_somebody_changed_since_is_left(world: Callable[..., World]) -> None:
+    w, plan, _ = applied(world)
+    w.boxes["n1"].files[CONF] = ("mine\n", 0o644)
+    result = back(w, plan)
+    assert result.outcome is Outcome.REFUSED and CONF in result.why
+    assert w.boxes["n1"].files[CONF] == ("mine\n", 0o644)
+
+
+def test_another_node_under_the_name(world: Callable[..., World]) -> None:
+    w, plan, _ = applied(world)
+    box = w.boxes["n1"]
+    box.machine_id, writes = "f" * 32, box.writes
+    result = back(w, plan)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.STALE)
+    assert box.writes == writes
+
+
+def test_a_busy_gpu(world: Callable[..., World]) -> None:
+    w, plan, _ = applied(world, pages={"mode": "never", "risk": "idle"})
+    box = w.boxes["n1"]
+    box.processes, writes = [{"pid": 7, "command": "job", "gpu_minors": [0]}], box.writes
+    result = back(w, plan)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.GUARD)
+    assert box.writes == writes
+
+
+@pytest.mark.parametrize("number", range(1, 16))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_of_a_run_that_was_killed_at_any_point(
+    world: Callable[..., World], number: int, when: str
+) -> None:
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    strike(w, number, when, world.killed)
+    with suppress(world.killed):
+        w.node(plan, w.journal())
+    strike(w, 0, when, world.killed)
+    box.session, box.holder = False, ""
+    result = back(w, plan)
+    assert result.outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT), result
+    assert box.everything() == before
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+@pytest.mark.parametrize("how", ["killed", "cut"])
+def test_that_is_itself_ended_at_any_point(
+    world: Callable[..., World], number: int, how: str
+) -> None:
+    w, plan, before = applied(world)
+    box = w.boxes["n1"]
+    if how == "killed":
+        strike(w, number, "after", world.killed)
+    else:
+        strike(w, number, "after", lambda: world.cut(box))
+    try:
+        result = back(w, plan)
+    except world.killed:
+        result = None
+    strike(w, 0, "", world.killed)
+    box.session, box.holder = False, ""
+    if result is not None and result.outcome is Outcome.ROLLED_BACK:
+        assert box.everything() == before
+    assert back(w, plan).outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT)
+    assert box.everything() == before
+
+
+def strike(w: World, number: int, when: str, error: Any) -> None:
+    """Raise at one call, counted from here; 0: never."""
+    seen = 0
+
+    def fault(box: Any, call: str, now: str) -> None:
+        nonlocal seen
+        seen += now == "before"
+        if seen == number and now == when:
+            if isinstance(error, type):
+                raise error
+            error()
+
+    w.hands.fault = fault

@@ -1,0 +1,305 @@
+"""A plan as it is read: folded and as a diff, with what is not in it below."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from nodevet.fix import Action, File, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.model import Finding, HostReport, Status, Subject, wrong
+from nodevet.remedy import rest, show
+from nodevet.remedy.draft import Left, Withheld
+from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
+from nodevet.remedy.plan import Proposal
+
+
+def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **more: Any) -> Step:
+    given: dict[str, Any] = {
+        "id": f"{host}/{fix}/1",
+        "subjects": (),
+        "wanted": 700,
+        "observed": 500,
+        "unit": "W",
+        "risk": Risk.LIVE,
+        "touches": (),
+        "reason": "500 W, wanted 700 W (site.yaml:4)",
+    }
+    return Step(host=host, fix=fix, actions=actions, **given | more)
+
+
+def plan(*steps: Step, conflicts: tuple[Conflict, ...] = ()) -> Plan:
+    hosts = {each.host for each in steps}
+    return Plan(
+        id="0a1b2c3d",
+        author="alice",
+        created="2026-11-20T22:00:00+00:00",
+        expires="2026-11-21T22:00:00+00:00",
+        baselines={},
+        nodes={host: PlannedNode(machine_id="m", boot_id="b", baseline="h100") for host in hosts},
+        steps=steps,
+        conflicts=conflicts,
+    )
+
+
+GPUS = tuple(f"GPU {n}" for n in range(8))
+
+
+def test_equal_changes_are_one_line() -> None:
+    steps = [step(f"gpu{n:03}", subjects=GPUS) for n in range(1, 8)]
+    steps.append(step("gpu009", subjects=("GPU 4",), observed=450))
+    assert show.fold(plan(*steps)) == (
+        "set power_limit  500 W → 700 W  gpu[001-007]  56 GPUs  risk live\n"
+        "set power_limit  450 W → 700 W  gpu009 GPU 4           risk live\n"
+        "\n"
+        "plan 0a1b2c3d: 8 steps on 8 hosts · risk live · by alice"
+        " · expires 2026-11-21T22:00:00+00:00\n"
+    )
+
+
+def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
+    one = step(fix="ecc_mode", wanted=True, observed=False, unit="", risk=Risk.DRAIN)
+    told = show.fold(
+        plan(
+            step(**{"fix": "driver_version", "effective": "reboot", "risk": Risk.REBOOT}),
+            Step(**{f: getattr(one, f) for f in one.__struct_fields__} | {"effective": "reset"}),
+            step(note="persistence mode is off"),
+        )
+    )
+    assert "risk reboot; in force after a reboot" in told
+    assert "off → on" in told and "risk drain; in force after a GPU reset" in told
+    assert "risk live; persistence mode is off" in told
+    assert "3 steps on 1 host · risk reboot" in told
+
+
+def test_conflicts_are_told_once_with_their_hosts() -> None:
+    found = tuple(
+        Conflict(host=host, fix="cpu_governor", why="also set by tuned", advice="end that")
+        for host in ("gpu001", "gpu002")
+    )
+    assert show.fold(plan(conflicts=found)) == (
+        "not planned:\n"
+        "  cpu_governor  also set by tuned  gpu[001-002]  advice: end that\n\nNo steps\n"
+    )
+
+
+def seen(kind: str, name: str, value: Any = None, *, exists: bool = True) -> Seen:
+    return Seen(touch=Touch(kind=kind, name=name), exists=exists, value=value)
+
+
+def held(path: str, text: str, **rest: Any) -> Seen:
+    content = base64.b64encode(text.encode()).decode()
+    return seen("file", path, {"content": content, "mode": 0o644, "owner": 0, "group": 0} | rest)
+
+
+def test_a_host_as_a_diff() -> None:
+    path = "/etc/systemd/system/nodevet-power-limit.service"
+    actions = (
+        File(path=path, content="[Unit]\nDescription=x\n"),
+        Unit(name="nodevet-power-limit.service", enabled=True),
+        Run(words=("nvidia-smi", "-i", "GPU-1", "-pl", "700")),
+        Run(words=("sh", "-c", "echo 'a b'; true")),
+    )
+    before = (
+        seen("file", path, exists=False),
+        seen("unit", "nodevet-power-limit.service", exists=False),
+    )
+    steps = [
+        step(host, "power_limit", *actions, subjects=GPUS[:2], before=before, note="mind")
+        for host in ("gpu001", "gpu002")
+    ]
+    assert show.diff(plan(*steps)).splitlines()[:-2] == [
+        "# gpu[001-002] (h100)",
+        "## power_limit GPU 0-1: risk live; mind",
+        "## 500 W, wanted 700 W (site.yaml:4)",
+        "-power_limit GPU 0-1: 500 W",
+        "+power_limit GPU 0-1: 700 W",
+        "--- /dev/null",
+        f"+++ {path}",
+        "@@ -0,0 +1,2 @@",
+        "+[Unit]",
+        "+Description=x",
+        "-nodevet-power-limit.service: (not there)",
+        "+nodevet-power-limit.service: enabled",
+        "$ nvidia-smi -i GPU-1 -pl 700",
+        "$ sh -c 'echo '\"'\"'a b'\"'\"'; true'",
+    ]
+
+
+def lines(action: Action, *before: Seen) -> list[str]:
+    """What one action shows."""
+    return list(show.step_lines(step("n", "x", action, before=before)))[4:]
+
+
+def test_a_file_that_was_there_shows_what_changes() -> None:
+    text = "".join(f"{n}\n" for n in range(9))
+    action = File(path="/etc/fstab", content=text.replace("4\n", "#4\n"), mode=0o600)
+    assert lines(action, held("/etc/fstab", text)) == [
+        "--- /etc/fstab",
+        "+++ /etc/fstab",
+        "@@ -2,7 +2,7 @@",
+        *(" 1", " 2", " 3", "-4", "+#4", " 5", " 6", " 7"),
+        "-/etc/fstab: mode 0644, owner 0, group 0",
+        "+/etc/fstab: mode 0600, owner 0, group 0",
+    ]
+
+
+def test_a_file_that_goes_shows_what_is_lost() -> None:
+    assert lines(File(path="/x", content=None), held("/x", "a")) == [
+        "--- /x",
+        "+++ /dev/null",
+        "@@ -1 +0,0 @@",
+        "-a  (no newline at its end)",
+    ]
+
+
+def test_an_empty_file_that_goes_or_comes_is_seen() -> None:
+    assert lines(File(path="/x", content=None), held("/x", "")) == ["--- /x", "+++ /dev/null"]
+    assert lines(File(path="/x", content="")) == [
+        "--- /x  (what it holds now was not looked at)",
+        "+++ /x",
+    ]
+
+
+def test_a_new_file_with_a_mode_of_its_own_says_so() -> None:
+    shown = lines(File(path="/x", content="", mode=0o4755), seen("file", "/x", exists=False))
+    assert shown == ["--- /dev/null", "+++ /x", "+/x: mode 4755, owner 0, group 0"]
+
+
+def test_content_that_is_not_text_is_said() -> None:
+    binary = seen("file", "/x", {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0})
+    assert (
+        lines(File(path="/x", content="a\n"), binary)[0]
+        == "--- /x  (what it holds now is not text)"
+    )
+
+
+def test_kernel_files_that_differ_in_a_number_are_one() -> None:
+    paths = [f"/sys/cpu/policy{n}/governor" for n in (0, 1, 2, 10)]
+    before = [seen("kernel", path, "powersave") for path in paths[:3]]
+    before.append(seen("kernel", paths[3], "always [madvise] never"))
+    shown = list(
+        show.step_lines(
+            step("n", "x", *(Kernel(path=p, value="fast") for p in paths), before=tuple(before))
+        )
+    )
+    assert shown[4:] == [
+        "-/sys/cpu/policy[0-2]/governor: powersave",
+        "+/sys/cpu/policy[0-2]/governor: fast",
+        "-/sys/cpu/policy10/governor: madvise",
+        "+/sys/cpu/policy10/governor: fast",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["/a/1/b/2", "/a/2/b/2"], ["/a/[1-2]/b/2"]),
+        (["/a/1/b/1", "/a/2/b/2"], ["/a/1/b/1", "/a/2/b/2"]),
+        (["/a/01", "/a/02"], ["/a/[01-02]"]),
+        (["/a/01", "/a/2"], ["/a/[2,01]"]),
+        (["/a", "/b"], ["/a", "/b"]),
+        (["/a1", "/a1"], ["/a1"]),
+    ],
+)
+def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: list[str]) -> None:
+    assert list(show.folded(paths)) == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "before", "shown"),
+    [
+        (
+            Unit(name="a", enabled=True, running=True, masked=False),
+            {"enabled": "disabled", "active": "inactive", "masked": False},
+            ["-a: disabled, inactive", "+a: enabled, running, not masked"],
+        ),
+        (
+            Unit(name="a", enabled=False, running=False, masked=True),
+            {"enabled": True, "active": True, "masked": True},
+            ["-a: enabled, running, masked", "+a: disabled, stopped, masked"],
+        ),
+        (
+            Unit(name="a", restart=True),
+            {"enabled": "static", "active": "active"},
+            ["-a: static, active", "+a: restarted where it runs"],
+        ),
+        (Unit(name="a"), None, ["-a: (not looked at)", "+a: as it is"]),
+    ],
+)
+def test_units(action: Unit, before: Any, shown: list[str]) -> None:
+    assert lines(action, seen("unit", "a", before)) == shown
+
+
+EVIL = "x\x1b[2K\n# forged\u202e"
+
+
+def test_hostile_text_stays_on_its_line_and_is_visible() -> None:
+    actions: tuple[Action, ...] = (
+        File(path=f"/etc/{EVIL}", content=f"{EVIL}\r\n"),
+        Kernel(path=f"/sys/{EVIL}", value=EVIL),
+        Unit(name=EVIL, running=True),
+        Run(words=(EVIL,)),
+    )
+    evil = step(
+        EVIL, EVIL, *actions, subjects=(EVIL,), wanted=EVIL, observed={EVIL: EVIL}, note=EVIL,
+        unit=EVIL, reason=EVIL, before=(held("/x", EVIL), seen("unit", EVIL, {"enabled": EVIL})),
+    )  # fmt: skip
+    found = Conflict(host=EVIL, fix=EVIL, why=EVIL, advice=EVIL)
+    proposal = Proposal(
+        plan=plan(evil, conflicts=(found,)),
+        withheld=(Withheld(host=EVIL, fix=EVIL, findings=1),),
+        left=(Left(host=EVIL, finding=finding(EVIL, EVIL, advice=EVIL)),),
+        unvetted=(HostReport(host=EVIL, status=Status.TIMEOUT, why=EVIL),),
+    )
+    for text in (show.fold(proposal.plan), show.diff(proposal.plan), rest.rest(proposal)):
+        assert "\\x1b[2K" in text
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert "# forged" not in [line[: len("# forged")] for line in text.split("\n")]
+    added = [row for row in show.diff(proposal.plan).split("\n") if row.startswith("+# forged")]
+    assert added == ["+# forged\\u202e\\r"]  # content of a file: a line of it, marked as added
+
+
+def finding(check: str, identity: str, **more: Any) -> Finding:
+    return wrong(Subject(kind="gpu", id=identity), check=check, expected="x16", actual="x8", **more)
+
+
+def test_what_is_not_planned_is_told_with_its_reason() -> None:
+    proposal = Proposal(
+        plan=plan(),
+        left=tuple(
+            Left(host=host, finding=finding("pcie_link", "4", advice="another slot"))
+            for host in ("gpu013", "gpu014")
+        ),
+        withheld=(
+            Withheld(host="gpu001", fix="cpu_governor", findings=2),
+            Withheld(host="gpu002", fix="ecc_mode", findings=8, risk=Risk.DRAIN),
+            Withheld(host="gpu002", fix="cpu_governor", findings=1),
+        ),
+        unvetted=(
+            HostReport(host="gpu020", status=Status.UNREACHABLE, why="refused"),
+            HostReport(host="gpu021", status=Status.VETTED),
+        ),
+        unknown=2,
+    )
+    assert rest.rest(proposal) == (
+        "no fix answers:\n"
+        "  pcie_link  x8, wanted x16  gpu[013-014] GPU 4  advice: another slot\n"
+        "\n"
+        "a fix is there and may not enter:\n"
+        "  cpu_governor  3 findings  gpu[001-002]  --fix cpu_governor\n"
+        "  ecc_mode      8 findings  gpu002        its risk is drain: --max-risk drain\n"
+        "\n"
+        "not vetted, so not planned:\n"
+        "  unknown      nothing was judged: no expectations  gpu021\n"
+        "  unreachable  refused                              gpu020\n"
+        "\n"
+        "2 findings could not be judged; `nodevet check` names them\n"
+    )
+    assert "not all could be judged" in rest.conclusion(proposal)
+
+
+def test_the_conclusion_of_nothing_to_do() -> None:
+    assert rest.conclusion(Proposal(plan=plan())) == "Nothing to do"
+    assert rest.rest(Proposal(plan=plan())) == ""
+    left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
+    assert rest.conclusion(left) == "Nothing to do: what is wrong has no fix that may enter"

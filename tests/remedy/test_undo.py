@@ -1,0 +1,265 @@
+"""What puts each kind of touch back, and what is refused because nothing would."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from nodevet.fix import Action, File, Kernel, Run, Seen, Touch, Unit
+from nodevet.remedy.undo import UndoError, text_of, undo
+
+GPU = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+def seen(kind: str, name: str, value: Any = None, *, exists: bool = True, why: str = "") -> Seen:
+    return Seen(touch=Touch(kind=kind, name=name), exists=exists, value=value, why=why)
+
+
+def file(data: bytes, path: str = "/etc/x.conf", **rest: Any) -> Seen:
+    value = {"content": base64.b64encode(data).decode(), "mode": 0o600, "owner": 7, "group": 8}
+    return seen("file", path, value | rest)
+
+
+def unit(
+    enabled: Any = "enabled",
+    active: Any = "active",
+    *,
+    masked: bool = False,
+    name: str = "a.service",
+) -> Seen:
+    return seen("unit", name, {"enabled": enabled, "active": active, "masked": masked})
+
+
+def gpu(field: str, value: Any, *, exists: bool = True) -> Seen:
+    return seen("gpu", f"{GPU}:{field}", value, exists=exists)
+
+
+def smi(*words: str) -> Run:
+    return Run(words=("nvidia-smi", "-i", GPU, *words))
+
+
+@pytest.mark.parametrize(
+    ("before", "action"),
+    [
+        (seen("file", "/etc/x.conf", exists=False), File(path="/etc/x.conf", content=None)),
+        (
+            file("größer\n".encode()),
+            File(path="/etc/x.conf", content="größer\n", mode=0o600, owner=7, group=8),
+        ),
+        (file(b""), File(path="/etc/x.conf", content="", mode=0o600, owner=7, group=8)),
+        (seen("kernel", "/proc/sys/a", "1"), Kernel(path="/proc/sys/a", value="1")),
+        (seen("kernel", "/proc/sys/a", "4\t8\t9\n"), Kernel(path="/proc/sys/a", value="4 8 9")),
+        (
+            seen("kernel", "/sys/thp", "always [madvise] never"),
+            Kernel(path="/sys/thp", value="madvise"),
+        ),
+        (unit(), Unit(name="a.service", enabled=True, running=True, masked=False)),
+        (
+            unit("disabled", "inactive"),
+            Unit(name="a.service", enabled=False, running=False, masked=False),
+        ),
+        (unit("static", "failed"), Unit(name="a.service", running=False, masked=False)),
+        (
+            unit("masked", "inactive", masked=True),
+            Unit(name="a.service", running=False, masked=True),
+        ),
+        (unit(False, True), Unit(name="a.service", enabled=False, running=True, masked=False)),
+        (
+            seen("unit", "a.service", exists=False),
+            Unit(name="a.service", enabled=False, running=False),
+        ),
+        (gpu("power_limit_mw", 500000), smi("-pl", "500")),
+        (gpu("power_limit_mw", "699050"), smi("-pl", "699.050")),
+        (gpu("persistence_mode", False), smi("-pm", "0")),
+        (gpu("persistence_mode", "1"), smi("-pm", "1")),
+        (gpu("ecc_pending", True), smi("-e", "1")),
+        (gpu("mig_pending", False), smi("-mig", "0")),
+        (gpu("compute_mode", "DEFAULT"), smi("-c", "0")),
+        (gpu("compute_mode", "PROHIBITED"), smi("-c", "2")),
+        (gpu("compute_mode", "EXCLUSIVE_PROCESS"), smi("-c", "3")),
+        (gpu("locked_clock_graphics_min_mhz", None, exists=False), smi("-rgc")),
+        (gpu("locked_clock_memory_max_mhz", None, exists=False), smi("-rmc")),
+        (gpu("app_clock_graphics_mhz", None, exists=False), smi("-rac")),
+        (seen("module", "nouveau", True), Run(words=("modprobe", "nouveau"))),
+        (seen("module", "nouveau", False, exists=False), Run(words=("modprobe", "-r", "nouveau"))),
+        (
+            seen("swap", "/dev/sda2", {"active": True, "fstab": []}),
+            Run(words=("swapon", "/dev/sda2")),
+        ),
+        (seen("swap", "all", {"active": True, "fstab": ["x"]}), Run(words=("swapon", "-a"))),
+        (
+            seen("swap", "/swap", {"active": False, "fstab": []}, exists=False),
+            Run(words=("swapoff", "/swap")),
+        ),
+        (
+            seen("process", "42", {"cpus": "0-3,8", "mems": "0", "threads": {}}),
+            Run(words=("taskset", "-a", "-p", "-c", "0-3,8", "42")),
+        ),
+    ],
+)
+def test_one_touch_is_put_back_by_one_action(before: Seen, action: Action) -> None:
+    assert undo(before) == (action,)
+
+
+def test_clocks_that_one_command_sets_are_put_back_by_one() -> None:
+    locked = [
+        gpu("locked_clock_graphics_min_mhz", 210),
+        gpu("locked_clock_graphics_max_mhz", 1980),
+        gpu("app_clock_graphics_mhz", 1755),
+        gpu("app_clock_memory_mhz", 2619),
+    ]
+    assert set(undo(*locked)) == {smi("-lgc", "210,1980"), smi("-ac", "2619,1755")}
+    assert len(undo(*locked)) == 2
+
+
+def test_half_of_a_pair_is_refused() -> None:
+    with pytest.raises(UndoError, match="are put back together"):
+        undo(gpu("app_clock_graphics_mhz", 1755))
+
+
+def test_pairs_of_two_gpus_are_not_mixed() -> None:
+    other = seen("gpu", "GPU-2:app_clock_memory_mhz", 2619)
+    with pytest.raises(UndoError, match="together"):
+        undo(gpu("app_clock_graphics_mhz", 1755), other)
+
+
+def test_threads_of_a_process_keep_their_own_cpus() -> None:
+    value = {"cpus": "0-7", "mems": "0", "threads": {"44": {"cpus": "3", "mems": "0"}}}
+    assert undo(seen("process", "42", value)) == (
+        Run(words=("taskset", "-a", "-p", "-c", "0-7", "42")),
+        Run(words=("taskset", "-p", "-c", "3", "44")),
+    )
+    assert undo(seen("process", "42", exists=False)) == ()
+
+
+def test_a_new_unit_ends_while_its_file_is_there_and_systemd_reads_what_is_left() -> None:
+    path = "/etc/systemd/system/nodevet-a.service"
+    new = seen("unit", "nodevet-a.service", exists=False)
+    assert undo(seen("file", path, exists=False), new) == (
+        Unit(name="nodevet-a.service", enabled=False, running=False),
+        File(path=path, content=None),
+        Run(words=("systemctl", "daemon-reload")),
+    )
+
+
+def test_a_unit_that_was_there_starts_with_its_old_file() -> None:
+    path = "/etc/systemd/system/a.service.d/x.conf"
+    old = unit("disabled", "active")
+    done = undo(old, seen("file", path, exists=False))
+    assert done == (
+        File(path=path, content=None),
+        Unit(name="a.service", enabled=False, running=True, masked=False),
+    )
+
+
+def test_a_unit_that_the_step_restarted_is_restarted_again() -> None:
+    actions = (Unit(name="a.service", restart=True),)
+    drop_in = seen("file", "/etc/systemd/system/a.service.d/x.conf", exists=False)
+    assert undo(unit(), drop_in, actions=actions)[-1] == Unit(
+        name="a.service", enabled=True, running=True, restart=True, masked=False
+    )
+    # only what changed is put back: the unit itself is as it was
+    assert undo(drop_in, actions=actions)[-1] == Unit(name="a.service", restart=True)
+    stopped = undo(unit(active="inactive"), drop_in, actions=actions)[-1]
+    assert isinstance(stopped, Unit) and not stopped.restart and stopped.running is False
+
+
+def test_what_was_touched_last_is_put_back_first() -> None:
+    one, two = seen("kernel", "/sys/epp", "balance"), seen("kernel", "/sys/governor", "powersave")
+    assert [getattr(action, "path", "") for action in undo(one, two)] == [
+        "/sys/governor",
+        "/sys/epp",
+    ]
+
+
+def test_files_are_back_before_modules_and_swap_need_them() -> None:
+    module, swap = seen("module", "nouveau", True), seen("swap", "all", {"active": True})
+    done = undo(seen("file", "/etc/modprobe.d/x.conf", exists=False), module, swap)
+    assert [type(action) for action in done] == [File, Run, Run]
+    assert done[1:] == (*undo(module), *undo(swap))
+
+
+def package(name: str, value: Any, *, exists: bool = True) -> Seen:
+    return seen("package", name, value, exists=exists)
+
+
+APT = (Run(words=("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "a=2")),)
+
+
+def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
+    before = (
+        package("b", {"version": "1:550.90.07-0ubuntu1~22.04", "held": False}),
+        package("a", {"version": "1.0", "held": True}),
+        package("c", None, exists=False),
+    )
+    install, hold, unhold = undo(*before, actions=APT)
+    assert isinstance(install, Run)
+    assert install.words[2:] == (
+        *("apt-get", "-y", "--allow-downgrades", "--allow-change-held-packages", "install"),
+        *("a=1.0", "b=1:550.90.07-0ubuntu1~22.04", "c-"),
+    )
+    assert hold == Run(words=("apt-mark", "hold", "a"))
+    assert unhold == Run(words=("apt-mark", "unhold", "b"))
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (package("a", {"version": "$(x)"}), "'$(x)' is no version"),
+        (package("a", "1.0"), "makes no sense"),
+        (seen("package", "a", why="dpkg-query hangs"), "dpkg-query hangs"),
+    ],
+)
+def test_a_package_that_cannot_be_put_back_is_refused(before: Seen, message: str) -> None:
+    with pytest.raises(UndoError) as caught:
+        undo(before, actions=APT)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (file(b"\xff\xfe"), "file /etc/x.conf: its content is not UTF-8 text"),
+        (file(b"", content="%%%"), "no base64"),
+        (file(b"", content=None), "its content was not seen"),
+        (file(b"", mode=None), "None is no number"),
+        (file(b"", mode=True), "True is no number"),
+        (seen("file", "/etc/x", {"target": "/etc/y"}), "is a symbolic link to '/etc/y'"),
+        (seen("file", "/etc/x", "text"), "makes no sense: 'text'"),
+        (seen("file", "/etc/x", why="EACCES"), "what it was is not known: EACCES"),
+        (seen("kernel", "/sys/x", exists=False), "there is no such file"),
+        (seen("kernel", "/sys/x"), "its value was not seen"),
+        (seen("kernel", "/sys/x", ""), "nothing that can be written back"),
+        (seen("kernel", "/sys/x", "a\nb"), "nothing that can be written back"),
+        (seen("kernel", "/sys/x", "[a] [b]"), "marks several words"),
+        (unit(active="activating"), "plan again when it has settled"),
+        (unit("linked"), "it is linked"),
+        (unit("enabled-runtime"), "it is enabled-runtime"),
+        (unit(active=None), "neither on nor off"),
+        (seen("unit", "a.service"), "makes no sense"),
+        (gpu("power_limit_mw", None), "the driver does not say"),
+        (gpu("power_limit_mw", "lots"), "'lots' is no number"),
+        (gpu("power_limit_mw", -1), "-1 is no number"),
+        (gpu("persistence_mode", None, exists=False), "the driver does not say"),
+        (gpu("persistence_mode", "perhaps"), "neither on nor off"),
+        (gpu("compute_mode", "FAST"), "'FAST' is no compute mode"),
+        (gpu("pcie_width", 8), "nothing is known of putting back pcie_width"),
+        (seen("gpu", "power_limit_mw", 1), "names no GPU and field"),
+        (seen("module", "x", "perhaps"), "neither on nor off"),
+        (seen("process", "1; reboot", {"cpus": "0", "threads": {}}), "not a process id"),
+        (seen("process", "1", {"cpus": "$(x)"}), "no list of CPUs"),
+        (seen("swap", "/x", {}), "neither on nor off"),
+        (package("a", {"version": "1"}), "only what apt-get installed is put back"),
+        (seen("firmware", "x"), "nothing is known of putting back a firmware"),
+    ],
+)
+def test_what_cannot_be_put_back_is_refused(before: Seen, message: str) -> None:
+    with pytest.raises(UndoError) as caught:
+        undo(before)
+    assert message in str(caught.value)
+    assert before.touch.label in str(caught.value) or "process id" in message
+
+
+def test_text_of_a_file() -> None:
+    assert text_of(file(b"a\r\nb")) == "a\r\nb"
+    assert text_of(file(b"\xff")) is None
