@@ -18,6 +18,7 @@ from nodevet.report.markdown import _cell, _code
 from nodevet.report.text import brief, count, duration, name, nodeset, plain
 
 LONGEST = 240  # columns of one reason
+ALIKE = 3  # more changes of one kind than that are counted, not listed
 FORMATS = ("text", "markdown", "json", "html")
 
 
@@ -120,8 +121,20 @@ def _host(host: HostResult) -> Iterator[str]:
             yield f"      {brief(step.why, LONGEST)}"
         for one in step.ran:
             yield f"      ran  {ran(one)}"
-        for touch, before, after in moved(step):
-            yield f"      now  {touch}: {before} -> {after}"
+        yield from (f"      now  {row}" for row in _now(moved(step)))
+
+
+def _now(changes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """What became what; of many files of one kind that changed alike, the first and how many."""
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for touch, before, after in changes:
+        kind, _, path = touch.partition(" ")
+        alike.setdefault((kind, path.rpartition("/")[2], before, after), []).append(touch)
+    for (_, _, before, after), touches in alike.items():
+        shown = touches if len(touches) <= ALIKE else touches[:1]
+        for touch in shown:
+            more = len(touches) - len(shown)
+            yield f"{touch}{f' and {more} more' if more else ''}: {before} -> {after}"
 
 
 # --- markdown -------------------------------------------------------------------------------

@@ -10,7 +10,21 @@ import pytest
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-COMMANDS = ("apply", "approve", "check", "explain", "gate", "lint", "list", "plan", "probe", "report", "rollback", "schema", "sim")
+COMMANDS = (
+    "apply",
+    "approve",
+    "check",
+    "explain",
+    "gate",
+    "lint",
+    "list",
+    "plan",
+    "probe",
+    "report",
+    "rollback",
+    "schema",
+    "sim",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -64,4 +64,8 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
         "gpu007": {"throttle_reasons", "ecc_errors", "persistence_mode"},
     }
     assert "<html" in (tmp_path / "demo" / "report.html").read_text()
-    assert "demo" not in place.fleets()
+    after = json.loads((tmp_path / "demo" / "run-after.json").read_text())
+    mended = next(host for host in after["hosts"] if host["host"] == "gpu004")
+    assert {finding["verdict"] for finding in mended["findings"]} <= {"ok", "exempt"}
+    assert (tmp_path / "demo" / "fixed" / "journal.jsonl").stat().st_size > 0
+    assert not [fleet for fleet in place.fleets() if fleet.startswith("demo") and fleet != "demo"]
