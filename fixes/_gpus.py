@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes._boot_unit import Setting, Words
-
 from nodevet.evidence import Evidence, Gpu, each_gpu, lost, subject_of
 from nodevet.fix import Change, FixError, Risk, Run, Touch
+from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes._boot_unit import Setting, Words
 from nodevet.model import Finding, Value, Verdict
 
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

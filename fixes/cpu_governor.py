@@ -21,10 +21,9 @@ it. The preference is not set for itself: under `performance` the kernel sets it
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.cpu_governor import CpuGovernor
-from nodevet.fixes._operation import Commands, operation, perform
-
 from nodevet.evidence import CpufreqPolicies, Evidence, numbers
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
+from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"

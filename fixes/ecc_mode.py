@@ -18,12 +18,11 @@ with the mode.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.ecc_mode import EccMode
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, Risk, Run
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named, Wrong
 from nodevet.fixes._operation import Commands, operation, perform
-
-from nodevet.evidence import Evidence, unsupported
-from nodevet.fix import Change, Fix, Risk, Run
 from nodevet.model import Finding
 
 

@@ -25,14 +25,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from nodevet.checks.gpu_clocks import GpuClocks, fields, reference
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._boot_unit import Words
 from nodevet.fixes._gpus import Named
 from nodevet.fixes._operation import Commands, operation, perform
-
-from nodevet.evidence import Evidence, unsupported
-from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.model import Finding
 
 APPLICATION = ("app_clock_memory_mhz", "app_clock_graphics_mhz")  # in the order of -ac

@@ -21,10 +21,9 @@ and library that differ ask for a reboot, which is no change of a setting.
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.checks.kernel_modules import KernelModules
-from nodevet.fixes._operation import Commands, operation, perform
-
 from nodevet.evidence import Evidence
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
+from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
 LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"

@@ -23,13 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from nodevet.checks.mig_mode import MigMode
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named
 from nodevet.fixes._operation import Commands, operation, perform
-
-from nodevet.evidence import Evidence, unsupported
-from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.model import Finding
 
 ON = "no slices are made: jobs find none before the layout is applied"

@@ -21,12 +21,11 @@ of all.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.persistence_mode import PersistenceMode
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._operation import Commands, operation, perform
-
-from nodevet.evidence import Evidence, unsupported
-from nodevet.fix import Change, Fix, Risk
 from nodevet.model import Finding
 
 LOSES = "a GPU forgets its power limit, clocks and compute mode when its last client leaves"

@@ -22,13 +22,12 @@ answer is refused whole, as the unit must speak of all.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.power_limit import PowerLimit, watts
+from nodevet.evidence import Evidence, unsupported
+from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named
 from nodevet.fixes._operation import Commands, operation, perform
-
-from nodevet.evidence import Evidence, unsupported
-from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.model import Finding
 
 

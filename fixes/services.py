@@ -20,12 +20,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
-from nodevet.checks.services import ACTIVE, Services
-from nodevet.fixes._operation import Commands, operation, perform
 
+from nodevet.checks.services import ACTIVE, Services
 from nodevet.evidence import NOT_ASKED, Evidence
 from nodevet.evidence import Unit as Shown
 from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
 NEEDED = re.compile(

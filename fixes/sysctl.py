@@ -21,10 +21,9 @@ happens, for net.* at least. An empty value cannot be written.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.sysctl import Limits, Sysctl, equal, number
-from nodevet.fixes._operation import Commands, operation, perform
-
 from nodevet.evidence import NOT_ASKED, Evidence, Parameter
 from nodevet.fix import Actions, Change, File, Fix, FixError, Kernel, Risk, Touch
+from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.probe.sysctl import path_of
 

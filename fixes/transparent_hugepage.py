@@ -18,10 +18,9 @@ does not offer is refused by the write itself.
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
-from nodevet.fixes._operation import Commands, operation, perform
-
 from nodevet.evidence import Evidence
 from nodevet.fix import Actions, Change, File, Fix, FixError, Kernel, Risk, Touch
+from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
 RULE = "/etc/tmpfiles.d/nodevet-transparent-hugepage.conf"

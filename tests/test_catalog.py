@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import nodevet.checks
 import pytest
 
+import nodevet.checks
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.fix import Risk
 

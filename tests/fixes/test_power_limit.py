@@ -1,9 +1,9 @@
 """Which limits are set, what the unit says, and what is refused."""
 
 import pytest
-from nodevet.fixes.power_limit import words
 
 from nodevet.fix import File, FixError, Risk, Run, Touch, Unit
+from nodevet.fixes.power_limit import words
 
 UNIT = """\
 # Written by nodevet: the boot-time owner of power_limit.

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from nodevet.fixes import _boot_unit as boot_unit
 
 from nodevet.evidence import Gpu
 from nodevet.fix import FixError
+from nodevet.fixes import _boot_unit as boot_unit
 
 
 @dataclass(frozen=True)

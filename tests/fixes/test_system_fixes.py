@@ -5,9 +5,9 @@ import sys
 
 import msgspec
 import pytest
-from nodevet.fixes import _perform, kernel_modules, services, sysctl, transparent_hugepage
 
 from nodevet.fix import File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.fixes import _perform, kernel_modules, services, sysctl, transparent_hugepage
 from nodevet.remedy.undo import undo
 
 HEAD = "# Written by nodevet.\n"

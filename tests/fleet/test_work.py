@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from nodevet.fixes._perform import perform
 
 from nodevet.evidence import decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
+from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
 from nodevet.fleet.work import LockedError, Worker, WorkError
 from nodevet.inventory import read
