@@ -28,7 +28,8 @@ demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the
 .PHONY: test
 test: .venv/ready ## run all tests
 	@./.ci/setup sshd sim browser
-	$(BIN)/pytest -n 2 --dist loadscope
+	$(BIN)/pytest -n 2 --dist loadscope || { echo "once more, what failed, one at a time:"; \
+		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
 .PHONY: lint
 lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
