@@ -126,8 +126,9 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3")},
 }
-SILENT = sorted(FAULTS.keys() - SEEN.keys() - {"gpu-lost", "nvml-hang"})
-"""Found by other checks, by the node's own status, or only by who knows better."""
+SILENT = sorted(FAULTS.keys() - SEEN.keys() - {"gpu-lost", "nvml-hang", "sshd-stopped"})
+"""Found by other checks, by the node's own status, or only by who knows better; an sshd that
+is stopped contradicts one that hangs."""
 
 
 @pytest.mark.parametrize("fault", sorted(SEEN))
@@ -140,7 +141,7 @@ def test_a_fault_is_found_and_nothing_else(
 def test_other_faults_change_nothing_that_these_checks_judge(
     read: Read, vetted: Callable[..., Findings]
 ) -> None:
-    assert len(SILENT) == 14
+    assert len(SILENT) == 13
     assert wrong(vetted(read(node(faults=SILENT)))) == set()
 
 
