@@ -89,7 +89,8 @@ def values_of(record, prefix=""):
     return values
 
 
-FULL = {**values_of(Gpu), "pstate": 5}
+# in MIG mode NVML tells nothing of remapped rows
+FULL = {**values_of(Gpu), "pstate": 5, "mig_current": False, "mig_pending": True}
 LINK = values_of(NvLink, "nvlinks.")
 
 
