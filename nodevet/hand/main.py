@@ -7,18 +7,19 @@ object with `result`, or with `error`, a sentence.
 
 import importlib
 import json
-import os
 import signal
 
+from nodevet.probe import main
 from nodevet.probe.files import reason
 from nodevet.probe.main import (
     REQUEST_LIMIT,
     REQUEST_SECONDS,
     RequestError,
     frame,
-    keep_standard_descriptors,
     number_of_seconds,
 )
+
+PROGRAM = "hand"
 
 TOUCHES = 4096
 TEXT = 4096  # characters of a kind, a name, or of who
@@ -74,7 +75,7 @@ def answer(stdin, stdout):
         request = receive(stdin)
         seconds = number_of_seconds(request.get("deadline"))
     except RequestError as error:
-        complain("the request is not valid: {}".format(error))
+        main.complain("the request is not valid: {}".format(error), PROGRAM)
         return 2
     # should this process itself hang, it must not stay on the node
     signal.setitimer(signal.ITIMER_REAL, seconds + 10)
@@ -91,23 +92,6 @@ def answer(stdin, stdout):
     return 0
 
 
-def complain(text):
-    """A sentence on stderr, where there is one."""
-    os.write(2, "nodevet hand: {}\n".format(text).encode("ascii", "backslashreplace"))
-
-
 def serve(stdin, stdout):
-    """Answer one request and end this process.
-
-    Exit codes: 0 answered, 1 a fault or nobody took the answer, 2 the request is not valid.
-    """
-    code = 1
-    try:
-        keep_standard_descriptors()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        code = answer(stdin, stdout)
-    except Exception as error:  # a fault of ours must not end in a traceback on the node
-        complain("{}: {}".format(type(error).__name__, error))
-    finally:
-        os._exit(code)
+    """As the probe's: answer one request and end this process."""
+    main.serve(stdin, stdout, answer, PROGRAM)

@@ -118,9 +118,10 @@ def keep_standard_descriptors():
     os.close(spare)
 
 
-def complain(text):
+def complain(text, program="probe"):
     """A sentence on stderr, where there is one."""
-    os.write(2, "nodevet probe: {}\n".format(text).encode("ascii", "backslashreplace"))
+    line = "nodevet {}: {}\n".format(program, text)
+    os.write(2, line.encode("ascii", "backslashreplace"))
 
 
 def answer(stdin, stdout):
@@ -144,10 +145,10 @@ def answer(stdin, stdout):
     return 0
 
 
-def serve(stdin, stdout):
+def serve(stdin, stdout, answer=answer, program="probe"):
     """Answer one request and end this process.
 
-    Exit codes: 0 answered, 1 nobody took the answer, 2 the request is not valid.
+    Exit codes: 0 answered, 1 a fault or nobody took the answer, 2 the request is not valid.
     """
     code = 1
     try:
@@ -156,7 +157,7 @@ def serve(stdin, stdout):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         code = answer(stdin, stdout)
     except Exception as error:  # a fault of ours must not end in a traceback on the node
-        complain("{}: {}".format(type(error).__name__, error))
+        complain("{}: {}".format(type(error).__name__, error), program)
     finally:
         os._exit(code)
 
