@@ -173,6 +173,27 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
 
 
 @command.command()
+@click.argument("node")
+@fleet_option
+def diff(node: str, fleet: str | None) -> int:
+    """What has changed on NODE's disk since its first boot, by path.
+
+    `-` is what was, `+` is what is: kind, mode, owner:group, size in bytes, and the sha256 of a
+    file or the target of a link. What systemd itself writes is left out: journal, timers, ...
+
+    Exit codes: 0 nothing has changed, 1 something has.
+    """
+    from nodevet.sim.nspawn.diff import Entry
+
+    found = _ask(_of(node, fleet), {"do": "diff", "node": node})["changes"]
+    for path, before, after in found:
+        for sign, row in (("-", before), ("+", after)):
+            if row is not None:
+                click.echo(f"{sign} {ascii(path)[1:-1]}  {Entry(*row)}")
+    return 1 if found else 0
+
+
+@command.command()
 @click.argument("fleet", required=False)
 def inventory(fleet: str | None) -> int:
     """Print an inventory for `-i`, with the nodes' host keys known."""

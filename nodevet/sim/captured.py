@@ -296,6 +296,7 @@ AREAS = {  # area -> its paths, and those without which it is not described
     "proc/driver/nvidia": (r"proc/driver/nvidia/", r".*/version$"),
     "proc/meminfo": (r"proc/meminfo$", r""),
     "proc/modules": (r"proc/modules$", r""),
+    "proc/swaps": (r"proc/swaps$", r""),
     "proc/sys": (r"proc/sys/", r"$"),  # single values, never the whole
 }
 

@@ -193,9 +193,16 @@ def meminfo(total_kb: int, swap_kb: int = 0, hugepages: int = 0) -> str:
     return "".join(f"{key + ':':16}{value:>11}\n" for key, value in rows.items())
 
 
+def swaps(swap_kb: int) -> str:
+    """/proc/swaps of a machine with one swap file, or with none."""
+    heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+    return heading + (f"{'/swapfile':39} file\t\t{swap_kb}\t\t0\t\t-2\n" if swap_kb else "")
+
+
 def _memory(machine: Machine) -> Files:
     total = machine.node_memory_kb * len(machine.numa_nodes)
     yield "proc/meminfo", meminfo(total, machine.swap_kb, machine.hugepages)
+    yield "proc/swaps", swaps(machine.swap_kb)
     chosen = {
         "enabled": ("always madvise never", machine.thp),
         "defrag": ("always defer defer+madvise madvise never", machine.thp_defrag),

@@ -34,6 +34,27 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Swap:
+    """A swap file, or a partition where its name is below /dev. /etc/fstab has its line."""
+
+    name: str  # an absolute path
+    kb: int  # as /proc/swaps and SwapTotal have it
+    used_kb: int = 0  # whenever it is on
+    priority: int | None = None  # 0 to 32767; None: the kernel's choice
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel module that is not part of the kernel."""
+
+    name: str  # as /proc/modules has it
+    how: str = "device"  # it is loaded: at boot for a device, in the initramfs (boot), available
+    size: int = 16384  # bytes
+    users: int = 0  # that hold it, besides other modules
+    needs: tuple[str, ...] = ()  # modules
+
+
+@dataclass(frozen=True)
 class Node:
     """One node, whole. Paths have no leading slash in `files` and `links`."""
 
@@ -44,6 +65,8 @@ class Node:
     device_nodes: tuple[str, ...] = ()  # /dev/nvidia0, ...
     kernel_log: tuple[LogLine, ...] = ()
     load: tuple[Load, ...] = ()
+    modules: tuple[Module, ...] = ()
+    swap: tuple[Swap, ...] = ()  # that there is; what is on, /etc/fstab and units say
     root_files: Mapping[str, Content] = field(default_factory=dict)  # /etc/...: of its own disk
     services: tuple[str, ...] = ("nvidia-persistenced.service",)  # enabled, of those the sim has
     boot: tuple[str, ...] = ()  # shell commands of root at every boot, before sshd answers

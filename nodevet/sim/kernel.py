@@ -28,6 +28,8 @@ NAME = "kernelfs"
 FLAGS = ("-O1", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra")
 KMSG = "dev/kmsg"
 INJECT = "dev/kmsg_inject"  # lines "usec priority text"; usec may be "-" for now
+SWAP = "dev/swap"  # lines "name KiB used-KiB"; takes "on name [priority]" and "off name"
+MODULES = "dev/modules"  # lines "name how needs size users"; takes "load name", "unload name"
 
 
 class KernelError(Exception):
@@ -171,6 +173,8 @@ RULES: tuple[tuple[str, int, Rule], ...] = (
     (r"proc/sys/fs/(?:file-nr|inode-nr|inode-state|dentry-state|aio-nr)", 0o444, "ro"),
     (r"proc/sys/.+", 0o644, _sysctl),
     (r"proc/.+", 0o444, "proc"),
+    (SWAP, 0o200, "swap"),
+    (MODULES, 0o644, "modules"),
     (r".+", 0o444, "ro"),
 )
 _ONE_OF = re.compile("|".join(f"({pattern})" for pattern, _, _ in RULES))
@@ -232,9 +236,9 @@ def manifest(
 ) -> str:
     """The text of the manifest; its format is told in kernelfs/manifest.h.
 
-    Paths are relative to the node's root (sys/..., proc/...). Directories above a path need
-    not be named; `folders` are those that may be empty. `log` is the kernel log at boot, in
-    order; None leaves out dev/kmsg. Raises KernelError for a path that is none.
+    Paths are relative to the node's root (sys/..., proc/..., SWAP, MODULES). Directories above a
+    path need not be named; `folders` are those that may be empty. `log` is the kernel log at boot,
+    in order; None leaves out dev/kmsg. Raises KernelError for a path that is none.
     """
     rows = [f"{_path(folder)}\td\t755\t-\t\n" for folder in folders]
     for path, content in contents.items():

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from nodevet.probe.cpulist import format_cpulist
-from nodevet.sim import cpu_files, pci_files
+from nodevet.sim import cpu_files, modules, pci_files
 from nodevet.sim.cpu_files import Content, Files, Links, lines
 from nodevet.sim.machine import Function, Link, Machine, Process, hgx, workstation
 
@@ -107,10 +107,7 @@ def _dmi(machine: Machine) -> Files:
 
 
 def _modules(machine: Machine) -> Files:
-    yield (
-        "proc/modules",
-        "".join(f"{name} 16384 0 - Live 0x0000000000000000\n" for name in machine.modules),
-    )
+    yield "proc/modules", modules.rows(machine.modules)
     for name in (*machine.modules, *machine.builtin):
         yield f"sys/module/{name}/uevent", ""
     for name in machine.modules:

@@ -27,6 +27,9 @@ nodevet: 1
 title: these nodes
 extends: nvidia-h100-sxm
 applies: {gpu: {device: "10de:2330"}}
+expect:
+  machine_check: {corrected: 0}
+  pcie_errors: {corrected: 10}
 """,
     "placed": """\
 nodevet: 1
@@ -34,6 +37,8 @@ title: a node of which it is known which GPU belongs to which socket
 extends: nvidia-h100-sxm
 applies: {gpu: {device: "10de:2330"}, hosts: numa-swapped}
 expect:
+  machine_check: {corrected: 0}
+  pcie_errors: {corrected: 10}
   numa_locality: {gpus: {0-3: 0, 4-7: 1}}
 """,
 }
@@ -41,7 +46,7 @@ ALL = [f"GPU {index}" for index in range(8)]
 EVERY_POLICY = ["cpufreq 0-15"]
 WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are wrong
     "healthy": {},
-    "aer-errors": {},  # no check asks yet; the evidence has them
+    "aer-errors": {"pcie_errors": ["GPU 3"]},
     "clock-skew": {"clock_skew": [""]},
     "disk-full": {"disk_space": ["filesystem /"]},
     "driver-mismatch": {"kernel_modules": ["module nvidia"]},
@@ -49,7 +54,7 @@ WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are
     "governor-powersave": {"cpu_governor": EVERY_POLICY},
     "gpu-lost": {"gpu_lost": ["GPU 3"], "gpu_count": ["", "pci 0000:5d:00.0"]},
     "gpu-missing": {"gpu_count": [""]},
-    "mce": {},  # as aer-errors
+    "mce": {"machine_check": [""]},
     "numa-swapped": {"numa_locality": ALL},
     "nvml-hang": {},
     "pcie-gen": {"pcie_link": ["GPU 3"]},

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim import kernel, tree
+from nodevet.sim import cpu_files, kernel, tree
 from nodevet.sim.description import LogLine
 from nodevet.sim.kernel import Fails, KernelError, manifest
 from nodevet.sim.machine import hgx
@@ -517,6 +517,84 @@ def test_a_new_manifest_changes_what_it_changes(node):
     node.daemon.send_signal(signal.SIGHUP)
     assert "manifest:1: a line has 5 columns" in node.daemon.stderr.readline()
     assert node.read(swappiness) == "1\n"
+    assert node.stop() == (0, "")
+
+
+def test_swap_is_turned_on_and_off(node):
+    """As mm/swapfile.c numbers those without a priority, and as it says no."""
+    swaps, meminfo = "proc/swaps", "proc/meminfo"
+    heading = cpu_files.swaps(0)
+    contents = {
+        swaps: heading,
+        meminfo: cpu_files.meminfo(100),
+        kernel.SWAP: "/swap 16777212 12\n/dev/sda2 1020 0\n/c 40 0\n",
+    }
+    file = "/swap                                   file\t\t16777212\t12\t\t{}\n"
+    partition = "/dev/sda2                               partition\t1020\t\t0\t\t{}\n"
+    third = "/c                                      file\t\t40\t\t0\t\t{}\n"
+    node.start(manifest(contents, {}))
+    assert node.read(swaps) == heading
+    node.write(kernel.SWAP, "on /swap\n")
+    node.write(kernel.SWAP, "on /dev/sda2")
+    node.write(kernel.SWAP, "on /c 7\n")
+    assert node.read(swaps) == heading + file.format(-2) + partition.format(-3) + third.format(7)
+    before, after = (text.splitlines() for text in (contents[meminfo], node.read(meminfo)))
+    assert set(after) - set(before) == {
+        "SwapTotal:      16778272 kB",
+        "SwapFree:       16778260 kB",
+    }
+    assert [line.split()[0] for line in after] == [line.split()[0] for line in before]
+    for told, error in [
+        ("on /swap", "EBUSY"),
+        ("on /other", "ENOENT"),
+        ("on /swap2", "ENOENT"),
+        ("off /other", "EINVAL"),
+        ("on", "EINVAL"),
+        ("on /swap -1", "EINVAL"),
+        ("on /swap 32768", "EINVAL"),
+        ("on /swap 1 2", "EINVAL"),
+        ("off /swap 1", "EINVAL"),
+    ]:
+        with refused(error):
+            node.write(kernel.SWAP, told)
+    node.write(kernel.SWAP, "off /swap")
+    assert node.read(swaps) == heading + partition.format(-2) + third.format(7)
+    node.write(kernel.SWAP, "on /swap")
+    on = heading + partition.format(-2) + third.format(7) + file.format(-3)
+    assert node.read(swaps) == on
+    node.reload(manifest({**contents, meminfo: cpu_files.meminfo(200)}, {}))
+    until(lambda: "MemTotal:            200 kB\n" in node.read(meminfo))
+    assert "SwapTotal:      16778272 kB\n" in node.read(meminfo)
+    assert node.read(swaps) == on
+    for name in ("/c", "/swap", "/dev/sda2"):
+        node.write(kernel.SWAP, f"off {name}")
+    assert (node.read(swaps), node.read(meminfo)) == (heading, cpu_files.meminfo(200))
+    with refused("EIO"):
+        node.write(swaps, "x")
+    assert node.stop() == (0, "")
+
+
+def test_captured_swap_is_turned_off_too(node):
+    swaps, meminfo = "proc/swaps", "proc/meminfo"
+    node.start(
+        manifest(
+            {
+                swaps: cpu_files.swaps(1020) + "/dev/sda2 partition 8 4 5\n",
+                meminfo: cpu_files.meminfo(100, 1028),
+                kernel.SWAP: "",
+            },
+            {},
+        )
+    )
+    with refused("ENOENT"):
+        node.write(kernel.SWAP, "on /other")
+    node.write(kernel.SWAP, "off /swapfile")
+    assert node.read(swaps).splitlines()[1:] == [
+        "/dev/sda2                               partition\t8\t\t4\t\t5"
+    ]
+    assert "SwapTotal:             8 kB\n" in node.read(meminfo)
+    node.write(kernel.SWAP, "off /dev/sda2")
+    assert node.read(swaps) == cpu_files.swaps(0)
     assert node.stop() == (0, "")
 
 

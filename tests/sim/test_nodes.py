@@ -173,6 +173,34 @@ def test_what_is_set_lives_until_the_reboot_and_what_is_enabled_beyond(
     assert len(on("gpu002", "journalctl --list-boots --no-pager").splitlines()) >= 2
 
 
+def test_diff_tells_what_changed_on_the_disk_and_nothing_else(
+    fleet: str, on: Callable[[str, str], str]
+) -> None:
+    def diff(code: int) -> set[str]:
+        done = nodevet("sim", "diff", "--fleet", fleet, "ws001", code=code)
+        return set(done.stdout.splitlines())
+
+    nodevet("sim", "reboot", "--fleet", fleet, "ws001")  # neither that nor a session is a change
+    assert check(fleet)["ws001"]["status"] == "vetted" and diff(0) == set()
+    on(
+        "ws001",
+        "echo one >/etc/new; ln -s /dev/null /root/link; chmod 600 /etc/hosts; touch /etc/passwd; "
+        "mv /etc/debian_version /root; mkdir -p /etc/systemd/system; logger something",
+    )
+    one, found = "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806", diff(1)
+    assert {row.split("  ")[0] for row in found} == {
+        *("+ /etc/new", "+ /root/link", "- /etc/hosts", "+ /etc/hosts"),
+        *("- /etc/debian_version", "+ /root/debian_version"),
+    }
+    assert f"+ /etc/new  file   0644 0:0 4 {one}" in found  # printf 'one\\n' | sha256sum
+    assert "+ /root/link  link   0777 0:0 0 /dev/null" in found
+    on(
+        "ws001",
+        "rm /etc/new /root/link; chmod 644 /etc/hosts; mv /root/debian_version /etc",
+    )
+    assert diff(0) == set()
+
+
 def test_a_reboot_from_inside_comes_back(fleet: str, on: Callable[[str, str], str]) -> None:
     before = on("ws001", "cat /proc/sys/kernel/random/boot_id")
     nodevet("sim", "ssh", "--fleet", fleet, "ws001", "--", "systemctl reboot", code=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.probe.cpulist import parse_cpulist
-from nodevet.sim.description import LogLine
+from nodevet.sim.description import LogLine, Swap
 from nodevet.sim.scenario import (
     Loaded,
     NodeSpec,
@@ -102,6 +102,21 @@ def test_a_fleet(write: Write) -> None:
     assert plain.files["sys/devices/system/node/online"] == "0-3\n"
     assert plain.files["proc/modules"] == ""
     assert "proc/driver/nvidia/version" not in plain.files
+
+
+def test_swap_is_turned_on_by_fstab(write: Write) -> None:
+    areas = "[{name: /swap, kb: 8388604, used_kb: 4}, {name: /dev/sda2, kb: 40, priority: 5}]"
+    text = f"sim: 1\nnodes:\n  n1: {{gpus: none, swap: {areas}}}\n  n2: {{gpus: none}}\n"
+    one, none = load_scenario(write(text)).nodes
+    assert one.swap == (Swap("/swap", 8388604, 4, None), Swap("/dev/sda2", 40, 0, 5))
+    assert one.root_files["/etc/fstab"] == (
+        "/swap none swap sw 0 0\n/dev/sda2 none swap sw,pri=5 0 0\n"
+    )
+    assert (none.swap, none.root_files["/etc/fstab"]) == ((), "")
+    for node in (one, none):  # before any of it is on
+        assert str(node.files["proc/swaps"]).startswith("Filename\t\t\t\tType")
+        assert str(node.files["proc/swaps"]).count("\n") == 1
+        assert "SwapTotal:             0 kB\n" in str(node.files["proc/meminfo"])
 
 
 def test_no_two_nodes_have_the_same_gpu(write: Write) -> None:
@@ -218,6 +233,15 @@ WRONG = [
     (
         "sim: 1\nnodes:\n  n1: {gpus: t4, cores: 2, load: [{gpus: [0], cpus: 6-9}]}\n",
         "no cpus 8-9; the ",
+    ),
+    ("sim: 1\nnodes:\n  n1: {gpus: none, swap: [{name: swap, kb: 40}]}\n", "swap[0].name: "),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: none, swap: [{name: /s, kb: 40, used_kb: 41}]}\n",
+        "more is used than there is",
+    ),
+    (
+        "sim: 1\nnodes:\n  n1: {gpus: none, swap: [{name: /s, kb: 40}, {name: /s, kb: 41}]}\n",
+        "n1.swap: two are named /s",
     ),
     ("sim: 1\nnodes:\n  n1: {gpus: {xml: no.xml}}\n", "no.xml: No such file or directory"),
     ("sim: 1\nnodes:\n  n1: {gpus: t4, tree: no.tar}\n", "no.tar: cannot be read as a capture"),

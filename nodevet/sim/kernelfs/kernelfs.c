@@ -68,8 +68,9 @@ static void lookup(fuse_req_t request, fuse_ino_t folder, const char *name)
         fuse_reply_err(request, ENOENT);
         return;
     }
+    double cached = modules_are_in(node_of(folder)) ? 0 : CACHED_S;
     struct fuse_entry_param entry = {.ino = (uintptr_t)node, .attr = stat_of(node),
-                                     .attr_timeout = CACHED_S, .entry_timeout = CACHED_S};
+                                     .attr_timeout = cached, .entry_timeout = cached};
     fuse_reply_entry(request, &entry);
 }
 

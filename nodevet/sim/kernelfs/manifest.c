@@ -326,6 +326,8 @@ bool manifest_load(const char *path, bool boot)
                             line->low < 0 ? kmsg_now() : (int64_t)line->low);
         }
         sweep(&root, loaded);
+        swap_show();
+        modules_show();
     }
     free(manifest.buckets);
     free(manifest.lines);

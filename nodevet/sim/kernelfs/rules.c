@@ -187,6 +187,8 @@ static const struct rule rules[] = {
     {"sysctl", SYSCTL, 2, store_sysctl},
     {"string", SYSCTL, 1, store_string},
     {"proc", PROCFS, 0, store_io_error},
+    {"swap", KERNFS, 0, store_swap},
+    {"modules", KERNFS, 0, store_modules},
     {"config", CONFIG, 0, store_locked},
     {"error", ERROR, 1, NULL},
     {"hang", HANG, 0, NULL},

@@ -35,5 +35,14 @@ void set_number(struct node *node, number value);
 const char *find_word(const char *words, const char *text, size_t size, bool ignore_case);
 
 store_function store_governor, store_epp, store_freq, store_online, store_smt; /* cpu.c */
+store_function store_swap;                                                     /* swap.c */
+store_function store_modules;                                                  /* modules.c */
+
+/* Once the manifest was read again: what is active is not in it. */
+void swap_show(void);
+void modules_show(void);
+
+/* Whether what a directory holds comes and goes with modules. */
+bool modules_are_in(const struct node *folder);
 
 #endif

@@ -31,7 +31,8 @@ async def apply(running: Running, new: Node) -> None:
 
 
 async def _apply(running: Running, old: Node, new: Node) -> None:
-    if (new.files, new.links) != (old.files, old.links):
+    kernel = ("files", "links", "modules", "swap")
+    if any(getattr(new, name) != getattr(old, name) for name in kernel):
         running.reload_kernel()
     if new.state != old.state:
         before, after = old.state or "", new.state or ""
@@ -99,6 +100,9 @@ async def _files(running: Running, old: Node, new: Node) -> None:
             disk.put(root, path, content)
     for path in old.root_files.keys() - new.root_files.keys():
         disk.inside(root, path).unlink(missing_ok=True)
+    for swap in new.swap:
+        if swap not in old.swap:
+            disk.put_swap(root, swap)
     if new.root_files != old.root_files:
         await running.inside("systemctl", "daemon-reload")
     for unit in new.services:

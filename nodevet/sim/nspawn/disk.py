@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from nodevet.sim import programs
-from nodevet.sim.description import Content, Node
+from nodevet.sim.description import Content, Node, Swap
 
 LIBRARY = "/usr/lib/nodevet-sim"  # programs of the sim, inside the node
 SHARED = "/run/nodevet-sim"  # inside the node: what the sim and the node both write
@@ -28,6 +28,8 @@ OPAQUE = (  # folders of this machine that a node does not inherit
     "/etc/tuned",
     "/home",
     "/root",
+    "/usr/lib/modprobe.d",
+    "/usr/lib/modules-load.d",
     "/usr/lib/sysctl.d",  # what is in it is not for a container, and would fail
     "/usr/lib/systemd/system/multi-user.target.wants",
     "/var/log",
@@ -103,11 +105,16 @@ def write(upper: Path, node: Node, identity: Identity, tools: Mapping[str, Path]
     inside(upper, "/root").chmod(0o700)
     for path, built in tools.items():
         put(upper, path, built.read_bytes(), 0o755)
-    for name in ("hardware", "sshd-signal", "session"):
+    for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
         put(upper, f"{LIBRARY}/{name}", _unit(name), 0o755)
+    for path in KMOD:
+        inside(upper, path).parent.mkdir(parents=True, exist_ok=True)
+        inside(upper, path).symlink_to(f"{LIBRARY}/kmod")
     put(upper, "/etc/ssh/ssh_host_ed25519_key", identity.host_key.read_bytes(), 0o600)
     for path, content in {**dict(_files(node, identity)), **node.root_files}.items():
         put(upper, path, content, 0o644)
+    for each in node.swap:
+        put_swap(upper, each)
     for unit in MASKED:
         inside(upper, f"/etc/systemd/system/{unit}").symlink_to("/dev/null")
     inside(upper, "/etc/systemd/system/default.target").symlink_to(
@@ -124,7 +131,6 @@ def _files(node: Node, identity: Identity) -> Iterator[tuple[str, Content]]:
     yield "/etc/hostname", f"{node.name}\n"
     yield "/etc/hosts", identity.hosts
     yield "/etc/machine-id", f"{identity.machine_id}\n"
-    yield "/etc/fstab", ""
     yield "/etc/resolv.conf", ""
     yield "/etc/sysctl.conf", ""
     yield "/etc/modules", ""
@@ -145,6 +151,12 @@ def _files(node: Node, identity: Identity) -> Iterator[tuple[str, Content]]:
         "/etc/systemd/system/systemd-sysctl.service.d/nodevet-sim.conf",
         "[Unit]\nConditionPathIsReadWrite=\n",
     )
+    # the real one would load into this machine's kernel, and is not allowed to
+    yield (
+        "/etc/systemd/system/systemd-modules-load.service.d/nodevet-sim.conf",
+        "[Unit]\nConditionCapability=\nConditionDirectoryNotEmpty=\nConditionKernelCommandLine=\n"
+        f"[Service]\nExecStart=\nExecStart={LIBRARY}/modules-load\n",
+    )
     yield "/etc/systemd/system.conf", "[Manager]\nDefaultTimeoutStopSec=5s\nShowStatus=no\n"
     for name in OWN:
         yield f"/etc/systemd/system/{name}", _unit(name)
@@ -152,9 +164,19 @@ def _files(node: Node, identity: Identity) -> Iterator[tuple[str, Content]]:
         yield f"{VENDOR}/{name}", programs.unit(name)
 
 
+KMOD = (  # the names that it goes by
+    "/usr/sbin/modprobe",
+    "/usr/sbin/rmmod",
+    "/usr/bin/lsmod",
+    f"{LIBRARY}/coldplug",
+    f"{LIBRARY}/modules-load",
+)
+
+
 OWN = {  # units of the sim -> the target that wants each
     "nodevet-sim-hardware.service": "sysinit.target",
     "nodevet-sim-boot.service": "multi-user.target",
+    "nodevet-sim-swap.service": "multi-user.target",
     "nodevet-sim-sshd-hangs.service": "multi-user.target",
     "ssh.service": "multi-user.target",
 }
@@ -186,6 +208,12 @@ def put(upper: Path, path: str, content: Content, mode: int = 0o644) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content if isinstance(content, bytes) else content.encode())
     place.chmod(mode)
+
+
+def put_swap(upper: Path, swap: Swap) -> None:
+    """The file, and of it the first page alone; a partition has none."""
+    if not swap.name.startswith("/dev/"):
+        put(upper, swap.name, bytes(4086) + b"SWAPSPACE2", 0o600)
 
 
 def clear(folder: Path) -> None:

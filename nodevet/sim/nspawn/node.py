@@ -19,8 +19,10 @@ from pathlib import Path
 from nodevet.sim import kernel
 from nodevet.sim.description import Load, LogLine, Node
 from nodevet.sim.library import rebooted
-from nodevet.sim.nspawn import boot, disk, network
+from nodevet.sim.modules import known
+from nodevet.sim.nspawn import boot, diff, disk, network
 from nodevet.sim.nspawn.boot import NodeError, replace, run
+from nodevet.sim.nspawn.diff import Listing
 from nodevet.sim.nspawn.network import Network
 from nodevet.sim.nspawn.tools import Tools
 
@@ -56,6 +58,7 @@ class Running:
     boots: int = 0
     booted_s: float = 0.0  # CLOCK_BOOTTIME of this machine at the node's boot
     leader: int = 0  # pid of the node's systemd, outside
+    made: Listing | None = None  # its disk at the end of its first boot
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
@@ -149,11 +152,17 @@ class Running:
                 )
             ending = asyncio.create_task(self._nspawn.wait())
             await self._await_ready(notify, ending)
+        if self.made is None:
+            self.made = await asyncio.to_thread(self.disk)
         self._loads.clear()
         for load in self.node.load:
             await self.start_load(load)
         await self._say(RUNS)
         return ending
+
+    def disk(self) -> Listing:
+        """What on its disk is not as on this machine."""
+        return diff.listing(self.folder / "disk" / "upper", self.folder / "root", Path("/"))
 
     async def _await_ready(self, notify: socket.socket, ending: "asyncio.Task[int]") -> None:
         loop = asyncio.get_running_loop()
@@ -223,9 +232,9 @@ class Running:
             for line in self.node.kernel_log
             if line.seconds is not None
         ]
-        replace(
-            self.manifest, kernel.manifest(self.node.files, self.node.links, folders=NET, log=log)
-        )
+        swap = "".join(f"{each.name} {each.kb} {each.used_kb}\n" for each in self.node.swap)
+        files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
+        replace(self.manifest, kernel.manifest(files, self.node.links, folders=NET, log=log))
 
     def log(self, line: LogLine) -> None:
         """Inject a line into the kernel log. Raises OSError."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.sim import kernel, library, programs
-from nodevet.sim.nspawn import cgroups, disk, place
+from nodevet.sim.nspawn import cgroups, diff, disk, place
 from nodevet.sim.nspawn.boot import NodeError, run
 from nodevet.sim.nspawn.change import apply
 from nodevet.sim.nspawn.network import Network
@@ -123,6 +123,13 @@ class Supervisor:
             if what == "reboot":
                 await node.reboot()
                 return status(node)
+            if what == "disk":
+                return {"files": await asyncio.to_thread(node.disk)}
+            if what == "diff":
+                if node.made is None:
+                    raise NodeError(f"{node.node.name} has not booted yet")
+                now = await asyncio.to_thread(node.disk)
+                return {"changes": diff.changes(node.made, now, Path("/"))}
             if what == "set":
                 spec = self.specs[node.node.name]
                 for key, value in request["values"]:

@@ -44,12 +44,13 @@ def build(cache: Path) -> Tools:
             with suppress(OSError):  # another fleet was first
                 new.rename(folder)
     driver = {f"{place}/{library.NAME}": folder / library.NAME for place in _library_folders()}
+    common = {f"{LIBRARY}/{CLOCK}": folder / CLOCK}
+    for name in ("swapon", "swapoff"):
+        common[f"/usr/sbin/{name}"] = folder / "nodevet-sim-swap"
     for name in programs.SOURCES:
         place = LIBRARY if name.startswith("nodevet-sim-") else "/usr/bin"
         driver[f"{place}/{name}"] = folder / name
-    return Tools(
-        kernelfs=folder / kernel.NAME, common={f"{LIBRARY}/clock.so": folder / CLOCK}, driver=driver
-    )
+    return Tools(kernelfs=folder / kernel.NAME, common=common, driver=driver)
 
 
 def _compile(into: Path) -> None:

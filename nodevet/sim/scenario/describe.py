@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from nodevet.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet.sim import captured, tree
-from nodevet.sim.description import Content, Load, LogLine, Node
+from nodevet.sim.description import Content, Load, LogLine, Node, Swap
 from nodevet.sim.faults import FAULTS, Healthy, Patch, combine
 from nodevet.sim.faults.node import governors
 from nodevet.sim.machine import Machine
+from nodevet.sim.modules import described
 from nodevet.sim.scenario.format import LEVELS, LogPart
 from nodevet.sim.scenario.hardware import hardware
 from nodevet.sim.scenario.overlay import CPUS, HARDWARE, Laid, lay, resolved
@@ -44,15 +45,20 @@ def describe(spec: NodeSpec) -> Node:
     files.update(_own_files(spec, files, links))
     gone = {machine.nodes[gpu] for gpu in patch.gone}
     devices = tuple(path for path in machine.nodes if path not in gone)
+    swap = tuple(_swap(spec))
+    present = {path: content for path, content in files.items() if content is not None}
+    present, modules = described(present, spec.part.modules)
     node = Node(
         name=spec.name,
-        files={path: content for path, content in files.items() if content is not None},
+        files=present,
         links=links,
         state=text_of(state) if state is not None else None,
         device_nodes=devices,
         kernel_log=_log(spec, [patch for _, patch in patches]),
         load=tuple(_loads(spec, files, devices)),
-        root_files=patch.root_files,
+        modules=modules,
+        swap=swap,
+        root_files={**_fstab(swap), **patch.root_files},
         services=_services(machine, state, patch),
         boot=patch.boot,
         disk_mb=spec.part.disk_mb,
@@ -205,6 +211,24 @@ def _loads(
                 has = f"the node has {known.strip() or 'none'}"
                 raise spec.error(key, f"no {name} {format_cpulist(missing)}; {has}")
         yield Load(part.gpus, part.command, part.cpus, part.mems, part.utilization, part.memory_mb)
+
+
+def _swap(spec: NodeSpec) -> Iterator[Swap]:
+    known = set()
+    for part in spec.part.swap:
+        if part.name in known:
+            raise spec.error("swap", f"two are named {part.name}")
+        known.add(part.name)
+        yield Swap(part.name, part.kb, part.used_kb, part.priority)
+
+
+def _fstab(swap: tuple[Swap, ...]) -> dict[str, Content]:
+    """The file that turns all of them on at boot."""
+    rows = []
+    for each in swap:
+        options = "sw" if each.priority is None else f"sw,pri={each.priority}"
+        rows.append(f"{each.name} none swap {options} 0 0\n")
+    return {"/etc/fstab": "".join(rows)}
 
 
 def _services(machine: Machine, state: Mapping[str, str] | None, patch: Patch) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from nodevet.document.problems import did_you_mean
 from nodevet.probe.cpulist import parse_cpulist
 from nodevet.sim.captured import AREAS
 from nodevet.sim.faults import FAULTS
+from nodevet.sim.modules import How
 from nodevet.sim.shipped import KINDS, MOST_DEVICES, MOST_GPUS
 
 VERSION = 1
@@ -85,6 +86,13 @@ Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 PathText = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_line)]
 
 
+ModuleName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_-]{1,56}$"),
+    AfterValidator(lambda name: name.replace("-", "_")),
+]
+
+
 class GpusPart(Part):
     """`h100-sxm`, `none`, `{profile: h100-sxm, count: 8}` or `{xml: incident.xml}`.
 
@@ -155,6 +163,24 @@ class LoadPart(Part):
     memory_mb: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
 
 
+class SwapPart(Part):
+    """A swap file; a partition where its name is below /dev. /etc/fstab has its line."""
+
+    name: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}){1,9}$")]
+    kb: Annotated[int, Field(ge=40, le=1 << 40)]
+    """Size in KiB."""
+    used_kb: Annotated[int, Field(ge=0)] = 0
+    """Whenever it is on."""
+    priority: Annotated[int, Field(ge=0, le=32767)] | None = None
+    """Without one the kernel gives one below zero."""
+
+    @pydantic.model_validator(mode="after")
+    def _fits(self) -> "SwapPart":
+        if self.used_kb > self.kb:
+            raise ValueError("more is used than there is; make kb larger")
+        return self
+
+
 def _fault(value: Any) -> Any:
     """`name` or `{name: {parameter: value}}`."""
     name, params = value, None
@@ -190,9 +216,11 @@ class NodePart(Part):
     cmdline: Line | None = None
     nvml: dict[str, str] = {}
     files: dict[str, str | None] = {}
+    modules: dict[ModuleName, How] = {}
     faults: Annotated[tuple[Fault, ...], BeforeValidator(_one_or_more)] = ()
     kernel_log: tuple[LogPart, ...] = ()
     load: tuple[LoadPart, ...] = ()
+    swap: Annotated[tuple[SwapPart, ...], Field(max_length=29)] = ()
     disk_mb: Annotated[int, Field(ge=64, le=65536)] = 1024
 
 

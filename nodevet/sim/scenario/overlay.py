@@ -15,7 +15,7 @@ CPUS, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
 TOPOLOGY = re.compile(r"sys/(devices/system|bus)/(cpu|node)/")
 HARDWARE = re.compile(
     r"sys/(devices|bus|class|module|block|dev|firmware|hypervisor|kernel/mm)/."
-    r"|proc/(cpuinfo|meminfo|cmdline|modules|iomem|ioports|interrupts|version|buddyinfo|zoneinfo)$"
+    r"|proc/(cpuinfo|meminfo|cmdline|modules|swaps|iomem|ioports|interrupts|version|buddyinfo|zoneinfo)$"
     r"|proc/(driver|bus)/."
     r"|proc/sys/(kernel/numa_balancing$|vm/.)"
 )

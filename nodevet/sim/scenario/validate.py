@@ -11,11 +11,11 @@ from nodevet.sim.faults import FAULTS
 from nodevet.sim.scenario.format import NodePart
 
 KEYS = known_keys(NodePart)
-MERGED = ("nvml", "files")  # of template and node, key by key; their values are text
+MERGED = ("nvml", "files", "modules")  # of template and node, key by key; their values are text
 
 
 def spelled(node: Mapping) -> dict[str, object]:
-    """The tree as plain data, but each value of `nvml` and `files` as text, as it is spelled."""
+    """The tree as plain data, but each value of MERGED as text, as it is spelled."""
     return {
         entry.key: _texts(entry.value) if entry.key in MERGED else plain(entry.value)
         for entry in node.entries

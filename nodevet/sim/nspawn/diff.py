@@ -1,0 +1,151 @@
+"""What has changed on a node's disk since its first boot.
+
+Only the upper layer of its overlay is walked: whatever is not in it is as on this machine. What
+a path is now is read from the overlay itself, so that copies of what is below, and what was
+only copied up, are no changes.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+OF_SYSTEMD = (  # what systemd, and a login, write while a node runs
+    "/etc/.updated",
+    "/var/.updated",
+    "/var/cache/ldconfig",
+    "/var/lib/private",
+    "/var/lib/systemd/catalog",
+    "/var/lib/systemd/coredump",
+    "/var/lib/systemd/credential.secret",
+    "/var/lib/systemd/random-seed",
+    "/var/lib/systemd/timers",
+    "/var/lib/systemd/timesync",
+    "/var/log/README",
+    "/var/log/btmp",
+    "/var/log/journal",
+    "/var/log/lastlog",
+    "/var/log/private",
+    "/var/log/wtmp",
+)
+PRIVATE = "systemd-private-"  # folders of units with a /tmp of their own, in /tmp and /var/tmp
+HIDES = "trusted.overlay.opaque"
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+
+
+class Entry(NamedTuple):
+    """One path of a disk."""
+
+    kind: str  # file, folder, link, pipe, socket, device
+    mode: int  # permissions
+    owner: int
+    group: int
+    size: int  # bytes; 0 for what is no file
+    what: str  # sha256 of a file, target of a link, major:minor of a device
+
+    def __str__(self) -> str:
+        words = [f"{self.kind:6}", f"{self.mode:04o}", f"{self.owner}:{self.group}"]
+        return " ".join([*words, str(self.size), self.what]).rstrip()
+
+
+class Change(NamedTuple):
+    """A path that is not what it was; None: not there."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+
+Listing = Mapping[str, Entry | None]
+"""What each path is; None: removed. A path that is not in it is as it is below."""
+
+
+def entry(path: Path, upper: Path | None = None) -> Entry | None:
+    """What a path is; None where nothing is there. `upper`: the same path in the upper layer."""
+    try:
+        return _entry(path, upper)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _entry(path: Path, upper: Path | None) -> Entry:
+    status = path.lstat()
+    kind = _KINDS[stat.S_IFMT(status.st_mode)]
+    size, what = 0, ""
+    if kind == "file":
+        size, what = _hashed(path)
+    elif kind == "link":
+        what = str(path.readlink())
+    elif kind == "device":
+        what = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    elif kind == "folder" and upper is not None and _hides(upper):
+        what = "hides what is below it"
+    mode = stat.S_IMODE(status.st_mode)
+    return Entry(kind, mode, status.st_uid, status.st_gid, size, what)
+
+
+def _hashed(path: Path) -> tuple[int, str]:
+    """Length in bytes, and sha256."""
+    size, seen = 0, hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            size += len(data)
+            seen.update(data)
+    return size, seen.hexdigest()
+
+
+def _hides(upper: Path) -> bool:
+    try:
+        return os.getxattr(upper, HIDES, follow_symlinks=False) == b"y"
+    except OSError:  # it has none
+        return False
+
+
+def listing(upper: Path, root: Path, below: Path) -> dict[str, Entry | None]:
+    """What on a disk is not as it is below. `root`: where the overlay is mounted."""
+    found = {}
+    for path in _paths(upper):
+        inner = path.lstrip("/")
+        now = entry(root / inner, upper / inner)
+        if now != entry(below / inner):
+            found[path] = now
+    return found
+
+
+def _paths(upper: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(upper):
+        inner = "" if folder == str(upper) else f"/{Path(folder).relative_to(upper)}"
+        folders[:] = [name for name in folders if not left_out(f"{inner}/{name}")]
+        yield from (f"{inner}/{name}" for name in folders)
+        yield from (f"{inner}/{name}" for name in names if not left_out(f"{inner}/{name}"))
+
+
+def left_out(path: str) -> bool:
+    """Whether systemd itself writes there.
+
+    >>> left_out("/var/log/journal"), left_out("/var/log/journals"), left_out("/etc/fstab")
+    (True, False, False)
+    """
+    folder, _, name = path.rpartition("/")
+    private = folder in ("/tmp", "/var/tmp") and name.startswith(PRIVATE)  # noqa: S108
+    return private or path in OF_SYSTEMD
+
+
+def changes(before: Listing, after: Listing, below: Path) -> list[Change]:
+    """What differs between two listings of a disk, by path."""
+
+    def at(listed: Listing, path: str) -> Entry | None:
+        return listed[path] if path in listed else entry(below / path.lstrip("/"))
+
+    every = [Change(path, at(before, path), at(after, path)) for path in sorted({*before, *after})]
+    return [each for each in every if each.before != each.after]
