@@ -1,4 +1,4 @@
-"""The one command that runs on a node, and what its exit means. Pure.
+"""The commands that run on a node, and what their exit means. Pure.
 
 The node's login shell reads it first, be it bash, csh or fish: one line, one pair
 of single quotes, and inside them no quote, backslash, newline or exclamation mark.
@@ -6,9 +6,12 @@ of single quotes, and inside them no quote, backslash, newline or exclamation ma
 
 import math
 import re
+import shlex
+from dataclasses import dataclass
 
-from nodevet.fleet.payload import BOOT, TOO_OLD
+from nodevet.fleet.payload import BOOT, TOO_OLD, fence
 
+FENCED = 96
 NO_PYTHON = 97
 PYTHONS = ("python3", "/usr/bin/python3", "/usr/libexec/platform-python")
 GRACE = 5  # seconds between what the probe is told, TERM and KILL
@@ -37,6 +40,26 @@ def command(*, python: str | None, sudo: bool, seconds: float) -> str:
         f'exec {"sudo -n " if sudo else ""}$t $p -I -c "{BOOT}"'
     )
     return f"exec /bin/sh -c '{script}'"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What an action needs to run under a lock: the files and the python of nodevet.hand.lock."""
+
+    lock: str
+    acting: str
+    python: str
+    token: str
+
+    def around(self, script: str, *, mark: str) -> str:
+        """A script of sh that runs under this lock only, and keeps it from others until its end.
+
+        Else it ends with FENCED, the last line on stderr is `mark`, and nothing was begun.
+        """
+        words = (self.python, "-I", "-S", "-c", f"exec({fence()!r})", self.lock, self.token)
+        acting = shlex.quote(self.acting)
+        may = f"[ -e {acting} ] && exec 9<{acting} && {shlex.join(words)} </dev/null"
+        return f"{{ {may}; }} || {{ echo {mark} >&2; exit {FENCED}; }}; {script}"
 
 
 def explain(code: int, stderr: bytes, *, python: str | None) -> str:

@@ -106,15 +106,18 @@ class NodeConnector(SSHConnector):
     ) -> tuple[bool, Output]:
         """As pyinfra's; with `_timeout` the command is ended on the node too, code 124 or 137.
 
+        `_around` makes another script of the one that does all this, where it runs with sudo too.
         Never asks for a password. Raises UnreachableError, and NoAnswerError where the
         connection is lost, or silent for long after `_timeout`.
         """
-        seconds = arguments.pop("_timeout", None)
+        seconds, around = arguments.pop("_timeout", None), arguments.pop("_around", None)
         stdin = _as_bytes(arguments.pop("_stdin", None))
         codes = arguments.pop("_success_exit_codes", None) or [0]
         arguments.pop("_get_pty", None)
         if seconds:
             command = _bounded(command, seconds)
+        if around:
+            command = StringCommand(around(command.get_raw_value()))
         line = make_unix_command(command, **arguments).get_raw_value()
         with gevent.Timeout(seconds and seconds + 3 * GRACE, NoAnswerError(-1, b"no answer")):
             output = self._execute(line, stdin)

@@ -76,6 +76,13 @@ def payload(program: str = PROBE) -> bytes:
     return b"%d\n%s" % (len(packed), packed)
 
 
+@cache
+def fence() -> str:
+    """The program of nodevet.hand.fence, for `python3 -c`, without its docstring."""
+    text = (files(HAND) / "fence.py").read_text(encoding="utf-8")
+    return text.split('"""\n\n', 1)[1]
+
+
 def _pynvml() -> str:
     spec = find_spec("pynvml")
     if spec is None or spec.origin is None:
@@ -95,7 +102,7 @@ def request(
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
     where the node is this machine, and has no other clock to be compared with.
-    `asks`: the names of sysctls and systemd units to read, by section.
+    `asks`: what else is to be read, names by section: sysctl, services, packages.
     """
     wish = {
         "nonce": nonce,

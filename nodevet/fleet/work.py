@@ -50,12 +50,19 @@ class WorkError(Exception):
 
 
 class LockedError(Exception):
-    """Somebody else holds the node's lock: `who`, `since` (ISO 8601, by the node's clock)."""
+    """Somebody else holds the node's lock: `who`, `since` (ISO 8601, by the node's clock).
 
-    def __init__(self, who: str, since: str) -> None:
-        super().__init__(f"locked by {who}" + (f" since {since}" if since else ""))
+    Or nobody does, and what they began under it still runs: its processes, `running`.
+    """
+
+    def __init__(self, who: str, since: str, running: str = "") -> None:
+        told = f"locked by {who}" + (f" since {since}" if since else "")
+        super().__init__(
+            f"{told}, of whose commands one still runs: {running}" if running else told
+        )
         self.who = who
         self.since = since
+        self.running = running
 
 
 @dataclass(frozen=True)
@@ -155,13 +162,18 @@ class Worker:
         )
 
     def lock(self, host: str, who: str) -> None:
-        """Held until `close`, `reboot`, or the session is lost. Raises LockedError."""
+        """Held until `close`, `reboot`, or the session is lost. Raises LockedError.
+
+        From the first time on, `act` and `reboot` need it: without it they are `lost`.
+        """
         self._ask(host, "lock", who=who)
 
     def act(
         self, host: str, action: File | Kernel | Unit | Run, *, seconds: float | None = None
     ) -> Acted:
         """Do one thing on the node. After a WorkError nobody knows whether it was done."""
+        if seconds is None and isinstance(action, Run) and action.seconds is not None:
+            seconds = max(action.seconds, self._options.deadline)
         text = msgspec.json.encode(action).decode()
         return Acted(**self._ask(host, "act", seconds=seconds, action=text))
 
@@ -232,7 +244,7 @@ class _Child:
         if "status" not in said:
             return said["result"]
         if said["status"] == "locked":
-            raise LockedError(said["who"], said["since"])
+            raise LockedError(said["who"], said["since"], said["running"])
         raise WorkError(said["status"], said["why"])
 
     def hang_up(self) -> None:

@@ -9,6 +9,7 @@ import secrets
 import time
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import gevent
@@ -36,6 +37,7 @@ MARGIN = 10  # seconds that what is inside must end before what is around it
 REBOOTING = 60  # seconds for `systemctl reboot` to return
 TOLD = 1 << 14  # characters of a command's output
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+REBOOT = StringCommand("systemctl reboot")
 ACTIONS = msgspec.json.Decoder(File | Kernel | Run | Unit)
 
 
@@ -48,6 +50,13 @@ class Fault(Exception):  # noqa: N818
         self.more = more
 
 
+class FencedFault(Fault):
+    """A change that was not begun: its lock is not held any more. There is no session."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("lost", why)
+
+
 class Session:
     """A host's connection, when it is open, and why it is not."""
 
@@ -58,6 +67,8 @@ class Session:
         self._connector = cast(NodeConnector, host.connector)
         self._closed = "it was not opened"  # empty: it is open
         self._lock: Channel | None = None
+        self._fence: command.Fence | None = None
+        self._fenced = False  # from the first lock on nothing is changed without one
         self._beat: Any = None
 
     @property
@@ -69,7 +80,7 @@ class Session:
         if self._closed:
             return
         self._closed = why
-        self._lock = None
+        self._lock = self._fence = None
         beat, self._beat = self._beat, None
         if beat is not None and beat is not gevent.getcurrent():
             beat.kill(block=False)
@@ -115,8 +126,10 @@ class Session:
     def do_lock(self, *, seconds: float, who: str) -> str:
         """The lock's path, once it is held."""
         self._need()
-        nonce = secrets.token_hex(8)
-        told = wish(nonce=nonce, do="lock", deadline=min(seconds, LOCKING), who=who)
+        self._fenced = True
+        nonce, token = secrets.token_hex(8), secrets.token_hex(16)
+        limit = min(seconds, LOCKING)
+        told = wish(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
         answer = Answer(nonce, self._order.max_output)
 
         def hold(line: str) -> tuple[bytes, Channel]:
@@ -126,11 +139,14 @@ class Session:
         try:
             found = _result(document)
             if not found["held"]:
-                raise Fault("locked", found["path"], who=found["who"], since=found["since"])
+                holder = ("who", "since", "running")
+                more = {key: _printable(str(found.get(key, ""))) for key in holder}
+                raise Fault("locked", _printable(str(found["path"])), **more)
+            fence = command.Fence(found["path"], found["acting"], found["python"], token)
         except BaseException:
             channel.close()
             raise
-        self._lock = channel
+        self._lock, self._fence = channel, fence
         self._beat = gevent.spawn(self._keep, channel)
         return str(found["path"])
 
@@ -145,7 +161,7 @@ class Session:
             return {"ok": False, "code": 2, "output": f"nodevet refuses this action: {error}"}
         ok, said, code = True, "", 0
         for each in commands:
-            ok, output, late = self._execute(each, limit)
+            ok, output, late = self._execute(each, limit, self._around())
             code = output.code
             said += _printable(output.output) + (f"\nno end within {limit:g} s" if late else "")
             if not ok:
@@ -158,11 +174,11 @@ class Session:
         self._need()
         before = self._boot_id()
         try:
-            ok, output, _ = self._execute(StringCommand("systemctl reboot"), REBOOTING)
+            ok, output, _ = self._execute(REBOOT, REBOOTING, self._around())
             if not ok:
                 raise Fault("failed", f"systemctl reboot: {_printable(output.output)[:500]}")
         except Fault as fault:
-            if fault.status != "lost":
+            if fault.status != "lost" or isinstance(fault, FencedFault):
                 raise
         why = "it does not go down"
         while (left := end - time.monotonic()) > 1:
@@ -186,15 +202,36 @@ class Session:
             raise Fault("failed", f"no boot id: {_printable(output.output)[:200]}")
         return _printable(output.stdout.strip())[:64]
 
-    def _execute(self, each: StringCommand, limit: float) -> tuple[bool, Output, bool]:
-        """Run one of pyinfra's commands on the host: success, output, whether it was ended."""
+    def _around(self) -> command.Fence | None:
+        """The lock that a change runs under. Raises Fault."""
         self._need()
-        started = time.monotonic()
-        arguments: ConnectorArguments = {"_sudo": self._target.sudo, "_timeout": math.ceil(limit)}
+        if self._fenced and self._fence is None:
+            self.drop("the lock on the node is not held")
+            raise FencedFault(f"nothing was done: {self._closed}")
+        return self._fence
+
+    def _execute(
+        self, each: StringCommand, limit: float, fence: command.Fence | None = None
+    ) -> tuple[bool, Output, bool]:
+        """Run one of pyinfra's commands on the host: success, output, whether it was ended.
+
+        Under a lock where a fence is given.
+        """
+        self._need()
+        started, mark = time.monotonic(), secrets.token_hex(8)
+        arguments: dict[str, Any] = {"_sudo": self._target.sudo, "_timeout": math.ceil(limit)}
+        if fence:
+            arguments["_around"] = partial(fence.around, mark=mark)
         try:
-            ok, output = each.execute(self._host.state, self._host, arguments)
+            ok, output = each.execute(
+                self._host.state, self._host, cast(ConnectorArguments, arguments)
+            )
         except (NoAnswerError, UnreachableError, SSHException, OSError, EOFError) as error:
             raise self._lost(error) from error
+        if output.code == command.FENCED and output.stderr_lines[-1:] == [mark]:
+            why = _printable(" ".join(output.stderr_lines[-2:-1]))[:500]
+            self.drop(f"the lock on the node was lost: {why}")
+            raise FencedFault(f"nothing was done: {self._closed}")
         late = command.timed_out(output.code) and time.monotonic() - started >= limit
         return ok, output, late
 

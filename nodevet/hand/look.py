@@ -19,13 +19,16 @@ from nodevet.probe.files import (
     path_under,
     read,
     reason,
+    resolve,
 )
 from nodevet.probe.gpu import NO_GETTER
+from nodevet.probe.packages import automatic
 from nodevet.probe.processes import parse_stat
 
 UNIT = ("LoadState", "UnitFileState", "ActiveState", "FragmentPath")
 THREADS = 1 << 14
 MODULE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+INSMOD = re.compile(r"insmod\s+(?:\S*/)?([A-Za-z0-9_-]{1,64})\.ko(?:\.\w+)?(?:\s|\Z)")
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:_~-]{0,200}\Z")
 VERSIONLOCKS = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
 
@@ -147,18 +150,40 @@ def gpu(section, name):
 
 
 def module(root, name):
-    """Whether it is loaded."""
+    """{loaded, brings: the others that are not, and that modprobe(8) would load with it}."""
     if not MODULE.match(name):
         raise ValueError("not the name of a module")
     place = path_under(root, "/sys/module")
     if not os.path.isdir(place):
         return unseen("no /sys/module")
-    loaded = os.path.isdir(os.path.join(place, name.replace("-", "_")))
-    return seen(True) if loaded else absent(False)
+
+    def is_loaded(module):
+        return os.path.isdir(os.path.join(place, module))
+
+    if is_loaded(spelt(name)):
+        return seen({"loaded": True, "brings": []})
+    brings = [other for other in needed(root, name) if not is_loaded(other)]
+    return absent({"loaded": False, "brings": brings})
+
+
+def needed(root, name):
+    """The modules that are loaded before this one, in this order. Raises ToolError."""
+    if root != "/":
+        return []
+    code, text = run("modprobe", "--show-depends", "--", name)
+    if code != 0:
+        raise ToolError("modprobe finds no such module for the running kernel")
+    found = [spelt(file.group(1)) for file in map(INSMOD.match, text.splitlines()) if file]
+    return [other for other in found if other != spelt(name)]
+
+
+def spelt(name):
+    """As the kernel has it in /sys/module."""
+    return name.replace("-", "_")
 
 
 def package(root, name):
-    """{version, held}, of dpkg's or of rpm's database."""
+    """{version, held}, of dpkg's or of rpm's database; `automatic` in apt's: apt-mark(8)."""
     of_this_machine(root)
     if not PACKAGE.match(name):
         raise ValueError("not the name of a package")
@@ -171,7 +196,8 @@ def package(root, name):
             return absent()  # never installed, or only its configuration is left
         if code != 0 or len(words) != 2 or words[0][1:] != "i":
             return unseen("dpkg-query: not in order: {}".format(ascii(text.strip()[:80])))
-        return seen({"version": words[1], "held": words[0][0] == "h"})
+        value = {"version": words[1], "held": words[0][0] == "h", "automatic": name in automatic()}
+        return seen(value)
     code, text = run("rpm", "-q", "--queryformat", "%{EVR}\\n", "--", name)
     rows = text.split()
     if code != 0:
@@ -219,15 +245,17 @@ def binding(root, path):
 
 
 def swap(root, name):
-    """{active, fstab: its lines in /etc/fstab} of a device or file, or of `all`."""
+    """{active, priority, fstab: its lines in /etc/fstab} of a device or file, or of `all`."""
     rows = [row.split() for row in read(root, "/proc/swaps").splitlines()[1:]]
-    active = [row[0] for row in rows if row and name in ("all", row[0])]
+    active = [row for row in rows if row and name in ("all", row[0])]
     try:
         table = read(root, "/etc/fstab").splitlines()
     except FileNotFoundError:
         table = []
     lines = [line for line in table if is_swap(root, line, name)]
     found = {"active": bool(active), "fstab": lines}
+    if name != "all":
+        found["priority"] = int(active[0][4]) if active else None
     return seen(found) if active or lines else absent(found)
 
 
@@ -237,7 +265,7 @@ def is_swap(root, line, name):
     if len(words) < 3 or words[0].startswith("#") or words[2] != "swap":
         return False
     place = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, words[0])
-    return name in ("all", place, os.path.realpath(path_under(root, place)))
+    return name in ("all", place) or name == resolve(root, place)
 
 
 def by_link(match):

@@ -40,7 +40,7 @@ GPU_FIELDS = {  # field: options of nvidia-smi that set it
 }
 DCGM = r"dcgmi\s+config\b.*(?:--set|--enforce)"
 MIG = r"mig-parted\s+apply"
-DROP_IN = re.compile(r"/etc/systemd/system/([^/]+)\.d/[^/]+\.conf\Z")
+DROP_IN = re.compile(r"/etc/systemd/system/([^/]+)\.d/[^/]*numa-binding\.conf\Z")
 BINDING = r"^\s*(?:CPUAffinity|NUMAPolicy|NUMAMask|AllowedCPUs|AllowedMemoryNodes)\s*="
 UNIT_VERBS = "start|stop|enable|disable|mask|unmask"
 
@@ -59,12 +59,14 @@ class Needle(object):
         self.loaded = False
         self.unit = None  # its own file is no other owner
         self.drop_ins = None  # of this unit
+        self.package = None  # named in apt's preferences
 
     def same(self):
         """What makes two needles equal."""
         words = self.words.pattern if self.words else None
         tuned = self.tuned.pattern if self.tuned else None
-        return (words, self.services, self.files, tuned, self.key, self.module, self.drop_ins)
+        told = (words, self.services, self.files, tuned, self.key, self.module)
+        return told + (self.drop_ins, self.package)
 
 
 def needle(kind, name, loaded):
@@ -80,8 +82,9 @@ def needle(kind, name, loaded):
     if kind == "swap":
         return Needle(r"\bswap(?:on|off)\b")
     if kind == "package":
-        names = r"^\s*Package:.*(?<![\w.+-]){}(?![\w.+-])".format(re.escape(name))
-        return Needle(None, files=(("/etc/apt/preferences", names),))
+        found = Needle(None)
+        found.package = name.partition(":")[0]
+        return found
     if kind == "process":
         return Needle(None, services=("numad.service",))
     match = DROP_IN.match(name)
@@ -141,6 +144,29 @@ def module(name, loaded):
     found.module = spelt
     found.loaded = loaded
     return found
+
+
+def pins(line, package):
+    """Whether a line of apt's preferences is of this package; one of all of them is not.
+
+    >>> [pins("Package: " + word, "nvidia-utils") for word in ("nvidia-*", "/nvidia/", "*", "cuda")]
+    [True, True, False, False]
+    """
+    key, colon, value = line.partition(":")
+    if not colon or key.strip().lower() != "package":
+        return False
+    return any(names_package(word, package) for word in value.split())
+
+
+def names_package(word, package):
+    """Whether a word of apt_preferences(5) names a package: itself, as a pattern, or /in/ it."""
+    if len(word) > 2 and word[0] == word[-1] == "/":
+        try:
+            return re.search(word[1:-1], package) is not None
+        except re.error:
+            return True  # nobody knows
+    word = word.partition(":")[0]
+    return word != "*" and fnmatch.fnmatchcase(package, word)
 
 
 def names_key(word, key):

@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 
-from nodevet.hand.needles import BINDING, names_key, needle
+from nodevet.hand.needles import BINDING, names_key, needle, pins
 from nodevet.hand.sources import ETC, EXEC, Node
 from nodevet.hand.tools import ToolError, show
 from nodevet.probe.files import path_under
@@ -59,6 +59,8 @@ class Survey(object):
         found = []
         if wanted.drop_ins:
             return list(self.drop_ins(wanted.drop_ins))
+        if wanted.package:
+            return list(self.preferences(wanted.package))
         found += self.services(wanted)
         found += self.tuned(wanted)
         found += self.files(wanted)
@@ -131,10 +133,15 @@ class Survey(object):
         found = []
         for path, pattern in wanted.files:
             found += self.matches(re.compile(pattern), path)
-            if path == "/etc/apt/preferences":
-                for name in self.node.entries(path + ".d"):
-                    found += self.matches(re.compile(pattern), path + ".d/" + name)
         return found
+
+    def preferences(self, package):
+        """Where apt's preferences pin a package."""
+        top = "/etc/apt/preferences"
+        for path in [top] + [top + ".d/" + name for name in self.node.entries(top + ".d")]:
+            for number, line in self.node.lines(path):
+                if pins(line, package):
+                    yield "{}:{}".format(path, number)
 
     def tmpfiles(self, wanted):
         """Lines of tmpfiles.d and sysfs.conf on a kernel file, by its path, a pattern or name."""

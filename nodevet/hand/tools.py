@@ -1,4 +1,7 @@
-"""The few programs that are asked: systemctl, dpkg-query and rpm, which change nothing here."""
+"""The few programs that are asked: systemctl, dpkg-query, rpm and modprobe --show-depends.
+
+They change nothing here.
+"""
 
 import os
 import subprocess
@@ -13,7 +16,8 @@ class ToolError(Exception):
 
 def run(*words):
     """(exit code, stdout as text). Raises ToolError."""
-    environment = dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", SYSTEMD_COLORS="0")
+    path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"  # as root has it
+    environment = dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", SYSTEMD_COLORS="0", PATH=path)
     try:
         done = subprocess.run(
             words,

@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -20,6 +22,8 @@ from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
 from nodevet.fleet.work import LockedError, Worker, WorkError
+from nodevet.fleet.worker_session import Session
+from nodevet.hand.lock import SILENCE
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet.sim.nspawn.needs import missing
@@ -335,6 +339,36 @@ def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
         assert "killed by signal 9" in failed[0].why
 
 
+class Silence:
+    """A channel to somebody who says nothing."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._limit = 0.0
+
+    def settimeout(self, seconds: float) -> None:
+        self._limit = seconds
+
+    def recv(self, size: int) -> bytes:
+        self.seconds += self._limit
+        raise TimeoutError
+
+    def sendall(self, data: bytes) -> None:
+        assert data == b"\n"
+
+
+def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go() -> None:
+    closed: list[bool] = []
+    connector = SimpleNamespace(disconnect=lambda: closed.append(True))
+    session: Any = Session(cast(Any, SimpleNamespace(connector=connector)), *cast(Any, (None,) * 2))
+    session._closed, session._lock = "", Silence()
+    session._keep(session._lock)
+    assert closed == [True] and session._closed == "the lock on the node was lost"
+    silence = Silence()
+    session._keep(silence)
+    assert 0 < silence.seconds <= SILENCE / 2
+
+
 class Node:
     """A simulated node, and how to reach it."""
 
@@ -533,6 +567,7 @@ def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node
 HOLD = """
 import sys, time
 from pathlib import Path
+from nodevet.fix import Run
 from nodevet.fleet import Options
 from nodevet.fleet.work import Worker
 from nodevet.inventory import read
@@ -541,32 +576,44 @@ with Worker([host], Options(ssh_config=Path("/dev/null"))) as worker:
     worker.open("n1")
     worker.lock("n1", "the first")
     print("held", flush=True)
+    worker.act("n1", Run(words=("sh", "-c", sys.argv[2])), seconds=600)
     time.sleep(600)
 """
 
 
+@contextmanager
+def controller(node: Node, script: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One in a process of its own, which holds the lock and runs a script under it."""
+    inventory = str(Place(node.fleet).inventory)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, inventory, script], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"held\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def lock_of(worker: Worker, who: str) -> LockedError | None:
+    """Whose lock it is if it is not `who`'s now."""
+    try:
+        worker.lock("n1", who)
+    except LockedError as error:
+        return error
+    return None
+
+
 @pytest.mark.timeout(300)
 def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, node: Node) -> None:
-    inventory = str(Place(node.fleet).inventory)
-    first = subprocess.Popen([sys.executable, "-c", HOLD, inventory], stdout=subprocess.PIPE)
-    try:
-        assert first.stdout is not None and first.stdout.readline() == b"held\n"
-        with pytest.raises(LockedError) as told:
-            there.lock("n1", "the second")
-        assert told.value.who == "the first" and told.value.since.startswith("20")
-        assert there.act("n1", Run(words=("true",))).ok, "a refused lock costs no session"
-    finally:
-        first.kill()
-        first.wait()
-        first.stdout.close()
-
-    def taken() -> bool:
-        with suppress(LockedError):
-            there.lock("n1", "the second")
-            return True
-        return False
-
-    wait_for(taken)
+    with controller(node, "true"):
+        told = lock_of(there, "the second")
+        assert told is not None and told.who == "the first" and told.since.startswith("20")
+        assert told.running == "" and there.users("n1").complete, "that costs no session"
+    wait_for(lambda: lock_of(there, "the second") is None)
     with Worker([node.host], options()) as third:
         third.open("n1")
         with pytest.raises(LockedError, match="the second"):
@@ -574,6 +621,7 @@ def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, no
         there.close("n1")
         wait_for(lambda: not hands(node))
         third.lock("n1", "the third")
+        assert third.act("n1", Run(words=("systemd-run", "sleep", "1d"))).ok
     wait_for(lambda: not hands(node))
     assert node.shell("stat -c '%a %U' /run/nodevet").split() == ["700", "root"]
 
@@ -581,6 +629,56 @@ def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, no
 def hands(node: Node) -> list[str]:
     """Processes on the node that hold or want the lock."""
     return node.shell("fuser /run/nodevet/lock 2>/dev/null || pgrep -f 'zlib.decompress'").split()
+
+
+SLOW = """\
+echo > /run/begun
+until [ -e /run/go ]; do sleep 0.1; done
+sleep 0.5
+echo > /run/ended
+"""
+
+
+@pytest.mark.timeout(300)
+def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
+    there: Worker, node: Node
+) -> None:
+    def exists(path: str) -> bool:
+        return see(there, "file", path).exists
+
+    with (
+        Worker([node.host], options(deadline=30)) as second,
+        controller(node, SLOW) as first,
+    ):
+        second.open("n1")
+        wait_for(lambda: exists("/run/begun"))
+        first.kill()
+
+        def running() -> str:
+            told = lock_of(second, "the second")
+            assert told is not None and told.who == "the first", "it must not be had"
+            return told.running
+
+        told = wait_for(running)
+        assert "(sh)" in told and "still runs: pid " in str(lock_of(second, "the second"))
+        assert not exists("/run/ended")
+        assert there.act("n1", Run(words=("touch", "/run/go"))).ok
+        assert lock_of(second, "the second") is None and exists("/run/ended")
+
+        assert second.act("n1", Run(words=("true",))).ok
+        node.shell("echo another has taken it > /run/nodevet/lock")
+        with pytest.raises(WorkError, match=r"nothing was done.*somebody else has taken") as lost:
+            second.act("n1", Run(words=("touch", "/run/late")))
+        assert lost.value.status == "lost" and not exists("/run/late")
+        second.open("n1")
+        with pytest.raises(WorkError, match=r"nothing was done: the lock .* is not held") as lost:
+            second.act("n1", Run(words=("touch", "/run/late")))
+        with pytest.raises(WorkError, match="no session"):
+            second.reboot("n1", seconds=9)
+        assert lost.value.status == "lost" and not exists("/run/late")
+        second.open("n1")
+        assert wait_for(lambda: lock_of(second, "the second") is None)
+        assert second.act("n1", Run(words=("touch", "/run/late"))).ok and exists("/run/late")
 
 
 @pytest.mark.timeout(300)
@@ -683,8 +781,8 @@ def test_a_reboot_ends_with_another_boot_id_and_without_a_lock(there: Worker, no
     before = there.act("n1", Run(words=("cat", "/proc/sys/kernel/random/boot_id"))).output
     there.lock("n1", "me")
     after = there.reboot("n1", seconds=150)
-    assert after != before
-    assert there.act("n1", Run(words=("cat", "/proc/sys/kernel/random/boot_id"))).output == after
+    host = decode(there.probe("n1")).host.data
+    assert host is not None and host.boot_id == after != before
     with Worker([node.host], options()) as other:
         other.open("n1")
         other.lock("n1", "another")

@@ -2,45 +2,151 @@
 
 import fcntl
 import os
+import secrets
+import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nodevet.fleet.command import FENCED, Fence
 from nodevet.hand import lock
 from nodevet.hand.main import Refused
 
+Take = Callable[..., dict[str, Any]]
 
-def test_a_second_taker_is_told_who_holds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+@pytest.fixture
+def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Take]:
+    """Takes the lock, in a folder of its own."""
     monkeypatch.setattr(lock, "folder", lambda: str(tmp_path / "nodevet"))
     monkeypatch.setattr(lock, "_held", [])
+
+    def taking(who: str, token: str = "a token", deadline: float = 30) -> dict[str, Any]:
+        return lock.lock({"who": who, "token": token, "deadline": deadline})
+
+    yield taking
+    let_go()
+
+
+def let_go() -> None:
+    while lock._held:
+        os.close(lock._held.pop())
+
+
+def act(taken: dict[str, Any], token: str, script: str) -> subprocess.Popen[str]:
+    """An action as a controller begins it."""
+    fence = Fence(taken["path"], taken["acting"], taken["python"], token)
+    return subprocess.Popen(
+        ["sh", "-c", fence.around(script, mark="mark")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_second_taker_is_told_who_holds_it(take: Take, tmp_path: Path) -> None:
     path = str(tmp_path / "nodevet/lock")
-    assert lock.lock({"who": "ann \x1b[1m"}) == {"held": True, "path": path}
-    told = lock.lock({"who": "bob"})
+    assert take("ann \x1b[1m") == {
+        "held": True,
+        "path": path,
+        "acting": str(tmp_path / "nodevet/acting"),
+        "python": sys.executable,
+    }
+    told = take("bob")
     assert told["held"] is False and told["who"] == "ann \x1b[1m" and told["since"].endswith("Z")
     assert told["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert (tmp_path / "nodevet").stat().st_mode & 0o777 == 0o700
-    for file in lock._held:
-        os.close(file)
-    lock._held.clear()
-    assert lock.lock({"who": "bob"})["held"] is True
-    for file in lock._held:
-        os.close(file)
+    let_go()
+    assert take("bob")["held"] is True
+
+
+def test_nobody_gets_the_lock_before_all_that_an_action_began_has_ended(
+    take: Take, tmp_path: Path
+) -> None:
+    taken = take("ann", "first")
+    action = act(taken, "first", "sleep 60 >/dev/null 2>&1 & echo $!")
+    said, complaint = action.communicate(timeout=30)
+    assert (action.returncode, complaint) == (0, "")
+    beside = act(taken, "first", "echo beside")
+    assert beside.communicate(timeout=30) == ("beside\n", ""), "the holder's own may run beside it"
+    let_go()
+    try:
+        for who in ("bob", "carol"):
+            told = take(who, "second", deadline=0.1)
+            assert (told["held"], told["who"]) == (False, "ann")
+            assert told["running"] == f"pid {int(said)} (sleep)"
+        assert not lock._held
+        late = act(taken, "first", "echo late")
+        assert late.communicate(timeout=30)[0] == "" and late.returncode == FENCED
+    finally:
+        os.kill(int(said), signal.SIGKILL)
+    assert take("bob")["held"] is True
+
+
+def test_an_action_without_its_lock_does_not_begin(take: Take, tmp_path: Path) -> None:
+    def why(token: str) -> str:
+        action = act(taken, token, f"touch {tmp_path}/begun")
+        said, complaint = action.communicate(timeout=30)
+        assert (action.returncode, said) == (FENCED, "") and not (tmp_path / "begun").exists()
+        *lines, mark = complaint.splitlines()
+        assert mark == "mark"
+        return lines[-1] if lines else ""
+
+    taken = take("ann", "first")
+    assert why("another") == "somebody else has taken the lock since"
+    with Path(taken["acting"]).open() as taker:
+        fcntl.flock(taker, fcntl.LOCK_EX)
+        assert why("first") == "somebody else is taking the lock"
+    let_go()
+    assert why("first") == "nobody holds the lock any more"
+    Path(taken["acting"]).unlink()
+    assert why("first") == ""
+    Path(taken["acting"]).touch()
+    Path(taken["path"]).unlink()
+    assert why("first").startswith("FileNotFoundError")
+
+
+def test_actions_of_two_holders_never_meet(take: Take, tmp_path: Path) -> None:
+    """Each holder is gone before or after its action began: that runs alone, or not at all."""
+    meet = f"mkdir {tmp_path}/one && sleep 0.5 && rmdir {tmp_path}/one || echo met"
+    begun: list[subprocess.Popen[str]] = []
+
+    def controller(who: str) -> None:
+        for number in range(6):
+            token = secrets.token_hex(16)
+            while not (taken := take(who, token, deadline=60))["held"]:
+                pass
+            action = act(taken, token, f"touch {tmp_path}/{token}; {meet}")
+            begun.append(action)
+            while number % 3 and action.poll() is None and not (tmp_path / token).exists():
+                time.sleep(0.01)
+            time.sleep(0.01 * number)
+            os.close(lock._held.pop())
+
+    threads = [threading.Thread(target=controller, args=(name,)) for name in ("ann", "bob")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    ends = [(each.communicate(timeout=60)[0], each.returncode) for each in begun]
+    assert len(ends) == 12 and ends.count(("", 0)) >= 8
+    assert set(ends) <= {("", 0), ("", FENCED)}
 
 
 def test_a_holder_that_wrote_nonsense_is_still_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "folder", lambda: str(tmp_path))
     monkeypatch.setattr(lock, "TRIES", 2)
-    with (tmp_path / "lock").open("w") as file:
+    (tmp_path / "nodevet").mkdir(mode=0o700)
+    with (tmp_path / "nodevet/lock").open("w") as file:
         file.write("[1]")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert lock.lock({"who": "bob"})["who"] == "somebody who does not say"
+        assert take("bob")["who"] == "somebody who does not say"
 
 
 def test_a_place_that_others_can_write_to_is_refused(
@@ -56,7 +162,7 @@ def test_a_place_that_others_can_write_to_is_refused(
     for name in ("open", "link", "planted", "pipe", "no/such"):
         monkeypatch.setattr(lock, "folder", lambda name=name: str(tmp_path / name))
         with pytest.raises(Refused):
-            lock.lock({"who": "bob"})
+            lock.lock({"who": "bob", "token": "a token", "deadline": 30})
     assert not (tmp_path / "victim").exists()
 
 

@@ -58,7 +58,7 @@ def test_modules_swap_and_processes(ask: Ask, tree: Callable[[dict[str, str]], P
     root = tree(
         {
             "/sys/module/nvidia_uvm/refcnt": "0",
-            "/proc/swaps": "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n",
+            "/proc/swaps": "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 5\n",
             "/etc/fstab": "# x\nUUID=1 none swap sw 0 0\n/dev/sda1 / ext4 x 0 1\n/swap none swap\n",
             "/dev/disk/by-uuid/1": "-> ../../sda2",
             "/proc/7/stat": stat,
@@ -71,10 +71,13 @@ def test_modules_swap_and_processes(ask: Ask, tree: Callable[[dict[str, str]], P
         "look", "module nvidia-uvm", "module nouveau", "swap /dev/sda2", "swap all", "swap /no",
         "process 7", "process 8", "module ../x", "process -1", root=root,
     )  # fmt: skip
-    assert [each["value"] for each in found[:2]] == [True, False]
+    assert [each["value"]["loaded"] for each in found[:2]] == [True, False]
     assert [each["exists"] for each in found[:2]] == [True, False]
+    on = {"active": True, "fstab": ["UUID=1 none swap sw 0 0"], "priority": 5}
+    assert found[2] == {"exists": True, "value": on, "why": ""}
     assert found[3]["value"]["active"] is True and len(found[3]["value"]["fstab"]) == 2
-    assert found[4] == {"exists": False, "value": {"active": False, "fstab": []}, "why": ""}
+    off = {"active": False, "fstab": [], "priority": None}
+    assert found[4] == {"exists": False, "value": off, "why": ""}
     assert found[5]["value"] == {
         "cpus": "0-3",
         "mems": "0",

@@ -33,7 +33,18 @@ def service(command: str, name: str = "site.service", *, enabled: bool = True) -
     return {**files, **({WANTS + name: f"-> ../{name}"} if enabled else {})}
 
 
+PERSISTENCED, VENDOR = "nvidia-persistenced.service", "/usr/lib/systemd/system/"
+PM = "[Service]\nExecStartPost=-+/bin/sh -c 'nvidia-smi -i GPU-1 -pm 1'\n"
 OWNED = [
+    (
+        {
+            WANTS + PERSISTENCED: f"-> {VENDOR}{PERSISTENCED}",
+            VENDOR + PERSISTENCED: "[Service]\nExecStart=/usr/bin/nvidia-persistenced --verbose\n",
+            UNITS + PERSISTENCED + ".d/site.conf": PM.replace("-pm 1", "-pm 0"),
+        },
+        "gpu GPU-1:persistence_mode",
+        [f"unit {PERSISTENCED} ({UNITS}{PERSISTENCED}.d/site.conf:2)"],
+    ),
     (
         {"/etc/tmpfiles.d/cpu.conf": f"w {CPUS}/cpu*/cpufreq/scaling_governor - - - - x"},
         GOVERNOR,
@@ -170,6 +181,14 @@ OWNED = [
         "package nvidia-driver-550",
         ["/etc/apt/preferences.d/nvidia:1"],
     ),
+    (
+        {
+            "/etc/apt/preferences": "Package: cuda\nPin: version 1\n\nPackage: *nvidia*\nPin: x\n",
+            "/etc/apt/preferences.d/a": "Package: src:x /^libnvidia-/\nPin: version 1\n",
+        },
+        "package libnvidia-compute-550:amd64",
+        ["/etc/apt/preferences:4", "/etc/apt/preferences.d/a:1"],
+    ),
     (service("/usr/bin/numad", "numad.service"), "process 12", ["unit numad.service"]),
 ]
 
@@ -224,7 +243,23 @@ FREE = [
         {"/etc/apt/preferences.d/nvidia": "Package: nvidia-driver-550-open\n"},
         "package nvidia-driver-550",
     ),
-    ({"/etc/cron.d/x": "nouveau"}, "file /etc/modprobe.d/nodevet-kernel-modules.conf"),
+    (
+        {"/etc/apt/preferences.d/cuda-600": "Package: *\nPin: release l=CUDA\nPin-Priority: 600\n"},
+        "package nvidia-driver-550",
+    ),
+    (  # the daemon and its drop-in are the owner
+        {
+            WANTS + PERSISTENCED: f"-> {VENDOR}{PERSISTENCED}",
+            VENDOR + PERSISTENCED: "[Service]\nExecStart=/usr/bin/nvidia-persistenced --verbose\n",
+            UNITS + PERSISTENCED + ".d/90-nodevet-persistence-mode.conf": PM,
+        },
+        "gpu GPU-1:persistence_mode",
+    ),
+    (
+        {UNITS + PERSISTENCED + ".d/site.conf": "[Service]\nCPUAffinity=0-3\n"},
+        f"file {UNITS}{PERSISTENCED}.d/90-nodevet-persistence-mode.conf",
+    ),
+    ({"/etc/cron.d/x": "nouveau"}, "file /etc/modprobe.d/nodevet-nouveau.conf"),
     ({}, "gpu GPU-1:no_such_field"),
 ]
 
