@@ -24,6 +24,24 @@ from pydantic import Field
 from nodevet.evidence import NO_OTHER_CLOCK, Evidence
 from nodevet.model import NODE, Check, Finding, Severity, Want, exempt, ok, unknown, wrong
 
+YEAR = 365 * 86400
+HALF_HOUR = 1800  # seconds; time zones differ by as much
+FARTHEST_ZONE = 14 * 3600
+NEAR = 90  # seconds, of the way of the request and of drift
+BATTERY = (
+    "the clock began anew: the board's battery is empty, or the BIOS was reset and has lost its "
+    "other settings too. Replace it, set the clock (`chronyc makestep`, `hwclock --systohc`)"
+)
+LOCAL_TIME = (
+    "as a time zone is: the hardware clock is kept in local time; `timedatectl set-local-rtc 0`, "
+    "then `hwclock --systohc` once the time is right"
+)
+DRIFTED = (
+    "`chronyc sources` or `timedatectl timesync-status` shows whether it reaches a server. Step it "
+    "(`chronyc makestep`) on a drained node, since jobs see the jump; if all nodes are off alike, "
+    "it is this machine"
+)
+
 
 class ClockSkew(Want):
     """`clock_skew: {}` or `clock_skew: 30`"""
@@ -45,9 +63,21 @@ def judge(evidence: Evidence, want: ClockSkew) -> Iterator[Finding]:
         yield unknown(why=f"clock_s: {host.data.why('clock_s')}")
     else:
         skew = host.data.clock_s - host.data.asked_s
-        verdict = ok if abs(skew) <= want.maximum else wrong
         actual = f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
-        yield verdict(expected=f"at most {want.maximum:g} s off", actual=actual)
+        expected = f"at most {want.maximum:g} s off"
+        if abs(skew) <= want.maximum:
+            yield ok(expected=expected, actual=actual)
+        else:
+            yield wrong(expected=expected, actual=actual, advice=advice(skew))
+
+
+def advice(skew: float) -> str:
+    hours = round(skew / HALF_HOUR) * HALF_HOUR
+    if abs(skew) > YEAR:
+        return BATTERY
+    if hours and abs(skew - hours) < NEAR and abs(hours) <= FARTHEST_ZONE:
+        return f"it is off by {abs(hours) / 3600:g} h, {LOCAL_TIME}"
+    return DRIFTED
 
 
 CHECK = Check(

@@ -35,7 +35,8 @@ def judge(evidence: Evidence, want: ComputeMode) -> Iterator[Finding]:
         elif unsupported(gpu, "compute_mode") and want.mode == "DEFAULT":
             yield exempt(subject_of(gpu), why="this GPU has no compute modes")
         elif unsupported(gpu, "compute_mode"):
-            yield wrong(subject_of(gpu), expected=want.mode, actual="not supported")
+            advice = "no setting helps: give nodes with this GPU a baseline without compute_mode"
+            yield wrong(subject_of(gpu), expected=want.mode, actual="not supported", advice=advice)
         elif gpu.compute_mode is None:
             yield unread(subject_of(gpu), gpu, "compute_mode")
         else:

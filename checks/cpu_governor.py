@@ -61,10 +61,18 @@ def judge_policies(policies: CpufreqPolicies, wanted: str) -> Finding:
         expected=wanted,
         actual=policies.governor,
         why=count(policies),
-        advice=f"{policies.driver or 'this driver'} offers {', '.join(offered or ())} only"
-        if lacks
-        else "",
+        advice=only(policies) if lacks else "",
     )
+
+
+def only(policies: CpufreqPolicies) -> str:
+    """What to do where the governor is not among those that the driver offers."""
+    driver = policies.driver or "this driver"
+    told = f"{driver} offers {', '.join(policies.governors_available or ())} only"
+    if driver in ("intel_pstate", "amd-pstate-epp"):
+        other = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
+        return f"{told}: want one of these, or boot with {other}=passive, which offers the others"
+    return f"{told}: want one of these, or have the kernel load another cpufreq driver"
 
 
 def count(policies: CpufreqPolicies) -> str:

@@ -20,7 +20,8 @@ errors in the kernel log before anything else.
 """
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -32,6 +33,9 @@ Percent = (
     Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$")]
     | Annotated[float, Field(ge=0, lt=100, allow_inf_nan=False)]
 )
+PLAIN = re.compile(r"/[A-Za-z0-9._/-]{0,100}")  # what a shell reads as nothing else
+IN_MEMORY = ("/dev/shm", "/run")  # noqa: S108 - nothing is written there
+
 Path = Annotated[str, Field(pattern=r"^/")]
 
 
@@ -104,11 +108,34 @@ def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
             expected={name: wanted[name] for name in bad},
             actual={name: actual[name] for name in bad},
             why=room(found) if "free" in bad else "",
-            advice="look for disk errors in the kernel log" if "access" in bad else "",
+            advice=advice(found.path, bad),
         )
     if unread:
         return unknown(subject, why=unread[0])
     return ok(subject, expected=wanted, actual=actual)
+
+
+def advice(path: str, bad: Sequence[str]) -> str:
+    if "access" in bad:
+        return (
+            "drain the node; `dmesg` and `smartctl -x` say whether the disk fails. If it does have "
+            "it replaced, with both as evidence; only else fsck it and make it writable again"
+        )
+    path = path if PLAIN.fullmatch(path) else "/"
+    if path in IN_MEMORY:
+        return (
+            f"it lies in memory: with no job on the node `ls -lt {path}` shows what ended jobs "
+            "left there, which may go; a reboot clears it"
+        )
+    if "free" not in bad:
+        return (
+            f"many small files: `du -x --inodes {path} | sort -n | tail` shows where; job and "
+            "package caches are the usual find"
+        )
+    find = f"`du -xh --max-depth=2 {path} | sort -h | tail` shows what takes the room"
+    if path in ("/", "/var", "/var/log"):
+        return f"{find}; `journalctl --vacuum-size=1G`, container images, core dumps, old kernels"
+    return f"{find}; `lsof +L1` what is deleted and still open. Ask the owners before removing it"
 
 
 def percent(value: str | float) -> float:

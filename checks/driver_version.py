@@ -12,13 +12,14 @@ version means that one only; `550.*` means the branch; `>=550.90.07,<560` a rang
 `!=550.54.14` leaves one out. Where the library refuses the loaded kernel module, because
 the two are of different versions, no version is admitted.
 
-**To put it right** install the wanted driver packages, then reboot, or unload and
-load the modules while nothing uses a GPU. Hold the packages so that an unattended
-upgrade does not change them. After an upgrade that left the old module loaded: reboot.
+**To put it right** install the wanted version of every driver package that is there, the
+fabric manager's with it, then reboot, or unload and load the modules while nothing uses a
+GPU. Hold the packages so that an unattended upgrade does not change them. After an upgrade
+that left the old module loaded: reboot.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -92,4 +93,9 @@ def loaded(evidence: Evidence) -> str:
     return f"; the loaded module is {version}" if version else ""
 
 
-CHECK = Check(wants=DriverVersion, reads=("gpu.driver_version",), judge=judge)
+def asks(want: DriverVersion) -> Mapping[str, tuple[str, ...]]:
+    """Where the driver is not this, its packages: a fix needs to know them."""
+    return {"packages": (want.version,)}
+
+
+CHECK = Check(wants=DriverVersion, reads=("gpu.driver_version",), judge=judge, asks=asks)

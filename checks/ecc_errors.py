@@ -24,7 +24,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence import NOT_SUPPORTED, EccCounts, Evidence, Gpu, each_gpu, subject_of
+from nodevet.evidence import NOT_SUPPORTED, EccCounts, Evidence, Gpu, board, each_gpu, subject_of
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
@@ -74,7 +74,7 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     why = "; ".join(f"{field}: {reason(ecc, field)}" for field in unread)
     if above:
         allowed = {field: type(above[field])(most[field]) for field in above}
-        yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(above))
+        yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
     elif unread:
         yield unknown(subject, why=why)
     elif told:
@@ -97,12 +97,31 @@ def reason(ecc: EccCounts, field: str) -> str:
     return ecc.why(field) if count is None else f"{count} is no count"
 
 
-def advice(above: dict[str, int]) -> str:
+def advice(gpu: Gpu, above: dict[str, int]) -> str:
     if "sram_threshold_exceeded" in above or "aggregate_sram_uncorrected" in above:
-        return "drain the node and have the board replaced"
+        return (
+            f"no reset clears this: drain the node and have {board(gpu)} replaced; the RMA wants "
+            "nvidia-bug-report.sh and these SRAM counts"
+        )
     if "volatile_uncorrected" in above:
-        return "drain the node, reset the GPU or reboot; if it comes again, run field diagnostics"
-    return "watch the GPU, and run field diagnostics when the node is free"
+        return (
+            f"drain the node and run nvidia-bug-report.sh while the counts{of(gpu)} are there; "
+            "then reset the GPU with no job left, or reboot, and see row_remapping. If errors come "
+            f"again, `dcgmi diag -r 3` or field diagnostics, and an RMA of {board(gpu)}"
+        )
+    if "aggregate_uncorrected" in above:
+        return (
+            "the board keeps these for good, and no reset clears them: see whether they still "
+            f"rise; if so run field diagnostics, and have {board(gpu)} replaced"
+        )
+    return "they harm no job: note the counts, and run `dcgmi diag -r 3` if they rise by the day"
+
+
+def of(gpu: Gpu) -> str:
+    """In which memory the uncorrectable errors were: ` (DRAM 2, SRAM 1)`."""
+    counts = {"DRAM": gpu.ecc.volatile_dram_uncorrected, "SRAM": gpu.ecc.volatile_sram_uncorrected}
+    told = ", ".join(f"{memory} {count}" for memory, count in counts.items() if count)
+    return f" ({told})" if told else ""
 
 
 CHECK = Check(

@@ -38,7 +38,13 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
     subject = subject_of(gpu)
     if unsupported(gpu, "ecc_current"):
         if wanted:
-            return wrong(subject, expected=True, actual="not supported", why="this GPU has no ECC")
+            return wrong(
+                subject,
+                expected=True,
+                actual="not supported",
+                why="this GPU has no ECC",
+                advice="no setting helps: see gpu_model, and whether the baseline is for this GPU",
+            )
         return exempt(subject, why="this GPU has no ECC")
     if gpu.ecc_current is None:
         return unread(subject, gpu, "ecc_current")

@@ -23,12 +23,40 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
+import msgspec
 from pydantic import Field, model_validator
 
 from nodevet.evidence import Evidence, Gpu, PciFunction, lost, subject_of, unread
-from nodevet.model import Check, Finding, Subject, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Verdict, Want, ok, unknown, wrong
 
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
+
+MOST_TOLD = 16  # addresses
+
+REFUSED = (
+    "`dmesg | grep NVRM` says why the driver refused it: RmInitAdapter failed asks for a reboot, "
+    "then for another slot or an RMA; BAR is 0M for Above 4G Decoding or Resizable BAR in the BIOS"
+)
+BOUND = {  # to a driver, or to none
+    "": f"if `lsmod` has no nvidia, see kernel_modules; else {REFUSED}",
+    "nvidia": REFUSED,
+    "nouveau": "kernel_modules has nouveau unloaded and kept away; then the nvidia driver binds it",
+    "vfio-pci": "it is kept for a virtual machine: end that, or expect one GPU less here",
+}
+FOREIGN = "unbind that driver, and find what binds it at boot (driverctl, modprobe.d, udev)"
+OFF = "drain the node and power it off and on: no reset reaches the GPU; gpu_lost says what next"
+AT_BOOT = "nvidia-persistenced, enabled, at every boot"
+UNDRIVEN = "each GPU that the driver did not take is named beside this, with what to do"
+APART = (
+    "read it again, in case the driver was just being loaded; if it stays, a /dev node may be "
+    f"missing (`nvidia-modprobe`; {AT_BOOT}), or the GPU be hidden from NVML"
+)
+MORE = "the node has more GPUs than the baseline: give it the right one, or correct the count"
+ABSENT = (
+    "nothing sees it, so no reset brings it back: power the node off and on, then compare "
+    "`lspci -d 10de:` with a healthy node{} to find the slot. Reseat it, look at its power cables "
+    "and for a disabled slot in the BIOS; in a virtual machine at what its host passes on"
+)
 
 Layer = int | str  # what it counts, or why that was not read
 Number = Annotated[int, Field(ge=0, le=4096)]
@@ -59,7 +87,10 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
         "PCI bus": on_bus(evidence),
         "/dev": len_or_why(device_numbers(evidence)),
     }
-    yield total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
+    found = total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
+    if found.verdict is Verdict.WRONG and not found.advice:
+        found = msgspec.structs.replace(found, advice=advised(evidence, layers, want))
+    yield found
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
         yield from one_sided(gpus(evidence), functions(evidence))
     numbers = device_numbers(evidence)
@@ -76,7 +107,7 @@ def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> F
     agreed = len(set(counts.values())) == 1
     actual = next(iter(counts.values())) if agreed else counts
     if gone:
-        advice = "reset the GPU or reboot; if it is lost again, reseat or replace it"
+        advice = "gpu_lost says of each GPU what to do; give the node no job before all are back"
         return wrong(expected=expected, actual=counts, why=why, advice=advice)
     if not agreed and counts:
         return wrong(expected=expected, actual=actual, why=why)
@@ -85,6 +116,23 @@ def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> F
     if why:
         return unknown(expected=expected, actual=actual if counts else None, why=why)
     return ok(expected=expected, actual=actual)
+
+
+def advised(evidence: Evidence, layers: Mapping[str, Layer], want: GpuCount) -> str:
+    """What to do about a count that is wrong while no GPU says that it is lost."""
+    counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
+    bus, reached = counts.get("PCI bus"), counts.get("NVML reaches")
+    if any(each.kind == "gpu" and not answers(each) for each in functions(evidence)):
+        return OFF
+    if bus is not None and reached is not None and reached < bus:
+        return UNDRIVEN
+    if len(set(counts.values())) > 1:
+        return APART
+    if want.count is not None and max(counts.values()) > want.count:
+        return MORE
+    there = [each.address for each in functions(evidence) if answers(each)]
+    seen = f" ({', '.join(there)} are there)" if 0 < len(there) <= MOST_TOLD else ""
+    return ABSENT.format(seen)
 
 
 def gpus(evidence: Evidence) -> tuple[Gpu, ...]:
@@ -162,7 +210,10 @@ def one_sided(found: tuple[Gpu, ...], bus: tuple[PciFunction, ...]) -> Iterator[
         if gpu.bus_id is None:
             yield unread(subject_of(gpu), gpu, "bus_id")
         elif gpu.bus_id not in on_pci:
-            yield wrong(subject_of(gpu), expected="on the PCI bus", actual="in NVML only")
+            advice = f"look for {gpu.bus_id} in `lspci -d 10de:`; if it is not there, reboot"
+            yield wrong(
+                subject_of(gpu), expected="on the PCI bus", actual="in NVML only", advice=advice
+            )
     if any(gpu.bus_id is None for gpu in usable):
         return
     in_nvml = {gpu.bus_id for gpu in found}
@@ -171,11 +222,13 @@ def one_sided(found: tuple[Gpu, ...], bus: tuple[PciFunction, ...]) -> Iterator[
         if function.kind != "gpu":
             continue
         if function.revision == "ff":
-            advice = "power the node off and on; if it is lost again, reseat or replace it"
-            yield wrong(subject, expected="on the PCI bus", actual="off the bus", advice=advice)
+            yield wrong(subject, expected="on the PCI bus", actual="off the bus", advice=OFF)
         elif function.address not in in_nvml:
             bound = f"bound to {function.driver}" if function.driver else "no driver bound"
-            yield wrong(subject, expected="in NVML", actual="on the PCI bus only", why=bound)
+            advice = BOUND.get(function.driver or "", FOREIGN)
+            yield wrong(
+                subject, expected="in NVML", actual="on the PCI bus only", why=bound, advice=advice
+            )
 
 
 def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Finding]:
@@ -185,7 +238,11 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
         if gpu.minor_number is None:
             yield unread(subject_of(gpu), gpu, "minor_number")
         elif gpu.minor_number not in numbers:
-            yield wrong(subject_of(gpu), expected=f"/dev/nvidia{gpu.minor_number}", actual=None)
+            number = gpu.minor_number
+            advice = f"`nvidia-modprobe -c {number} -u` makes it now, {AT_BOOT}"
+            yield wrong(
+                subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice
+            )
 
 
 CHECK = Check(

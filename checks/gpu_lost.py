@@ -19,13 +19,14 @@ while nothing uses the GPU, else reboot. Off the bus: power the node off and on.
 comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 119, 154).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodevet.evidence import (
     NOT_SUPPORTED,
     Evidence,
     Gpu,
     PciFunction,
+    board,
     each_gpu,
     located,
     lost,
@@ -38,17 +39,23 @@ from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wr
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
 """What drivers before 570 answer to the field of the recovery action."""
 
-RESET = "drain the node, then reset the GPU or reboot"
-OFF_THE_BUS = "power the node off and on; if it is lost again, reseat or replace the GPU"
-LOST = "reboot; if it is lost again, power the node off, reseat or replace the GPU"
+FIRST = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
+RESET = (
+    f"{FIRST}; once nothing uses the GPU, `nvidia-smi -r -i` with its UUID, else reboot (some "
+    "boards reset all GPUs together, so never while a job runs)"
+)
+OFF_THE_BUS = f"{FIRST}, then power it off and on: no reset reaches the GPU, and a reboot may not"
+LOST = f"{FIRST}, then reboot; if it stays lost, power the node off and on"
+REBOOT = f"{FIRST}, then reboot: a reset of the GPU alone does not clear it"
+WANTS_RESET = "NVML_ERROR_RESET_REQUIRED"
 ADVICE = {
     "GPU_RESET": RESET,
-    "NODE_REBOOT": "drain the node and reboot it",
-    "DRAIN_P2P": "end the jobs that use NVLink peers of this GPU, then look again",
+    "NODE_REBOOT": REBOOT,
+    "DRAIN_P2P": "end the jobs that use NVLink peers of this GPU, and look again before any reset",
     "DRAIN_AND_RESET": RESET,
-    "BUS_RESET": "drain the node and reboot it",
-    "SYSTEM_REBOOT": "drain the node, then power it off and on",
-    "NVML_ERROR_RESET_REQUIRED": RESET,
+    "BUS_RESET": REBOOT,
+    "SYSTEM_REBOOT": OFF_THE_BUS,
+    WANTS_RESET: RESET,
     "off the bus": OFF_THE_BUS,
 }
 
@@ -66,7 +73,8 @@ def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
         yield from judge_gpu(evidence, gpu)
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        yield wrong(subject, expected="usable", actual="off the bus", advice=OFF_THE_BUS)
+        advice = advised(evidence, "off the bus", address)
+        yield wrong(subject, expected="usable", actual="off the bus", advice=advice)
 
 
 def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
@@ -76,7 +84,7 @@ def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
     if action not in (None, "NONE"):
         signs.append(action)
     if signs:
-        advice = ADVICE.get(signs[0], LOST)
+        advice = advised(evidence, signs[0], board(gpu))
         yield wrong(subject, expected="usable", actual=", ".join(signs), advice=advice)
         return
     unclear = unread(gpu, function)
@@ -86,6 +94,40 @@ def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
     yield ok(subject, expected="usable", actual="usable")
     if action is None:
         yield exempt(subject, why="the driver does not tell whether the GPU wants a reset")
+
+
+def advised(evidence: Evidence, sign: str, named: str) -> str:
+    """What to do about a GPU that is lost, and what others that are lost tell of the cause."""
+    first = ADVICE.get(sign, LOST)
+    if sign == "DRAIN_P2P":
+        return first
+    gone = [gpu.bus_id for gpu in located(evidence) if lost(gpu) not in (None, WANTS_RESET)]
+    gone += sorted(off_the_bus(evidence) - set(gone))
+    if len(gone) > 1 and first in (OFF_THE_BUS, LOST):
+        port = shared(evidence, gone)
+        where = f", all behind port {port}" if port else ""
+        again = (
+            f"{len(gone)} GPUs are lost{where}: before any single one look at what they share, "
+            "power and riser or switch board"
+        )
+    else:
+        again = (
+            f"If it comes back, reseat {named} or change its place; an RMA wants the report "
+            "and the Xid lines of the kernel log (79, 119, 154)"
+        )
+    return f"{first}. {again}"
+
+
+def shared(evidence: Evidence, gone: Sequence[str | None]) -> str:
+    """The nearest port that is above all these GPUs and above no other; nothing without one."""
+    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    gpus = {each.address: each.upstream or () for each in functions if each.kind == "gpu"}
+    above = [gpus[address] for address in gone if address in gpus]
+    others = {port for address, ports in gpus.items() if address not in gone for port in ports}
+    if len(above) < len(gone):
+        return ""
+    common = (port for port in above[0] if all(port in ports for ports in above))
+    return next((port for port in common if port not in others), "")
 
 
 def unread(gpu: Gpu, function: PciFunction | Finding) -> list[str]:

@@ -15,13 +15,27 @@ is the marketing name; it tells a vGPU from the physical GPU, which share their 
 put the right one in. Where all of them differ, the node has the wrong baseline.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from pydantic import BeforeValidator, Field
 
-from nodevet.evidence import Evidence, Gpu, PciFunction, each_gpu, pci_of, subject_of
-from nodevet.model import Check, Finding, Value, Want, ok, unknown, wrong
+from nodevet.evidence import Evidence, Gpu, PciFunction, board, each_gpu, pci_of, subject_of
+from nodevet.model import Check, Finding, Value, Verdict, Want, ok, unknown, wrong
+
+NAME = (
+    "the ids are right and the name is not: a vGPU that its host chose, or a driver that spells "
+    "it otherwise; correct the name in the baseline, or the vGPU's profile"
+)
+ALL = (
+    "no GPU here is this board, so it is the baseline that does not fit: `nodevet list baselines` "
+    "shows the others, or the node was delivered with other boards"
+)
+APART = (
+    "the driver and the bus speak of two boards at one address: drain the node and reboot; if it "
+    "stays, look at what the firmware or the hypervisor shows there"
+)
 
 
 def listed(value: Any) -> Any:
@@ -55,11 +69,30 @@ class GpuModel(Want):
 
 
 def judge(evidence: Evidence, want: GpuModel) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
-        else:
-            yield judge_gpu(gpu, pci_of(evidence, gpu), want)
+    found = [
+        gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, pci_of(evidence, gpu), want))
+        for gpu in each_gpu(evidence)
+    ]
+    judged = [entry[1] for entry in found if not isinstance(entry, Finding)]
+    for entry in found:
+        yield entry if isinstance(entry, Finding) else advised(*entry, judged)
+
+
+def advised(gpu: Gpu, finding: Finding, judged: Sequence[Finding]) -> Finding:
+    """A wrong finding with what the node's other GPUs tell of it."""
+    if finding.verdict is not Verdict.WRONG or finding.advice:
+        return finding
+    fine = sum(each.verdict is Verdict.OK for each in judged)
+    if set(finding.actual) == {"name"}:
+        advice = NAME
+    elif fine:
+        advice = (
+            f"{fine} of {len(judged)} GPUs here are the right board, so {board(gpu)} came with a "
+            "repair or a swap: have it replaced by its vendor's number; no setting changes it"
+        )
+    else:
+        advice = ALL
+    return msgspec.structs.replace(finding, advice=advice)
 
 
 def judge_gpu(gpu: Gpu, function: PciFunction | Finding, want: GpuModel) -> Finding:
@@ -88,7 +121,12 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, want: GpuModel) -> Find
         if key in by_pci and by_pci[key] is None:
             return unknown(subject, why=f"PCI {key}: {pci_why(function, key)}")
         if key in by_pci and by_pci[key] != by_nvml[key]:
-            return wrong(subject, expected={"NVML": by_nvml[key]}, actual={"PCI bus": by_pci[key]})
+            return wrong(
+                subject,
+                expected={"NVML": by_nvml[key]},
+                actual={"PCI bus": by_pci[key]},
+                advice=APART,
+            )
     shown = {key: by_nvml[key] for key in wanted}
     return ok(subject, expected=shown, actual=shown)
 

@@ -40,7 +40,11 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
     if unsupported(gpu, "mig_current"):
         if wanted:
             return wrong(
-                subject, expected=True, actual="not supported", why="this GPU cannot do MIG"
+                subject,
+                expected=True,
+                actual="not supported",
+                why="this GPU cannot do MIG",
+                advice="no setting helps: see gpu_model, and whether the baseline is for this GPU",
             )
         return exempt(subject, why="this GPU cannot do MIG")
     if gpu.mig_current is None:

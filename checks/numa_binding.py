@@ -17,7 +17,8 @@ node every process is bound.
 
 **To put it right** let the scheduler bind: Slurm with `--gpu-bind` or
 `--cpus-per-gpu` and task/affinity and task/cgroup, Kubernetes with the topology
-manager, a systemd unit with CPUAffinity= and AllowedMemoryNodes=.
+manager. There is a fix for systemd services: CPUAffinity= and NUMAPolicy=, and where the
+memory is judged AllowedMemoryNodes=, which takes the unified cgroup hierarchy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,18 +60,9 @@ class NumaBinding(Want):
 
 
 def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
-    users: dict[int, list[Gpu]] = {}
-    told = True
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            told = False
-            yield gpu
-        elif gpu.processes is None:
-            told = False
-            yield unread(subject_of(gpu), gpu, "processes")
-        else:
-            for process in gpu.processes:
-                users.setdefault(process.pid, []).append(gpu)
+    users, silent = users_of(evidence)
+    told = not silent
+    yield from silent
     section = evidence.processes
     if section.data is None or section.data.processes is None:
         why = section.data.why("processes") if section.data else section.why
@@ -99,6 +91,21 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
         yield exempt(why="no process uses a GPU")
 
 
+def users_of(evidence: Evidence) -> tuple[dict[int, list[Gpu]], list[Finding]]:
+    """The GPUs on which each process computes, by its pid; and why that is not all."""
+    users: dict[int, list[Gpu]] = {}
+    silent = []
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            silent.append(gpu)
+        elif gpu.processes is None:
+            silent.append(unread(subject_of(gpu), gpu, "processes"))
+        else:
+            for process in gpu.processes:
+                users.setdefault(process.pid, []).append(gpu)
+    return users, silent
+
+
 def judge_process(
     evidence: Evidence,
     process: Process,
@@ -109,12 +116,9 @@ def judge_process(
     subject = Subject(kind="process", id=str(process.pid))
     if len(nodes) < 2 and not any(is_elsewhere(evidence, gpu, nodes) for gpu in gpus):
         return exempt(subject, why="the machine has one NUMA node")
-    homes: dict[int, NumaNode] = {}
-    for gpu in gpus:
-        home = home_of(evidence, gpu, nodes)
-        if isinstance(home, str):
-            return unknown(subject, why=f"GPU {gpu.index}: {home}")
-        homes[home.id] = home
+    homes = homes_of(evidence, gpus, nodes)
+    if isinstance(homes, str):
+        return unknown(subject, why=homes)
     cpus = [numbers(home.cpulist) for home in homes.values()]
     wanted = {
         "cpus": (process.cpus_allowed, ",".join(home.cpulist or "" for home in homes.values())),
@@ -147,6 +151,19 @@ def is_elsewhere(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) ->
     function = pci_of(evidence, gpu)
     node = None if isinstance(function, Finding) else function.numa_node
     return node is not None and node >= 0 and node not in (set(nodes) or {0})
+
+
+def homes_of(
+    evidence: Evidence, gpus: list[Gpu], nodes: Mapping[int, NumaNode]
+) -> dict[int, NumaNode] | str:
+    """The nodes that GPUs hang on, by number, or why they cannot be told."""
+    homes: dict[int, NumaNode] = {}
+    for gpu in gpus:
+        home = home_of(evidence, gpu, nodes)
+        if isinstance(home, str):
+            return f"GPU {gpu.index}: {home}"
+        homes[home.id] = home
+    return homes
 
 
 def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> NumaNode | str:

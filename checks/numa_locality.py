@@ -20,6 +20,7 @@ in the BIOS (not node interleaving), update it, or pass the topology to the gues
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from nodevet.evidence import (
@@ -34,7 +35,30 @@ from nodevet.evidence import (
     subject_of,
     unread,
 )
-from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
+
+MOVED = (
+    "look where {} sits: its slot, or the cable of its riser, belongs to the other socket; compare "
+    "the labels with a healthy node and move it. Until then bind its jobs to the node it is on"
+)
+ALL_MOVED = (
+    "no GPU is where the baseline has it, so no single slot is at fault: NPS (AMD) or Sub-NUMA "
+    "Clustering (Intel) in the BIOS split the sockets otherwise, or the GPUs' indices moved "
+    "because one is missing, see gpu_count"
+)
+NO_NUMA = "take numa=off from the kernel's command line; in the BIOS no node interleaving"
+UNTOLD = (
+    "in the BIOS enable NUMA and no node interleaving, or update it; of a virtual machine the "
+    "hypervisor must pass the topology on"
+)
+NO_NODE = (
+    "the firmware names a node that the kernel did not bring up: see `numactl -H` for a socket "
+    "without memory, the kernel's command line for numa=, mem= or maxcpus=; else update the BIOS"
+)
+OFFLINE = (
+    "see `lscpu` for CPUs that are offline, and bring them back; if none is, the firmware's tables "
+    "are wrong: update the BIOS, or correct the virtual machine's topology"
+)
 
 
 def keyed(value: Any) -> Any:
@@ -78,6 +102,18 @@ class NumaLocality(Want):
 
 
 def judge(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
+    found = tuple(judged(evidence, want))
+    moved = [each for each in found if each.advice == MOVED]
+    right = any(each.verdict is Verdict.OK for each in found)
+    for finding in found:
+        if finding.advice == MOVED:
+            advice = MOVED.format(finding.subject.bus_id) if right or len(moved) == 1 else ALL_MOVED
+            yield msgspec.structs.replace(finding, advice=advice)
+        else:
+            yield finding
+
+
+def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
     nodes = nodes_of(evidence)
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
@@ -103,7 +139,8 @@ def judge_gpu(
         return unknown(subject, expected=wanted, why=why)
     if not nodes:
         if wanted:
-            return wrong(subject, expected=wanted, actual=0, why="the kernel has no NUMA")
+            why = "the kernel has no NUMA"
+            return wrong(subject, expected=wanted, actual=0, why=why, advice=NO_NUMA)
         return exempt(subject, why="the kernel has no NUMA")
     if isinstance(function, Finding):
         return function
@@ -115,14 +152,15 @@ def judge_gpu(
             subject,
             expected=wanted,
             why="the firmware does not say on which NUMA node it is",
-            advice="enable NUMA in the BIOS, or update it",
+            advice=UNTOLD,
         )
     if actual < 0:
         actual = min(nodes)
     if wanted is not None and actual != wanted:
-        return wrong(subject, expected=wanted, actual=actual, advice="check the slot it sits in")
+        return wrong(subject, expected=wanted, actual=actual, advice=MOVED)
     if actual not in nodes:
-        return wrong(subject, expected=sorted(nodes), actual=actual, why="there is no such node")
+        why = "there is no such node"
+        return wrong(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
     return judge_cpus(subject, function, nodes[actual])
 
 
@@ -140,6 +178,7 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
             expected=node.cpulist,
             actual=function.local_cpulist,
             why=f"the CPUs beside it are not those of its NUMA node {node.id}",
+            advice=OFFLINE,
         )
     return ok(subject, expected=node.id, actual=node.id)
 

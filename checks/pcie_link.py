@@ -25,9 +25,10 @@ slot of a healthy node. A port named as the limit is a matter of slot or platfor
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 from pydantic import BeforeValidator
 
-from nodevet.evidence import Evidence, Gpu, PciFunction, each_gpu, pci_of, subject_of
+from nodevet.evidence import Evidence, Gpu, PciFunction, board, each_gpu, pci_of, subject_of
 from nodevet.model import Check, Finding, Subject, Verdict, Want
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
@@ -35,7 +36,23 @@ RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
 GPU_IDLE = 0x1
 IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
 IDLE_PSTATE = 5  # the first in which the driver lowers the link
-RETRAIN = "reseat the GPU; check riser, slot and BIOS link settings"
+RETRAIN = (
+    "reboot once, which trains the link anew; if it stays, power the node off, "
+    "reseat the GPU, then its riser, cable or retimer"
+)
+ANOTHER_BOARD = "the board itself goes no further: see gpu_model, and whether the baseline fits it"
+NARROW = (
+    "that port does no more at its best: look in the BIOS at its bifurcation and link speed, "
+    "and at the riser or switch board that it feeds"
+)
+ALL = (
+    "all {} GPUs here are too slow: look first at what they share, BIOS (link speed, "
+    "bifurcation, ASPM), riser or switch board, or a baseline for another platform"
+)
+VIRTUAL = (
+    "in a virtual machine the slot is its host's: look there at slot, riser and BIOS, and at "
+    "the virtual port that the GPU was given"
+)
 
 
 def number(value: Any) -> Any:
@@ -66,11 +83,47 @@ Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not rea
 
 
 def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        if isinstance(gpu, Finding):
-            yield gpu
+    found = [
+        gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, ports_above(evidence, gpu), want))
+        for gpu in each_gpu(evidence)
+    ]
+    links = [entry for entry in found if not isinstance(entry, Finding)]
+    for entry in found:
+        if isinstance(entry, Finding) or entry[1].verdict is not Verdict.WRONG:
+            yield entry if isinstance(entry, Finding) else entry[1]
         else:
-            yield judge_gpu(gpu, ports_above(evidence, gpu), want)
+            others = [finding.verdict for gpu, finding in links if gpu is not entry[0]]
+            yield advised(evidence, *entry, others)
+
+
+def advised(evidence: Evidence, gpu: Gpu, finding: Finding, others: list[Verdict]) -> Finding:
+    """The finding with what the node's other GPUs tell of where its fault is."""
+    host, retrain = evidence.host.data, RETRAIN in finding.advice
+    fine = others.count(Verdict.OK)
+    healthy = f"that is right ({fine} of {len(others)} others)" if fine else "of a healthy node"
+    steps = [finding.advice]
+    if host and host.virtualization not in (None, "none", "container"):
+        steps = [VIRTUAL]
+    elif others and set(others) == {Verdict.WRONG}:
+        steps = [*([] if retrain else steps), ALL.format(len(others) + 1)]
+    elif retrain:
+        steps += [
+            f"Change places with a GPU {healthy}: what goes along is the GPU's ({board(gpu)}), "
+            "what stays is the slot's, riser's or retimer's",
+            f"For an RMA: nvidia-bug-report.sh, `lspci -vvv` of both ends{errors(evidence, gpu)}",
+        ]
+    else:
+        steps.append(f"Compare the slot of {gpu.bus_id} with that of a GPU {healthy}")
+    return msgspec.structs.replace(finding, advice=". ".join(steps))
+
+
+def errors(evidence: Evidence, gpu: Gpu) -> str:
+    """The errors that were counted on a GPU's link, where there are any."""
+    function = pci_of(evidence, gpu)
+    aer = None if isinstance(function, Finding) else function.aer.correctable
+    counted = {"corrected AER errors": aer, "replays": gpu.pcie_replay_counter}
+    told = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
+    return f"; counted so far: {told}" if told else ""
 
 
 def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> Finding:
@@ -157,10 +210,10 @@ def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> P
         return Part(Verdict.OK, expected, actual)
     if gpu.pcie_width_max is not None and gpu.pcie_width_max < wanted:
         why = f"NVML's maximum for this GPU in this slot is x{gpu.pcie_width_max}"
-        return Part(Verdict.WRONG, expected, actual, why)
+        return Part(Verdict.WRONG, expected, actual, why, lanes(wanted))
     if near and near[0].link_width_max is not None and near[0].link_width_max < wanted:
         why = f"limited by port {near[0].address}, whose maximum is x{near[0].link_width_max}"
-        return Part(Verdict.WRONG, expected, actual, why)
+        return Part(Verdict.WRONG, expected, actual, why, lanes(wanted))
     return Part(Verdict.WRONG, expected, actual, advice=RETRAIN)
 
 
@@ -173,17 +226,34 @@ def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str)
     expected, actual = f"Gen{wanted}", f"Gen{now}"
     if now >= wanted:
         return Part(Verdict.OK, expected, actual)
-    for name, most in (
-        ("the GPU", gpu.pcie_generation_device_max),
-        *((f"port {port.address}", generation_of(port.link_gts_max) or None) for port in near),
-        ("the GPU in this slot", gpu.pcie_generation_max),
+    for name, most, advice in (
+        ("the GPU", gpu.pcie_generation_device_max, ANOTHER_BOARD),
+        *(
+            (f"port {port.address}", generation_of(port.link_gts_max) or None, speed(wanted))
+            for port in near
+        ),
+        ("the GPU in this slot", gpu.pcie_generation_max, speed(wanted)),
     ):
         if most is not None and most < wanted:
             why = f"limited by {name}, whose maximum is Gen{most}"
-            return Part(Verdict.WRONG, expected, actual, why)
+            return Part(Verdict.WRONG, expected, actual, why, advice)
     if now > IDLE_GENERATIONS:
         return Part(Verdict.WRONG, expected, actual, advice=RETRAIN)
     return lowered(gpu, expected, actual)
+
+
+def lanes(width: int) -> str:
+    return (
+        f"no reseating changes that: use a slot and riser with x{width} lanes, and in the BIOS "
+        f"set this slot's bifurcation to x{width}"
+    )
+
+
+def speed(generation: int) -> str:
+    return (
+        f"in the BIOS set this slot's link speed to Auto or Gen{generation}; a riser or "
+        "platform of an older generation stays below it"
+    )
 
 
 def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation: int) -> Part:
@@ -210,6 +280,8 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
     at_best = lanes * (port.link_gts_max or 0)
     if gts <= RATES[IDLE_GENERATIONS] and at_best >= width * RATES[generation]:
         return lowered(gpu, expected, actual, why)
+    if at_best < width * RATES[generation]:
+        return Part(Verdict.WRONG, expected, actual, why, NARROW)
     return Part(Verdict.WRONG, expected, actual, why, RETRAIN)
 
 

@@ -5,18 +5,23 @@ when its last client leaves. The next job waits seconds for initialisation, and
 settings that live in that state (power limit, locked clocks, compute mode) fall
 back to their defaults without a word.
 
-**Read from** NVML, nvmlDeviceGetPersistenceMode.
+**Read from** NVML, nvmlDeviceGetPersistenceMode. `systemctl show` of nvidia-persistenced and of
+nodevet's own unit, for the fix alone: no verdict hangs on them.
 
 **To put it right** enable the nvidia-persistenced service
 (`systemctl enable --now nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost
 at the next reboot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from nodevet.evidence import Evidence, each_gpu, subject_of, unread
 from nodevet.model import Check, Finding, Severity, Want, compare
+
+DAEMON = "nvidia-persistenced.service"
+OWN = "nodevet-persistence-mode.service"
+"""Units that may be the boot-time owners of the mode; see the fix. No verdict hangs on them."""
 
 
 class PersistenceMode(Want):
@@ -37,9 +42,14 @@ def judge(evidence: Evidence, want: PersistenceMode) -> Iterator[Finding]:
             yield compare(subject_of(gpu), expected=want.enabled, actual=gpu.persistence_mode)
 
 
+def asks(want: PersistenceMode) -> Mapping[str, tuple[str, ...]]:
+    return {"services": (DAEMON, OWN)}
+
+
 CHECK = Check(
     wants=PersistenceMode,
     reads=("gpu.gpus[].persistence_mode",),
     judge=judge,
+    asks=asks,
     severity=Severity.WARNING,
 )

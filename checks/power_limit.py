@@ -30,6 +30,14 @@ Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+OUTSIDE = "no such limit can be set: see gpu_model, and choose the baseline of this very board"
+
+HELD = (
+    "no setting of the driver raises it: look for a power cap in the BMC (`ipmitool dcmi power "
+    "get_limit`), for a supply that failed, and in `nvidia-smi -q -d POWER` at the module's limit"
+)
+
+
 class PowerLimit(Want):
     """`power_limit: 700`, `power_limit: default` or `power_limit: {watts: 700, tolerance: 1%}`"""
 
@@ -72,6 +80,7 @@ def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
             actual=watts(gpu.power_limit_mw),
             unit="W",
             why=outside(gpu, wanted_mw),
+            advice=OUTSIDE if outside(gpu, wanted_mw) else "",
         )
     if gpu.power_limit_enforced_mw is None:
         return unread(subject, gpu, "power_limit_enforced_mw")
@@ -82,7 +91,7 @@ def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
             actual=watts(gpu.power_limit_enforced_mw),
             unit="W",
             why=f"set to {watts(gpu.power_limit_mw):g} W, but another limiter holds it lower",
-            advice="look for a lower limit from the BMC, the module or the power brake",
+            advice=HELD,
         )
     return ok(subject, expected=expected, actual=watts(gpu.power_limit_mw), unit="W")
 

@@ -17,16 +17,18 @@ in MIG mode, of which NVML does not tell it (`xid` sees 63 and 64 all the same).
 the board replaced.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, Gpu, Record, each_gpu, subject_of, unsupported
+from nodevet.evidence import Evidence, Gpu, Record, board, each_gpu, subject_of, unsupported
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
-REPLACE = "drain the node and have the board replaced"
-RESET = "drain the node, then reset the GPU or reboot: the repair is made then"
+RESET = (
+    "drain the node, then reset the GPU with no job left, or reboot: the repair is made then; "
+    "what still waits after that is one for field diagnostics"
+)
 
 Most = Annotated[int, Field(ge=0)]
 
@@ -69,11 +71,19 @@ def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Finding:
     )
     if above:
         allowed = {field: most[field] for field in above}
-        advice = RESET if list(above) == ["pending"] else REPLACE
-        return wrong(subject, expected=allowed, actual=above, why=why, advice=advice)
+        return wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
     if why:
         return unknown(subject, why=why)
     return ok(subject, expected=most, actual=read)
+
+
+def advice(gpu: Gpu, above: Mapping[str, int]) -> str:
+    if list(above) == ["pending"]:
+        return RESET
+    replace = f"drain the node and have {board(gpu)} replaced; the RMA wants nvidia-bug-report.sh"
+    if "failure" in above:
+        return f"{replace} and the kernel log's Xid 64. A reset does not repair it"
+    return f"{replace} and these counts of rows: no reset brings spare ones back"
 
 
 CHECK = Check(

@@ -155,9 +155,17 @@ def absent(unit: Unit) -> bool:
 
 def advice(unit: Unit) -> str:
     if unit.active_state == "failed":
-        return f"journalctl -b -u {unit.name}"
+        return f"`journalctl -b -u {unit.name}` says why it failed; started again it may fail again"
+    if unit.active_state == "activating":
+        return f"on its way: look again; where it starts over and over, `journalctl -u {unit.name}`"
     if absent(unit):
         return "install what brings it, or look at its name"
+    if unit.load_state == "masked":
+        return f"somebody masked it on purpose: ask, then `systemctl unmask {unit.name}`"
+    if unit.load_state in ("error", "bad-setting"):
+        return f"systemd could not load it: `systemd-analyze verify {unit.name}` says why"
+    if unit.file_state == "enabled-runtime":
+        return f"enabled until the next boot only: `systemctl enable {unit.name}` holds beyond it"
     if unit.file_state == "static":
         return "a static unit is started by other units: it cannot be enabled, only masked"
     return ""

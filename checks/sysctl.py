@@ -92,6 +92,9 @@ class Sysctl(Want):
         return self.__pydantic_extra__
 
 
+NO_NUMBER = "it holds no number: want its value as text, or look whether the name is the one meant"
+
+
 def number(text: str) -> int | None:
     """A decimal number of at most 64 bits; None for any other text."""
     found = int(text) if NUMBER.fullmatch(text) else None
@@ -127,10 +130,10 @@ def judge_value(subject: Subject, wanted: int | str | Limits, text: str) -> Find
         fits = any(equal(each, text) for each in wanted.one_of)
         expected = " or ".join(map(str, wanted.one_of))
         return (ok if fits else wrong)(subject, expected=expected, actual=shown)
-    fits = (
-        actual is not None
-        and (wanted.minimum is None or actual >= wanted.minimum)
-        and (wanted.maximum is None or actual <= wanted.maximum)
+    if actual is None:
+        return wrong(subject, expected=span(wanted), actual=shown, advice=NO_NUMBER)
+    fits = (wanted.minimum is None or actual >= wanted.minimum) and (
+        wanted.maximum is None or actual <= wanted.maximum
     )
     return (ok if fits else wrong)(subject, expected=span(wanted), actual=shown)
 

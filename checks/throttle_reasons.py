@@ -19,12 +19,12 @@ sw_thermal_slowdown: cooling, before the hardware steps in. sync_boost: the sync
 boost group in DCGM.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence import Evidence, Gpu, board, each_gpu, subject_of, unread, unsupported
 from nodevet.model import Check, Finding, Want, exempt, ok, wrong
 
 Reason = Literal[
@@ -51,12 +51,24 @@ BITS: dict[int, Reason] = {  # nvmlClocksEventReason*, nvml.h
     0x100: "display_clock_setting",
 }
 
-ADVICE: dict[str, str] = {
-    "hw_slowdown": "check cooling and power supplies",
-    "sw_thermal_slowdown": "check fans, airflow and inlet temperature",
-    "hw_thermal_slowdown": "check fans, airflow and the heat sink",
-    "hw_power_brake_slowdown": "check the power supplies and their redundancy",
+ADVICE: dict[str, str] = {  # the most urgent first
+    "hw_power_brake_slowdown": "the platform asserts the power brake: `ipmitool sel list` and "
+    "`ipmitool sdr type 'Power Supply'` show a supply that failed or is unplugged; else look at "
+    "the BMC's power cap",
+    "hw_thermal_slowdown": "the hardware has stepped in: drain the node before the GPU shuts off",
+    "hw_slowdown": "too hot, too much power, or the power brake: look at cooling and supplies",
+    "sw_thermal_slowdown": "the driver keeps it from overheating, before the hardware must",
+    "sync_boost": "another GPU of its sync boost group is slower: see that one, or end the group "
+    "in DCGM",
+    "sw_power_cap": "it is at its power limit: see power_limit; if the limit is right, so is this, "
+    "and the baseline may allow it",
+    "applications_clocks_setting": "application clocks below the maximum are set: see gpu_clocks",
+    "display_clock_setting": "a display holds the clocks: end what draws on this GPU",
+    "gpu_idle": "nothing runs on it: look again under load, or allow it",
 }
+HOT = ("hw_thermal_slowdown", "hw_slowdown", "sw_thermal_slowdown")
+UNNAMED = "`nvidia-smi -q -d PERFORMANCE` of the driver that knows this reason names it"
+HOTTER_C = 10  # than every other GPU: then it is not the air of the whole node
 
 
 class ThrottleReasons(Want):
@@ -83,6 +95,7 @@ def names(mask: int) -> list[str]:
 
 
 def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
+    every = [gpu for gpu in each_gpu(evidence) if not isinstance(gpu, Finding)]
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
@@ -95,8 +108,29 @@ def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
             if not found:
                 yield ok(subject_of(gpu), expected=[], actual=[])
             else:
-                advice = next((ADVICE[name] for name in reversed(found) if name in ADVICE), "")
+                others = [other for other in every if other is not gpu]
+                advice = advised(gpu, found, others)
                 yield wrong(subject_of(gpu), expected=[], actual=found, advice=advice)
+
+
+def advised(gpu: Gpu, found: Sequence[str], others: Sequence[Gpu]) -> str:
+    name = next((name for name in ADVICE if name in found), "")
+    if name not in HOT:
+        return ADVICE.get(name, UNNAMED)
+    return f"{ADVICE[name]}. {heat(gpu, others)}"
+
+
+def heat(gpu: Gpu, others: Sequence[Gpu]) -> str:
+    """Where to look for the cause, by what the other GPUs' temperatures tell."""
+    own = gpu.temperature_gpu_c
+    read = [each.temperature_gpu_c for each in others if each.temperature_gpu_c is not None]
+    if own is None or not read:
+        now = f" ({own} °C now)" if own is not None else ""
+        return f"Look at fans, airflow, inlet temperature and its heat sink{now}"
+    told = f"it has {own} °C, the others {min(read)}-{max(read)} °C"
+    if own >= max(read) + HOTTER_C:
+        return f"Look at {board(gpu)} itself: {told}, so heat sink, its fan or what blocks its air"
+    return f"Look at what cools the whole node: {told}, so fans, blanking panels, inlet temperature"
 
 
 CHECK = Check(wants=ThrottleReasons, reads=("gpu.gpus[].event_reasons",), judge=judge)

@@ -28,6 +28,7 @@ from nodevet.evidence import (
     Gpu,
     KernelEvent,
     KernelLog,
+    board,
     each_gpu,
     located,
     subject_of,
@@ -35,12 +36,35 @@ from nodevet.evidence import (
 )
 from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
 
-POWER = "reboot; if it comes back, power the node off, reseat or replace the GPU"
-RESET = "drain the node and reset the GPU; if it comes back, have the GPU replaced"
-LINK = "reset the GPUs and NVSwitches together; if it comes back, check module and baseboard"
-SYSTEM = "reboot the node; if it comes back, update the driver and the GPU's firmware"
-SUPPORT = "if it comes back after a reset, send nvidia-bug-report.sh's output to the vendor"
-JOB = "look at the job that ran; if other jobs get it on this GPU too, test the GPU"
+REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
+POWER = (
+    f"{REPORT}, then power it off and on: a reset does not reach the GPU. If it comes back, look "
+    "at its power cable and riser and reseat {}; an RMA wants the report and these lines"
+)
+RESET = (
+    f"{REPORT}, then reset the GPU with no job left, or reboot. If it comes back, have {{}} "
+    "replaced; the RMA wants the report and these lines"
+)
+LINK = (
+    f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: one GPU alone is not "
+    "reset here. If it comes back, reseat {} where it is a module, else the baseboard is at fault"
+)
+SYSTEM = (
+    f"{REPORT}, then reboot; if it comes back, update the driver and the firmware, and send the "
+    "report of {} to the vendor"
+)
+SUPPORT = (
+    "note which job ran; if it comes back after a reset, send nvidia-bug-report.sh's output and "
+    "these lines, of {}, to the vendor"
+)
+JOB = (
+    "the job that ran is the first suspect; if others get it on this GPU too, drain the node and "
+    "try `dcgmi diag -r 3` on {}"
+)
+SWITCH = (
+    f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
+    "nvidia-fabricmanager alone clears nothing. If it comes back, the baseboard is at fault"
+)
 
 # Numbers and names of NVIDIA's Xid catalogue, the most urgent advice first.
 CODES: dict[str, dict[int, str]] = {
@@ -133,7 +157,7 @@ def judge_gpus(
     if log.complete is not True:
         doubt = log.errors.get("complete") or "the log is not known to be complete since boot"
     at = by_address(events)
-    nameless = fault(NODE, at.pop("", []), want)
+    nameless = fault(NODE, at.pop("", []), want, "the GPU that they are about")
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
@@ -144,7 +168,7 @@ def judge_gpus(
         yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), want, doubt)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        found = fault(subject, at[address], want)
+        found = fault(subject, at[address], want, address)
         if found:
             yield found
 
@@ -159,7 +183,7 @@ def by_address(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
 
 def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str) -> Finding:
     subject = subject_of(gpu)
-    found = fault(subject, events, want)
+    found = fault(subject, events, want, board(gpu))
     if found:
         return found
     if "handle" in gpu.errors:
@@ -175,12 +199,14 @@ def number(event: KernelEvent) -> int | None:
     return OFF_BUS if event.kind == "off_bus" else event.code
 
 
-def fault(subject: Subject, events: list[KernelEvent], want: Xid) -> Finding | None:
-    """What is to be said against these Xids, if anything."""
+def fault(subject: Subject, events: list[KernelEvent], want: Xid, named: str) -> Finding | None:
+    """What is to be said against these Xids, if anything. `named`: the board, for advice."""
     codes = {number(event) for event in events}
     bad = sorted(code for code in codes if code is not None and code not in want.ignore)
     if bad:
-        return wrong(subject, expected=[], actual=bad, why=told(events), advice=advice(bad))
+        return wrong(
+            subject, expected=[], actual=bad, why=told(events), advice=advice(bad).format(named)
+        )
     for event in events:
         if number(event) is None:
             return unknown(subject, why=f"an Xid line that cannot be read: {event.text}")
@@ -221,7 +247,7 @@ def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
         codes = sorted({event.code for event in serious if event.code is not None})
         why = told(own, {})
         if codes:
-            yield wrong(subject, expected=[], actual=codes, why=f"SXid {why}", advice=LINK)
+            yield wrong(subject, expected=[], actual=codes, why=f"SXid {why}", advice=SWITCH)
         elif serious:
             yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
         else:

@@ -334,8 +334,37 @@ class Numa(Record, frozen=True, kw_only=True):
     numa_balancing: int | None = None  # /proc/sys/kernel/numa_balancing
 
 
+class Swap(Record, frozen=True, kw_only=True):
+    """A swap file, partition or zram device that is active. /proc/swaps."""
+
+    name: str  # /swapfile, /dev/sda2; a space in it is \\040
+    kind: str | None = None  # file, partition
+    size_kb: int | None = None
+    used_kb: int | None = None
+    priority: int | None = None  # below zero where the kernel chose it
+
+
+class Fstab(Record, frozen=True, kw_only=True):
+    """/etc/fstab."""
+
+    text: str | None = None
+    mode: int | None = None
+    owner: int | None = None  # uid
+    group: int | None = None  # gid
+
+
+class SwapUnit(Record, frozen=True, kw_only=True):
+    """A unit of type swap that another one wants, and that /etc/fstab does not explain."""
+
+    name: str  # dev-sda2.swap
+    path: str | None = None  # its file
+    what: str | None = None  # /dev/sda2, as its file says it
+
+
 class Memory(Record, frozen=True, kw_only=True):
-    """/proc/meminfo, /sys/kernel/mm/transparent_hugepage."""
+    """/proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps.
+
+    `fstab` and `swap_units` are read where swap is active, and empty elsewhere."""
 
     total_kb: int | None = None
     available_kb: int | None = None
@@ -347,6 +376,9 @@ class Memory(Record, frozen=True, kw_only=True):
     hugepage_size_kb: int | None = None
     thp_enabled: str | None = None  # always, madvise, never
     thp_defrag: str | None = None
+    swaps: tuple[Swap, ...] | None = None
+    fstab: tuple[Fstab, ...] | None = None  # the one, where a line of it turns on swap at boot
+    swap_units: tuple[SwapUnit, ...] | None = None
 
 
 class DeviceNode(Record, frozen=True, kw_only=True):
@@ -400,7 +432,7 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     last_s: float | None = None
     code: int | None = None  # of an Xid or SXid
     bus_id: str | None = None  # as sysfs spells it
-    severity: str | None = None  # fatal, nonfatal, corrected: what the line itself says
+    severity: str | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
     text: str | None = None  # the first line, in ASCII
 
 
@@ -468,6 +500,23 @@ class Services(Record, frozen=True, kw_only=True):
     units: tuple[Unit, ...] | None = None
 
 
+class Package(Record, frozen=True, kw_only=True):
+    """A package of the NVIDIA driver, or of its surroundings. dpkg-query, apt-cache; rpm."""
+
+    name: str  # as the package manager has it: nvidia-dkms-550, libnvidia-compute-550:amd64
+    version: str | None = None  # installed
+    held: bool | None = None  # apt-mark hold
+    automatic: bool | None = None  # it came with another one: apt-mark auto
+    offers: tuple[str, ...] | None = None  # versions in the node's repositories, highest first
+
+
+class Packages(Record, frozen=True, kw_only=True):
+    """What the driver is installed from; not looked at where it is as it was asked for."""
+
+    manager: str | None = None  # dpkg or rpm
+    packages: tuple[Package, ...] | None = None
+
+
 Data = TypeVar("Data")
 
 
@@ -501,6 +550,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     filesystems: Section[FileSystems]
     sysctl: Section[Sysctl]
     services: Section[Services]
+    packages: Section[Packages]
 
 
 class EvidenceError(Exception):
@@ -528,6 +578,7 @@ _UNIQUE = {  # section: its list, and what tells the items of it apart
     "filesystems": ("filesystems", ("path",)),
     "sysctl": ("parameters", ("name",)),
     "services": ("units", ("name",)),
+    "packages": ("packages", ("name",)),
 }
 MOST_GPUS = 1024  # no machine has so many; what looks at each in turn must come to an end
 
@@ -593,6 +644,28 @@ NOT_ASKED = "the probe was not asked for it"
 def subject_of(gpu: Gpu) -> Subject:
     """The subject of a finding about this GPU."""
     return Subject(kind="gpu", id=str(gpu.index), uuid=gpu.uuid, bus_id=gpu.bus_id)
+
+
+def board(gpu: Gpu) -> str:
+    """What a GPU's board is known by to whoever has it in hand, or has it replaced.
+
+    >>> board(Gpu(index=3, bus_id="0000:5d:00.0", serial="1652922010101"))
+    '0000:5d:00.0, serial 1652922010101'
+    """
+    named = (("", gpu.bus_id), ("serial ", gpu.serial), ("VBIOS ", gpu.vbios_version))
+    return ", ".join(f"{word}{value[:40]}" for word, value in named if value) or f"GPU {gpu.index}"
+
+
+def service_of(process: Process) -> str | None:
+    """The service of the system's own systemd that a process is part of.
+
+    None where it is in another kind of unit or in a container, and where that was not read.
+    """
+    if not process.unit or not process.cgroup or not process.unit.endswith(".service"):
+        return None
+    above, found, _ = f"{process.cgroup}/".partition(f"/{process.unit}/")
+    slices = above.split("/")[1:]
+    return process.unit if found and all(part.endswith(".slice") for part in slices) else None
 
 
 def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:

@@ -159,7 +159,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     judge: Judge
     severity: Severity = Severity.CRITICAL
     asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
-    """Of a want: what the probe must be told to read, names by section: sysctl, services."""
+    """Of a want: what the probe must be told to read, names by section (sysctl, services, ...)."""
 
     @property
     def sections(self) -> frozenset[str]:

@@ -29,6 +29,16 @@ OTHERS = (
     ("oom", re.compile(r"(?:Memory cgroup o|O)ut of memory: ")),
     ("hung_task", re.compile(r"INFO: task .* blocked for more than ")),
 )
+# mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
+STATUS = re.compile(
+    r"Machine Check(?: Exception)?: [0-9a-fA-F]{1,16} Bank [0-9]{1,3}: ([0-9a-fA-F]{16})\b"
+)
+UNCORRECTED, CORRUPT = 1 << 61, 1 << 57  # UC and PCC of IA32_MCi_STATUS
+MCE_WORDS = (  # EDAC's, APEI's and AMD's own
+    ("fatal", re.compile(r"severity: fatal|: System Fatal error")),
+    ("nonfatal", re.compile(r"EDAC \S+: [0-9]+ UE |severity: recoverable|: (?:Unc|Def)[a-z]+[, ]")),
+    ("corrected", re.compile(r"EDAC \S+: [0-9]+ CE |severity: corrected|: Corrected error")),
+)
 SEVERITIES = {  # of an NVSwitch's error, in the driver's words
     "Fatal": "fatal",
     "Severity 1": "fatal",
@@ -74,6 +84,21 @@ def aer_severity(text):
     return None
 
 
+def mce_severity(text):
+    """corrected, nonfatal or fatal, by the status of a machine check or by words for it.
+
+    >>> mce_severity("mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
+    'corrected'
+    """
+    match = STATUS.search(text)
+    if match:
+        status = int(match.group(1), 16)
+        if status & CORRUPT:
+            return "fatal"
+        return "nonfatal" if status & UNCORRECTED else "corrected"
+    return next((severity for severity, words in MCE_WORDS if words.search(text)), None)
+
+
 def classify(text):
     """(kind, code, address, severity) of a message, or None where it is of no use here."""
     if text.startswith("NVRM: Xid"):
@@ -97,7 +122,7 @@ def classify(text):
         return "aer", None, spelled(matches[-1]), aer_severity(text)
     for kind, pattern in OTHERS:
         if pattern.match(text):
-            return kind, None, None, None
+            return kind, None, None, mce_severity(text) if kind == "mce" else None
     return None
 
 

@@ -24,6 +24,7 @@ SECTIONS = (
     "filesystems",
     "sysctl",
     "services",
+    "packages",
     "processes",
 )
 LATE = ("processes",)  # needs what the gpu section found
@@ -65,7 +66,7 @@ def probe(request):
     """The evidence document, as a dict. Raises RequestError.
 
     `request`: root (/), deadline in seconds (30), sections (all), probe (a version), asks
-    ({section: names}, of sysctl and services).
+    ({section: names}, of sysctl, services and packages).
     """
     root = request.get("root") or "/"
     if not isinstance(root, str) or not root.startswith("/") or "\0" in root:

@@ -1,7 +1,8 @@
-"""Memory and huge pages: /proc/meminfo, /sys/kernel/mm/transparent_hugepage."""
+"""Memory, huge pages, swap: /proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps."""
 
 import re
 
+from nodevet.probe import swaps
 from nodevet.probe.files import Record, attempt, integer, parse_rows, parsed, pick, quote
 
 MEMINFO = "/proc/meminfo"
@@ -46,4 +47,5 @@ def collect(root, request):
             memory.take(field, parse_amount, rows, key)
     memory.take("thp_enabled", parsed, root, THP + "enabled", parse_choice)
     memory.take("thp_defrag", parsed, root, THP + "defrag", parse_choice)
+    swaps.take(memory, root)
     return memory

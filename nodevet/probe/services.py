@@ -2,10 +2,9 @@
 
 import os
 import re
-import signal
 
-from nodevet.probe.children import PR_SET_PDEATHSIG, find_prctl
 from nodevet.probe.files import Absent, Failed, Record, quote, reason
+from nodevet.probe.program import find, printed
 
 RUNNING = "/run/systemd/system"  # as sd_booted(3) has it
 SYSTEMCTL = tuple(
@@ -57,45 +56,11 @@ def unit(name, shown):
     return record
 
 
-def find_systemctl():
-    """Its path. Raises Failed."""
-    for path in SYSTEMCTL:
-        if os.access(path, os.X_OK):
-            return path
-    raise Failed("systemctl is not on this node")
-
-
-def ask(systemctl, units):
+def ask(units):
     """What systemctl prints of these units. Raises Failed."""
-    import subprocess  # costs time that most nodes need not spend
-
-    prctl = find_prctl()
-
-    def die_with_us():
-        if prctl is not None:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
+    systemctl = find("systemctl", SYSTEMCTL)
     words = (systemctl, "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--")
-    try:
-        done = subprocess.run(
-            words + tuple(units),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"LC_ALL": "C", "SYSTEMD_COLORS": "0"},
-            cwd="/",
-            timeout=SECONDS,
-            preexec_fn=die_with_us,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed("systemctl does not answer within {} s".format(SECONDS))
-    if done.returncode:
-        complaint = done.stderr.decode("utf-8", "backslashreplace").strip()
-        raise Failed("systemctl ended with {}: {}".format(done.returncode, quote(complaint)))
-    if len(done.stdout) > OUTPUT:
-        raise Failed("systemctl printed more than {} MiB".format(OUTPUT >> 20))
-    return done.stdout.decode("utf-8", "backslashreplace")
+    return printed(words + tuple(units), SECONDS, OUTPUT)
 
 
 def collect(root, request):
@@ -118,7 +83,7 @@ def shown_of(names):
     if not names:
         return []
     try:
-        found = parse_show(ask(find_systemctl(), names))
+        found = parse_show(ask(names))
     except ValueError as error:
         raise Failed(reason(error))
     if len(found) != len(names):

@@ -15,10 +15,11 @@ import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Verdict, show
 from nodevet.report.fold import lines, summary
-from nodevet.report.text import nodeset, plain
+from nodevet.report.text import nodeset, plain, wrap
 from nodevet.report.words import values
 
 CONTEXT = 1  # unchanged lines around a difference
+ROOM = 96  # columns of a line of advice
 _ALIKE = (Verdict.OK, Verdict.EXEMPT)
 _AT = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
@@ -101,8 +102,8 @@ def _moved(at: str, before: int, after: int) -> str:
 
 def _pair(finding: Finding) -> tuple[list[str], list[str]]:
     """A finding as wanted and as it is: alike for ok, unlike for every other verdict."""
-    notes = [finding.why, finding.waiver, f"advice: {finding.advice}" if finding.advice else ""]
-    note = "; ".join(plain(note) for note in notes if note)
+    note = "; ".join(plain(note) for note in (finding.why, finding.waiver) if note)
+    advice = _advice(finding)
     verdict = finding.verdict
     bare = finding.expected is finding.actual is None
     if verdict is Verdict.OK:
@@ -114,13 +115,20 @@ def _pair(finding: Finding) -> tuple[list[str], list[str]]:
         else _entry(finding, value_lines(finding, finding.expected, 0))
     )
     if verdict is Verdict.UNKNOWN or bare:
-        return wanted, _entry(finding, [verdict.value], note)
+        return wanted, [*_entry(finding, [verdict.value], note), *advice]
     if verdict is Verdict.WAIVED:
         note = f"waived; {note}" if note else "waived"
     actual = _entry(finding, value_lines(finding, finding.actual, 1), note)
     if actual == wanted:
         actual = _entry(finding, [values(finding)[1]], verdict.value)
-    return wanted, actual
+    return wanted, [*actual, *advice]
+
+
+def _advice(finding: Finding) -> list[str]:
+    """It stands below its finding, in lines of its own."""
+    if not finding.advice:
+        return []
+    return [f"  {line}" for line in wrap(f"advice: {plain(finding.advice)}", ROOM)]
 
 
 def _entry(finding: Finding, value: list[str], note: str = "") -> list[str]:

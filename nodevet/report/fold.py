@@ -8,7 +8,7 @@ import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
 from nodevet.report.text import brief, count, duration
-from nodevet.report.words import LIMIT, SENTENCE, difference, subjects_of, values
+from nodevet.report.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
 NOT_VETTED = {
     Status.UNREACHABLE: "unreachable",
@@ -47,12 +47,18 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = Severity.CRITICAL
     fails: bool = True  # whether it counts for the exit code
     what: str = ""
-    note: str = ""
+    remark: str = ""  # reason, waiver, severity
+    advice: str = ""
     hosts: tuple[str, ...] = ()
     subjects: str = ""  # `40 GPUs`, `GPU 4`, or empty for the nodes themselves
     named: bool = False  # whether `subjects` names them instead of counting
     new: int = 0  # of `count`
     count: int = 0  # findings, or hosts
+
+    @property
+    def note(self) -> str:
+        """All that is said beside the difference."""
+        return "; ".join(filter(None, (self.remark, self.advice and f"advice: {self.advice}")))
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +162,7 @@ def _joined(group: list[Line]) -> Line:
         first,
         check=count(len(group), "check"),
         severity=max((row.severity for row in group), key=lambda severity: severity.rank),
-        note="; ".join(filter(None, (first.note, names))),
+        remark="; ".join(filter(None, (first.remark, names))),
         new=sum(row.new for row in group),
         count=sum(row.count for row in group),
     )
@@ -219,7 +225,8 @@ def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
             severity=key.severity,
             fails=fails and key.verdict is not Verdict.WAIVED,
             what=what,
-            note=_note(key, why, run.fail_on),
+            remark=_remark(key, why, run.fail_on),
+            advice=brief(key.advice, ADVICE),
             hosts=tuple(dict.fromkeys(host for host, _, _ in members)),
             subjects=subjects,
             named=named,
@@ -242,13 +249,12 @@ def _key(finding: Finding) -> _Key:
     )
 
 
-def _note(key: _Key, why: str, fail_on: Severity) -> str:
+def _remark(key: _Key, why: str, fail_on: Severity) -> str:
     below = key.severity.rank < fail_on.rank and key.verdict is not Verdict.WAIVED
     waiver = f"waiver {key.waiver}" if key.waiver.startswith("expired") else key.waiver
     notes = [
         f"{key.severity.value}: below fail-on {fail_on.value}" if below else "",
         brief(why, SENTENCE),
         brief(waiver, SENTENCE),
-        f"advice: {brief(key.advice, SENTENCE)}" if key.advice else "",
     ]
     return "; ".join(note for note in notes if note)

@@ -4,14 +4,14 @@ Text from a node stands in code spans and fenced blocks alone, where neither
 markup nor HTML nor an @mention is live.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
 from nodevet.model import Run
 from nodevet.report import diff
 from nodevet.report.changes import Changes, changes
 from nodevet.report.fold import Line, lines, summary, totals
-from nodevet.report.text import nodeset, plain
+from nodevet.report.spans import cell, code, longest
+from nodevet.report.text import nodeset
 
 
 def render(run: Run, *, previous: Run | None = None) -> str:
@@ -33,9 +33,9 @@ def _head(run: Run, since: Changes | None) -> Iterator[str]:
     yield ""
     yield f"**{summary(run, since.words if since else '')}**"
     yield ""
-    yield f"Started {_code(run.started)} by nodevet {_code(run.nodevet)}."
+    yield f"Started {code(run.started)} by nodevet {code(run.nodevet)}."
     if run.baselines:
-        named = (f"{_code(name)} ({_code(sha256[:12])})" for name, sha256 in run.baselines.items())
+        named = (f"{code(name)} ({code(sha256[:12])})" for name, sha256 in run.baselines.items())
         yield f"Baselines: {', '.join(named)}."
     yield ""
 
@@ -57,11 +57,11 @@ def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
         (
             [
                 row.label,
-                _cell(row.check),
-                _cell(row.what),
-                _cell(nodeset(row.hosts)),
-                _cell(row.subjects),
-                " ".join(part for part in (_new(row), _cell(row.note)) if part),
+                cell(row.check),
+                cell(row.what),
+                cell(nodeset(row.hosts)),
+                cell(row.subjects),
+                " ".join(part for part in (_new(row), cell(row.note)) if part),
             ]
             for row in rows
         ),
@@ -84,11 +84,11 @@ def _since(since: Changes | None) -> Iterator[str]:
         "appeared": since.appeared,
         "vanished": since.vanished,
     }
-    yield f"## Since {_code(since.since)}"
+    yield f"## Since {code(since.since)}"
     yield ""
     yield f"{since.words.capitalize()}."
     yield ""
-    rows = [[word, _cell(nodeset(names))] for word, names in hosts.items() if names]
+    rows = [[word, cell(nodeset(names))] for word, names in hosts.items() if names]
     if rows:
         yield from _table(("what", "hosts"), rows)
 
@@ -99,8 +99,8 @@ def _diffs(run: Run) -> Iterator[str]:
         yield "## Per host"
         yield ""
     for group in groups:
-        fence = "`" * max(3, _longest(group.text) + 1)
-        yield f"### {_code(nodeset(group.hosts))}"
+        fence = "`" * max(3, longest(group.text) + 1)
+        yield f"### {code(nodeset(group.hosts))}"
         yield ""
         yield f"{fence}diff"
         yield group.text
@@ -115,22 +115,3 @@ def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> Iterator[str]:
     for row in rows:
         yield f"| {' | '.join(row)} |"
     yield ""
-
-
-def _cell(text: str) -> str:
-    """A code span in a table, whose pipes are not the table's."""
-    escaped = plain(text).replace("\\|", "\\x5c\\x7c").replace("|", "\\|")
-    return _code(escaped) if text else ""
-
-
-def _code(text: str) -> str:
-    """A code span around any text."""
-    shown = plain(text)
-    fence = "`" * (_longest(shown) + 1)
-    room = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{room}{shown}{room}{fence}" if shown.strip() else "` `"
-
-
-def _longest(text: str) -> int:
-    """The longest run of backticks."""
-    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,8 +1,11 @@
 """The run as people read it in a terminal: differences first, hosts folded, one line each.
 
 Without `width` every line is as long as it needs to be; with it, long host
-lists go on over more lines and nothing of them is cut.
+lists go on over more lines, nothing of them is cut, and advice that has no
+room stands below its line.
 """
+
+from msgspec.structs import replace
 
 from nodevet.model import Run, Severity
 from nodevet.report.changes import changes
@@ -48,7 +51,14 @@ def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]
         body = GAP.join([pad(hosts, wheres), *_rest(row)]).rstrip()
         indent = labels + cells(lead)
         shown = _sgr(label, _tint(row)) if colour else label
+        if width is None or indent + cells(body) <= width or not row.advice:
+            out += _fitted(shown + lead, body, indent, width)
+            continue
+        body = GAP.join([pad(hosts, wheres), *_rest(replace(row, advice=""))]).rstrip()
         out += _fitted(shown + lead, body, indent, width)
+        margin = " " * (labels + len(GAP))
+        room = max(NARROWEST, width - len(margin))
+        out += [margin + line for line in wrap(f"advice: {row.advice}", room)]
     return [line.rstrip() for line in out]
 
 

@@ -10,7 +10,8 @@ from nodevet.model import Finding, Verdict, show
 from nodevet.report.text import brief, count, cut_pair, plain
 
 LIMIT = 56  # columns of one value in a folded line
-SENTENCE = 160  # columns of one reason, waiver or piece of advice
+SENTENCE = 160  # columns of one reason or waiver
+ADVICE = 600  # columns of one piece of advice: up to three sentences
 
 _PLURALS = {
     "gpu": "GPUs",

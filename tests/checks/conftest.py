@@ -1,7 +1,8 @@
 """Cases are data: tests/checks/<check id>/<case>.yaml holds `want`, `evidence` and `findings`.
 
 A section of `evidence` is what the collector found, or, with `status`, the whole
-section. A finding is compared on the keys that it gives; a subject is its label.
+section. A finding is compared on the keys that it gives; a subject is its label, and of `why` and
+`advice` a list names parts that they hold.
 """
 
 from collections.abc import Callable

@@ -9,11 +9,18 @@ def test_findings(case, ask, make_want):
     found = ask(case.check_id, make_want(case.check_id, case.want), case.document)
     told = [msgspec.to_builtins(finding) | {"subject": finding.subject.label} for finding in found]
     given = [
-        {key: finding[key] for key in wanted}
+        {key: said(finding[key], wanted[key]) for key in wanted}
         for finding, wanted in zip(told, case.findings, strict=False)
     ]
     assert given == case.findings
     assert len(told) == len(case.findings)
+
+
+def said(text, wanted):
+    """Of a text that is wanted as a list of parts those that are in it, else all of it."""
+    if isinstance(wanted, list) and isinstance(text, str):
+        return [part for part in wanted if part in text]
+    return text
 
 
 def test_every_check_has_an_ok_a_wrong_and_an_unknown_case(check_id, cases):

@@ -102,7 +102,26 @@ SAID = [
     ("pcieport 0000:17:01.0: AER: enabled with IRQ 122", None),
     ("mce: [Hardware Error]: Machine check events logged", ("mce", None, None, None)),
     ("{1}[Hardware Error]: Hardware error from APEI Generic", ("mce", None, None, None)),
-    ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", ("mce", None, None, None)),
+    ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", ("mce", None, None, "corrected")),
+    ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", ("mce", None, None, "nonfatal")),
+    ("{1}[Hardware Error]: event severity: recoverable", ("mce", None, None, "nonfatal")),
+    ("{1}[Hardware Error]: event severity: fatal", ("mce", None, None, "fatal")),
+    ("[Hardware Error]: Corrected error, no action required.", ("mce", None, None, "corrected")),
+    ("[Hardware Error]: Uncorrected, software restartable error.", ("mce", None, None, "nonfatal")),
+    ("[Hardware Error]: Deferred error, no action required.", ("mce", None, None, "nonfatal")),
+    ("[Hardware Error]: System Fatal error.", ("mce", None, None, "fatal")),
+    (
+        "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090",
+        ("mce", None, None, "corrected"),
+    ),
+    (
+        "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: bd80000000100134",
+        ("mce", None, None, "nonfatal"),
+    ),
+    (
+        "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 0: be00000000800400",
+        ("mce", None, None, "fatal"),
+    ),
     ("Memory cgroup out of memory: Killed process 4242 (python)", ("oom", None, None, None)),
     ("Out of memory: Killed process 4242 (python)", ("oom", None, None, None)),
     (

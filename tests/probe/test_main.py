@@ -330,7 +330,7 @@ def test_a_request_is_read_to_its_limit_only() -> None:
         main.receive(io.BytesIO(b'{"x": "' + b"x" * main.REQUEST_LIMIT + b'"}'))
 
 
-ELSEWHERE = ("gpu", "filesystems", "services")  # no file of the tree tells them
+ELSEWHERE = ("gpu", "filesystems", "services", "packages")  # no file of the tree tells them
 
 
 @pytest.fixture

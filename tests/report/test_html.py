@@ -92,9 +92,8 @@ class Page:
         )
 
     def lines(self):
-        return self.script(
-            "[...document.querySelectorAll('#lines tbody tr')].map(row => row.innerText)"
-        )
+        rows = "document.querySelectorAll('#lines tbody tr:not(.advice)')"
+        return self.script(f"[...{rows}].map(row => row.innerText)")
 
     def shown(self):
         return self.script("document.getElementById('shown').textContent")
@@ -122,6 +121,7 @@ def test_totals_and_differences_come_first(page):
     chips = here.script("[...document.querySelectorAll('.chip')].map(c => c.textContent)")
     assert chips[:3] == ["128 hosts", "39 wrong", "2 unknown"]
     assert len(here.lines()) == 10
+    assert here.find("#lines tr.advice").text == "Advice: reseat the riser"
     first = " ".join(here.lines()[0].split())
     assert first == "WRONG power_limit 500 W, wanted 700 W gpu[001-004,007] 5 hosts, 40 GPUs"
     assert len(here.hosts()) == 128

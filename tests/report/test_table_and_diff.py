@@ -111,3 +111,24 @@ def test_every_host_with_a_difference_has_a_diff(cases):
 def test_wrong_always_shows_in_the_diff(expected, actual, make):
     host = make.vetted("a", (wrong(Subject(), check="c", expected=expected, actual=actual),))
     assert any(line[0] == "+" for line in diff.hunks(host))
+
+
+TOLD = "drain the node, " + "look at this and that, " * 20 + "and keep the report for an RMA"
+
+
+@pytest.mark.parametrize("width", [60, 100, None])
+def test_advice_is_told_whole_and_below_its_line_where_it_has_no_room(width, make):
+    finding = wrong(check="c", expected=1, actual=2, why="because", advice=TOLD)
+    text = report.render("table", make.run_of(make.vetted("gpu1", (finding,))), width=width)
+    assert "".join(TOLD.split()) in "".join(text.split())
+    if width:
+        rows = text.split("\n\n")[0].splitlines()
+        assert rows[0].endswith("because") and rows[1].startswith("       advice: drain")
+        assert max(map(cells, rows)) <= width
+
+
+@pytest.mark.parametrize("name", [name for name in report.formats() if name != "prometheus"])
+def test_no_format_cuts_advice(name, make):
+    finding = wrong(check="c", expected=1, actual=2, advice=TOLD)
+    text = report.render(name, make.run_of(make.vetted("gpu1", (finding,))))
+    assert "".join(TOLD.split()) in re.sub(r"\s|\n[+ ]", "", text).replace("+", "")

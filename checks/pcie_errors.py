@@ -1,0 +1,232 @@
+"""No PCIe function has had more errors on its link than the baseline allows.
+
+**Why it matters.** Corrected errors are retried in silence; fresh ones announce a cable, riser
+or retimer that comes loose, days before a link loses lanes or a GPU falls off the bus. An
+uncorrected error lost data, and a fatal one the link.
+
+**Read from** the counters of Advanced Error Reporting,
+`/sys/bus/pci/devices/*/aer_dev_{correctable,nonfatal,fatal}`, of every NVIDIA function, NIC,
+NVMe and the ports above them, and its lines in the kernel log since boot.
+
+**Verdicts.** Uncorrected errors are wrong, counted or logged. Corrected ones are judged by
+their counters where the baseline gives the most that is allowed, in all or for each hour since
+boot; the first hour counts whole. A function without counters has no such reporting. The node
+is ok only where some function has counters, all were read, and the log is complete since boot;
+captured files without one are exempt. Some firmware has unsupported requests counted while it
+looks for devices: allow what a healthy node of the kind has at boot, or leave this check out.
+
+**To put it right** the advice says it by the kinds of error: those of the physical layer are
+for hands (reseat, riser, cable, retimer), those of the protocol for firmware and driver.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence import (
+    Evidence,
+    Gpu,
+    KernelEvent,
+    PciFunction,
+    board,
+    located,
+    subject_of,
+)
+from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+
+NO_COUNTER = "ENOENT"  # of a function, or a kernel, without such reporting
+PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP", "SDES"})
+"""Kinds that bad contact and weak signals cause, as the kernel names them, aer.c."""
+FIELDS = ("correctable", "nonfatal", "fatal")
+UNCORRECTED = FIELDS[1:]
+HOUR = 3600.0  # seconds
+
+Most = Annotated[int, Field(ge=0)]
+
+
+class PcieErrors(Want):
+    """`pcie_errors: {}` or `pcie_errors: {corrected: 100, corrected_per_hour: 10}`"""
+
+    corrected: Most | None = None
+    """The most corrected errors of a function since boot; without it they are not judged."""
+    corrected_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """The same, for each hour since boot."""
+    nonfatal: Most = 0
+    """The most uncorrected errors of a function that were not fatal, by its counter."""
+
+
+def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
+    section = evidence.pci
+    if section.data is None:
+        yield unknown(why=f"PCI: {section.why}")
+        return
+    if not section.data.functions:
+        yield unknown(why=f"functions: {section.data.why('functions')}")
+        return
+    hours, doubt = uptime(evidence, want)
+    gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
+    logged = by_address(evidence)
+    counted = bad = 0
+    doubts = [doubt, log_doubt(evidence)]
+    for function in section.data.functions:
+        events = logged.pop(function.address, [])
+        above = excess(function, events, want, hours)
+        if above:
+            bad += 1
+            yield fault(function, gpus.get(function.address), *above)
+            continue
+        counted += any(getattr(function.aer, field) is not None for field in FIELDS)
+        doubts += unread(function)
+    for address, events in sorted(logged.items()):
+        serious = [event for event in events if event.severity in UNCORRECTED]
+        if serious:
+            bad += 1
+            yield wrong(
+                Subject(kind="pci", id=address, bus_id=address) if address else NODE,
+                expected={"logged": "none uncorrected"},
+                actual={"logged": lines(serious)},
+                why=text(serious),
+                advice=advice(address or "that function", {}, True),
+            )
+    told = "; ".join(dict.fromkeys(filter(None, doubts)))
+    if told:
+        yield unknown(why=told)
+    elif not counted and not bad:
+        yield unknown(why="no function here counts its errors: the kernel or the platform does not")
+    elif not bad and evidence.kernel_log.status == "absent":
+        yield exempt(why=f"nothing was counted, and {evidence.kernel_log.why}")
+    elif not bad:
+        yield ok(expected="within limits", actual="within limits")
+
+
+def uptime(evidence: Evidence, want: PcieErrors) -> tuple[float | None, str]:
+    """Hours since boot, at least one; or why they cannot be told, where they are needed."""
+    if want.corrected_per_hour is None:
+        return None, ""
+    host = evidence.host
+    if host.data is None:
+        return None, f"host: {host.why}"
+    if host.data.uptime_s is None or host.data.uptime_s < 0:
+        return None, f"uptime_s: {host.data.why('uptime_s')}"
+    return max(1.0, host.data.uptime_s / HOUR), ""
+
+
+def log_doubt(evidence: Evidence) -> str:
+    """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
+    section = evidence.kernel_log
+    if section.status == "absent":
+        return ""
+    if section.data is None:
+        return f"kernel log: {section.why}"
+    if section.data.events is None:
+        return f"events: {section.data.why('events')}"
+    untold = [each for each in section.data.events if each.kind == "aer" and not each.severity]
+    if untold:
+        return f"a line that does not say how bad it is: {text(untold)}"
+    return "" if section.data.complete is True else section.data.why("complete")
+
+
+def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
+    log = evidence.kernel_log.data
+    found: dict[str, list[KernelEvent]] = {}
+    for event in (log.events if log else None) or ():
+        if event.kind == "aer":
+            found.setdefault(event.bus_id or "", []).append(event)
+    return found
+
+
+def excess(
+    function: PciFunction, events: Sequence[KernelEvent], want: PcieErrors, hours: float | None
+) -> tuple[dict[str, object], dict[str, object], str] | None:
+    """What is wanted, what is there, and a line of the log, where a function had too many."""
+    aer = function.aer
+    expected: dict[str, object] = {}
+    actual: dict[str, object] = {}
+
+    def take(name: str, most: float, count: float | None) -> None:
+        if count is not None and count > most:
+            expected[name], actual[name] = f"at most {most:g}", count
+
+    take("fatal", 0, aer.fatal)
+    take("nonfatal", want.nonfatal, aer.nonfatal)
+    judged = want.nonfatal > 0 and aer.nonfatal is not None  # by the counter, which tells more
+    serious = [
+        event
+        for event in events
+        if event.severity == "fatal" or (event.severity == "nonfatal" and not judged)
+    ]
+    if serious and not actual:
+        expected["logged"], actual["logged"] = "none uncorrected", lines(serious)
+    if want.corrected is not None:
+        take("corrected", want.corrected, aer.correctable)
+    if want.corrected_per_hour is not None and hours and aer.correctable is not None:
+        take("corrected per hour", want.corrected_per_hour, round(aer.correctable / hours, 1))
+    return (expected, actual, text(serious or events)) if actual else None
+
+
+def unread(function: PciFunction) -> Iterator[str]:
+    for field in FIELDS:
+        count = getattr(function.aer, field)
+        if count is None and function.aer.errors.get(field) != NO_COUNTER:
+            yield f"aer {field}: {function.aer.why(field)}"
+        elif count is not None and count < 0:
+            yield f"aer {field}: {count} is no count"
+
+
+def fault(
+    function: PciFunction,
+    gpu: Gpu | None,
+    expected: Mapping[str, object],
+    actual: Mapping[str, object],
+    line: str,
+) -> Finding:
+    address = function.address
+    subject = subject_of(gpu) if gpu else Subject(kind="pci", id=address, bus_id=address)
+    kinds = {kind: count for kind, count in function.aer.kinds.items() if count > 0}
+    shown = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    named = board(gpu) if gpu else address
+    lost = any(name in actual for name in ("fatal", "nonfatal", "logged"))
+    what = advice(named, kinds, lost)
+    return wrong(subject, expected=expected, actual=actual, why=shown or line, advice=what)
+
+
+def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:
+    """`lost`: whether errors were not corrected."""
+    first = "drain the node, run nvidia-bug-report.sh and reboot; " if lost else ""
+    if kinds and not PHYSICAL & set(kinds):
+        return (
+            f"{first}these are errors of the protocol, not of the signal: update firmware, BIOS "
+            f"and driver; if only {named} has them in its place on other nodes too, an RMA"
+        )
+    return (
+        f"{first}power the node off and reseat {named}, then its riser, cable or retimer; if the "
+        "count goes on rising, change places with a neighbour: what goes along is the board's. "
+        "For an RMA keep `lspci -vvv` of both ends and the counts before and after"
+    )
+
+
+def lines(events: Sequence[KernelEvent]) -> str:
+    """How many lines of the log, as `×3`."""
+    return f"×{sum(event.count or 0 for event in events) or '?'}"
+
+
+def text(events: Sequence[KernelEvent]) -> str:
+    return next((event.text for event in events if event.text), "")
+
+
+CHECK = Check(
+    wants=PcieErrors,
+    reads=(
+        "host.uptime_s",
+        "kernel_log.complete",
+        "kernel_log.events[].bus_id",
+        "kernel_log.events[].kind",
+        "kernel_log.events[].severity",
+        "pci.functions[].address",
+        "pci.functions[].aer.correctable",
+        "pci.functions[].aer.fatal",
+        "pci.functions[].aer.nonfatal",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,55 @@
+"""What no fix answers has advice: every wrong finding of every case that its fix does not take."""
+
+import copy
+
+import msgspec
+
+from nodevet.evidence import decode
+from nodevet.fix import FixError
+from nodevet.model import Verdict
+from nodevet.report.words import ADVICE
+
+SENTENCES = 3
+LEFT_OUT = ("not in the evidence", "did not read", "could not be read")
+"""Of a fix that needs more than the case holds, since its check does not."""
+LATER = frozenset({"kernel_modules", "numa_binding", "swap"})  # theirs comes with their fixes
+
+
+def left(catalog, case, findings, make_want):
+    """The wrong findings that stay when the check's fix has planned what it can."""
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    fix = catalog.fix(case.check_id)
+    if fix is None or not wrong:
+        return wrong
+    evidence = decode(msgspec.json.encode(case.document))
+    try:
+        changes = list(fix.plan(evidence, wrong, make_want(case.check_id, case.want)))
+    except FixError as error:  # the plan tells the advice of all that it refuses as one
+        told = any(finding.advice for finding in wrong)
+        return [] if told or any(words in str(error) for words in LEFT_OUT) else wrong
+    answered = {label for change in changes for label in change.subjects}
+    return [finding for finding in wrong if finding.subject.label not in answered]
+
+
+def identified(document):
+    """The document with what tells GPUs apart, which most cases leave out."""
+    document = copy.deepcopy(document)
+    data = document["sections"].get("gpu", {}).get("data") or {}
+    for gpu in data.get("gpus") or ():
+        gpu.setdefault("uuid", f"GPU-{gpu['index']:08x}-0000-0000-0000-000000000000")
+    return document
+
+
+def test_what_no_fix_answers_has_advice(case, catalog, ask, make_want):
+    case = case._replace(document=identified(case.document))
+    found = ask(case.check_id, make_want(case.check_id, case.want), case.document)
+    for finding in left(catalog, case, found, make_want):
+        assert finding.advice or case.check_id in LATER, finding
+
+
+def test_advice_is_short_and_one_line(case, ask, make_want):
+    for finding in ask(case.check_id, make_want(case.check_id, case.want), case.document):
+        assert finding.advice.isprintable()
+        assert len(finding.advice) <= ADVICE
+        assert finding.advice.count(". ") < SENTENCES
+        assert not finding.advice.endswith((".", " ", ";"))
