@@ -29,16 +29,12 @@ Before=slurmd.service kubelet.service
 Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=5min
-ExecStart=/bin/sh -c '\\
-    failed=0; \\
-{commands}\
-    exit $$failed'
+ExecStart={command}
 
 [Install]
 WantedBy=multi-user.target
 """
-"""Every GPU gets its turn, also after one that fails; then the unit has failed. A program that
-hangs holds the boot, and jobs, for no longer than the time-out."""
+"""A program that hangs holds the boot, and jobs, for no longer than the time-out."""
 
 
 def name(check: str) -> str:
@@ -54,18 +50,24 @@ def path(check: str) -> str:
 
 
 def text(check: str, settings: Iterable[Setting]) -> str:
-    """The unit that tells nvidia-smi all this, in the order of the GPUs' names.
+    """The unit that tells nvidia-smi all this. Raises ValueError as `command` does."""
+    earlier = FIRST[: FIRST.index(check)] if check in FIRST else FIRST
+    after = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", *map(name, earlier))
+    return TEXT.format(check=check, after=" ".join(after), command=command(settings))
 
+
+def command(settings: Iterable[Setting]) -> str:
+    """The command of a unit that tells nvidia-smi all this, in the order of the GPUs' names.
+
+    Every GPU gets its turn, also after one that fails; then the command has failed.
     Raises ValueError for a word that a shell could take for something else.
     """
     told = sorted(settings, key=lambda setting: setting[0])
     for word in (word for gpu, words in told for word in (gpu, *words)):
         if not PLAIN.fullmatch(word):
             raise ValueError(f"{word!r} cannot stand in a systemd unit of nodevet's")
-    earlier = FIRST[: FIRST.index(check)] if check in FIRST else FIRST
-    after = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", *map(name, earlier))
     rows = [f"    nvidia-smi -i {gpu} {' '.join(words)} || failed=1; \\\n" for gpu, words in told]
-    return TEXT.format(check=check, after=" ".join(after), commands="".join(rows))
+    return f"/bin/sh -c '\\\n    failed=0; \\\n{''.join(rows)}    exit $$failed'"
 
 
 def actions(check: str, settings: Iterable[Setting]) -> Actions:
@@ -79,8 +81,11 @@ def actions(check: str, settings: Iterable[Setting]) -> Actions:
 def deployed(check: str, settings: Iterable[Setting]) -> Actions:
     """The unit, and each GPU set now: what an operation does that knows nothing of the node."""
     told = tuple(settings)
-    now = (Run(words=("nvidia-smi", "-i", gpu, *words)) for gpu, words in told)
-    return (*actions(check, told), *now)
+    return (*actions(check, told), *now(told))
+
+
+def now(settings: Iterable[Setting]) -> Actions:
+    return tuple(Run(words=("nvidia-smi", "-i", gpu, *words)) for gpu, words in settings)
 
 
 def touches(check: str) -> tuple[Touch, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nodevet.evidence import Evidence, Gpu, each_gpu, lost, subject_of
-from nodevet.fix import Change, FixError, Risk, Run, Touch
+from nodevet.fix import Actions, Change, FixError, Risk, Run, Touch
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes._boot_unit import Setting, Words
 from nodevet.model import Finding, Value, Verdict
@@ -107,13 +107,16 @@ def change(
     risk: Risk,
     owner: str = "",
     boot: Iterable[Setting] = (),
+    actions: Actions = (),
+    touches: tuple[Touch, ...] = (),
     effective: str = "now",
     note: str = "",
 ) -> Change:
     """The change of these GPUs.
 
     `told` is what nvidia-smi is told of each, `fields` what that changes of it. `owner` is the
-    check whose unit says `boot` at every boot; without it there is none.
+    check whose unit says `boot` at every boot; without it there is none. `actions` come before
+    all others, and change `touches`.
     """
     labels = [each.named.label for each in wrong]
     values = [(each.finding.expected, each.finding.actual) for each in wrong]
@@ -124,12 +127,18 @@ def change(
         unit=wrong[0].finding.unit,
         subjects=tuple(labels),
         actions=(
+            *actions,
             *(boot_unit.actions(owner, boot) if owner else ()),
             *(each.run(*words) for each in changed for words in told(each)),
         ),
-        touches=(
-            *(boot_unit.touches(owner) if owner else ()),
-            *(each.touch(field) for each in changed for field in fields(each)),
+        touches=tuple(
+            dict.fromkeys(
+                (
+                    *touches,
+                    *(boot_unit.touches(owner) if owner else ()),
+                    *(each.touch(field) for each in changed for field in fields(each)),
+                )
+            )
         ),
         risk=risk,
         gpus=tuple(each.uuid for each in changed) if risk is Risk.IDLE else (),

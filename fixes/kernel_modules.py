@@ -4,30 +4,37 @@
 the next boot: whatever uses it would be cut off.
 
 **At every boot** `/etc/modules-load.d/nodevet-kernel-modules.conf` names every module that the
-baseline wants, and `/etc/modprobe.d/nodevet-kernel-modules.conf` blacklists every one that it
-does not.
+baseline wants; for each one that it does not, `/etc/modprobe.d/nodevet-MODULE.conf` blacklists
+it. Where an older plan left such a file for a module that is wanted by now, it goes.
 
 **Risk** live for loading; reboot for what is to be gone.
 
-**Undo** puts the files back, and unloads what was loaded here.
+**Undo** puts the files back, unloads what was loaded here, with whatever came along and nothing
+else, and loads what was kept out.
 
-**What it cannot do.** A module that is part of the kernel can only be kept out on the kernel's
-command line (`initcall_blacklist`). The initramfs may load an unwanted module before the
-blacklist is read: `update-initramfs -u` or `dracut --force` makes it anew, and is not done
-here. A blacklist keeps a module from being loaded for a device, not by name. Versions of driver
-and library that differ ask for a reboot, which is no change of a setting.
+**What it cannot do.** A module that is not on the node is not installed, and one that is part of
+the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The initramfs
+may load an unwanted module before the blacklist is read: `update-initramfs -u` or
+`dracut --force` makes it anew, and is not done here. A blacklist keeps a module from being loaded
+for a device and by modules-load.d, not by `modprobe` and not by another module that needs it.
+What is blacklisted elsewhere or on the kernel's command line is not loaded: that is somebody's
+decision. Versions of driver and library that differ ask for a reboot, which is no change of a
+setting.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.checks.kernel_modules import KernelModules
+from nodevet.checks.kernel_modules import KernelModules, spelled
 from nodevet.evidence import Evidence
-from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
+from nodevet.fix import Change, File, Fix, FixError, Risk, Run, Touch
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
 LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
-DENY = "/etc/modprobe.d/nodevet-kernel-modules.conf"
+DENY = "/etc/modprobe.d/nodevet-{}.conf"
+"""A file for each module: what loads one and what keeps out another have nothing in common."""
+
+BARRED = ("modprobe.blacklist", "module_blacklist")  # kernel-command-line(7), the kernel's own
 INITRAMFS = (
     "the initramfs may hold the module too: update-initramfs -u or dracut --force before the reboot"
 )
@@ -62,24 +69,21 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: KernelModules) -
         raise FixError("the findings are not of this evidence")
     if missing:
         names = ids(missing)
-        yield change(
-            missing,
-            actions=load(want.loaded, names),
-            touches=(
-                Touch(kind="file", name=LOAD),
-                *(Touch(kind="module", name=name) for name in names),
-            ),
-            risk=Risk.LIVE,
-            note=left,
-        )
+        if barred := sorted(set(names) & barred_at_boot(evidence)):
+            raise FixError(f"the kernel's command line keeps out {', '.join(barred)}")
+        runs = tuple(Run(words=("modprobe", "--", name)) for name in names)
+        yield change(missing, load(want.loaded), runs, risk=Risk.LIVE, note=left)
     if unwanted:
-        yield change(
-            unwanted,
-            actions=deny(want.absent),
-            touches=(Touch(kind="file", name=DENY),),
-            risk=Risk.REBOOT,
-            note=INITRAMFS if missing or not left else f"{INITRAMFS}; {left}",
-        )
+        note = INITRAMFS if missing or not left else f"{INITRAMFS}; {left}"
+        yield change(unwanted, deny(want.absent), risk=Risk.REBOOT, note=note)
+
+
+def barred_at_boot(evidence: Evidence) -> set[str]:
+    """The modules that the kernel's command line, where it was read, keeps from being loaded."""
+    text = (evidence.host.data and evidence.host.data.cmdline) or ""
+    halves = (word.partition("=") for word in text.split())
+    listed = [names for key, _, names in halves if key in BARRED]
+    return {spelled(name) for names in listed for name in names.split(",")}
 
 
 def ids(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -88,9 +92,9 @@ def ids(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 def change(
     findings: Sequence[Finding],
+    files: Sequence[File],
+    runs: Sequence[Run] = (),
     *,
-    actions: Actions,
-    touches: tuple[Touch, ...],
     risk: Risk,
     note: str,
 ) -> Change:
@@ -98,25 +102,30 @@ def change(
         wanted={finding.subject.id: finding.expected for finding in findings},
         observed={finding.subject.id: finding.actual for finding in findings},
         subjects=tuple(finding.subject.label for finding in findings),
-        actions=actions,
-        touches=touches,
+        actions=(*files, *runs),
+        touches=(
+            *(Touch(kind="file", name=file.path) for file in files),
+            *(Touch(kind="module", name=name) for name in ids(findings)),
+        ),
         risk=risk,
         effective="reboot" if risk is Risk.REBOOT else "now",
         note=note,
     )
 
 
-def load(wanted: Iterable[str], missing: Iterable[str]) -> Actions:
+def load(wanted: Sequence[str]) -> tuple[File, ...]:
     text = "".join(f"{name}\n" for name in wanted)
     return (
         File(path=LOAD, content=f"# Written by nodevet.\n{text}"),
-        *(Run(words=("modprobe", "--", name)) for name in missing),
+        *(File(path=DENY.format(name), content=None) for name in wanted),
     )
 
 
-def deny(unwanted: Iterable[str]) -> Actions:
-    text = "".join(f"blacklist {name}\n" for name in unwanted)
-    return (File(path=DENY, content=f"# Written by nodevet.\n{text}"),)
+def deny(unwanted: Sequence[str]) -> tuple[File, ...]:
+    return tuple(
+        File(path=DENY.format(name), content=f"# Written by nodevet.\nblacklist {name}\n")
+        for name in unwanted
+    )
 
 
 @operation
@@ -124,10 +133,8 @@ def kernel_modules(loaded: Sequence[str] = (), absent: Sequence[str] = ()) -> Co
     """In a pyinfra deploy: `kernel_modules(loaded=["nvidia_uvm"], absent=["nouveau"])`; what is
     absent is so after the next boot."""
     want = KernelModules(loaded=tuple(loaded), absent=tuple(absent))
-    if want.loaded:
-        yield from perform(load(want.loaded, want.loaded))
-    if want.absent:
-        yield from perform(deny(want.absent))
+    runs = (Run(words=("modprobe", "--", name)) for name in want.loaded)
+    yield from perform((*(load(want.loaded) if want.loaded else ()), *deny(want.absent), *runs))
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT)

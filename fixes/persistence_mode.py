@@ -1,34 +1,57 @@
 """Keep every GPU's driver state loaded, or not, as the baseline says, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -pm 1` (or `-pm 0`) for each GPU that is wrong. Where
-nvidia-persistenced runs, nvidia-smi hands the wish to it.
+nvidia-persistenced runs, nvidia-smi hands the wish to it. A daemon that runs is not restarted:
+it would let go of every GPU for a moment.
 
-**At every boot** the unit `nodevet-persistence-mode.service` does the same for every GPU of the
-node, after nvidia-persistenced, before the other GPU settings and before slurmd and the
-kubelet. It is needed beside the daemon: as some distributions pack it, the daemon starts with
-`--no-persistence-mode`. Whether the daemon itself is enabled and runs is the part of `services`.
+**At every boot** one owner. Where nvidia-persistenced.service is there and can be enabled, and
+the mode is to be on, it is: enabled, started, and with the drop-in
+`90-nodevet-persistence-mode.conf`, which says `nvidia-smi -i UUID -pm 1` of every GPU once the
+daemon is up; for as some distributions pack it, the daemon starts with `--no-persistence-mode`.
+Else (no such unit; a masked one, which is somebody's decision; a static one, which udev starts;
+the mode is to be off) the unit `nodevet-persistence-mode.service` says it, after the daemon.
+Either comes before slurmd and the kubelet and before the units of the other GPU settings, and
+takes away what a plan made of the other one earlier.
 
 **Risk** live: jobs go on.
 
-**Undo** puts the old mode back, and takes the unit away or puts the earlier one back.
+**Undo** puts the old mode back, and unit, drop-in and daemon as they were. A daemon that was
+started here is stopped then and lets go of every GPU: an idle one forgets what is set on it.
 
 **What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its
 compute mode at once; the plan says so. A later start of nvidia-persistenced by hand switches
-it on again. A node with a GPU that does not answer is refused whole, as the unit must speak
-of all.
+it on again. A node with a GPU that does not answer is refused whole, as the owner must speak
+of all. A baseline whose `services` want the daemon stopped or disabled contradicts this fix
+where the mode is to be on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodevet.checks.persistence_mode import PersistenceMode
-from nodevet.evidence import Evidence, unsupported
-from nodevet.fix import Change, Fix, Risk
+from nodevet.checks.persistence_mode import DAEMON, OWN, PersistenceMode
+from nodevet.evidence import NOT_ASKED, Evidence, unsupported
+from nodevet.evidence import Unit as Shown
+from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
+from nodevet.fixes._boot_unit import Setting
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding
 
+CHECK = "persistence_mode"
+DROP_IN = f"/etc/systemd/system/{DAEMON}.d/90-nodevet-persistence-mode.conf"
+TEXT = """\
+# Written by nodevet: the boot-time owner of persistence_mode.
+[Unit]
+Before=slurmd.service kubelet.service
+
+[Service]
+TimeoutStartSec=5min
+ExecStartPost=-+{command}
+"""
+"""As root whoever the daemon runs as; a GPU that fails does not end the daemon of the others."""
+
 LOSES = "a GPU forgets its power limit, clocks and compute mode when its last client leaves"
+RELOAD = Run(words=("systemctl", "daemon-reload"))
 
 
 def plan(
@@ -38,19 +61,84 @@ def plan(
     every, wrong = gpus.among(evidence, findings)
     if not wrong:
         return
+    daemon, own = shown(evidence, DAEMON), shown(evidence, OWN)
+    settable = [each for each in every if not unsupported(each.gpu, CHECK)]
+    boot = [(each.uuid, words(want.enabled)) for each in settable]
+    if want.enabled and is_owner(daemon):
+        enable = None if daemon.file_state == "enabled" else True
+        start = None if is_active(daemon) else True
+        actions = of_daemon(boot, enable=enable, start=start, other=own.load_state != "not-found")
+        held = settable if start else []  # starting and stopping it changes every GPU
+    else:
+        actions = of_own(boot, other=daemon.load_state != "not-found")
+        held = []
     yield gpus.change(
         wrong,
         told=lambda _: [words(want.enabled)],
-        fields=lambda _: ["persistence_mode"],
+        fields=lambda _: [CHECK],
         risk=Risk.LIVE,
-        owner="persistence_mode",
-        boot=[
-            (each.uuid, words(want.enabled))
-            for each in every
-            if not unsupported(each.gpu, "persistence_mode")
-        ],
+        actions=actions,
+        touches=(*changed(actions), *(each.touch(CHECK) for each in held)),
         note="" if want.enabled else LOSES,
     )
+
+
+def shown(evidence: Evidence, name: str) -> Shown:
+    """A unit as systemd shows it, whole. Raises FixError where that was not read."""
+    section = evidence.services
+    if section.data is None:
+        raise FixError(f"services: {section.why}")
+    if section.data.units is None:
+        raise FixError(f"units: {section.data.why('units')}")
+    unit = next((each for each in section.data.units if each.name == name), None)
+    if unit is None:
+        raise FixError(f"{name}: {NOT_ASKED}")
+    for field in ("load_state", "active_state", "file_state"):
+        if getattr(unit, field) is None:
+            raise FixError(f"{name}: {field}: {unit.why(field)}")
+    return unit
+
+
+def is_owner(daemon: Shown) -> bool:
+    """Whether the daemon's unit can start at boot. Raises FixError where that is not clear."""
+    if daemon.load_state in ("not-found", "masked"):
+        return False
+    if daemon.load_state != "loaded":
+        raise FixError(f"{daemon.name}: systemd could not load it: {daemon.load_state}")
+    return daemon.file_state in ("enabled", "disabled")
+
+
+def is_active(daemon: Shown) -> bool:
+    """Whether it runs. Raises FixError while it starts or stops."""
+    if daemon.active_state not in ("active", "reloading", "inactive", "failed"):
+        raise FixError(f"{daemon.name} is {daemon.active_state}; plan again when it has settled")
+    return daemon.active_state in ("active", "reloading")
+
+
+def of_daemon(
+    boot: Iterable[Setting], *, enable: bool | None, start: bool | None, other: bool
+) -> Actions:
+    """The daemon's unit becomes the owner; `other`: nodevet's own is there, and goes."""
+    text = TEXT.format(command=boot_unit.command(boot))
+    unit = Unit(name=DAEMON, enabled=enable, running=start) if enable or start else RELOAD
+    gone = (Unit(name=OWN, enabled=False, running=False), File(path=PATH, content=None))
+    return (*(gone if other else ()), File(path=DROP_IN, content=text), unit)
+
+
+def of_own(boot: Iterable[Setting], *, other: bool) -> Actions:
+    """nodevet's own unit becomes the owner; `other`: the daemon's is there, without a drop-in."""
+    gone = File(path=DROP_IN, content=None)
+    return (*((gone,) if other else ()), *boot_unit.actions(CHECK, boot))
+
+
+PATH = boot_unit.path(CHECK)
+
+
+def changed(actions: Actions) -> tuple[Touch, ...]:
+    """What these actions name: files and units."""
+    files = (Touch(kind="file", name=each.path) for each in actions if isinstance(each, File))
+    units = (Touch(kind="unit", name=each.name) for each in actions if isinstance(each, Unit))
+    return (*files, *units)
 
 
 def words(enabled: bool) -> tuple[str, ...]:
@@ -58,10 +146,17 @@ def words(enabled: bool) -> tuple[str, ...]:
 
 
 @operation
-def persistence_mode(enabled: Mapping[str, bool]) -> Commands:
-    """In a pyinfra deploy: `persistence_mode({"GPU-...": True, ...})`, every GPU of the host."""
+def persistence_mode(enabled: Mapping[str, bool], daemon: bool = False) -> Commands:
+    """In a pyinfra deploy: `persistence_mode({"GPU-...": True, ...})`, every GPU of the host.
+
+    `daemon`: the host has nvidia-persistenced.service, which becomes the owner where all are on.
+    """
     settings = [(gpu, words(on)) for gpu, on in enabled.items()]
-    yield from perform(boot_unit.deployed("persistence_mode", settings))
+    if daemon and all(enabled.values()):
+        owner = of_daemon(settings, enable=True, start=True, other=True)
+    else:
+        owner = of_own(settings, other=daemon)
+    yield from perform((*owner, *boot_unit.now(settings)))
 
 
 FIX = Fix(plan=plan, risk=Risk.LIVE)

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.sysctl import Limits, Sysctl, equal, number
 from nodevet.evidence import NOT_ASKED, Evidence, Parameter
-from nodevet.fix import Actions, Change, File, Fix, FixError, Kernel, Risk, Touch
+from nodevet.fix import Actions, Change, Fix, FixError, Risk
+from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.probe.sysctl import path_of
@@ -51,17 +52,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Itera
     if not set(wrong) <= set(conf):
         raise FixError("the findings are not of this evidence")
     now = {name: conf[name] for name in wrong}
-    yield Change(
-        wanted=now,
-        observed={name: finding.actual for name, finding in wrong.items()},
-        subjects=tuple(finding.subject.label for finding in wrong.values()),
-        actions=actions(conf, now),
-        touches=(
-            Touch(kind="file", name=CONF),
-            *(Touch(kind="kernel", name=path_of(name)) for name in now),
-        ),
-        risk=Risk.LIVE,
-    )
+    yield kernel_files.change(wrong, now, actions(conf, now))
 
 
 def why(found: Parameter | None) -> str:
@@ -96,11 +87,8 @@ def target(name: str, wanted: int | str | Limits, found: Parameter | None) -> st
 
 def actions(conf: Mapping[str, str], now: Mapping[str, str]) -> Actions:
     """`conf`: what is set at every boot, `now`: what is set now; values by name."""
-    lines = [f"{name} = {value}\n" for name, value in sorted(conf.items())]
-    return (
-        File(path=CONF, content="# Written by nodevet.\n" + "".join(lines)),
-        *(Kernel(path=path_of(name), value=value) for name, value in now.items()),
-    )
+    lines = [f"{name} = {value}" for name, value in sorted(conf.items())]
+    return kernel_files.actions(CONF, lines, {path_of(name): now[name] for name in now})
 
 
 @operation

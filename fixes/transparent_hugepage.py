@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
 from nodevet.evidence import Evidence
-from nodevet.fix import Actions, Change, File, Fix, FixError, Kernel, Risk, Touch
+from nodevet.fix import Actions, Change, Fix, FixError, Risk
+from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
@@ -52,26 +53,13 @@ def plan(
     if not set(wrong) <= set(rule):
         raise FixError("the findings are not of this evidence")
     now = {field: rule[field] for field in wrong}
-    yield Change(
-        wanted=now,
-        observed={field: finding.actual for field, finding in wrong.items()},
-        subjects=tuple(finding.subject.label for finding in wrong.values()),
-        actions=actions(rule, now),
-        touches=(
-            Touch(kind="file", name=RULE),
-            *(Touch(kind="kernel", name=f"{FOLDER}/{field}") for field in now),
-        ),
-        risk=Risk.LIVE,
-    )
+    yield kernel_files.change(wrong, now, actions(rule, now))
 
 
 def actions(rule: dict[str, str], now: dict[str, str]) -> Actions:
     """`rule`: what is written at every boot, `now`: what is written now; words by file."""
-    lines = [f"w {FOLDER}/{field} - - - - {word}\n" for field, word in rule.items()]
-    return (
-        File(path=RULE, content="# Written by nodevet.\n" + "".join(lines)),
-        *(Kernel(path=f"{FOLDER}/{field}", value=word) for field, word in now.items()),
-    )
+    lines = [f"w {FOLDER}/{field} - - - - {word}" for field, word in rule.items()]
+    return kernel_files.actions(RULE, lines, {f"{FOLDER}/{field}": now[field] for field in now})
 
 
 @operation

@@ -4,7 +4,7 @@ A fix is pure up to its actions. A plan holds the very actions that will run, so
 approved is what happens; `fixes/_perform.py` turns them into pyinfra's commands.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -46,8 +46,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     exists: bool
     value: Any = None
     """file: {content (base64), mode, owner, group}; kernel: text; unit: {enabled, active,
-    masked, fragment}; gpu: text as NVML has it; module: loaded or not; package: version;
-    process: {cpus, mems}; swap: {active, fstab}."""
+    masked, fragment}; gpu: text as NVML has it; module: {loaded, brings}; package: {version,
+    held, automatic}; process: {cpus, mems}; swap: {active, fstab}."""
     why: str = ""  # why it could not be looked at
 
 
@@ -82,10 +82,11 @@ class Unit(Action, frozen=True, kw_only=True):
     masked: bool | None = None
 
 
-class Run(Action, frozen=True, kw_only=True):
+class Run(Action, frozen=True, kw_only=True, omit_defaults=True):
     """A command, word by word, without a shell."""
 
     words: tuple[str, ...]
+    seconds: int | None = None  # that it may take, where that is more than for any action
 
 
 Actions = tuple[File | Kernel | Unit | Run, ...]
@@ -103,7 +104,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the actions change; each is looked at before and can be put back."""
     risk: Risk
     gpus: tuple[str, ...] = ()  # UUIDs that must be free at risk idle; empty: all
-    effective: str = "now"  # now, reset, reboot: when the wanted value is in force
+    effective: str = "now"  # now, restart, reset, reboot: when the wanted value is in force
+    services: tuple[str, ...] = ()
+    """Services whose binding and such is what this is about: the check is asked about their
+    processes, whatever their numbers are by then, and they are no users of a GPU to wait for."""
     note: str = ""  # what the person who approves should know
 
 
@@ -111,10 +115,11 @@ class FixError(Exception):
     """What is wrong cannot be put right by this fix on this node; the message says why."""
 
 
-Planner = Callable[[Any, Sequence[Finding], Any], Iterator[Change]]
+Planner = Callable[..., Iterator[Change]]
 """(evidence, wrong findings of its check, the check's Want) -> changes. Pure.
 
-Raises FixError, also while it is iterated: then none of its changes is to be made."""
+Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also while it is
+iterated: then none of its changes is to be made."""
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,3 +127,11 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Planner
     risk: Risk  # the highest that its changes have
+    options: tuple[str, ...] = ()  # now, restart: what a person may ask of it beyond the want
+
+    def changes(
+        self, evidence: Any, findings: Sequence[Finding], want: Any, options: Collection[str] = ()
+    ) -> Iterator[Change]:
+        """What `plan` yields with those of the `options` that this fix has. Raises as it does."""
+        chosen = {name: name in options for name in self.options}
+        return self.plan(evidence, findings, want, **chosen)

@@ -47,7 +47,7 @@ drain_hook = click.option(
 settle = click.option(
     "--settle",
     type=Seconds(0),
-    default=3,
+    default=5,
     show_default=True,
     metavar="SECONDS",
     help="After which a setting is looked at once more, and must still be there.",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from nodevet.cli import UserError, options, session
 from nodevet.cli.output import Output, replace, try_out
@@ -22,7 +23,7 @@ from nodevet.sweep import Bench, reports
 
 if TYPE_CHECKING:
     from nodevet.fleet.work import Worker
-    from nodevet.remedy.draft import Node
+    from nodevet.remedy.draft import Node, Rules
     from nodevet.remedy.plan import Looked
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
@@ -52,6 +53,17 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     metavar="ID",
     help="Plan this fix, and no others but those named so. Without it: those that the baseline "
     "allows under `fix`.",
+)
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Let fixes restart the services that they put right, rather than wait until they start "
+    "anew.",
+)
+@click.option(
+    "--now",
+    is_flag=True,
+    help="Let fixes change processes that run, where they would only change how they start.",
 )
 @click.option(
     "--max-risk",
@@ -93,6 +105,8 @@ def command(
     limit: tuple[str, ...],
     names: tuple[str, ...],
     fixes: tuple[str, ...],
+    restart: bool,
+    now: bool,
     max_risk: str,
     valid: timedelta,
     author: str | None,
@@ -128,6 +142,7 @@ def command(
         fixes=_named(fixes, bench) if fixes else None,
         max_risk=Risk(max_risk),
     )
+    rules = structs.replace(rules, options=_options(bench, rules, now=now, restart=restart))
     hosts = session.inventory(targets, inventories, limit)
     reached = session.fleet_options(bench=bench, **reach)
     drafted = draft(_vet(hosts, bench, reached), bench.catalog, rules)
@@ -154,6 +169,24 @@ def _named(fixes: Sequence[str], bench: Bench) -> frozenset[str]:
         if fix not in asked:
             raise UserError(f"--fix {fix}: no baseline of this run asks for {fix}")
     return frozenset(fixes)
+
+
+def _options(bench: Bench, rules: "Rules", *, now: bool, restart: bool) -> frozenset[str]:
+    """What is asked of the fixes. Raises UserError where that says nothing."""
+    if now and restart:
+        raise UserError("--now, --restart: what is restarted is not changed before; give one")
+    chosen = frozenset(name for name, on in (("now", now), ("restart", restart)) if on)
+    asked = {
+        wish.check
+        for baseline in bench.baselines
+        for wish in baseline.expectations
+        if rules.allow(wish) and wish.check in bench.catalog.fixes
+    }
+    for option in chosen:
+        fixes = [fix for name in asked if (fix := bench.catalog.fix(name))]
+        if not any(option in fix.options for fix in fixes):
+            raise UserError(f"--{option}: no fix that may enter the plan takes it")
+    return chosen
 
 
 def _author(said: str | None) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence, Gpu
+from nodevet.evidence import Evidence, Gpu, service_of
 from nodevet.fix import Change, FixError, Seen
 from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Verdict
@@ -46,7 +46,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         findings = self.ask(step.fix, evidence)
         if not findings:
             return Standing.STALE, f"the baseline does not ask for {step.fix}"
-        if holds(step, findings):
+        if holds(step, findings, evidence):
             return Standing.RIGHT, ""
         if step.effective != "now" and self.waits(step, evidence):
             return Standing.PENDING, ""
@@ -56,35 +56,42 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
             fix = self.catalog.fix(step.fix)
             if fix is None:
                 return Standing.STALE, f"there is no fix for {step.fix} here"
-            changes = list(fix.plan(evidence, wrong, want))
+            changes = list(fix.changes(evidence, wrong, want, step.options))
         except FixError as error:
             return Standing.STALE, str(error)
         except (Exception, SystemExit) as error:  # one fix's fault costs no other node
             return Standing.STALE, f"the fix cannot plan: {type(error).__name__}: {error}"
         if any(same_change(step, change) for change in changes):
             return Standing.GO, ""
-        return Standing.STALE, _drifted(step, findings, changes)
+        return Standing.STALE, _drifted(step, _of(step, findings, evidence), changes)
 
     def waits(self, step: Step, evidence: Evidence) -> bool:
         """Whether the check says ok of what is in force after the next reset."""
         later = after_reset(evidence)
-        return later != evidence and holds(step, self.ask(step.fix, later))
+        return later != evidence and holds(step, self.ask(step.fix, later), later)
 
     def verdict(self, step: Step, evidence: Evidence) -> str:
         """Why the check does not say ok of a step; empty where it does."""
         findings = self.ask(step.fix, evidence)
-        if holds(step, findings):
+        if holds(step, findings, evidence):
             return ""
-        return told(_of(step, findings) or findings) or "the check says nothing of it any more"
+        about = _of(step, findings, evidence)
+        if step.services:
+            silent = f"it names no process of {', '.join(step.services)} that is on a GPU"
+            return told(about) or silent
+        return told(about or findings) or "the check says nothing of it any more"
 
 
-def holds(step: Step, findings: Sequence[Finding]) -> bool:
+def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     """Whether the check says ok on every subject of a step.
 
-    A subject may be gone (a process that was started anew): then nothing of the whole check
-    may be amiss.
+    Of services these are the processes that they have now. Another subject may be gone: then
+    nothing of the whole check may be amiss.
     """
-    about = _of(step, findings)
+    about = _of(step, findings, evidence)
+    if step.services:
+        verdicts = {finding.verdict for finding in about}
+        return Verdict.OK in verdicts and verdicts <= set(FINE)
     labels = {finding.subject.label for finding in about}
     if labels >= set(step.subjects) and about:
         return all(finding.verdict is Verdict.OK for finding in about)
@@ -92,8 +99,17 @@ def holds(step: Step, findings: Sequence[Finding]) -> bool:
     return Verdict.OK in verdicts and verdicts <= set(FINE)
 
 
-def _of(step: Step, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings on a step's subjects; all of them where it names none."""
+def _of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
+    """The findings on a step's subjects, or on the processes of its services; all of them
+    where it names none."""
+    if step.services:
+        processes = (evidence.processes.data and evidence.processes.data.processes) or ()
+        theirs = {str(each.pid) for each in processes if service_of(each) in step.services}
+        return [
+            finding
+            for finding in findings
+            if finding.subject.kind == "process" and finding.subject.id in theirs
+        ]
     if not step.subjects:
         return list(findings)
     return [finding for finding in findings if finding.subject.label in step.subjects]
@@ -115,20 +131,23 @@ def told(findings: Sequence[Finding]) -> str:
     return "; ".join([*said[:3], *more] if more else said)
 
 
-def _drifted(step: Step, findings: Sequence[Finding], changes: Sequence[Change]) -> str:
+def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[Change]) -> str:
     now = [change.observed for change in changes if set(change.subjects) & set(step.subjects)]
     if len(now) == 1 and canonical(now[0]) != canonical(step.observed):
         shown = Finding(verdict=Verdict.WRONG, unit=step.unit)
         return f"is {shown.text(now[0])} now, and was {shown.text(step.observed)} when planned"
     if now:
         return "the fix would do something else now than what was planned"
-    return told(_of(step, findings)) or "what was to be changed is not there any more"
+    return told(about) or "what was to be changed is not there any more"
 
 
 def same_change(step: Step, change: Change) -> bool:
     """Whether the fix would do now exactly what was planned."""
-    fields = ("wanted", "observed", "subjects", "actions", "touches", "risk", "gpus", "effective")
-    return all(canonical(getattr(step, f)) == canonical(getattr(change, f)) for f in fields)
+    fields = ("wanted", "observed", "subjects", "actions", "touches", "risk", "gpus")
+    return all(
+        canonical(getattr(step, f)) == canonical(getattr(change, f))
+        for f in (*fields, "effective", "services")
+    )
 
 
 def canonical(value: Any) -> bytes:
@@ -161,6 +180,17 @@ def same(one: Seen, other: Seen) -> bool:
     if one.touch.kind == "process" and not other.exists:
         return True  # it ended; a later one was never bound
     return one.exists == other.exists and canonical(_still(one)) == canonical(_still(other))
+
+
+def ended(then: Seen, now: Seen) -> bool:
+    """Whether a process is there no more; its number may have gone to another one by now."""
+    if then.touch.kind != "process" or then.why or now.why:
+        return False
+    return not now.exists or (then.exists and _started(then) != _started(now))
+
+
+def _started(seen: Seen) -> Any:
+    return seen.value.get("started_s") if isinstance(seen.value, Mapping) else None
 
 
 def _still(seen: Seen) -> Any:

@@ -12,7 +12,7 @@ from nodevet.model import Baseline, Expectation, Finding, HostReport, Status, Ve
 from nodevet.remedy.nouns import Conflict
 from nodevet.remedy.shows import touch_of
 
-EFFECTIVE = ("now", "reset", "reboot")
+EFFECTIVE = ("now", "restart", "reset", "reboot")
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +24,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     valid: timedelta = timedelta(hours=24)
     fixes: frozenset[str] | None = None  # these only; None: those that the baseline allows
     max_risk: Risk = Risk.REBOOT
+    options: frozenset[str] = frozenset()  # now, restart
 
     def allow(self, wish: Expectation) -> bool:
         return wish.fix if self.fixes is None else wish.check in self.fixes
@@ -44,6 +45,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     change: Change
     findings: tuple[Finding, ...]  # that it answers
+    options: tuple[str, ...] = ()  # of its fix, that it was planned with
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +124,9 @@ def _of_fix(
     wrong: tuple[Finding, ...],
     rules: Rules,
 ) -> Iterator[Entry]:
+    options = tuple(option for option in fix.options if option in rules.options)
     try:
-        changes = list(fix.plan(evidence, wrong, wish.want))
+        changes = list(fix.changes(evidence, wrong, wish.want, options))
     except FixError as error:
         advice = "; ".join(dict.fromkeys(finding.advice for finding in wrong if finding.advice))
         yield Conflict(host=host, fix=wish.check, why=str(error), advice=advice)
@@ -148,7 +151,9 @@ def _of_fix(
         elif change.risk.rank > rules.max_risk.rank:
             yield Withheld(host=host, fix=wish.check, findings=len(found), risk=change.risk)
         else:
-            yield Candidate(host=host, fix=wish.check, change=change, findings=found)
+            yield Candidate(
+                host=host, fix=wish.check, change=change, findings=found, options=options
+            )
     for finding in wrong:
         if finding.subject.label not in answered:
             yield Left(host=host, finding=finding)

@@ -5,11 +5,11 @@ import shlex
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
-from nodevet.evidence import Evidence, Gpu, Process
+from nodevet.evidence import Evidence, Gpu, Process, service_of
 from nodevet.fix import Risk
 from nodevet.model import Baseline
 from nodevet.remedy.nouns import Plan, PlannedNode, Step
@@ -53,16 +53,27 @@ def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) 
     return ""
 
 
-def occupied(step: Step, evidence: Evidence) -> str:
-    """Why a step of its risk may not run beside what uses the GPUs now; empty where it may."""
+def occupied(step: Step, evidence: Evidence, services: Collection[str] = ()) -> str:
+    """Why a step of its risk may not run beside what uses the GPUs now; empty where it may.
+
+    `services` are those of the other steps: one that is about services does not mind them.
+    """
     if step.risk is Risk.LIVE:
         return ""
-    return "; ".join(users(evidence, step.gpus, nvml=step.risk is Risk.IDLE))
+    about = {*step.services, *services} if step.services else ()
+    return "; ".join(users(evidence, step.gpus, nvml=step.risk is Risk.IDLE, services=about))
 
 
-def users(evidence: Evidence, uuids: Sequence[str], *, nvml: bool) -> Iterator[str]:
+def services_of(steps: Iterable[Step]) -> frozenset[str]:
+    return frozenset(name for step in steps for name in step.services)
+
+
+def users(
+    evidence: Evidence, uuids: Sequence[str], *, nvml: bool, services: Collection[str] = ()
+) -> Iterator[str]:
     """Every use of these GPUs (none named: of any), and every reason why that cannot be told.
 
+    `services` are those that the work is about: what they run is no other use.
     `nvml`: it must have said for each what computes on it. On a drained node, whose driver
     may be what is to be put right, /proc alone tells.
     """
@@ -84,7 +95,9 @@ def users(evidence: Evidence, uuids: Sequence[str], *, nvml: bool) -> Iterator[s
         if gpu.processes is None and nvml:
             yield f"what uses GPU {gpu.index} cannot be told: NVML: {gpu.why('processes')}"
     for process in section.data.processes:
-        if not is_keeper(process) and (held := _held(process, touched, everything=not uuids)):
+        if is_keeper(process) or service_of(process) in services:
+            continue
+        if held := _held(process, touched, everything=not uuids):
             yield f"{held} in use by {process.command or 'a process'} (pid {process.pid})"
     known = {process.pid for process in section.data.processes}
     for gpu in touched:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence import Evidence
-from nodevet.fix import Risk
+from nodevet.fix import Risk, Run
 from nodevet.remedy import guards
 from nodevet.remedy.compare import Bench, Standing
 from nodevet.remedy.hands import LockedError, WorkError
@@ -16,7 +16,7 @@ from nodevet.remedy.journal import HostBegin, HostEnd, JournalError, RunState, S
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.remedy.site import BlindError, LostError, Site
-from nodevet.remedy.steps import RefusedError, Steps, begin
+from nodevet.remedy.steps import RefusedError, Steps, begin, of_packages, recalled
 
 BAD = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
 WRITTEN = frozenset({Outcome.DONE, Outcome.PENDING})
@@ -40,7 +40,8 @@ class Node:
         self.task = task
         self.site = site
         self._results: dict[str, StepResult] = {}
-        self._steps = Steps(site, bench) if bench else None
+        self._about = guards.services_of(task.steps)
+        self._steps = Steps(site, bench, self._about) if bench else None
         self._rebooted = False
 
     def run(self, earlier: RunState | None = None) -> HostResult:
@@ -82,6 +83,8 @@ class Node:
             told = [*told, why]
         elif refusal:
             outcome, told = Outcome.REFUSED, [why]
+        if outcome in (Outcome.FAILED, Outcome.REFUSED):
+            told += [f"{step.id} is done, and stays" for step in steps if step.outcome in WRITTEN]
         return HostResult(
             host=self.task.host,
             outcome=outcome,
@@ -108,6 +111,8 @@ class Node:
             return
         evidence = self._guarded(steps, evidence)
         for step in self._open():
+            if why := guards.other_node(task.planned, evidence):  # it was lost, and came back
+                raise RefusedError(Refusal.STALE, why)
             self._results[step.id], evidence = steps.carry_out(step, evidence)
             if self._stopped():
                 return
@@ -170,6 +175,8 @@ class Node:
         drain = any(step.risk.rank >= Risk.DRAIN.rank for step in todo) or self.task.reboot
         going = [step for step in todo if self._compared(steps, step, evidence) is Standing.GO]
         steps.unowned(going)
+        for step in going[1:]:  # the first one is looked at as it begins
+            steps.as_planned(step)
         if not drain or not going:
             for step in going:
                 steps.standing(step, evidence)
@@ -182,11 +189,15 @@ class Node:
         evidence = self._probe("before")
         if why := guards.other_node(self.task.planned, evidence):
             raise RefusedError(Refusal.STALE, why)
-        if busy := "; ".join(guards.users(evidence, (), nvml=False)):
+        if busy := self._busy(evidence):
             raise RefusedError(Refusal.GUARD, f"drained, and yet {busy}")
         for step in todo:
             steps.standing(step, evidence)
         return evidence
+
+    def _busy(self, evidence: Evidence) -> str:
+        """What uses a GPU of a drained node, besides what the steps themselves are about."""
+        return "; ".join(guards.users(evidence, (), nvml=False, services=self._about))
 
     def _compared(self, steps: Steps, step: Step, evidence: Evidence) -> Standing:
         """Without the guard: a node is drained only where that has a purpose."""
@@ -197,7 +208,7 @@ class Node:
 
     def _still(self, steps: Steps, last: Step, evidence: Evidence) -> None:
         """A step that undoes an earlier one is put back, and the earlier one with it if need be."""
-        if self._results[last.id].outcome not in WRITTEN:
+        if self._results[last.id].outcome not in WRITTEN or self._dark(evidence):
             return
         earlier = [step for step in self.task.steps if self._written(step) and step is not last]
         broken = [step for step in earlier if self._broken(steps, step, evidence)]
@@ -216,6 +227,17 @@ class Node:
         for step in reversed(broken_now):
             self._results[step.id] = steps.take_back(step, self._results[step.id], told)
 
+    def _dark(self, evidence: Evidence) -> bool:
+        """Whether NVML says nothing before the reboot that a new driver waits for: its library
+        does not talk to the old module. What was verified earlier can be judged after it alone."""
+        return evidence.gpu.data is None and any(
+            step.effective == "reboot"
+            and of_packages(step)
+            and self._results[step.id].outcome in (*WRITTEN, Outcome.DOUBT)
+            for step in self.task.steps
+            if step.id in self._results
+        )
+
     def _written(self, step: Step) -> bool:
         result = self._results.get(step.id)
         return result is not None and result.outcome in WRITTEN
@@ -227,7 +249,7 @@ class Node:
 
     def _reboot(self, steps: Steps, evidence: Evidence) -> None:
         """Reboot, and let the check say whether every step persists; put back what does not."""
-        if busy := "; ".join(guards.users(evidence, (), nvml=False)):
+        if busy := self._busy(evidence):
             self._note(f"not rebooted: {busy}")
             return
         site, written = self.site, [step for step in self.task.steps if self._written(step)]
@@ -241,7 +263,8 @@ class Node:
         except (WorkError, LockedError):
             site.reenter()
         amiss = self._after_boot(steps, written, booted)
-        for step in reversed(written):
+        backwards = list(reversed(written))
+        for step in sorted(backwards, key=of_packages):
             result = self._results[step.id]
             if step.id in amiss:
                 why = f"does not outlast a reboot: {amiss[step.id]}"
@@ -253,9 +276,14 @@ class Node:
                 )
 
     def _after_boot(self, steps: Steps, written: Sequence[Step], booted: str) -> dict[str, str]:
-        """Why each step does not hold after a reboot, once what starts at boot had its time."""
+        """Why each step does not hold after a reboot, once what starts at boot had its time.
+
+        It holds where the check says ok twice, with time between: a unit that starts late may
+        set it back.
+        """
         limit = time.monotonic() + self.site.terms.boot_settle
-        noted = False
+        noted, held = False, 0
+        self._booted()
         while True:
             try:
                 evidence = self.site.steadily(lambda: self.site.probe("rebooted"))
@@ -276,9 +304,17 @@ class Node:
                 amiss = {
                     step.id: why for step in written if (why := steps.bench.verdict(step, evidence))
                 }
-            if not amiss or time.monotonic() >= limit:
+            held = 0 if amiss else held + 1
+            if held == 2 or (amiss and time.monotonic() >= limit):
                 return amiss
             time.sleep(max(0.05, self.site.terms.settle))
+
+    def _booted(self) -> None:
+        """Wait until systemd has started all that starts at boot, for as long as an action may
+        take. How that ended does not matter here, nor that an old systemctl knows no --wait."""
+        wait = Run(words=("systemctl", "is-system-running", "--wait"))
+        with suppress(BlindError):
+            self.site.steadily(lambda: self.site.hands.act(self.task.host, wait))
 
     def _note(self, why: str) -> None:
         for key, result in self._results.items():
@@ -292,13 +328,12 @@ class Node:
         """What the journal says of each step, until the node is looked at."""
         for step in self.task.steps if earlier else ():
             state = earlier.step(step.id) if earlier else StepState()
-            before = state.seen or ()
             if state.stage is Stage.ROLLED_BACK:
-                result = begin(step, outcome=Outcome.FAILED, why=state.why, before=before)
+                result = recalled(step, state, outcome=Outcome.FAILED, why=state.why)
             elif state.stage is Stage.VERIFIED:
-                result = begin(step, outcome=Outcome.DONE, before=before)
+                result = recalled(step, state, outcome=Outcome.DONE)
             elif state.touched:
-                result = begin(step, outcome=Outcome.DOUBT, why=state.why, before=before)
+                result = recalled(step, state, outcome=Outcome.DOUBT, why=state.why)
             else:
                 continue
             self._results[step.id] = result
@@ -324,4 +359,6 @@ class Node:
             return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)
         if step.effective != "now" and not rebooted:
             return replace(result, outcome=Outcome.PENDING)
+        if not rebooted and self._dark(evidence):
+            return replace(result, outcome=Outcome.DONE)
         return steps.take_back(step, result, f"was right, and is not any more: {why}")

@@ -31,7 +31,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     observed: Value
     unit: str = ""
     risk: Risk
-    effective: str = "now"  # now, reset, reboot
+    effective: str = "now"  # now, restart, reset, reboot
+    services: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # that it was planned with: now, restart
     gpus: tuple[str, ...] = ()
     actions: Actions
     touches: tuple[Touch, ...]

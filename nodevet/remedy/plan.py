@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from nodevet.evidence import Evidence
-from nodevet.fix import Seen, Touch
+from nodevet.fix import Action, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.draft import Candidate, Draft, Left, Rules, Withheld
 from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
+from nodevet.remedy.shows import shows
 from nodevet.remedy.undo import UndoError, undo
 from nodevet.report.fold import plight
 from nodevet.report.words import difference, subjects_of
@@ -36,6 +37,8 @@ ORDER = (
 
 LAST = ("driver_version",)
 """A new driver's library does not talk to the old module: nothing on a GPU works until a reboot."""
+
+RELOAD = Run(words=("systemctl", "daemon-reload"))
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +87,11 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:
             conflicts.append(_conflict(each, *clash))
         else:
             fit.append((each, _of(each, found.seen)))
+    for each, _ in fit[:]:
+        if more := next((one for one, _ in fit if _does(one, each)), None):
+            fit = [pair for pair in fit if pair[0] is not each]
+            why = f"{more.fix} does it too, and more"
+            conflicts.append(_conflict(each, why, "plan again once that is applied"))
     shared = _shared(each for each, _ in fit)
     hosts = {host: place for place, host in enumerate(draft.nodes)}
     numbers: Counter[tuple[str, str]] = Counter()
@@ -146,6 +154,8 @@ def _step(each: Candidate, seen: tuple[Seen, ...], number: int) -> Step:
         unit=change.unit,
         risk=change.risk,
         effective=change.effective,
+        services=change.services,
+        options=each.options,
         gpus=change.gpus,
         actions=change.actions,
         touches=change.touches,
@@ -235,7 +245,19 @@ def _unfit(each: Candidate, found: Looked) -> Clash | None:
         undo(*seen, actions=each.change.actions)
     except UndoError as error:
         return f"there is no way back: {error}", ""
-    return None
+    return _waiting(each, seen)
+
+
+def _waiting(each: Candidate, seen: Sequence[Seen]) -> Clash | None:
+    """It was done already, and only what brings it into force is missing."""
+    rest = [action for action in each.change.actions if action != RELOAD]
+    if each.change.effective == "now" or not all(shows(action, seen) for action in rest):
+        return None
+    why = f"it is set, and in force after a {each.change.effective}"
+    if each.change.effective != "restart":
+        return why, f"drain and reboot it; if it was: nodevet explain {each.fix}"
+    advice = "restart it when it may be interrupted, or plan with --restart"
+    return f"{why}: {' '.join(each.change.services)}", advice
 
 
 def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Touch], Sequence[str]]:
@@ -245,6 +267,28 @@ def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Touch], Seque
         for touch in set(each.change.touches):
             found.setdefault((each.host, touch), []).append(each.fix)
     return {key: fixes for key, fixes in found.items() if len(fixes) > 1}
+
+
+def _does(one: Candidate, other: Candidate) -> bool:
+    """Whether one change of a host does all of another one's, and more."""
+    return (
+        one.host == other.host
+        and set(one.change.touches) > set(other.change.touches)
+        and all(
+            any(_covers(mine, theirs) for mine in one.change.actions)
+            for theirs in other.change.actions
+        )
+    )
+
+
+def _covers(one: Action, other: Action) -> bool:
+    """Whether one action leaves a thing as another one would."""
+    if not isinstance(one, Unit) or not isinstance(other, Unit) or other.restart:
+        return one == other
+    wanted = [getattr(other, part) for part in ("enabled", "running", "masked")]
+    found = [getattr(one, part) for part in ("enabled", "running", "masked")]
+    pairs = zip(wanted, found, strict=True)
+    return one.name == other.name and all(want in (None, mine) for want, mine in pairs)
 
 
 def _collision(each: Candidate, shared: Mapping[tuple[str, Touch], Sequence[str]]) -> Clash | None:

@@ -11,10 +11,10 @@ import jinja2
 import msgspec
 
 from nodevet.model import Finding, Verdict
-from nodevet.remedy.compare import same
+from nodevet.remedy.compare import ended, same
 from nodevet.remedy.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.remedy.site import said, state, words
-from nodevet.report.markdown import _cell, _code
+from nodevet.report.spans import cell, code
 from nodevet.report.text import brief, count, duration, name, nodeset, plain
 
 LONGEST = 240  # columns of one reason
@@ -90,7 +90,9 @@ def moved(step: StepResult) -> list[tuple[str, str, str]]:
     return [
         (plain(then.touch.label), plain(state(then)), plain(state(after[then.touch])))
         for then in step.before
-        if then.touch in after and not same(then, after[then.touch])
+        if then.touch in after
+        and not same(then, after[then.touch])
+        and not ended(then, after[then.touch])
     ]
 
 
@@ -145,27 +147,27 @@ def _markdown(result: Result) -> Iterator[str]:
     yield ""
     yield f"**{summary(result)}**"
     yield ""
-    yield from (f"- {key}: {_code(value)}" for key, value in facts(result))
+    yield from (f"- {key}: {code(value)}" for key, value in facts(result))
     yield ""
     yield "| outcome | nodes | why |"
     yield "|---|---|---|"
     for outcome, hosts, why in folded(result):
-        yield f"| {outcome.value} | {_cell(hosts)} | {_cell(why)} |"
+        yield f"| {outcome.value} | {cell(hosts)} | {cell(why)} |"
     for host in result.hosts:
         if any(step.ran for step in host.steps):
             yield ""
-            yield f"## {_code(name(host.host))}: {host.outcome.value}"
+            yield f"## {code(name(host.host))}: {host.outcome.value}"
             yield ""
             yield from _steps(host.steps)
 
 
 def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
     for step in steps:
-        why = f": {_code(brief(step.why, LONGEST))}" if step.why else ""
-        yield f"- {_code(step.fix)} {_code(change(step))} **{step.outcome.value}**{why}"
-        yield from (f"  - ran {_code(ran(one))}" for one in step.ran)
+        why = f": {code(brief(step.why, LONGEST))}" if step.why else ""
+        yield f"- {code(step.fix)} {code(change(step))} **{step.outcome.value}**{why}"
+        yield from (f"  - ran {code(ran(one))}" for one in step.ran)
         for touch, before, after in moved(step):
-            yield f"  - {_code(touch)}: {_code(before)} → {_code(after)}"
+            yield f"  - {code(touch)}: {code(before)} → {code(after)}"
 
 
 # --- html -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class Outcome(str, Enum):
     FAILED = "failed and rolled back"
     REFUSED = "refused"  # nothing was written
     UNTOUCHED = "untouched"
-    PENDING = "pending reboot"  # in place, in force from the next reset or reboot on
+    PENDING = "pending"  # in place, in force from the next restart, reset or reboot on
     ROLLED_BACK = "rolled back"  # as a rollback was asked for
     PERSISTS = "persists"  # the check said ok after a reboot
     DONE = "done"  # the check says ok

@@ -7,9 +7,10 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.evidence import Evidence
 from nodevet.fix import Risk, Seen, Unit
 from nodevet.remedy import guards
-from nodevet.remedy.compare import same
+from nodevet.remedy.compare import ended, same
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import (
     Doing,
@@ -27,7 +28,7 @@ from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.remedy.shows import shows, touch_of
 from nodevet.remedy.site import BlindError, LostError, Site, state
-from nodevet.remedy.steps import RefusedError, begin
+from nodevet.remedy.steps import RefusedError, begin, of_packages
 
 
 class Back(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,14 +107,25 @@ class Return:
         steps = touched(self.back.steps, self.back.run)
         if not steps:
             return
-        self._enter(steps)
+        evidence = self._enter(steps)
+        packages = [step for step in steps if of_packages(step)]
+        others = [step for step in steps if step not in packages]
+        # a library that does not fit the loaded module says nothing of a GPU
+        first, last = (others, packages) if evidence.gpu.data else (packages, others)
+        for group in filter(None, (first, last)):
+            self._put_back(group)
+            if Outcome.DOUBT in {result.outcome for result in self._results.values()}:
+                return
+
+    def _put_back(self, steps: Sequence[Step]) -> None:
+        """These steps, and then all of them once more: a later one may have changed what was
+        put back before it."""
         restored: list[Seen] = []
         for step in steps:
             self._results[step.id], kept = self._step(step)
             restored += kept
-        if Outcome.DOUBT in {result.outcome for result in self._results.values()}:
+        if Outcome.DOUBT in {self._results[step.id].outcome for step in steps}:
             return
-        # a later one may have changed what was put back before it
         actions = [action for step in steps for action in step.actions]
         try:
             amiss = self.site.steadily(lambda: self.site.put_back(restored, actions))
@@ -126,7 +138,7 @@ class Return:
             self.site.journal.write(RolledBack(step=steps[-1].id, ok=False, why=told))
             self._results[steps[-1].id] = replace(last, outcome=Outcome.HALF, why=told)
 
-    def _enter(self, steps: Sequence[Step]) -> None:
+    def _enter(self, steps: Sequence[Step]) -> Evidence:
         """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
         try:
             self.site.enter()
@@ -150,7 +162,7 @@ class Return:
             except (WorkError, BlindError) as error:
                 raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
         for step in steps:
-            if busy := guards.occupied(step, evidence):
+            if busy := guards.occupied(step, evidence, guards.services_of(steps)):
                 why = f"{step.id} is of risk {step.risk.value}: {busy}"
                 raise RefusedError(Refusal.GUARD, why)
         self.site.journal.write(
@@ -160,6 +172,7 @@ class Return:
                 boot_id=booted or "",
             )
         )
+        return evidence
 
     def _step(self, step: Step) -> tuple[StepResult, list[Seen]]:
         """One step put back, and what of it is now as it was before."""
@@ -178,12 +191,13 @@ class Return:
             f"{at.touch.label} is {state(at)}, neither what it was ({state(was)}) nor what "
             f"{step.id} set: it was changed since, and is left"
             for was, at in zip(before, now, strict=True)
-            if not same(was, at) and not ours(step, then, left.get(at.touch), at)
+            if not (same(was, at) or ended(was, at))
+            and not ours(step, then, left.get(at.touch), at)
         ]
         ours_now = [
             was
             for was, at in zip(before, now, strict=True)
-            if same(was, at) or ours(step, then, left.get(at.touch), at)
+            if same(was, at) or ended(was, at) or ours(step, then, left.get(at.touch), at)
         ]
         self.site.journal.write(RollingBack(step=step.id))
         try:
@@ -211,6 +225,8 @@ def ours(step: Step, then: StepState, left: Seen | None, now: Seen) -> bool:
         return False
     if left is not None and same(left, now):
         return True
+    if now.touch.kind == "module" and step.effective == "reboot":
+        return True  # loaded or gone, by whether the node was rebooted since
     if now.touch.kind == "unit":
         was = next((seen for seen in then.seen or () if seen.touch == now.touch), None)
         return was is not None and _between(step, was, left, now)

@@ -14,7 +14,7 @@ import msgspec
 
 from nodevet import __version__
 from nodevet.model import Host
-from nodevet.remedy import nouns
+from nodevet.remedy import journal, nouns
 from nodevet.remedy.allowed import Approval
 from nodevet.remedy.journal import Run, RunState
 from nodevet.remedy.nouns import Plan
@@ -116,9 +116,21 @@ class RunFolder:
         try:
             return (self.path / name).read_bytes()
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and self._is_empty():
+                raise RunError(
+                    f"{self.path}: the run ended before it began, and nothing was done on any "
+                    "node: apply the plan anew"
+                ) from error
             raise RunError(
                 f"{self.path / name}: {error.strerror}; is {self.path} the folder of a run?"
             ) from error
+
+    def _is_empty(self) -> bool:
+        """Whether the journal was made, and nothing else followed."""
+        try:
+            return (self.path / journal.NAME).stat().st_size == 0
+        except OSError:
+            return False
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name

@@ -17,11 +17,15 @@ from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.nouns import Conflict, Plan, Step
 from nodevet.remedy.undo import UndoError, chosen, text_of
 from nodevet.report.text import brief, cells, count, cut_pair, nodeset, pad, plain
-from nodevet.report.words import LIMIT, SENTENCE, subjects_of, values
+from nodevet.report.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
 
 GAP = "  "
 WIDEST = 64  # columns that a column aligns to; a longer cell pushes its own line only
-EFFECT = {"reset": "in force after a GPU reset", "reboot": "in force after a reboot"}
+EFFECT = {
+    "restart": "in force after a restart",
+    "reset": "in force after a GPU reset",
+    "reboot": "in force after a reboot",
+}
 CONTEXT = 3  # unchanged lines around a change of a file
 
 _NUMBERS = re.compile(r"(\d+)")
@@ -94,6 +98,8 @@ def _file(action: File, before: Seen | None) -> Iterator[str]:
     path = plain(action.path)
     old, about = _content(before)
     new = None if action.content is None else action.content
+    if new is None and before and not before.exists:
+        return
     head = "/dev/null" if before and not before.exists else f"{path}{about}"
     yield f"--- {head}"
     yield f"+++ {'/dev/null' if new is None else path}"
@@ -253,7 +259,7 @@ def conflicts(found: Sequence[Conflict]) -> Iterator[str]:
     yield "not planned:"
     rows = []
     for (fix, why, advice), hosts in groups.items():
-        note = f"advice: {brief(advice, SENTENCE)}" if advice else ""
+        note = f"advice: {brief(advice, ADVICE)}" if advice else ""
         rows.append([f"  {plain(fix)}", brief(why, SENTENCE), nodeset(hosts), note])
     yield from table(rows)
 

@@ -1,6 +1,7 @@
 """What actions change, and whether that shows in what a node was seen as. Pure."""
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,10 @@ def unnamed(step: Step) -> str:
 
 def shows(action: File | Kernel | Unit | Run, seen: Sequence[Seen]) -> bool | None:
     """Whether an action took place, by what was seen of its touches. None: that does not tell."""
+    if isinstance(action, Run):
+        return (
+            _pending(action, seen) if action.words[0] == "nvidia-smi" else _packages(action, seen)
+        )
     touch = touch_of(action)
     found = next((each for each in seen if each.touch == touch), None)
     if found is None or found.why:
@@ -74,6 +79,39 @@ def _unit(action: Unit, seen: Seen) -> bool | None:
     if any(wanted is not None and wanted is not there for wanted, there in told):
         return False
     return None if action.restart else True
+
+
+def _pending(action: Run, seen: Sequence[Seen]) -> bool | None:
+    """Whether a GPU has as pending what nvidia-smi was told: -i UUID -e 1, -i UUID -mig 0."""
+    field = _PENDING.get(action.words[3]) if len(action.words) == 5 else None
+    touch = Touch(kind="gpu", name=f"{action.words[2]}:{field}") if field else None
+    found = next((each for each in seen if each.touch == touch), None)
+    if found is None or found.why or not isinstance(found.value, bool):
+        return None
+    return found.value is (action.words[4] == "1")
+
+
+_PENDING = {"-e": "ecc_pending", "-mig": "mig_pending"}
+
+
+def _packages(action: Run, seen: Sequence[Seen]) -> bool | None:
+    """Whether packages are as apt-get and apt-mark were told: NAME=VERSION; hold, auto."""
+    if "apt-get" in action.words and "install" in action.words:
+        told = action.words[action.words.index("install") + 1 :]
+        halves = (word.partition("=") for word in told)
+        wanted: list[tuple[str, str, Any]] = [(name, "version", part) for name, _, part in halves]
+    elif match := _MARK.fullmatch(" ".join(action.words[:2])):
+        field = {"hold": "held", "auto": "automatic"}[match[1]]
+        wanted = [(name, field, True) for name in action.words[2:]]
+    else:
+        return None
+    known = {each.touch.name: each for each in seen if each.touch.kind == "package"}
+    if any(name not in known or known[name].why for name, _, _ in wanted):
+        return None
+    return all(_mapping(known[name]).get(field) == value for name, field, value in wanted)
+
+
+_MARK = re.compile(r"apt-mark (hold|auto)")
 
 
 def _mapping(seen: Seen) -> Mapping[str, Any]:

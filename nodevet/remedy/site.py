@@ -10,7 +10,7 @@ import msgspec
 from nodevet.evidence import Evidence, EvidenceError, decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.model import show
-from nodevet.remedy.compare import same
+from nodevet.remedy.compare import ended, same
 from nodevet.remedy.hands import Hands, LockedError, WorkError
 from nodevet.remedy.journal import Journal
 from nodevet.remedy.undo import PAIRS, UndoError, undo
@@ -26,7 +26,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """How nodes are worked on. Times in seconds."""
 
     who: str  # what the lock on a node says
-    settle: float = 3.0  # a setting that something else takes back does not live so long
+    settle: float = 5.0  # a setting that something else takes back does not live so long
     reboot: bool = False  # every node that was changed is rebooted, and must still be right
     reboot_seconds: float = 900.0
     boot_settle: float = 120.0  # after a reboot, until what starts at boot has set its settings
@@ -114,17 +114,18 @@ class Site:
         return tuple(seen[touch] for touch in touches)
 
     def put_back(self, before: Sequence[Seen], actions: Sequence[Action] = ()) -> list[str]:
-        """Make everything as it was before, and look whether it is; what is not, in words.
+        """Make everything as it was before, and look whether it stays so; what does not, in words.
 
         Twice where it must be: stopping a unit may change what was put back already.
         Raises WorkError; may be repeated.
         """
         touches = tuple(seen.touch for seen in before)
-        told: list[str] = []
+        now = self.look(touches)
+        changed, told = _differing(before, now), list[str]()
+        self._sweep(before, now)
+        if not changed:
+            return []
         for _ in range(2):
-            changed = _differing(before, self.look(touches))
-            if not changed:
-                return []
             try:
                 undoing = undo(*_whole(changed, before), actions=tuple(actions))
             except UndoError as error:
@@ -134,6 +135,8 @@ class Site:
                 acted = self.hands.act(self.host, action)
                 if not acted.ok:
                     told.append(f"{words(action)}: {said(acted.code, acted.output)}")
+            if not (changed := _differing(before, self.look(touches))):
+                break
         time.sleep(self.terms.settle)
         left = _differing(before, now := self.look(touches))
         present = {seen.touch: seen for seen in now}
@@ -142,9 +145,20 @@ class Site:
             *(told if left else ()),
         ]
 
+    def _sweep(self, before: Sequence[Seen], now: Sequence[Seen]) -> None:
+        """Remove files that were not there, and are not, once more: what a crash of the node
+        left beside them of a write goes with that. It is no part of what was before, or is."""
+        for then, at in zip(before, now, strict=True):
+            if then.touch.kind == "file" and not (then.exists or at.exists or at.why):
+                self.hands.act(self.host, File(path=then.touch.name, content=None))
+
 
 def _differing(before: Sequence[Seen], now: Sequence[Seen]) -> list[Seen]:
-    return [then for then, at in zip(before, now, strict=True) if not same(then, at)]
+    return [
+        then
+        for then, at in zip(before, now, strict=True)
+        if not same(then, at) and not ended(then, at)
+    ]
 
 
 def _whole(changed: Sequence[Seen], before: Sequence[Seen]) -> list[Seen]:

@@ -1,13 +1,13 @@
 """One step on one node: write, let the check decide, put back what it does not agree with."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence import Evidence
-from nodevet.fix import Seen
+from nodevet.fix import Seen, Unit
 from nodevet.model import NODE
 from nodevet.remedy import guards
 from nodevet.remedy.compare import Bench, Standing, same
@@ -52,11 +52,12 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps:
-    """The steps of one node, each at a time."""
+    """The steps of one node, each at a time. `services` are what all of them are about."""
 
-    def __init__(self, site: Site, bench: Bench) -> None:
+    def __init__(self, site: Site, bench: Bench, services: Collection[str] = ()) -> None:
         self.site = site
         self.bench = bench
+        self.services = services
         self.begun: set[str] = set()  # steps with an action that was, or may have been, sent
 
     # --- before -----------------------------------------------------------------------------
@@ -66,7 +67,9 @@ class Steps:
         standing, why = self.bench.compare(step, evidence)
         if standing is Standing.STALE:
             raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-        if standing is Standing.GO and (busy := guards.occupied(step, evidence)):
+        if standing is not Standing.GO:
+            return standing
+        if busy := guards.occupied(step, evidence, self.services):
             raise RefusedError(Refusal.GUARD, f"{step.id} is of risk {step.risk.value}: {busy}")
         return standing
 
@@ -82,10 +85,15 @@ class Steps:
             raise RefusedError(Refusal.OWNER, f"set elsewhere too: {'; '.join(others)}")
 
     def earlier(self, step: Step) -> tuple[Seen, ...]:
+        """As `as_planned`. Raises RefusedError where something else on the node sets it too."""
+        before = self.as_planned(step)
+        self.unowned([step])
+        return before
+
+    def as_planned(self, step: Step) -> tuple[Seen, ...]:
         """What a step touches, as it is now.
 
-        Raises RefusedError where that is not what it was when planned, cannot be put back, or
-        is set by something else on the node.
+        Raises RefusedError where that is not what it was when planned, or cannot be put back.
         """
         if stray := unnamed(step):
             raise RefusedError(
@@ -106,7 +114,6 @@ class Steps:
             if then is not None and not same(then, seen):
                 told = f"{seen.touch.label} {apart(then, seen)} when planned"
                 raise RefusedError(Refusal.STALE, f"{step.id}: {told}")
-        self.unowned([step])
         return before
 
     # --- the step ---------------------------------------------------------------------------
@@ -188,7 +195,14 @@ class Steps:
         if lost:
             why = f"does not stay as it was set: {', '.join(lost)}"
             return Held(why=why, after=after, evidence=evidence)
-        return self.verdict(step, evidence, after)
+        held = self.verdict(step, evidence, after)
+        if not any(isinstance(action, Unit) and action.restart for action in step.actions):
+            return held
+        limit = time.monotonic() + self.site.terms.boot_settle
+        while held.why and time.monotonic() < limit:  # until it is on its GPUs again
+            time.sleep(max(0.05, self.site.terms.settle))
+            held = self.verdict(step, self.site.probe("after"), after)
+        return held
 
     def left(self, step: Step) -> tuple[Seen, ...]:
         """What a step's touches are now, for the journal; empty where the node does not say.
@@ -291,15 +305,15 @@ class Steps:
     ) -> tuple[StepResult, Evidence]:
         """A step that an earlier controller left in doubt, or did not have judged."""
         why = state.why or "the controller ended in the middle of it"
-        ran = tuple(
-            Ran(action=action, ok=True if number in state.done else None)
-            for number, action in enumerate(step.actions)
-            if number in state.done or number == state.doing
-        )
-        result = begin(step, before=state.seen or (), ran=ran)
+        result = recalled(step, state)
         if state.rolling_back or state.stage.value == "failed":
             return self.take_back(step, result, why), evidence
         return self.resolve(step, result, set(state.done), why, evidence)
+
+
+def of_packages(step: Step) -> bool:
+    """Whether it changes packages: after a driver's, NVML says nothing until a reboot."""
+    return any(touch.kind == "package" for touch in step.touches)
 
 
 def begin(step: Step, **rest: object) -> StepResult:
@@ -309,3 +323,14 @@ def begin(step: Step, **rest: object) -> StepResult:
         StepResult(**{name: getattr(step, name) for name in shared}),
         **rest,
     )
+
+
+def recalled(step: Step, state: StepState, **rest: object) -> StepResult:
+    """The result of a step as the journal tells it."""
+    ran = tuple(
+        Ran(action=action, ok=True if number in state.done else None)
+        for number, action in enumerate(step.actions)
+        if number in state.done or number == state.doing
+    )
+    known = {"before": state.seen or (), "after": state.after or (), "ran": ran}
+    return begin(step, **{**known, **rest})

@@ -31,7 +31,12 @@ _ON = ("1", "true", "on", "yes", "enabled", "active", "loaded")
 _OFF = ("0", "false", "off", "no", "disabled", "inactive", "failed", "unloaded")
 
 
+_APT_LOCK = 300  # seconds, while unattended-upgrades and its like work
+_APT_SECONDS = 1800  # for DKMS to build modules for every kernel
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~-]*")  # deb-version(7)
+_DISCARD = re.compile(r"[\s,](discard(?:=(?:once|pages))?)(?=[\s,]|$)")  # of swap, fstab(5)
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+_UNLOAD = 'test ! -d "/sys/module/$1" || exec rmmod -- "$1"'
 _LIST = re.compile(r"[0-9]+([,-][0-9]+)*")
 
 
@@ -68,16 +73,22 @@ def _reread(done: Sequence[File | Kernel | Unit | Run], restarted: set[str]) -> 
         return [Unit(name=name, restart=True) for name in sorted(left)]
     after = done[first:]
     read = any(isinstance(each, Unit) for each in after)  # it makes systemd read its files
-    of_systemd = any(isinstance(each, File) and "/systemd/" in each.path for each in after)
+    of_systemd = any(
+        isinstance(each, File) and ("/systemd/" in each.path or each.path == "/etc/fstab")
+        for each in after
+    )
     return [Run(words=("systemctl", "daemon-reload"))] if of_systemd and not read else []
 
 
 def _place(seen: Seen) -> int:
-    """Units that were not there end while their files are; those that were, start after."""
+    """Units that were not there end while their files are; those that were, start after.
+
+    Swap is on before its unit is, which would turn it on too.
+    """
     kind = seen.touch.kind
     if kind == "unit":
-        return 4 if seen.exists else 0
-    return {"file": 2, "module": 3}.get(kind, 5)
+        return 5 if seen.exists else 0
+    return {"file": 2, "module": 3, "swap": 4}.get(kind, 6)
 
 
 def _one(
@@ -89,6 +100,8 @@ def _one(
         return [_unit(seen, restart=seen.touch.name in restarted)]
     if seen.touch.kind == "gpu":
         return [_gpu(seen, by_touch)]
+    if seen.touch.kind == "module":
+        return _modules([each for each in by_touch.values() if each.touch.kind == "module"])
     if seen.touch.kind not in _UNDO:
         raise UndoError(f"{seen.touch.label}: nothing is known of putting back a {seen.touch.kind}")
     return _UNDO[seen.touch.kind](seen)
@@ -208,9 +221,25 @@ def _pair(seen: Seen, field: str, uuid: str, by_touch: Mapping[Touch, Seen]) -> 
     return (set_them, ",".join(str(_int(each, each.value)) for each in told))
 
 
-def _module(seen: Seen) -> Sequence[Run]:
-    loaded = seen.exists if seen.value is None else _switch(seen, seen.value)
-    return [Run(words=("modprobe", *(() if loaded else ("-r",)), seen.touch.name))]
+def _modules(seen: Sequence[Seen]) -> list[Run]:
+    """Modules that were loaded, and then away with those that were not, whatever came along.
+
+    `modprobe -r` would also unload what was there before and that nothing else uses.
+    """
+    runs: list[Run] = []
+    order: dict[str, None] = {}  # in which they were loaded
+    for each in seen:
+        if each.why:
+            raise UndoError(f"{each.touch.label}: what it was is not known: {each.why}")
+        value = _mapping(each)
+        names = [*(value.get("brings") or ()), each.touch.name]
+        if wrong := [name for name in names if not _MODULE.fullmatch(str(name))]:
+            raise UndoError(f"{each.touch.label}: {wrong[0]!r} is no name of a module")
+        if _switch(each, value.get("loaded")):
+            runs.append(Run(words=("modprobe", "--", each.touch.name)))
+        else:
+            order.update(dict.fromkeys(name.replace("-", "_") for name in names))
+    return runs + [Run(words=("sh", "-c", _UNLOAD, "rmmod", name)) for name in reversed(order)]
 
 
 def _packages(seen: Sequence[Seen], actions: Actions) -> list[Run]:
@@ -225,6 +254,7 @@ def _packages(seen: Sequence[Seen], actions: Actions) -> list[Run]:
     wanted: list[str] = []
     held: list[str] = []
     free: list[str] = []
+    came_along: list[str] = []
     for each in sorted(seen, key=lambda each: each.touch.name):
         name = each.touch.name
         if each.why:
@@ -238,11 +268,20 @@ def _packages(seen: Sequence[Seen], actions: Actions) -> list[Run]:
             raise UndoError(f"{each.touch.label}: {version!r} is no version")
         wanted.append(f"{name}={version}")
         (held if value.get("held") else free).append(name)
-    options = ("-y", "--allow-downgrades", "--allow-change-held-packages")
-    runs = [("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options, "install", *wanted)]
-    runs += [("apt-mark", "hold", *held)] if held else []
-    runs += [("apt-mark", "unhold", *free)] if free else []
-    return [Run(words=words) for words in runs]
+        came_along += [name] if value.get("automatic") else []
+    quiet = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
+    options = (
+        *("-y", "--allow-downgrades", "--allow-change-held-packages", "--purge"),
+        *("--no-install-recommends", "-o", "Dpkg::Options::=--force-confold"),
+        *("-o", f"DPkg::Lock::Timeout={_APT_LOCK}"),
+    )
+    marks = [("auto", came_along), ("hold", held), ("unhold", free)]
+    return [
+        # where dpkg was killed apt-get does nothing before this
+        Run(words=(*quiet, "dpkg", "--force-confold", "--configure", "-a"), seconds=_APT_SECONDS),
+        Run(words=(*quiet, "apt-get", *options, "install", *wanted), seconds=_APT_SECONDS),
+        *(Run(words=("apt-mark", mark, *names)) for mark, names in marks if names),
+    ]
 
 
 def _process(seen: Seen) -> Sequence[Run]:
@@ -276,16 +315,25 @@ def _cpus(seen: Seen, bound: Any) -> str:
 
 
 def _swap(seen: Seen) -> Sequence[Run]:
-    """Its lines in /etc/fstab are that file's."""
-    active = _switch(seen, _mapping(seen).get("active"))
-    which = "-a" if seen.touch.name == "all" else seen.touch.name
-    return [Run(words=("swapon" if active else "swapoff", which))]
+    """Its lines in /etc/fstab are that file's. A priority below zero is the kernel's choice."""
+    value = _mapping(seen)
+    if seen.touch.name == "all":
+        return [Run(words=("swapon" if _switch(seen, value.get("active")) else "swapoff", "-a"))]
+    if not _switch(seen, value.get("active")):
+        return [Run(words=("swapoff", "--", seen.touch.name))]
+    options: tuple[str, ...] = ()
+    priority = value.get("priority")
+    if isinstance(priority, int) and priority >= 0:
+        options += ("-p", str(priority))
+    lines = value.get("fstab") or ()
+    if discard := _DISCARD.search(str(lines[0])) if lines else None:
+        options += (f"--{discard[1]}",)
+    return [Run(words=("swapon", *options, "--", seen.touch.name))]
 
 
 _UNDO: Mapping[str, Callable[[Seen], Sequence[File | Kernel | Run]]] = {
     "file": _file,
     "kernel": _kernel,
-    "module": _module,
     "process": _process,
     "swap": _swap,
 }

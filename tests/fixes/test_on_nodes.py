@@ -67,13 +67,15 @@ WANTS: dict[str, Any] = {  # in the order in which a plan has them
 FIXED = [("h100", check) for check in WANTS] + [("a100", "mig_mode"), ("a100", "ecc_mode")]
 LATER = [("h100", "ecc_mode"), ("a100", "mig_mode")]  # in force after a reboot
 LEFT = {  # files that the fixes leave on the disk
-    "/etc/systemd/system/nodevet-persistence-mode.service",
+    "/etc/systemd/system/nvidia-persistenced.service.d/90-nodevet-persistence-mode.conf",
     "/etc/systemd/system/nodevet-mig-mode.service",
     "/etc/systemd/system/nodevet-compute-mode.service",
     "/etc/systemd/system/nodevet-power-limit.service",
     "/etc/systemd/system/nodevet-gpu-clocks.service",
     "/etc/tmpfiles.d/nodevet-cpu-governor.conf",
 }
+DAEMON = "nvidia-persistenced.service"  # the owner of persistence mode; the fault disables it
+ASKS = {"services": (DAEMON, "nodevet-persistence-mode.service")}
 SETTINGS = (
     *("persistence_mode", "compute_mode", "power_limit_mw", "power_limit_enforced_mw"),
     *("app_clock_graphics_mhz", "app_clock_memory_mhz"),
@@ -207,7 +209,7 @@ def hosts_of(fleet: Fleet) -> tuple[Host, ...]:
 
 @pytest.fixture(scope="module")
 def lives(fleet: Fleet) -> dict[str, Life]:
-    with Worker(hosts_of(fleet), Options()) as worker:
+    with Worker(hosts_of(fleet), Options(asks=ASKS)) as worker:
         return {node: fleet.live(worker, node) for node in WRONG}
 
 
@@ -248,11 +250,9 @@ def test_nothing_but_the_owners_is_left_on_the_disk(lives: dict[str, Life], node
     wanted = LEFT if node == "h100" else set()
     assert files == wanted
     links = {row.split()[0] for row in after - before if row.split()[1] == "l"}
-    assert links == {
-        f"/etc/systemd/system/multi-user.target.wants/{Path(path).name}"
-        for path in wanted
-        if path.endswith(".service")
-    }
+    units = {Path(path).name for path in wanted if path.endswith(".service")}
+    units |= {DAEMON} if node == "h100" else set()
+    assert links == {f"/etc/systemd/system/multi-user.target.wants/{unit}" for unit in units}
 
 
 @pytest.mark.parametrize("node", WRONG)
@@ -290,7 +290,7 @@ from nodevet.fixes.persistence_mode import persistence_mode
 from nodevet.fixes.power_limit import power_limit
 
 GPUS = {gpus!r}
-persistence_mode(dict.fromkeys(GPUS, True))
+persistence_mode(dict.fromkeys(GPUS, True), daemon=True)
 mig_mode(dict.fromkeys(GPUS, False))
 ecc_mode(dict.fromkeys(GPUS, True))
 compute_mode(dict.fromkeys(GPUS, "DEFAULT"))
@@ -319,7 +319,7 @@ def test_a_plain_pyinfra_deploy_does_the_same(
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    with Worker([host], Options()) as worker:
+    with Worker([host], Options(asks=ASKS)) as worker:
         moment = fleet.moment(worker, "h100")
     assert moment.coming == lives["h100"].moments["fixed"].coming
     assert set(moment.tree) == set(lives["h100"].moments["fixed"].tree)

@@ -1,33 +1,128 @@
-"""Persistence mode on and off."""
+"""Persistence mode on and off, and which unit is its owner at boot."""
 
 import pytest
 
-from nodevet.fix import FixError, Risk, Run, Touch, Unit
+from nodevet.fix import File, FixError, Risk, Run, Touch, Unit
+from nodevet.fixes.persistence_mode import DROP_IN, PATH, persistence_mode
 
 OFF = {"persistence_mode": False}
+DAEMON, OWN = "nvidia-persistenced.service", "nodevet-persistence-mode.service"
+ABSENT = {"load_state": "not-found", "active_state": "inactive", "file_state": ""}
+ENABLED = {"load_state": "loaded", "active_state": "active", "file_state": "enabled"}
+STOPPED = {"load_state": "loaded", "active_state": "inactive", "file_state": "disabled"}
+MASKED = {"load_state": "masked", "active_state": "inactive", "file_state": "masked"}
+STATIC = {"load_state": "loaded", "active_state": "active", "file_state": "static"}
+RELOAD = Run(words=("systemctl", "daemon-reload"))
+
+
+def units(daemon, own=ABSENT):
+    return {"units": [{"name": DAEMON, **daemon}, {"name": OWN, **own}]}
+
+
+def split(change):
+    """Files by path, units, and commands, of a change."""
+    files = {each.path: each.content for each in change.actions if isinstance(each, File)}
+    of_units = [each for each in change.actions if isinstance(each, Unit)]
+    return files, of_units, [each for each in change.actions if isinstance(each, Run)]
 
 
 @pytest.mark.parametrize(("want", "word", "noted"), [(True, "1", False), (False, "0", True)])
-def test_on_and_off(plan, h100, uuid, want, word, noted):
-    (change,) = plan(
-        "persistence_mode", want, {"gpu": h100({}, {"persistence_mode": not want}, OFF)}
-    )
-    gpus = [1, 2] if want else [0, 1]
+def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, want, word, noted):
+    gpus = h100({}, {"persistence_mode": not want}, OFF)
+    (change,) = plan("persistence_mode", want, {"gpu": gpus, "services": units(ABSENT)})
+    wrong = [1, 2] if want else [0, 1]
     assert (change.wanted, change.observed) == (want, not want)
-    assert change.subjects == tuple(f"GPU {index}" for index in gpus)
+    assert change.subjects == tuple(f"GPU {index}" for index in wrong)
     unit, enabled, *runs = change.actions
     assert unit.content.count(f" -pm {word} ||") == 3
     assert "After=nvidia-persistenced.service nvidia-fabricmanager.service\n" in unit.content
-    assert enabled == Unit(name="nodevet-persistence-mode.service", enabled=True)
-    assert runs == [Run(words=("nvidia-smi", "-i", uuid(index), "-pm", word)) for index in gpus]
+    assert enabled == Unit(name=OWN, enabled=True)
+    assert runs == [Run(words=("nvidia-smi", "-i", uuid(index), "-pm", word)) for index in wrong]
     assert change.touches[2:] == tuple(
-        Touch(kind="gpu", name=f"{uuid(index)}:persistence_mode") for index in gpus
+        Touch(kind="gpu", name=f"{uuid(index)}:persistence_mode") for index in wrong
     )
     assert change.risk is Risk.LIVE
     assert ("forgets its power limit" in change.note) is noted
 
 
+@pytest.mark.parametrize("daemon", [ENABLED, STOPPED, MASKED, STATIC])
+@pytest.mark.parametrize("want", [True, False])
+def test_there_is_one_owner(plan, h100, want, daemon):
+    """The daemon where it can be and is to hold the GPUs; what the other one had goes."""
+    sections = {"gpu": h100({"persistence_mode": not want}), "services": units(daemon, ENABLED)}
+    (change,) = plan("persistence_mode", want, sections)
+    files, of_units, runs = split(change)
+    assert set(files) == {DROP_IN, PATH}
+    if want and daemon in (ENABLED, STOPPED):
+        assert files[PATH] is None and files[DROP_IN].count(" -pm 1 ||") == 1
+        assert of_units[0] == Unit(name=OWN, enabled=False, running=False)
+        assert change.actions.index(of_units[0]) < change.actions.index(
+            File(path=PATH, content=None)
+        )
+    else:
+        assert files[DROP_IN] is None and files[PATH]
+        assert of_units == [Unit(name=OWN, enabled=True)]
+    touched = {(each.kind, each.name) for each in change.touches}
+    assert {("file", PATH), ("file", DROP_IN), ("unit", OWN)} <= touched
+    assert runs[-1].words[-2:] == ("-pm", "1" if want else "0")
+
+
+def test_a_daemon_that_runs_is_not_touched(plan, h100, uuid):
+    sections = {"gpu": h100(OFF, {}), "services": units(ENABLED)}
+    (change,) = plan("persistence_mode", True, sections)
+    assert change.actions[1:] == (RELOAD, Run(words=("nvidia-smi", "-i", uuid(0), "-pm", "1")))
+    assert change.touches == (
+        Touch(kind="file", name=DROP_IN),
+        Touch(kind="gpu", name=f"{uuid(0)}:persistence_mode"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "unit"),
+    [
+        (STOPPED, Unit(name=DAEMON, enabled=True, running=True)),
+        ({**ENABLED, "file_state": "disabled"}, Unit(name=DAEMON, enabled=True)),
+        ({**ENABLED, "active_state": "failed"}, Unit(name=DAEMON, running=True)),
+    ],
+)
+def test_a_daemon_is_enabled_and_started(plan, h100, uuid, state, unit):
+    """Where it is started, every GPU has a way back: it changes all of them."""
+    sections = {"gpu": h100(OFF, {}), "services": units(state)}
+    (change,) = plan("persistence_mode", True, sections)
+    assert split(change)[1] == [unit]
+    assert Touch(kind="unit", name=DAEMON) in change.touches
+    held = {each.name for each in change.touches if each.kind == "gpu"}
+    every = {f"{uuid(index)}:persistence_mode" for index in (0, 1)}
+    assert held == (every if unit.running else {f"{uuid(0)}:persistence_mode"})
+
+
+@pytest.mark.parametrize(
+    ("services", "words"),
+    [
+        ({}, "units: "),
+        ({"status": "absent", "why": "systemd does not run here"}, "systemd does not run here"),
+        ({"units": []}, "was not asked"),
+        (units({**ENABLED, "load_state": None, "errors": {"load_state": "no"}}), "load_state: no"),
+        (units({**ENABLED, "file_state": None, "errors": {"file_state": "no"}}), "file_state: no"),
+        (units({**ENABLED, "load_state": "bad-setting"}), "could not load it: bad-setting"),
+        (units({**ENABLED, "active_state": "activating"}), "is activating"),
+        (units(ENABLED, {**ABSENT, "load_state": None, "errors": {"load_state": "no"}}), OWN),
+    ],
+)
+def test_nothing_is_planned_on_an_owner_that_is_not_known(plan, h100, services, words):
+    with pytest.raises(FixError, match=words):
+        plan("persistence_mode", True, {"gpu": h100(OFF), "services": services})
+
+
 def test_a_lost_gpu_refuses_the_node(plan, h100):
     gone = {"persistence_mode": None, "errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}
     with pytest.raises(FixError, match="GPU 1: NVML: NVML_ERROR_GPU_IS_LOST"):
-        plan("persistence_mode", True, {"gpu": h100(OFF, gone)})
+        plan("persistence_mode", True, {"gpu": h100(OFF, gone), "services": units(ENABLED)})
+
+
+@pytest.mark.parametrize(
+    ("on", "daemon", "count"), [(True, True, 5), (True, False, 3), (False, True, 4)]
+)
+def test_as_an_operation(on, daemon, count):
+    commands = list(persistence_mode._inner({"GPU-1": on}, daemon=daemon))
+    assert len(commands) == count

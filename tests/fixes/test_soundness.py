@@ -34,6 +34,12 @@ CASES = (
     Case("gpu_clocks", {"graphics": "max"}, {"app_clock_graphics_mhz": 1200}),
     Case("gpu_clocks", {"memory": 2619}, {"app_clock_memory_mhz": 1593}),
 )
+SERVICES = {
+    "units": [
+        {"name": name, "load_state": "not-found", "active_state": "inactive", "file_state": ""}
+        for name in ("nvidia-persistenced.service", "nodevet-persistence-mode.service")
+    ]
+}
 FIELDS = [name for name in Gpu.__struct_fields__ if name not in ("index", "errors")]
 
 
@@ -49,7 +55,7 @@ def actions_of(plan, case, section, findings):
 def test_a_value_that_was_not_read_is_never_built_on(case, plan, wrong, evidence, h100):
     """Whatever is taken away of either GPU: the same actions, or none at all."""
     gpus = (case.gpu, {})
-    whole = {"gpu": h100(*gpus)}
+    whole = {"gpu": h100(*gpus), "services": SERVICES}
     findings = wrong(case.check, case.want, evidence(whole))
     assert findings
     actions = [change.actions for change in plan(case.check, case.want, whole)]
@@ -57,7 +63,7 @@ def test_a_value_that_was_not_read_is_never_built_on(case, plan, wrong, evidence
     for field in FIELDS:
         for index in range(len(gpus)):
             for why in ("NVML_ERROR_UNKNOWN", "NVML_ERROR_GPU_IS_LOST"):
-                section = {"gpu": h100(*gpus)}
+                section = {"gpu": h100(*gpus), "services": SERVICES}
                 gpu = section["gpu"]["gpus"][index]
                 gpu.pop(field, None)
                 gpu["errors"] = {field: why}
@@ -77,7 +83,7 @@ def test_nothing_is_done_where_nothing_is_wrong(case, plan, h100):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.want}")
 def test_a_plan_outlasts_json_and_names_no_other_gpu(case, plan, h100, uuid):
-    for change in plan(case.check, case.want, {"gpu": h100({}, case.gpu)}):
+    for change in plan(case.check, case.want, {"gpu": h100({}, case.gpu), "services": SERVICES}):
         text = msgspec.json.encode(change)
         assert msgspec.json.decode(text, type=type(change)) == change
         assert "None" not in json.dumps(json.loads(text))

@@ -15,7 +15,7 @@ THP = "/sys/kernel/mm/transparent_hugepage"
 RULE = "/etc/tmpfiles.d/nodevet-transparent-hugepage.conf"
 CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
 LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
-DENY = "/etc/modprobe.d/nodevet-kernel-modules.conf"
+DENY = "/etc/modprobe.d/nodevet-{}.conf"
 
 
 def memory(enabled, defrag=None):
@@ -269,20 +269,32 @@ def test_modules_to_load_and_to_keep_out(plan):
     now, later = plan("kernel_modules", want, modules(["nvidia", "nouveau"]))
     assert now.actions == (
         File(path=LOAD, content=f"{HEAD}nvidia\nnvidia_uvm\n"),
+        File(path=DENY.format("nvidia"), content=None),
+        File(path=DENY.format("nvidia_uvm"), content=None),
         Run(words=("modprobe", "--", "nvidia_uvm")),
     )
-    assert now.touches == (
-        Touch(kind="file", name=LOAD),
-        Touch(kind="module", name="nvidia_uvm"),
-    )
+    assert now.touches[-1] == Touch(kind="module", name="nvidia_uvm")
     assert (now.risk, now.effective, now.note) == (Risk.LIVE, "now", "")
-    assert later.actions == (
-        File(path=DENY, content=f"{HEAD}blacklist nouveau\nblacklist nvidiafb\n"),
+    assert later.actions == tuple(
+        File(path=DENY.format(name), content=f"{HEAD}blacklist {name}\n")
+        for name in ("nouveau", "nvidiafb")
     )
-    assert later.touches == (Touch(kind="file", name=DENY),)
+    assert later.touches[-1] == Touch(kind="module", name="nouveau")
+    assert not set(now.touches) & set(later.touches)
     assert (later.risk, later.effective) == (Risk.REBOOT, "reboot")
     assert "initramfs" in later.note
     assert (later.wanted, later.observed) == ({"nouveau": "not loaded"}, {"nouveau": "loaded"})
+    assert plan("kernel_modules", want, modules(["nvidia", "nouveau", "nvidia_uvm"])) == [later]
+    assert plan("kernel_modules", want, modules(["nvidia"])) == [now]
+
+
+def test_what_the_command_line_keeps_out_is_not_loaded(plan):
+    for word in ("modprobe.blacklist=x,nvidia-uvm", "module_blacklist=nvidia_uvm"):
+        sections = modules([]) | {"host": {"cmdline": f"ro {word} quiet"}}
+        with pytest.raises(FixError, match="command line keeps out nvidia_uvm"):
+            plan("kernel_modules", {"loaded": ["nvidia_uvm"]}, sections)
+    sections = modules([]) | {"host": {"cmdline": "modprobe.blacklist=nouveau"}}
+    assert plan("kernel_modules", {"loaded": ["nvidia_uvm"]}, sections)
 
 
 def test_what_no_module_can_put_right(plan):
@@ -342,7 +354,7 @@ def test_a_plan_needs_no_pyinfra():
         (transparent_hugepage.transparent_hugepage, {"enabled": "madvise"}, 2),
         (sysctl.sysctl, {"values": {"kernel.numa_balancing": 0, "vm.swappiness": 10}}, 3),
         (services.services, {"name": "a.service", "running": True}, 1),
-        (kernel_modules.kernel_modules, {"loaded": ["a-b"], "absent": ["c"]}, 3),
+        (kernel_modules.kernel_modules, {"loaded": ["a-b"], "absent": ["c"]}, 4),
     ],
 )
 def test_as_an_operation(operation, arguments, count):

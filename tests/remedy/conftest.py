@@ -2,12 +2,21 @@
 
 It answers what `nodevet.remedy.hands.Hands` asks, and any call of it can be made to fail: the
 session cut before or after it took place, or the controller killed there.
+
+And for tests on simulated nodes a project with a fleet, and controllers that can be killed.
 """
 
 import base64
 import copy
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -27,6 +36,8 @@ from nodevet.remedy.journal import Run as RunRecord
 from nodevet.remedy.node import Node, Task
 from nodevet.remedy.nouns import Plan, PlannedNode, Step
 from nodevet.remedy.site import Site, Terms
+from nodevet.sim.nspawn import control
+from nodevet.sim.nspawn.place import Place
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHECK = '''\
@@ -188,7 +199,7 @@ class Box:
                 each for each in self.units if f"/etc/systemd/system/{each}" not in self.files
             ]:
                 del self.units[name]
-        else:
+        elif action.words[:2] != ("systemctl", "is-system-running"):
             assert action.words[:2] == ("nvidia-smi", "-i") and action.words[3] == "-e"
             gpu = next(each for each in self.gpus if each["uuid"] == action.words[2])
             gpu["ecc"][1] = action.words[4] == "1"
@@ -334,9 +345,9 @@ class World:
         self.kept: list[tuple[str, str]] = []
         self._journals: list[Journal] = []
 
-    def plan(self) -> Plan:
+    def plan(self, *options: str) -> Plan:
         now = datetime.now(timezone.utc)
-        steps = tuple(step for box in self.boxes.values() for step in self._steps(box))
+        steps = tuple(step for box in self.boxes.values() for step in self._steps(box, options))
         return Plan(
             id="plan0001",
             author="ann",
@@ -350,7 +361,7 @@ class World:
             steps=steps,
         )
 
-    def _steps(self, box: Box) -> list[Step]:
+    def _steps(self, box: Box, options: tuple[str, ...]) -> list[Step]:
         evidence = decode(box.evidence())
         findings = judge(evidence, self.baseline, self.catalog, host=box.name, today=date.today())
         steps = []
@@ -360,7 +371,8 @@ class World:
                 for each in findings
                 if each.check == wish.check and each.verdict is Verdict.WRONG
             ]
-            changes = self.catalog.fix(wish.check).plan(evidence, wrong, wish.want) if wrong else ()
+            fix = self.catalog.fix(wish.check)
+            changes = fix.changes(evidence, wrong, wish.want, options) if wrong else ()
             for number, change in enumerate(changes, 1):
                 fields = {name: getattr(change, name) for name in change.__struct_fields__}
                 steps.append(
@@ -369,6 +381,7 @@ class World:
                         host=box.name,
                         fix=wish.check,
                         reason="",
+                        options=options,
                         before=tuple(box.look(touch) for touch in change.touches),
                         **fields,
                     )
@@ -427,3 +440,203 @@ def world(tmp_path: Path) -> Any:
     yield make
     for each in made:
         each.close()
+
+
+# --- simulated nodes ------------------------------------------------------------------------------
+
+PARENT = """\
+import json, os, sys
+import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback, nodevet.fleet.work
+import nodevet.remedy.apply, nodevet.remedy.approve, nodevet.remedy.report, nodevet.sweep
+from nodevet.baseline import load
+from nodevet.catalog import Catalog
+from nodevet.cli import main
+load(["generic"], folders=[], catalog=Catalog())
+def child(folder, words, log):
+    os.chdir(folder)
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for number, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, written), (2, written)):
+        os.dup2(file, number)
+    sys.argv = ["nodevet", *words]
+    try:
+        main()
+    except SystemExit as error:
+        sys.stdout.flush()
+        os._exit(error.code or 0)
+while line := sys.stdin.readline():
+    told = json.loads(line)
+    if isinstance(told, int):
+        answer = os.waitstatus_to_exitcode(os.waitpid(told, 0)[1])
+    elif not (answer := os.fork()):
+        child(*told)
+    print(answer, flush=True)
+"""
+"""Starts `nodevet` as often as it is told to, without the seconds that its imports take.
+
+A list [folder, words, log] is answered by the new process's id, an id by its exit code.
+"""
+
+
+class Live:
+    """A fleet of simulated nodes, a project with a baseline, and Ann, who may approve."""
+
+    def __init__(self, folder: Path, name: str, scenario: str, baseline: str) -> None:
+        self.folder = folder
+        self.place = Place(f"{name}{os.getpid()}")
+        self.nodes: dict[str, str] = {}  # name -> address
+        self.logs = 0
+        self._parent: Any = None
+        (folder / "nodes.yaml").write_text(scenario)
+        (folder / "baselines").mkdir()
+        (folder / "baselines" / "base.yaml").write_text(baseline)
+        key = folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        (folder / "allowed_signers").write_text(f"ann {public}\n")
+
+    def up(self) -> None:
+        self._sim("up", self.folder / "nodes.yaml", "--name", self.place.fleet)
+        self._parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        found = control.ask(self.place, {"do": "list"})["nodes"]
+        self.nodes = {node["name"]: node["address"] for node in found}
+
+    def down(self) -> None:
+        if self._parent is not None:
+            os.killpg(self._parent.pid, signal.SIGKILL)  # and what it started, where a test failed
+            self._parent.stdin.close()
+            self._parent.stdout.close()
+            self._parent.wait()
+        self._sim("down", self.place.fleet)
+
+    def _sim(self, *words: Any) -> None:
+        argv = [sys.executable, "-m", "nodevet", "sim", *map(str, words)]
+        subprocess.run(argv, check=True, timeout=600, cwd=self.folder)
+
+    # --- nodevet ---
+
+    def start(self, *words: Any) -> int:
+        """The process id of `nodevet WORDS`, which runs in the project."""
+        self.logs += 1
+        told = [str(self.folder), [str(word) for word in words], str(self._log)]
+        return self._ask(told)
+
+    def wait(self, pid: int) -> tuple[int, str]:
+        """Its exit code, and all that it wrote."""
+        return self._ask(pid), self._log.read_text(errors="replace")
+
+    def nodevet(self, *words: Any) -> tuple[int, str]:
+        return self.wait(self.start(*words))
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / f"{self.logs}.log"
+
+    def _ask(self, told: Any) -> int:
+        self._parent.stdin.write(json.dumps(told) + "\n")
+        self._parent.stdin.flush()
+        return int(self._parent.stdout.readline())
+
+    def kill(self, pid: int) -> list[int]:
+        """SIGKILL; the processes that it had started, and that are left to notice it."""
+        os.kill(pid, signal.SIGSTOP)
+        begun = self.children(pid)
+        os.kill(pid, signal.SIGKILL)
+        return begun
+
+    @staticmethod
+    def children(pid: int) -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it ended
+                if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(path.parent.name))
+        return found
+
+    @staticmethod
+    def gone(pids: Sequence[int], seconds: float) -> bool:
+        """Whether these processes end within this time."""
+        limit = time.monotonic() + seconds
+        while any(Path(f"/proc/{pid}").exists() for pid in pids):
+            if time.monotonic() > limit:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def approved(self, name: str = "plan.json") -> Path:
+        """A plan of all that is wrong now."""
+        plan, inventory = self.folder / name, self.place.inventory
+        code, said = self.nodevet(
+            *("plan", "-i", inventory, "-b", "base", "--author", "ann", "-o", plan),
+            *("--deadline", "150", "--project", self.folder),
+        )
+        assert code == 1 and plan.exists(), said
+        words = ("--key", self.folder / "key", "--yes", "--project", self.folder)
+        code, said = self.nodevet("approve", plan, *words)
+        assert code == 0, said
+        return plan
+
+    # --- the nodes ---
+
+    def ask(self, do: str, node: str, **rest: Any) -> Any:
+        return control.ask(self.place, {"do": do, "node": node, **rest})
+
+    def set(self, node: str, *pairs: str) -> None:
+        self.ask("set", node, values=[pair.partition("=")[::2] for pair in pairs])
+
+    def shell(self, script: str, *nodes: str) -> dict[str, str]:
+        """What a script of root says on these nodes, on all of them at once."""
+        begun = {
+            node: subprocess.Popen(
+                [
+                    *("ssh", "-F", "none", "-l", "root", "-i", str(self.place.key)),
+                    *("-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"),
+                    *("-o", f"UserKnownHostsFile={self.place.known_hosts}"),
+                    *("-o", "LogLevel=ERROR", self.nodes[node], script),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for node in nodes or self.nodes
+        }
+        said = {node: process.communicate(timeout=120)[0] for node, process in begun.items()}
+        assert not any(process.returncode for process in begun.values()), said
+        return said
+
+    def states(self, script: str, *nodes: str) -> dict[str, dict[str, str]]:
+        """Each path of a node's disk that is not as it was made, and what the script says.
+
+        The script writes lines of a name, a tab, and a value.
+        """
+        said = self.shell(script, *nodes)
+        return {
+            node: {
+                **{
+                    path: f"{before} -> {after}"
+                    for path, before, after in self.ask("diff", node)["changes"]
+                },
+                **dict(line.split("\t", 1) for line in text.splitlines()),
+            }
+            for node, text in said.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str, str], Live]]:
+    """Boots a fleet: `live(name, scenario, baseline)`."""
+    made: list[Live] = []
+
+    def boot(name: str, scenario: str, baseline: str) -> Live:
+        made.append(Live(tmp_path_factory.mktemp(name), name, scenario, baseline))
+        made[-1].up()
+        return made[-1]
+
+    yield boot
+    for each in made:
+        each.down()

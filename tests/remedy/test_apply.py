@@ -295,6 +295,18 @@ def test_killed_at_any_point_and_resumed(
         assert whole(box, world.thp)
 
 
+def test_a_resume_shows_what_the_killed_controller_did(world: Callable[..., World]) -> None:
+    """It was killed once the step was verified, and before the node's result was kept."""
+    w = world()
+    plan = w.plan()
+    (first,) = w.node(plan, w.journal()).steps
+    (step,) = w.node(plan, w.journal(), resume=True).steps
+    assert step.outcome is first.outcome is Outcome.DONE
+    assert step.before == first.before and step.after == first.after != first.before
+    assert [one.action for one in step.ran] == list(plan.steps[0].actions)
+    assert all(one.ok for one in step.ran)
+
+
 def test_rebooted_in_the_middle(world: Callable[..., World]) -> None:
     """The node reboots under an action: what outlasted it is put back, or completed."""
     for number in range(1, 15):

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nodevet.catalog import Catalog, CatalogError
@@ -28,6 +29,7 @@ from nodevet.remedy import nouns
 from nodevet.remedy.draft import Draft, Node, Rules, draft
 from nodevet.remedy.plan import LAST, ORDER, Looked, Proposal, make
 
+UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 RULES = Rules(id="0a1b2c3d", author="alice", now=NOW)
 CHECK = '''"""A check."""
@@ -334,6 +336,57 @@ def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
     for each in proposal.plan.conflicts:
         assert each.host == "n1" and "kernel /sys/same is also changed by" in each.why
         assert each.advice == "one after another: --fix a then --fix b"
+
+
+@pytest.mark.parametrize(
+    ("smaller", "planned"),
+    [
+        (Unit(name="d.service", enabled=True, running=True), ["b"]),
+        (Unit(name="d.service", running=True), ["b"]),
+        (Unit(name="d.service", enabled=False), []),
+        (Unit(name="d.service", enabled=True, restart=True), []),
+    ],
+)
+def test_a_change_that_another_one_does_too_is_left_to_it(
+    shop: Shop, smaller: Unit, planned: list[str]
+) -> None:
+    shop.add("a", "b")
+    unit, rule = Touch(kind="unit", name="d.service"), Touch(kind="file", name="/etc/x")
+    parts: dict[str, Any] = {"wanted": 1, "observed": 0, "risk": Risk.LIVE}
+    small = Change(**parts, actions=(smaller,), touches=(unit,))
+    large = Change(
+        **parts,
+        actions=(
+            File(path="/etc/x", content="x"),
+            Unit(name="d.service", enabled=True, running=True),
+        ),
+        touches=(rule, unit),
+    )
+    wishes = (wish("a", small), wish("b", large))
+    both = node("n1", wishes, [finding("a"), finding("b")])
+    proposal = plan(shop, both)
+    assert [step.fix for step in proposal.plan.steps] == planned
+    if planned:
+        assert [each.why for each in proposal.plan.conflicts] == ["b does it too, and more"]
+
+
+@pytest.mark.parametrize("pending", [True, False, None])
+def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool | None) -> None:
+    shop.add("ecc")
+    touch = Touch(kind="gpu", name=f"{UUID}:ecc_pending")
+    change = kernel("", touches=(touch,), effective="reboot", risk=Risk.REBOOT)
+    change = msgspec.structs.replace(
+        change, actions=(Run(words=("nvidia-smi", "-i", UUID, "-e", "1")),)
+    )
+    drafted = draft([node("n1", [wish("ecc", change)], [finding("ecc")])], shop.catalog, RULES)
+    seen = Seen(touch=touch, exists=True, value=pending, why="" if pending is not None else "hung")
+    made = make(drafted, RULES, {"n1": Looked(seen=(seen,))})
+    if pending is False:
+        assert len(made.plan.steps) == 1
+    else:
+        (said,) = why(made)
+        set_ = "it is set, and in force after a reboot" in said
+        assert set_ is (pending is True), said
 
 
 def test_a_change_that_another_owner_bars_collides_with_nothing(shop: Shop) -> None:

@@ -1,5 +1,6 @@
 """Back to exactly what was, over a model whose every call can fail."""
 
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -154,6 +155,39 @@ def test_that_is_itself_ended_at_any_point(
         assert box.everything() == before
     assert back(w, plan).outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT)
     assert box.everything() == before
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_killed_again_and_again(world: Callable[..., World], seed: int) -> None:
+    """Apply, then resume and rollback in any order, each killed at a random call; at last one
+    of them is not, and then a rollback."""
+    chance = random.Random(seed)
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    before = box.everything()
+    commands = {
+        "apply": lambda: w.node(plan, w.journal()),
+        "resume": lambda: w.node(plan, w.journal(), resume=True),
+        "rollback": lambda: back(w, plan),
+    }
+    names = ["apply", *chance.choices(("resume", "rollback"), k=chance.randrange(4))]
+    told = []
+    for name in names:
+        number, when = chance.randint(1, 14), chance.choice(("before", "after"))
+        strike(w, number, when, world.killed)
+        told.append((name, number, when))
+        with suppress(world.killed):
+            commands[name]()
+        strike(w, 0, "", world.killed)
+        box.session, box.holder = False, ""
+    last = chance.choice(("resume", "rollback"))
+    result = commands[last]()
+    if last == "resume":
+        assert result.outcome in (Outcome.DONE, Outcome.FAILED), (told, result)
+        assert (box.everything() == before) is (result.outcome is Outcome.FAILED), (told, result)
+        result = commands["rollback"]()
+    assert result.outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT), (told, result)
+    assert box.everything() == before, (told, result)
 
 
 def strike(w: World, number: int, when: str, error: Any) -> None:

@@ -34,6 +34,16 @@ def gpu(field: str, value: Any, *, exists: bool = True) -> Seen:
     return seen("gpu", f"{GPU}:{field}", value, exists=exists)
 
 
+def module(name: str, loaded: bool, *brings: str) -> Seen:
+    return seen("module", name, {"loaded": loaded, "brings": list(brings)}, exists=loaded)
+
+
+def unload(name: str) -> Run:
+    """Where it is loaded."""
+    test = 'test ! -d "/sys/module/$1" || exec rmmod -- "$1"'
+    return Run(words=("sh", "-c", test, "rmmod", name))
+
+
 def smi(*words: str) -> Run:
     return Run(words=("nvidia-smi", "-i", GPU, *words))
 
@@ -80,16 +90,16 @@ def smi(*words: str) -> Run:
         (gpu("locked_clock_graphics_min_mhz", None, exists=False), smi("-rgc")),
         (gpu("locked_clock_memory_max_mhz", None, exists=False), smi("-rmc")),
         (gpu("app_clock_graphics_mhz", None, exists=False), smi("-rac")),
-        (seen("module", "nouveau", True), Run(words=("modprobe", "nouveau"))),
-        (seen("module", "nouveau", False, exists=False), Run(words=("modprobe", "-r", "nouveau"))),
+        (module("nouveau", True), Run(words=("modprobe", "--", "nouveau"))),
+        (module("nouveau", False), unload("nouveau")),
         (
             seen("swap", "/dev/sda2", {"active": True, "fstab": []}),
-            Run(words=("swapon", "/dev/sda2")),
+            Run(words=("swapon", "--", "/dev/sda2")),
         ),
         (seen("swap", "all", {"active": True, "fstab": ["x"]}), Run(words=("swapon", "-a"))),
         (
             seen("swap", "/swap", {"active": False, "fstab": []}, exists=False),
-            Run(words=("swapoff", "/swap")),
+            Run(words=("swapoff", "--", "/swap")),
         ),
         (
             seen("process", "42", {"cpus": "0-3,8", "mems": "0", "threads": {}}),
@@ -173,31 +183,50 @@ def test_what_was_touched_last_is_put_back_first() -> None:
 
 
 def test_files_are_back_before_modules_and_swap_need_them() -> None:
-    module, swap = seen("module", "nouveau", True), seen("swap", "all", {"active": True})
-    done = undo(seen("file", "/etc/modprobe.d/x.conf", exists=False), module, swap)
+    loaded, swap = module("nouveau", True), seen("swap", "all", {"active": True})
+    done = undo(seen("file", "/etc/modprobe.d/x.conf", exists=False), loaded, swap)
     assert [type(action) for action in done] == [File, Run, Run]
-    assert done[1:] == (*undo(module), *undo(swap))
+    assert set(done[1:]) == {*undo(loaded), *undo(swap)}
+
+
+def test_modules_go_before_what_they_need_and_with_what_came_along() -> None:
+    drm = module("nvidia-drm", False, "nvidia", "nvidia_modeset")
+    uvm = module("nvidia_uvm", False, "nvidia")
+    done = undo(module("nvidia", False), drm, uvm, module("nouveau", True))
+    assert done[0] == Run(words=("modprobe", "--", "nouveau"))
+    names = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm")
+    assert set(done[1:]) == {unload(name) for name in names} and len(done) == 5
+    places = {action: place for place, action in enumerate(done)}
+    for first, then in (
+        ("nvidia_drm", "nvidia_modeset"),
+        ("nvidia_uvm", "nvidia"),
+        ("nvidia_modeset", "nvidia"),
+    ):
+        assert places[unload(first)] < places[unload(then)]
 
 
 def package(name: str, value: Any, *, exists: bool = True) -> Seen:
     return seen("package", name, value, exists=exists)
 
 
+CHANGE_HELD = "--allow-change-held-packages"
 APT = (Run(words=("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "a=2")),)
 
 
 def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
     before = (
         package("b", {"version": "1:550.90.07-0ubuntu1~22.04", "held": False}),
-        package("a", {"version": "1.0", "held": True}),
+        package("a", {"version": "1.0", "held": True, "automatic": True}),
         package("c", None, exists=False),
     )
-    install, hold, unhold = undo(*before, actions=APT)
-    assert isinstance(install, Run)
-    assert install.words[2:] == (
-        *("apt-get", "-y", "--allow-downgrades", "--allow-change-held-packages", "install"),
-        *("a=1.0", "b=1:550.90.07-0ubuntu1~22.04", "c-"),
-    )
+    configure, install, auto, hold, unhold = undo(*before, actions=APT)
+    assert isinstance(configure, Run) and isinstance(install, Run)
+    assert configure.words[3:] == ("dpkg", "--force-confold", "--configure", "-a")
+    assert install.words[3:7] == ("apt-get", "-y", "--allow-downgrades", CHANGE_HELD)
+    told = install.words[install.words.index("install") + 1 :]
+    assert told == ("a=1.0", "b=1:550.90.07-0ubuntu1~22.04", "c-")
+    assert configure.seconds == install.seconds == 1800
+    assert auto == Run(words=("apt-mark", "auto", "a"))
     assert hold == Run(words=("apt-mark", "hold", "a"))
     assert unhold == Run(words=("apt-mark", "unhold", "b"))
 
@@ -245,7 +274,9 @@ def test_a_package_that_cannot_be_put_back_is_refused(before: Seen, message: str
         (gpu("compute_mode", "FAST"), "'FAST' is no compute mode"),
         (gpu("pcie_width", 8), "nothing is known of putting back pcie_width"),
         (seen("gpu", "power_limit_mw", 1), "names no GPU and field"),
-        (seen("module", "x", "perhaps"), "neither on nor off"),
+        (seen("module", "x", {"loaded": "perhaps", "brings": []}), "neither on nor off"),
+        (module("x", False, "-r"), "'-r' is no name of a module"),
+        (seen("module", "x", why="EACCES"), "what it was is not known: EACCES"),
         (seen("process", "1; reboot", {"cpus": "0", "threads": {}}), "not a process id"),
         (seen("process", "1", {"cpus": "$(x)"}), "no list of CPUs"),
         (seen("swap", "/x", {}), "neither on nor off"),

@@ -1,0 +1,305 @@
+"""Install the version of the NVIDIA driver that the baseline says, from the node's repositories.
+
+**Now** one `apt-get install NAME=VERSION ...` of every installed package that is of the driver's
+version, the fabric manager's with it: all of them, or nothing. The version is the highest that
+each of them has in the repositories of the node and that the baseline admits; then
+`apt-mark hold`. Other packages are neither removed nor installed or upgraded along with it:
+apt is stopped before it changes anything.
+
+**At every boot** the installed packages are the owner; held, so that no upgrade moves them.
+
+**Risk** reboot. The old module stays loaded until then, and the new library refuses to talk to
+it: nothing that uses a GPU starts. A module of DKMS is built while it is installed, which takes
+minutes.
+
+**Undo** installs the old versions, and puts back whether they were held and had come with
+others; it takes another reboot. Where the repositories no longer have the installed version,
+there is no way back, and nothing is planned.
+
+**What it cannot do.** It configures no repository and does not fetch the lists of one
+(`apt-get update`). It does not go from one branch to another where the packages are named
+after it (nvidia-driver-550, nvidia-driver-560), nor change what NVIDIA's .run installer put
+there. Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's
+packages. Packages of dnf and zypper are left alone.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from nodevet.checks.driver_version import DriverVersion, specifiers
+from nodevet.evidence import Evidence, Package
+from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch
+from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.model import Finding, Verdict
+from nodevet.probe.packages import NAME, NOT_INSTALLED, VERSION, carried
+
+SECONDS = 1800  # for DKMS to build modules for every kernel
+LOCK_SECONDS = 300  # while unattended-upgrades and its like work
+SAID = 8  # versions or names in one sentence
+
+CORE = re.compile(
+    r"libcuda1|libnvidia-(ml1|compute-|cfg1)|nvidia-(driver|dkms|kernel|utils|open|alternative)"
+)
+"""Without one of these there is no driver."""
+FOLLOWS = re.compile(r"(cuda-drivers|nvidia)-fabricmanager|libnvidia-nscq|nvidia-imex|libnvsdm")
+"""These work with the driver of their own version alone."""
+PREBUILT = re.compile(r"linux-(modules|objects|signatures)-nvidia-")
+OWN_PACE = re.compile(r"nvidia-kernel-common|nvidia-driver-(local-repo|pinning)")
+BRANCH = re.compile(r"-([0-9]{3})(?=[-:]|\Z)")
+NOTE = (
+    "DKMS may build modules, which takes minutes; until the reboot the new library refuses the "
+    "old module, and nothing that uses a GPU starts"
+)
+SOURCES = (
+    "configure the repository that has it, or fetch its list with `apt-get update`: "
+    "nodevet does neither"
+)
+
+
+class Target(NamedTuple):
+    """A package as it is to be."""
+
+    name: str
+    version: str
+    automatic: bool
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: DriverVersion) -> Iterator[Change]:
+    """One change of all packages of the driver; see `FIX`."""
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    if not wrong:
+        return
+    running = running_version(evidence)
+    if any(finding.actual != running for finding in wrong):
+        raise FixError("the finding is not of this evidence")
+    listed = packages_of(evidence)
+    moved = of_driver(listed, running, want)
+    offers = {each.name: offers_of(each, listed, running) for each in moved}
+    version = choose(offers, moved, running, want)
+    targets = [offers[each.name][version] for each in moved]
+    known = {each.name: each for each in listed}
+    touched = [known[target.name] for target in targets]
+    if gone := [each.name for each in touched if each.version not in (None, *(each.offers or ()))]:
+        raise FixError(
+            f"there would be no way back: the installed version of {some(gone)} is in none of the "
+            "node's repositories any more; keep it in one, then plan again"
+        )
+    held = [each.name for each in touched if each.held]
+    older = [carried(each.version) for each in touched if each.version]
+    told = f"held now, by somebody or an earlier fix: {some(held)}; " if held else ""
+    yield Change(
+        wanted=version,
+        observed=running,
+        subjects=tuple(finding.subject.label for finding in wrong),
+        actions=actions(
+            targets,
+            down=any(each and Version(each) > Version(version) for each in older),
+            change_held=bool(held),
+        ),
+        touches=tuple(Touch(kind="package", name=target.name) for target in targets),
+        risk=Risk.REBOOT,
+        effective="reboot",
+        note=told + NOTE,
+    )
+
+
+def running_version(evidence: Evidence) -> str:
+    """Of the library and the loaded module. Raises FixError where these differ."""
+    gpu, modules = evidence.gpu.data, evidence.modules.data
+    version = gpu.driver_version if gpu else None
+    loaded = modules.nvidia_version if modules else None
+    if version is None:
+        raise FixError(
+            f"the driver's library and the loaded module ({loaded or 'of no known version'}) do "
+            "not fit together: reboot first, then plan again"
+        )
+    if loaded is not None and loaded != version:
+        raise FixError(
+            f"the driver's library is {version} and the loaded module {loaded}: "
+            "reboot first, then plan again"
+        )
+    return version
+
+
+def packages_of(evidence: Evidence) -> tuple[Package, ...]:
+    """Every package of the evidence, apt's. Raises FixError."""
+    section = evidence.packages
+    if section.data is None:
+        raise FixError(f"packages: {section.why}")
+    if section.data.packages is None:
+        raise FixError(f"packages: {section.data.why('packages')}")
+    if section.data.manager != "dpkg":
+        names = [each.name for each in section.data.packages]
+        raise FixError(
+            f"the packages are {section.data.manager}'s ({some(names) or 'none of NVIDIA'}), and "
+            "only those of apt are changed: install the version with dnf and its versionlock"
+        )
+    for each in section.data.packages:
+        if each.version is None and each.errors.get("version") != NOT_INSTALLED:
+            raise FixError(
+                f"{each.name}: {each.why('version')}; `dpkg --configure -a` or `apt-get -f "
+                "install` first, then plan again"
+            )
+        if not NAME.match(each.name) or not all(
+            VERSION.match(text) for text in (each.version or "0", *(each.offers or ()))
+        ):
+            raise FixError(f"{each.name[:60]!r} is not a package as apt has them")
+    return section.data.packages
+
+
+def of_driver(listed: Sequence[Package], running: str, want: DriverVersion) -> tuple[Package, ...]:
+    """The installed packages that are to be of one version. Raises FixError."""
+    there = [each for each in listed if each.version is not None]
+    own = [each for each in there if carried(each.version or "") == running]
+    others = {
+        each.name: found
+        for each in there
+        if CORE.match(each.name)
+        and not OWN_PACE.match(each.name)
+        and (found := carried(each.version or "")) not in (None, running)
+    }
+    if not any(CORE.match(each.name) for each in own):
+        raise FixError(unowned(running, set(others.values()), want))
+    if others:
+        told = some([f"{name} {version}" for name, version in others.items()])
+        raise FixError(
+            f"the driver that runs is {running}, and installed are also {told}: put these right, "
+            "then plan again"
+        )
+    if built := [each.name for each in there if PREBUILT.match(each.name)]:
+        raise FixError(
+            f"{some(built)}: modules that were built for one kernel and one driver, and the "
+            "version of the package does not say which: they are changed with the kernel's packages"
+        )
+    follow = [each for each in there if FOLLOWS.match(each.name) and each not in own]
+    return tuple(sorted([*own, *follow], key=lambda each: each.name))
+
+
+def unowned(running: str, others: Collection[str], want: DriverVersion) -> str:
+    """Why no package is of the driver's version."""
+    if not others:
+        return (
+            f"no package owns the driver {running}: NVIDIA's .run installer put it there; take it "
+            "away (nvidia-uninstall) and install packages, which nodevet does not do"
+        )
+    told = some(sorted(others))
+    if all(specifiers(want.version).contains(Version(each), prereleases=True) for each in others):
+        return f"the packages are of {told} already: it takes a reboot"
+    return (
+        f"the driver that runs is {running}, and the packages are of {told}: reboot, or take away "
+        "what NVIDIA's .run installer put there (nvidia-uninstall), then plan again"
+    )
+
+
+def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict[str, Target]:
+    """What may take a package's place, by the driver's version: of each the highest.
+
+    Raises FixError where the node does not say.
+    """
+    if package.offers is None or package.automatic is None:
+        field = "offers" if package.offers is None else "automatic"
+        raise FixError(f"{package.name}: {field}: {package.why(field)}")
+    base, _, architecture = package.name.partition(":")
+    if not base.endswith(f"-{running}"):
+        found: dict[str, Target] = {}
+        for version in package.offers:
+            key = carried(version)
+            if key is not None:
+                found.setdefault(key, Target(package.name, version, package.automatic))
+        return found
+    stem = base[: -len(running)]
+    return {
+        key: Target(each.name, version, package.automatic)
+        for each in listed
+        for version in (each.offers or ())[:1]
+        if (key := carried(version)) and each.name in (stem + key, f"{stem}{key}:{architecture}")
+    }
+
+
+def choose(
+    offers: Mapping[str, Mapping[str, Target]],
+    moved: Sequence[Package],
+    running: str,
+    want: DriverVersion,
+) -> str:
+    """The highest version that is admitted and on offer for all. Raises FixError."""
+    admits = specifiers(want.version)
+    major = running.partition(".")[0]
+    branches = {branch for each in moved for branch in BRANCH.findall(each.name)}
+    every = {version for found in offers.values() for version in found}
+    right = {version for version in every if admits.contains(Version(version), prereleases=True)}
+    if major in branches:
+        right = {version for version in right if version.partition(".")[0] == major}
+    common = [version for version in right if all(version in found for found in offers.values())]
+    if common:
+        return max(common, key=Version)
+    if right:
+        version = max(right, key=Version)
+        lacking = [name for name, found in offers.items() if version not in found]
+        raise FixError(f"{version} is on offer, but not for {some(lacking)}; {SOURCES}")
+    named = next((each.name for each in moved if major in BRANCH.findall(each.name)), "")
+    branch = f" as packages of {named}'s branch" if named else ""
+    raise FixError(
+        f"no version that is admitted ({want.version}) is on offer{branch}; on offer: "
+        f"{some(sorted(every, key=Version, reverse=True)) or 'nothing'}; {SOURCES}"
+        + (", and does not exchange packages for those of another branch" if named else "")
+    )
+
+
+def some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SAID} more" if len(words) > SAID else ""
+    return ", ".join(words[:SAID]) + more
+
+
+def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Actions:
+    """One transaction of all, then what keeps them; `down`: some of them to a lower version."""
+    names = [target.name for target in targets]
+    came_along = [target.name for target in targets if target.automatic]
+    words = (
+        *("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1"),
+        *("apt-get", "-y", "--no-remove", "--no-install-recommends"),
+        *(["--allow-downgrades"] if down else []),
+        *(["--allow-change-held-packages"] if change_held else []),
+        *("-o", "Dpkg::Options::=--force-confold"),
+        *("-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
+        *("-o", "DPkg::Tools::Options::while::Version=2"),
+        *("-o", f"DPkg::Pre-Install-Pkgs::={only(names)}"),
+        *("install", *(f"{target.name}={target.version}" for target in targets)),
+    )
+    runs = [Run(words=words, seconds=SECONDS)]
+    runs += [Run(words=("apt-mark", "auto", *came_along))] if came_along else []
+    return (*runs, Run(words=("apt-mark", "hold", *names)))
+
+
+def only(names: Sequence[str]) -> str:
+    """A hook of apt that ends it, before anything is changed, where it would change another one.
+
+    It reads what apt is about to do: its configuration, an empty line, and a line for each
+    package, its name first (DPkg::Pre-Install-Pkgs of apt.conf(5), version 2).
+    """
+    known = " ".join(dict.fromkeys(name.partition(":")[0] for name in names))
+    return (
+        'while read -r line && [ -n "$line" ]; do :; done; '
+        f'while read -r name rest; do case " {known} " in *" $name "*) ;; '
+        '*) echo "nodevet: $name would change too, and is not in the plan" >&2; exit 1 ;; '
+        "esac; done"
+    )
+
+
+@operation
+def driver_version(version: str, packages: Sequence[str]) -> Commands:
+    """In a pyinfra deploy: `driver_version("550.90.07-0ubuntu1", packages=["nvidia-driver-550",
+    ...])`, the packages' version and all that are to have it; they are installed already. Then
+    reboot the host."""
+    if not packages or not VERSION.match(version) or not all(map(NAME.match, packages)):
+        raise ValueError(
+            "driver_version: give a version and the names of packages, as apt has them"
+        )
+    targets = [Target(name, version, automatic=False) for name in packages]
+    yield from perform(actions(targets, down=True, change_held=True))
+
+
+FIX = Fix(plan=plan, risk=Risk.REBOOT)

@@ -1,0 +1,241 @@
+"""Bind services of systemd to the NUMA nodes of the GPUs that they compute on.
+
+**Now** nothing by itself: a service is bound when it starts, and is not interrupted for that.
+`nodevet plan --restart` plans the restart. `--now` binds the CPUs of the processes that run
+(`taskset`, each with its threads); memory that lies elsewhere is not moved.
+
+**At every boot** `/etc/systemd/system/<service>.d/90-nodevet-numa-binding.conf`: CPUAffinity=,
+NUMAPolicy=bind, NUMAMask= and, where the baseline wants the memory bound as well,
+AllowedMemoryNodes=. A policy does not show in what the check reads, Mems_allowed, and does not
+bind a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad are
+other owners.
+
+**Risk** live without a restart. A restart asks for a drained node, drain: what is lost with the
+service cannot be known. Its own processes are no obstacle to it.
+
+**Undo** takes the drop-in away, restarts what was restarted, and gives processes that were
+bound with `--now` the CPUs that they had, thread by thread. What somebody else restarted in
+between is bound until it starts anew.
+
+**What it cannot do.** Processes of no service (sessions, containers) and of services that run
+other people's jobs (slurmd, kubelet) are bound by whoever starts them. One service has one
+binding: where its processes compute on GPUs of several nodes, it takes an instance for each.
+systemd moves a running service to AllowedMemoryNodes= whenever it reads its files, and does
+not let it go again: where the memory is yet to be bound, only `--restart` is planned. It needs
+the unified cgroup hierarchy; without it the check goes on to say wrong, and the step is put
+back. So is a restart after which the service is not on its GPUs within two minutes, or that
+takes systemd longer than 45 s. A service that needs more memory than its nodes have is ended
+by the kernel. Units of systemd-run are gone after a reboot.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from nodevet.checks.numa_binding import NumaBinding, homes_of, users_of
+from nodevet.evidence import Evidence, NumaNode, Process, nodes_of, numbers, service_of
+from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fixes._gpus import alike, notes
+from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.model import Finding, Verdict
+
+DROP_IN = "/etc/systemd/system/{}.d/90-nodevet-numa-binding.conf"
+RELOAD = Run(words=("systemctl", "daemon-reload"))
+SERVICE = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,240}\.service")
+CPUS = re.compile(r"[0-9]+([,-][0-9]+)*")
+
+OTHERS = (
+    (r"/slurm", "bind in Slurm: --gpu-bind, with task/affinity and task/cgroup"),
+    (r"/(kubepods|kubelet|containerd|cri-|crio|k3s|rke2)", "bind in Kubernetes: topology manager"),
+    (r"/(docker|podman|libpod|machine|systemd-nspawn|lxc)", "bind the container: --cpuset-cpus"),
+    (r"/(pbs|sge|condor|lsf|lim\.|sbatchd)", "bind in the batch system"),
+    (r"/(user\.slice|ssh|getty@|cron\b|crond|atd\.)", "a session: taskset or numactl bind it"),
+    (r"/run-[a-z]?[0-9]", "systemd-run's, and gone after a reboot: give it a unit file"),
+)
+"""Control groups of what others start, and who binds it."""
+
+
+class Place(NamedTuple):
+    """Where a service belongs."""
+
+    cpus: str  # as CPUAffinity= and taskset take them
+    nodes: str
+
+    @property
+    def label(self) -> str:
+        return f"node{'s' if ',' in self.nodes else ''} {self.nodes}"
+
+
+def plan(
+    evidence: Evidence,
+    findings: Sequence[Finding],
+    want: NumaBinding,
+    *,
+    now: bool = False,
+    restart: bool = False,
+) -> Iterator[Change]:
+    """A change of each service that is wrong; see `FIX`."""
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    if not wrong:
+        return
+    members = computing(evidence)
+    services: dict[str, list[Finding]] = {}
+    refused: list[str] = []
+    for finding in wrong:
+        process = members.get(finding.subject.id)
+        if process is None:
+            raise FixError(f"{finding.subject.label}: the finding is not of this evidence")
+        try:
+            services.setdefault(bindable(process), []).append(finding)
+        except FixError as error:
+            refused.append(f"{finding.subject.label}: {error}")
+    changes = []
+    for service, some in services.items():
+        theirs = [each for each in members.values() if service_of(each) == service]
+        try:
+            place = place_of(evidence, theirs)
+            changes.append(change(service, some, place, want, now=now, restart=restart))
+        except FixError as error:
+            refused.append(f"{service}: {error}")
+    if not changes:
+        raise FixError("; ".join(refused))
+    left = f"not in the plan: {'; '.join(refused)}" if refused else ""
+    for number, each in enumerate(changes):
+        yield each if number else replace(each, note=notes(each.note, left))
+
+
+def computing(evidence: Evidence) -> Mapping[str, Process]:
+    """Every process that computes on a GPU, by its pid. Raises FixError where that is not told."""
+    users, silent = users_of(evidence)
+    if silent:
+        raise FixError(f"{silent[0].subject.label or 'the GPUs'}: {silent[0].why}")
+    section = evidence.processes
+    if section.data is None or section.data.processes is None:
+        raise FixError(section.data.why("processes") if section.data else section.why)
+    known = {each.pid: each for each in section.data.processes}
+    for pid in users:
+        if pid not in known:
+            raise FixError(f"process {pid} computes on a GPU, and /proc does not show it")
+        if known[pid].cgroup is None:
+            raise FixError(f"process {pid}: cgroup: {known[pid].why('cgroup')}")
+    return {str(pid): known[pid] for pid in users}
+
+
+def bindable(process: Process) -> str:
+    """The service that a process is bound by. Raises FixError where there is none."""
+    service, unit = service_of(process), process.unit or "no unit"
+    for pattern, advice in OTHERS:
+        if re.search(pattern, process.cgroup or ""):
+            raise FixError(f"it is of {unit[:80]}: {advice}")
+    if service is None:
+        raise FixError(f"it is of {unit[:80]}, and of no service: bind it where it is started")
+    if not SERVICE.fullmatch(service):
+        raise FixError(f"{service[:80]!r} is not the name of a service")
+    return service
+
+
+def place_of(evidence: Evidence, processes: Sequence[Process]) -> Place:
+    """The NUMA nodes of the GPUs that each of these processes is on. Raises FixError."""
+    nodes = nodes_of(evidence)
+    if isinstance(nodes, Finding):
+        raise FixError(nodes.why)
+    users, _ = users_of(evidence)
+    places = {}
+    for process in processes:
+        homes = homes_of(evidence, users[process.pid], nodes)
+        if isinstance(homes, str):
+            raise FixError(homes)
+        places[process.pid] = tuple(sorted(homes))
+    first, *rest = dict.fromkeys(places.values())
+    if rest:
+        told = ", ".join(f"{pid} on {','.join(map(str, where))}" for pid, where in places.items())
+        raise FixError(
+            f"its processes belong to several nodes ({told}), and it has one binding: run an "
+            "instance for each node, or let the program bind its workers"
+        )
+    for node in first:
+        usable(nodes[node])
+    return Place(",".join(nodes[node].cpulist or "" for node in first), ",".join(map(str, first)))
+
+
+def usable(node: NumaNode) -> None:
+    """Raises FixError where a service that is bound to a node could not start."""
+    if node.cpulist is None:
+        raise FixError(f"node {node.id}: cpulist: {node.why('cpulist')}")
+    if not CPUS.fullmatch(node.cpulist) or not numbers(node.cpulist):
+        raise FixError(f"node {node.id} has no CPUs")
+    if node.memory_total_kb is None:
+        raise FixError(f"node {node.id}: memory_total_kb: {node.why('memory_total_kb')}")
+    if not node.memory_total_kb:
+        raise FixError(f"node {node.id} has no memory")
+
+
+def change(
+    service: str,
+    findings: Sequence[Finding],
+    place: Place,
+    want: NumaBinding,
+    *,
+    now: bool,
+    restart: bool,
+) -> Change:
+    """What binds one service. Raises FixError."""
+    parts = {part for finding in findings for part in finding.expected}
+    if "memory" in parts and not restart:
+        raise FixError(
+            "its memory is to be bound too, which systemd does to a running service as soon as it "
+            "reads its files, and takes back only with a restart: plan with --restart"
+        )
+    pids = [finding.subject.id for finding in findings] if now and not restart else []
+    note = f"{service} to {place.label}"
+    if restart:
+        note += "; restarts it"
+    elif now:
+        note += "; binds what it runs, memory that lies elsewhere is not moved"
+    else:
+        note += "; what it runs stays as it is: --restart, --now"
+    return Change(
+        wanted=alike({each.subject.label: each.expected for each in findings}),
+        observed=alike({each.subject.label: each.actual for each in findings}),
+        subjects=tuple(each.subject.label for each in findings),
+        actions=actions(service, place, memory=want.memory, restart=restart, pids=pids),
+        touches=(
+            Touch(kind="file", name=DROP_IN.format(service)),
+            *(Touch(kind="process", name=pid) for pid in pids),
+            *([Touch(kind="unit", name=service)] if restart else []),
+        ),
+        risk=Risk.DRAIN if restart else Risk.LIVE,
+        effective="now" if restart or now else "restart",
+        services=(service,),
+        note=note,
+    )
+
+
+def actions(
+    service: str, place: Place, *, memory: bool, restart: bool, pids: Sequence[str] = ()
+) -> Actions:
+    """Each list is emptied first: systemd adds to what the unit's own file says."""
+    rows = [("CPUAffinity", place.cpus), ("NUMAMask", place.nodes)]
+    rows += [("AllowedMemoryNodes", place.nodes)] if memory else []
+    lists = "".join(f"{key}=\n{key}={value}\n" for key, value in rows)
+    text = f"# Written by nodevet.\n[Service]\nNUMAPolicy=bind\n{lists}"
+    return (
+        File(path=DROP_IN.format(service), content=text),
+        Unit(name=service, restart=True) if restart else RELOAD,
+        *(Run(words=("taskset", "-a", "-p", "-c", place.cpus, pid)) for pid in pids),
+    )
+
+
+@operation
+def numa_binding(
+    service: str, cpus: str, nodes: str, memory: bool = True, restart: bool = False
+) -> Commands:
+    """In a pyinfra deploy: `numa_binding("vllm.service", cpus="0-55,112-167", nodes="0")`."""
+    if not SERVICE.fullmatch(service) or not (CPUS.fullmatch(cpus) and CPUS.fullmatch(nodes)):
+        raise ValueError("numa_binding: a service, a list of CPUs and one of NUMA nodes")
+    yield from perform(actions(service, Place(cpus, nodes), memory=memory, restart=restart))
+
+
+FIX = Fix(plan=plan, risk=Risk.DRAIN, options=("now", "restart"))

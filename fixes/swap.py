@@ -1,0 +1,186 @@
+"""Take away the swap that the baseline does not allow, now and at every boot.
+
+**Now** `swapoff` of each swap file and partition that is active.
+
+**At every boot** the lines of /etc/fstab that turn swap on are commented out, each kept behind
+`# Off by nodevet:`, and `systemctl mask` keeps out the units of type swap that do not come from
+there: systemd makes them of what it finds on the disks, packages bring them.
+
+**Risk** idle where nothing is swapped out: a job that is near the node's memory would have
+nothing left to go to. drain where something is: it must be read back, which can take minutes
+and stall whatever waits for it.
+
+**Undo** puts /etc/fstab back byte by byte, with mode and owner, unmasks the units and turns the
+swap on again, with its priority. What had been swapped out stays in memory.
+
+**What it cannot do.** Only `none` can be met: of several, nobody says which may stay. Swap that
+holds more than half of MemAvailable is not turned off: that is an estimate, and the node goes on
+needing memory. zram comes from zram-generator or zramswap.service, whose configuration is theirs
+to end. A unit in /etc/systemd/system was written by hand, and cannot be masked. An /etc/fstab
+that holds a password, is a link or no UTF-8 text is not written. The swap file stays on the
+disk, and a hibernated image is lost with the swap that holds it. What scripts and cron turn on
+is another owner of it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodevet.checks.swap import Swap
+from nodevet.evidence import Evidence, Fstab, Memory, Record, SwapUnit
+from nodevet.evidence import Swap as Active
+from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.model import Finding, Verdict
+from nodevet.probe.swaps import is_swap
+
+FSTAB = "/etc/fstab"
+MARK = "# Off by nodevet: "
+HAND_MADE = "/etc/systemd/system/"
+NAME = re.compile(r"/[!-\[\]-~]+")  # printable, without the backslash of an escape
+SHARE = 2  # what is swapped out must fit into MemAvailable so many times
+SECONDS = 900  # that swapoff may take to read back what is swapped out
+LINE = r"^[[:space:]]*[^#[:space:]]+[[:space:]]+[^[:space:]]+[[:space:]]+swap([[:space:]].*)?$"
+
+
+def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterator[Change]:
+    """One change that takes away all of it; see `FIX`."""
+    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    if not wrong:
+        return
+    if want.maximum_kb not in ("none", 0):
+        raise FixError(
+            f"which swap may stay, for at most {want.maximum_kb} KiB, nobody says: make it smaller "
+            "by hand, or want none"
+        )
+    memory = evidence.memory.data
+    if memory is None:
+        raise FixError(f"memory: {evidence.memory.why}")
+    if wrong[0].actual != f"{memory.swap_total_kb} KiB":
+        raise FixError("the finding is not of this evidence")
+    active = listed(memory)
+    used = swapped_out(memory, active)
+    table, units = at_boot(memory)
+    names = tuple(each.name for each in active)
+    yield Change(
+        wanted=wrong[0].expected,
+        observed=wrong[0].actual,
+        actions=actions(table, units, names),
+        touches=(
+            *([Touch(kind="file", name=FSTAB)] if table else ()),
+            *(Touch(kind="unit", name=unit) for unit in units),
+            *(Touch(kind="swap", name=name) for name in names),
+        ),
+        risk=Risk.DRAIN if used else Risk.IDLE,
+        note=f"{used} KiB are swapped out and come back into memory" if used else "",
+    )
+
+
+def listed(memory: Memory) -> tuple[Active, ...]:
+    """What is active, the lowest priority first: put back the other way round, the kernel gives
+    each the same one again. Raises FixError."""
+    if memory.swaps is None:
+        raise FixError(f"/proc/swaps: {memory.why('swaps')}")
+    if not memory.swaps:
+        raise FixError(f"/proc/meminfo has {memory.swap_total_kb} KiB, and /proc/swaps lists none")
+    for each in memory.swaps:
+        if not NAME.fullmatch(each.name):
+            raise FixError(f"{each.name[:60]!r} in /proc/swaps is not the plain path of one")
+        if each.name.startswith("/dev/zram"):
+            raise FixError(
+                f"{each.name} is compressed memory: remove zram-generator or zramswap.service, "
+                "or its configuration, which would make it again at every boot"
+            )
+    if len({each.name for each in memory.swaps}) < len(memory.swaps):
+        raise FixError("/proc/swaps lists one twice")
+    key = {each.name: read(each, "priority", f"{each.name}: priority: ") for each in memory.swaps}
+    return tuple(sorted(memory.swaps, key=lambda each: (key[each.name], each.name)))
+
+
+def swapped_out(memory: Memory, active: Iterable[Active]) -> int:
+    """KiB that must come back into memory. Raises FixError where they do not fit."""
+    total, free, available = (
+        read(memory, field, f"{field}: ")
+        for field in ("swap_total_kb", "swap_free_kb", "available_kb")
+    )
+    each_used = [read(each, "used_kb", f"{each.name}: used_kb: ") for each in active]
+    if not 0 <= free <= total or min(each_used) < 0:
+        raise FixError(f"how much is swapped out makes no sense: {total - free}, {each_used} KiB")
+    used = max(total - free, sum(each_used))
+    if used * SHARE > available:
+        raise FixError(
+            f"{used} KiB are swapped out (SwapTotal, SwapFree, /proc/swaps), and {available} KiB "
+            "are there to take them (MemAvailable): end what needs the memory, or reboot"
+        )
+    return used
+
+
+def read(record: Record, field: str, name: str) -> int:
+    """A number of the evidence. Raises FixError where it was not read."""
+    value: int | None = getattr(record, field)
+    if value is None:
+        raise FixError(f"{name}{record.why(field)}")
+    return value
+
+
+def at_boot(memory: Memory) -> tuple[File | None, tuple[str, ...]]:
+    """The file that turns none of it on, where one does now, and the units to mask.
+
+    Raises FixError.
+    """
+    if memory.fstab is None:
+        raise FixError(f"{FSTAB}: {memory.why('fstab')}")
+    if memory.swap_units is None:
+        raise FixError(f"units of type swap: {memory.why('swap_units')}")
+    if len(memory.fstab) > 1:
+        raise FixError(f"{FSTAB} is in the evidence twice")
+    table = next(map(without_swap, memory.fstab), None)
+    return table, tuple(masked(unit) for unit in memory.swap_units)
+
+
+def without_swap(table: Fstab) -> File:
+    if None in (table.text, table.mode, table.owner, table.group):
+        raise FixError(f"{FSTAB}: it is not whole in the evidence")
+    lines = (table.text or "").split("\n")
+    new = "\n".join(MARK + line if is_swap(line) else line for line in lines)
+    mode, owner, group = table.mode or 0, table.owner or 0, table.group or 0
+    return File(path=FSTAB, content=new, mode=mode, owner=owner, group=group)
+
+
+def masked(unit: SwapUnit) -> str:
+    """The name of a unit that can be masked. Raises FixError."""
+    if unit.path is None:
+        raise FixError(f"{unit.name}: path: {unit.why('path')}")
+    if "zram" in (unit.what or ""):
+        raise FixError(f"{unit.name} is of zram: end what makes it, zram-generator perhaps")
+    if unit.path.startswith(HAND_MADE):
+        raise FixError(
+            f"{unit.path} turns it on at boot, and was written by hand: "
+            f"systemctl disable --now {unit.name}"
+        )
+    return unit.name
+
+
+def actions(table: File | None, units: Iterable[str], names: Iterable[str]) -> Actions:
+    """Boot first: what fails after it leaves nothing that comes back by itself."""
+    return (
+        *((table, Run(words=("systemctl", "daemon-reload"))) if table else ()),
+        *(Unit(name=unit, masked=True) for unit in units),
+        *(Run(words=("swapoff", "--", name), seconds=SECONDS) for name in names),
+    )
+
+
+@operation
+def swap() -> Commands:
+    """In a pyinfra deploy: `swap()`: the lines of /etc/fstab commented out, and all swap off."""
+    noauto = r"/[[:space:],]noauto([[:space:],]|$)/!"
+    script = f"{noauto}s/{LINE}/{MARK}&/"
+    yield from perform(
+        (
+            Run(words=("sed", "--in-place", "--regexp-extended", "--expression", script, FSTAB)),
+            Run(words=("systemctl", "daemon-reload")),
+            Run(words=("swapoff", "--all"), seconds=SECONDS),
+        )
+    )
+
+
+FIX = Fix(plan=plan, risk=Risk.DRAIN)

@@ -1,0 +1,261 @@
+"""Which packages a new driver is, and which version of them; what is refused, with the reason."""
+
+import subprocess
+
+import msgspec
+import pytest
+
+from nodevet.fix import FixError, Risk, Run, Seen, Touch
+from nodevet.fixes import _perform, driver_version
+from nodevet.remedy.shows import shows
+from nodevet.remedy.undo import undo
+
+V = "550.54.14"
+NEW, NEWER = "550.90.07", "550.127.05"
+END = "-0ubuntu0.22.04.1"
+DRIVER = "nvidia-driver-550"
+COMPUTE = "libnvidia-compute-550:amd64"
+MANAGER = "nvidia-fabricmanager-550"
+
+
+def package(name, version=V, *offers, held=False, automatic=True, end=END, kept=True, **other):
+    """A package; `offers` are versions of the driver, the highest first. `kept`: the one that is
+    installed is among them."""
+    offers = [*offers, *({version} - {None, *offers} if kept else ())]
+    return {
+        "name": name,
+        "version": version and version + end,
+        "held": held,
+        "automatic": automatic,
+        "offers": [offer + end for offer in offers],
+    } | other
+
+
+def node(*packages, gpu=V, module=V, **other):
+    return {
+        "gpu": {"driver_version": gpu} if gpu else {"status": "error", "why": gpu_why},
+        "modules": {"loaded": ["nvidia"], "nvidia_version": module},
+        "packages": {"manager": "dpkg", "packages": list(packages)} | other,
+    }
+
+
+gpu_why = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
+
+
+def three(*offers, manager=(NEW, V), **other):
+    return (
+        package(COMPUTE, V, *offers),
+        package(DRIVER, V, *offers, automatic=False),
+        package(MANAGER, other.pop("manager_version", V), *manager, end="-1", automatic=False),
+    )
+
+
+def words_of(change):
+    return change.actions[0].words
+
+
+def told_of(change):
+    words = words_of(change)
+    return list(words[words.index("install") + 1 :])
+
+
+def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
+    (change,) = plan("driver_version", ">=550.90", node(*three(NEWER, NEW, V)))
+    assert (change.wanted, change.observed) == (NEW, V)
+    assert told_of(change) == [
+        f"{COMPUTE}={NEW}{END}",
+        f"{DRIVER}={NEW}{END}",
+        f"{MANAGER}={NEW}-1",
+    ]
+    assert change.actions[1:] == (
+        Run(words=("apt-mark", "auto", COMPUTE)),
+        Run(words=("apt-mark", "hold", COMPUTE, DRIVER, MANAGER)),
+    )
+    assert change.touches == tuple(
+        Touch(kind="package", name=name) for name in (COMPUTE, DRIVER, MANAGER)
+    )
+    assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
+    assert "held" not in change.note and "reboot" in change.note
+    words = words_of(change)
+    assert change.actions[0].seconds >= 600
+    assert {"-y", "--no-remove", "--no-install-recommends"} <= set(words)
+    assert not [word for word in words if word.startswith("--allow")]
+    assert all(len(list(_perform.perform((action,)))) == 1 for action in change.actions)
+    every = (NEWER, NEW, V)
+    (change,) = plan("driver_version", ">=550.90", node(*three(*every, manager=every)))
+    assert change.wanted == NEWER
+
+
+def test_a_lower_version_and_packages_that_are_held(plan):
+    packages = (
+        package(DRIVER, V, V, "550.40.07", held=True),
+        package("libnvidia-compute-550", V, V, "550.40.07"),
+    )
+    (change,) = plan("driver_version", "550.40.07", node(*packages))
+    assert {"--allow-downgrades", "--allow-change-held-packages"} <= set(words_of(change))
+    assert change.note.startswith(f"held now, by somebody or an earlier fix: {DRIVER}; ")
+
+
+def test_a_fabric_manager_of_another_version_goes_along(plan):
+    """It works with the driver of its own version alone."""
+    (change,) = plan(
+        "driver_version",
+        "550.90.07",
+        node(*three(NEW, manager=(NEWER, NEW), manager_version=NEWER)),
+    )
+    assert f"{MANAGER}={NEW}-1" in told_of(change)
+    assert "--allow-downgrades" in words_of(change)
+
+
+def test_one_that_has_the_version_in_its_name(plan):
+    stem = "nvidia-firmware-550-"
+    there = package(stem + V, V, V)
+    other = package(stem + NEW, None, NEW, held=None, automatic=None) | {
+        "errors": dict.fromkeys(("version", "held", "automatic"), "not installed")
+    }
+    packages = (package(DRIVER, V, NEW, V), there, other)
+    (change,) = plan("driver_version", NEW, node(*packages))
+    assert told_of(change) == [f"{DRIVER}={NEW}{END}", f"{stem}{NEW}={NEW}{END}"]
+    assert [touch.name for touch in change.touches] == [DRIVER, stem + NEW]
+    assert change.actions[1].words[2:] == (DRIVER, stem + NEW)
+    with pytest.raises(FixError, match=f"{NEW} is on offer, but not for {stem}{V}; configure"):
+        plan("driver_version", NEW, node(package(DRIVER, V, NEW, V), there))
+
+
+def test_what_is_nvidias_and_not_of_the_driver_stays(plan):
+    packages = (
+        *three(NEW),
+        package("libnvidia-container1", "1.16.1", "1.17.0", end="-1"),
+        package("nvidia-settings", "560.35.03", NEW, end="-1"),
+        package("nvidia-kernel-common", "20220217", end="+3"),
+    )
+    (change,) = plan("driver_version", NEW, node(*packages))
+    assert len(told_of(change)) == 3
+
+
+def test_names_without_a_branch_change_it(plan):
+    packages = (package("nvidia-driver", V, "560.35.03"), package("libcuda1", V, "560.35.03"))
+    (change,) = plan("driver_version", ">=560", node(*packages, gpu=V))
+    assert change.wanted == "560.35.03"
+
+
+REFUSED = [
+    (three("550.60.1", V, manager=("550.60.1",)), {},
+     "no version that is admitted (>=550.90,<570) is on offer as packages of "
+     "libnvidia-compute-550:amd64's branch; on offer: 550.60.1, 550.54.14; configure the "
+     "repository that has it, or fetch its list with `apt-get update`"),
+    (three(NEW, manager=(V,)), {}, f"{NEW} is on offer, but not for {MANAGER}; configure"),
+    (three("560.35.03", manager=("560.35.03",)), {}, "does not exchange packages for those of"),
+    ((package("nvidia-driver", kept=False),), {}, "is on offer; on offer: nothing"),
+    ((package("nvidia-driver", V, NEW, kept=False), package("libcuda1", V, NEW)), {},
+     "no way back: the installed version of nvidia-driver is in none of the node's repositories"),
+    ((), {}, "no package owns the driver 550.54.14: NVIDIA's .run installer"),
+    ((package("libnvidia-container1", "1.16.1"), package("nvidia-settings")), {}, ".run installer"),
+    (three(NEW, manager_version=NEW)[2:], {}, ".run installer"),
+    ((package(DRIVER, NEW),), {}, "the packages are of 550.90.07 already: it takes a reboot"),
+    ((package(DRIVER, "545.1.2"),), {}, "the packages are of 545.1.2: reboot, or take away"),
+    ((*three(NEW), package("nvidia-dkms-550", "550.60.1")), {},
+     "installed are also nvidia-dkms-550 550.60.1: put these right"),
+    ((*three(NEW), package("linux-modules-nvidia-550-6.8.0-40-generic", "6.8.0")), {},
+     "linux-modules-nvidia-550-6.8.0-40-generic: modules that were built for one kernel"),
+    ((package(DRIVER, None, NEW, errors={"version": "dpkg: not in order: 'iF'"}),), {},
+     "nvidia-driver-550: dpkg: not in order: 'iF'; `dpkg --configure -a`"),
+    ((package(DRIVER, V, offers=None, errors={"offers": "apt-cache ended with 100"}),), {},
+     "nvidia-driver-550: offers: apt-cache ended with 100"),
+    ((package(DRIVER, V, NEW, automatic=None),), {}, "automatic: not in the evidence"),
+    ((package("a;reboot"),), {}, "'a;reboot' is not a package"),
+    ((package(DRIVER, V, "550.90.07$(reboot)"),), {}, "is not a package"),
+    (three(NEW), {"manager": "rpm"}, "the packages are rpm's (libnvidia-compute-550:amd64, "),
+    (three(NEW), {"packages": None, "errors": {"packages": "nobody looked"}}, "nobody looked"),
+    (three(NEW), {"status": "timeout", "why": "no answer"}, "packages: no answer"),
+    (three(NEW), {"gpu": None}, "do not fit together: reboot first"),
+    (three(NEW), {"module": NEW}, f"library is {V} and the loaded module {NEW}: reboot first"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("packages", "other", "told"), REFUSED)
+def test_refused_with_the_reason(plan, packages, other, told):
+    with pytest.raises(FixError) as refused:
+        plan("driver_version", ">=550.90,<570", node(*packages, **other))
+    assert told in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+def test_nothing_is_planned_where_nothing_is_wrong(plan, wrong, evidence):
+    sections = node(*three(NEW))
+    assert plan("driver_version", V, sections) == []
+    findings = wrong("driver_version", NEW, evidence(sections))
+    with pytest.raises(FixError, match="not of this evidence"):
+        plan("driver_version", NEW, node(*three(NEW), gpu="550.1.1", module="550.1.1"), findings)
+
+
+def test_what_was_done_shows_and_is_put_back_exactly(plan):
+    (change,) = plan("driver_version", NEW, node(*three(NEW, V)))
+
+    def seen(version, held, *automatic):
+        return [
+            Seen(
+                touch=touch,
+                exists=True,
+                value={
+                    "version": f"{version}{'-1' if touch.name == MANAGER else END}",
+                    "held": held,
+                    "automatic": touch.name in automatic,
+                },
+            )
+            for touch in change.touches
+        ]
+
+    before, after = seen(V, False, COMPUTE), seen(NEW, True, COMPUTE)
+    assert [shows(action, after) for action in change.actions] == [True] * 3
+    assert [shows(action, before) for action in change.actions] == [False, True, False]
+    assert shows(change.actions[0], [Seen(touch=change.touches[0], exists=False, why="x")]) is None
+    assert shows(Run(words=("apt-mark", "showhold")), after) is None
+    back = undo(*before, actions=change.actions)
+    assert [action.words[:3] for action in back[2:]] == [
+        ("apt-mark", "auto", COMPUTE),
+        ("apt-mark", "unhold", COMPUTE),
+    ]
+    assert f"{MANAGER}={V}-1" in back[1].words
+
+
+HOOK = "VERSION 2\nAPT::Architecture=amd64\nDir::State=/var\n\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ("a 1 < 2 /x/a.deb\nlib-b 1 < 2 **CONFIGURE**\n", 0),
+        ("", 0),
+        ("a 1 < 2 /x/a.deb\nc - < 1 /x/c.deb\n", 1),
+        ("lib 1 > - **REMOVE**\n", 1),
+    ],
+)
+def test_apt_is_ended_where_it_would_change_another_package(lines, code):
+    hook = driver_version.only(["a", "lib-b:amd64"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", hook], input=HOOK + lines, capture_output=True, text=True
+    )
+    assert done.returncode == code
+    assert ("is not in the plan" in done.stderr) is bool(code)
+
+
+def test_an_operation_takes_names_and_a_version():
+    operation = driver_version.driver_version._inner
+    commands = list(operation(NEW + END, packages=[DRIVER, COMPUTE]))
+    assert [str(command).split()[1] for command in commands] == ["env", "apt-mark"]
+    for version, names in ((NEW, []), ("1;x", [DRIVER]), (NEW, ["-o"])):
+        with pytest.raises(ValueError, match="give a version"):
+            list(operation(version, packages=names))
+
+
+def test_a_run_says_how_long_it_may_take_only_where_it_does(plan):
+    (change,) = plan("driver_version", NEW, node(*three(NEW)))
+    install, *_, hold = msgspec.json.decode(msgspec.json.encode(change.actions))
+    assert install["seconds"] == driver_version.SECONDS and "seconds" not in hold
+
+
+def test_a_plan_outlasts_json(plan):
+    (change,) = plan("driver_version", NEW, node(*three(NEW)))
+    text = msgspec.json.encode(change)
+    assert msgspec.json.encode(msgspec.json.decode(text, type=type(change))) == text

@@ -1,0 +1,223 @@
+"""A new driver on a simulated node, with apt and packages of its own: wrong, planned, applied,
+pending, rebooted, ok; put back as it was.
+
+The packages are named like NVIDIA's and hold a version, which a unit of theirs gives to the
+pretended driver at boot. While they are installed the library begins to refuse the old module.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nodevet import inventory
+from nodevet.fixes import driver_version
+from nodevet.fixes.driver_version import Target
+from nodevet.fleet import Options
+from nodevet.fleet.work import Worker
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(900),
+]
+OLD, NEW, PARTLY = "550.54.14", "550.90.07", "550.127.05"  # the last not of every package
+SCENARIO = f"""\
+sim: 1
+nodes:
+  n1:
+    gpus: {{profile: h100-sxm, count: 1}}
+    sockets: 1
+    cores: 1
+    disk_mb: 512
+    nvml: {{driver_version: "{OLD}", gpu.0.power_limit_mw: "500000"}}
+"""
+BASELINE = """\
+nodevet: 1
+expect:
+  driver_version: ">=550.90,<560"
+  power_limit: 700
+fix: [driver_version, power_limit]
+"""
+REPOSITORY = rf"""
+set -e
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/preferences.d/*
+mkdir -p /srv/repo && cd /srv/repo
+make() {{ # name version depends...
+    d=$(mktemp -d); name=$1; version=$2; shift 2
+    mkdir -p $d/DEBIAN $d/usr/share/$name; echo $version >$d/usr/share/$name/version
+    mkdir -p $d/etc/nvidia; echo $version >$d/etc/nvidia/$name.conf
+    echo /etc/nvidia/$name.conf >$d/DEBIAN/conffiles
+    printf 'Package: %s\nVersion: %s-0ubuntu1\nArchitecture: amd64\nMaintainer: x <x@x>\n' \
+        $name $version >$d/DEBIAN/control
+    case $name in libnvidia-compute-*) echo 'Multi-Arch: same' >>$d/DEBIAN/control;; esac
+    [ -z "$*" ] || echo "Depends: $*" >>$d/DEBIAN/control
+    echo 'Description: pretended' >>$d/DEBIAN/control
+    case $name in nvidia-kernel-source-550)
+        u=$d/usr/lib/systemd/system; mkdir -p $u/multi-user.target.wants
+        cat >$u/pretended-module.service <<'END'
+[Unit]
+Before=nvidia-persistenced.service nvidia-fabricmanager.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'v=/usr/share/nvidia-kernel-source-550/version; \
+    echo "driver_version = $(cat $v)" >>/run/nodevet-sim/nvml.state; \
+    mount --bind $v /sys/module/nvidia/version'
+END
+        ln -s ../pretended-module.service $u/multi-user.target.wants/
+        cat >$d/DEBIAN/postinst <<'END'
+#!/bin/sh
+[ -z "$2" ] || echo 'init = NVML_ERROR_LIB_RM_VERSION_MISMATCH' >>/run/nodevet-sim/nvml.state
+END
+        chmod 755 $d/DEBIAN/postinst
+    esac
+    dpkg-deb -Znone --root-owner-group -b $d ./${{name}}_${{version}}-0ubuntu1_amd64.deb >/dev/null
+    rm -r $d
+}}
+for v in {OLD} {NEW} {PARTLY}; do
+    make libnvidia-compute-550 $v
+    make nvidia-firmware-550-$v $v
+    make nvidia-kernel-source-550 $v "nvidia-firmware-550-$v"
+    make nvidia-driver-550 $v "libnvidia-compute-550 (= $v-0ubuntu1), " \
+        "nvidia-kernel-source-550 (= $v-0ubuntu1)"
+    [ $v = {PARTLY} ] || make nvidia-fabricmanager-550 $v
+done
+make nvlsm 1
+make nvidia-settings 1
+make nvidia-settings 2 nvlsm
+for f in *.deb; do
+    dpkg-deb -f $f
+    echo "Filename: ./$f"; echo "Size: $(stat -c %s $f)"
+    echo "SHA256: $(sha256sum $f | cut -d' ' -f1)"; echo
+done >Packages
+echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
+apt-get -q update
+env DEBIAN_FRONTEND=noninteractive apt-get -y -q install nvidia-settings=1-0ubuntu1 \
+    nvidia-driver-550={OLD}-0ubuntu1 libnvidia-compute-550={OLD}-0ubuntu1 \
+    nvidia-kernel-source-550={OLD}-0ubuntu1 nvidia-fabricmanager-550={OLD}-0ubuntu1
+apt-mark auto libnvidia-compute-550
+apt-mark hold nvidia-fabricmanager-550
+"""
+STATE = (
+    "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n' | sort; apt-mark showauto; "
+    "apt-mark showhold; find /etc /usr/share/*nvidia* -type f -print0 | sort -z | "
+    "xargs -0 sha256sum; find /etc /usr/lib/systemd -type l | sort; "
+    "nvidia-smi --query-gpu=power.limit,driver_version --format=csv,noheader"
+)
+MOVED = [
+    "libnvidia-compute-550:amd64",
+    "nvidia-driver-550",
+    "nvidia-fabricmanager-550",
+    f"nvidia-firmware-550-{NEW}",
+    "nvidia-kernel-source-550",
+]
+
+
+class Rig(NamedTuple):
+    fleet: str
+    project: Path
+
+    def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "nodevet", *map(str, words)],
+            cwd=self.project,
+            env={**os.environ, "HOME": str(self.project)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def at(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        return self.run(*words, "--project", self.project)
+
+    def sim(self, *words: str | Path) -> str:
+        done = self.run("sim", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def on(self, command: str) -> str:
+        return self.sim("ssh", "--fleet", self.fleet, "n1", "--", command)
+
+    @property
+    def reach(self) -> tuple[str | Path, ...]:
+        return ("-i", Place(self.fleet).inventory, "-b", "base", "--deadline", "150")
+
+    def verdicts(self) -> dict[str, str]:
+        done = self.at("check", *self.reach, "--format", "json")
+        (host,) = json.loads(done.stdout)["hosts"]
+        return {found["check"]: found["verdict"] for found in host["findings"]}
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    project = tmp_path_factory.mktemp("driver")
+    rig = Rig(f"driver{os.getpid()}", project)
+    (project / "nodes.yaml").write_text(SCENARIO)
+    (project / "baselines").mkdir()
+    (project / "baselines/base.yaml").write_text(BASELINE)
+    (project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")
+    for name in ("ann", "bob"):
+        key = project / name
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        with (project / "allowed_signers").open("a") as signers:
+            signers.write(f"{name} {public}\n")
+    rig.sim("up", project / "nodes.yaml", "--name", rig.fleet)
+    try:
+        rig.on(REPOSITORY)
+        yield rig
+    finally:
+        rig.sim("down", rig.fleet)
+
+
+def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
+    before = rig.on(STATE)
+    stopped_before_it_changes_another(rig)
+    assert rig.on(STATE) == before
+
+    plan, run = rig.project / "plan.json", rig.project / "run"
+    done = rig.at("plan", *rig.reach, "--author", "ann", "-o", plan)
+    assert done.returncode == 1, done
+    power, driver = json.loads(plan.read_text())["steps"]
+    assert (power["fix"], driver["fix"]) == ("power_limit", "driver_version")
+    assert (driver["wanted"], driver["observed"], driver["risk"]) == (NEW, OLD, "reboot")
+    assert [touch["name"] for touch in driver["touches"]] == MOVED
+    assert rig.on(STATE) == before
+    done = rig.at("approve", plan, "--key", rig.project / "bob", "--yes")
+    assert done.returncode == 0, done
+    settle = ("--settle", "0.2", "--drain-hook", "true")
+    done = rig.at("apply", plan, *rig.reach, *settle, "--run", run)
+    (host,) = json.loads((run / "result.json").read_text())["hosts"]
+    assert done.returncode == 0, done
+    assert [step["outcome"] for step in host["steps"]] == ["done", "pending"], host
+    assert rig.verdicts() == {"driver_version": "wrong", "power_limit": "unknown"}
+
+    rig.sim("reboot", "--fleet", rig.fleet, "n1")
+    done = rig.at("plan", *rig.reach, "--author", "ann")
+    assert done.returncode == 0 and "Nothing to do." in done.stderr, done
+    assert sorted(rig.on("apt-mark showhold").split()) == [name.partition(":")[0] for name in MOVED]
+    assert f"{NEW}\n" in rig.on("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
+
+    done = rig.run("rollback", run, *settle)
+    assert done.returncode == 0, done
+    rig.sim("reboot", "--fleet", rig.fleet, "n1")
+    assert rig.on(STATE) == before
+
+
+def stopped_before_it_changes_another(rig: Rig) -> None:
+    """A version that needs another package, which has no way back: our hook ends apt."""
+    target = Target("nvidia-settings", "2-0ubuntu1", automatic=False)
+    install, *_ = driver_version.actions([target], down=False, change_held=False)
+    hosts = inventory.read([], inventories=[str(Place(rig.fleet).inventory)])
+    with Worker(hosts, Options()) as worker:
+        worker.open("n1")
+        acted = worker.act("n1", install)
+    assert not acted.ok
+    assert "nodevet: nvlsm would change too, and is not in the plan" in acted.output

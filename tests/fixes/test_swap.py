@@ -1,0 +1,204 @@
+"""Swap: the whole change, what is refused, and the way back."""
+
+import base64
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodevet.fix import File, FixError, Risk, Run, Seen, Touch, Unit
+from nodevet.fixes import swap
+from nodevet.remedy.undo import undo
+
+TABLE = """\
+# /etc/fstab
+UUID=1 / ext4 errors=remount-ro 0 1
+/swapfile none swap sw 0 0
+\tUUID=2\tnone swap\tdefaults,pri=5\u2028 0 0
+#/old none swap sw 0 0
+/spare none swap noauto 0 0
+/data none ext4 swap 0 0"""
+OFF = """\
+# /etc/fstab
+UUID=1 / ext4 errors=remount-ro 0 1
+# Off by nodevet: /swapfile none swap sw 0 0
+# Off by nodevet: \tUUID=2\tnone swap\tdefaults,pri=5\u2028 0 0
+#/old none swap sw 0 0
+/spare none swap noauto 0 0
+/data none ext4 swap 0 0"""
+FSTAB = Touch(kind="file", name="/etc/fstab")
+
+
+def area(name="/swapfile", size=1000, used=0, priority=-2, **rest):
+    whole = {"kind": "file", "size_kb": size, "used_kb": used, "priority": priority}
+    return {"name": name} | whole | rest
+
+
+def node(*areas, **other):
+    areas = areas or (area(),)
+    whole = {
+        "swap_total_kb": sum(each["size_kb"] for each in areas),
+        "swap_free_kb": sum(each["size_kb"] - (each["used_kb"] or 0) for each in areas),
+        "available_kb": 1_000_000,
+        "swaps": list(areas),
+        "fstab": [],
+        "swap_units": [],
+    }
+    return {"memory": whole | other}
+
+
+def off(name):
+    return Run(words=("swapoff", "--", name), seconds=900)
+
+
+def test_one_that_was_turned_on_by_hand(plan):
+    (change,) = plan("swap", "none", node())
+    assert change.actions == (off("/swapfile"),)
+    assert change.touches == (Touch(kind="swap", name="/swapfile"),)
+    assert (change.wanted, change.observed, change.unit) == ("none", "1000 KiB", "")
+    assert (change.risk, change.effective, change.note) == (Risk.IDLE, "now", "")
+
+
+def test_the_lines_of_fstab_are_kept_as_comments(plan):
+    table = {"text": TABLE, "mode": 0o640, "owner": 0, "group": 7}
+    areas = (area(), area("/dev/sda2", 9000, 10, 5), area("/dev/sdb2", 9000, 20, -3))
+    (change,) = plan("swap", 0, node(*areas, fstab=[table]))
+    assert change.actions == (
+        File(path="/etc/fstab", content=OFF, mode=0o640, owner=0, group=7),
+        Run(words=("systemctl", "daemon-reload")),
+        off("/dev/sdb2"),
+        off("/swapfile"),
+        off("/dev/sda2"),
+    )
+    names = ("/dev/sdb2", "/swapfile", "/dev/sda2")
+    assert change.touches == (FSTAB, *(Touch(kind="swap", name=name) for name in names))
+    assert (change.risk, change.note) == (
+        Risk.DRAIN,
+        "30 KiB are swapped out and come back into memory",
+    )
+
+
+def test_a_unit_that_systemd_made_is_masked(plan):
+    unit = {"name": "dev-sda2.swap", "path": "/run/systemd/generator.late/dev-sda2.swap"}
+    (change,) = plan("swap", "none", node(area("/dev/sda2"), swap_units=[unit]))
+    assert change.actions == (Unit(name="dev-sda2.swap", masked=True), off("/dev/sda2"))
+    assert change.touches == (
+        Touch(kind="unit", name="dev-sda2.swap"),
+        Touch(kind="swap", name="/dev/sda2"),
+    )
+
+
+UNIT = {"name": "x.swap", "path": "/usr/lib/systemd/system/x.swap"}
+ETC = {"name": "x.swap", "path": "/etc/systemd/system/x.swap", "what": "/x"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        (node(swaps=None, errors={"swaps": "EACCES"}), "/proc/swaps: EACCES"),
+        (node(swaps=[]), "/proc/meminfo has 1000 KiB, and /proc/swaps lists none"),
+        (node(area("/dev/zram0")), "/dev/zram0 is compressed memory: remove zram-generator"),
+        (node(area("/a\\040b")), "is not the plain path"),
+        (node(area("swap")), "is not the plain path"),
+        (node(area("/a;b\n")), "is not the plain path"),
+        (node(area(), area()), "lists one twice"),
+        (node(area(priority=None)), "/swapfile: priority: not in the evidence"),
+        (node(area(used=None)), "/swapfile: used_kb: not in the evidence"),
+        (node(area(used=-1)), "makes no sense"),
+        (node(swap_free_kb=1001), "makes no sense"),
+        (node(available_kb=None, errors={"available_kb": "no row"}), "available_kb: no row"),
+        (node(swap_free_kb=None), "swap_free_kb: not in the evidence"),
+        (node(available_kb=1999, swap_free_kb=0), "1000 KiB are swapped out"),
+        (node(area(used=600), available_kb=1199, swap_free_kb=1000), "600 KiB are swapped out"),
+        (node(fstab=None, errors={"fstab": "it is a link"}), "/etc/fstab: it is a link"),
+        (node(fstab=[{"text": None}]), "/etc/fstab: it is not whole in the evidence"),
+        (node(fstab=[{"text": TABLE}]), "/etc/fstab: it is not whole in the evidence"),
+        (node(fstab=[{"text": TABLE}] * 2), "/etc/fstab is in the evidence twice"),
+        (node(swap_units=None, errors={"swap_units": "EIO"}), "units of type swap: EIO"),
+        (node(swap_units=[ETC]), "systemctl disable --now x.swap"),
+        (node(swap_units=[UNIT | {"path": None}]), "x.swap: path: not in the evidence"),
+        (node(swap_units=[UNIT | {"what": "/dev/zram1"}]), "x.swap is of zram"),
+    ],
+)
+def test_what_is_left_alone(plan, sections, told):
+    with pytest.raises(FixError, match=re.escape(told)):
+        plan("swap", "none", sections)
+
+
+def test_half_of_the_memory_is_enough(plan):
+    (change,) = plan("swap", "none", node(area(used=600), available_kb=1200))
+    assert change.risk is Risk.DRAIN
+
+
+def test_nobody_says_which_may_stay(plan):
+    with pytest.raises(FixError, match="which swap may stay, for at most 500 KiB, nobody says"):
+        plan("swap", 500, node())
+    assert plan("swap", 1000, node()) == []
+
+
+def test_a_finding_of_other_evidence(plan, wrong, evidence):
+    findings = wrong("swap", "none", evidence(node()))
+    for other in (node(area(size=999)), {"memory": {}}, {}):
+        with pytest.raises(FixError):
+            plan("swap", "none", other, findings)
+    assert plan("swap", "none", node(), []) == []
+
+
+# --- the way back
+
+
+def seen(name, *, priority, fstab=()):
+    value = {"active": True, "priority": priority, "fstab": list(fstab)}
+    return Seen(touch=Touch(kind="swap", name=name), exists=True, value=value)
+
+
+def test_back_with_priority_and_discard_and_in_the_kernels_order():
+    table = Seen(
+        touch=FSTAB,
+        exists=True,
+        value={
+            "content": base64.b64encode(TABLE.encode()).decode(),
+            "mode": 0o640,
+            "owner": 0,
+            "group": 7,
+        },
+    )
+    unit = Seen(
+        touch=Touch(kind="unit", name="dev-sda2.swap"),
+        exists=True,
+        value={"enabled": "generated", "active": "active", "masked": False},
+    )
+    line = "/dev/sda2 none swap sw,pri=5,discard=pages 0 0"
+    swaps = (
+        seen("/dev/sdb2", priority=-3),
+        seen("/swapfile", priority=-2),
+        seen("/dev/sda2", priority=5, fstab=[line]),
+    )
+    assert undo(table, unit, *swaps) == (
+        File(path="/etc/fstab", content=TABLE, mode=0o640, owner=0, group=7),
+        Run(words=("swapon", "-p", "5", "--discard=pages", "--", "/dev/sda2")),
+        Run(words=("swapon", "--", "/swapfile")),
+        Run(words=("swapon", "--", "/dev/sdb2")),
+        Unit(name="dev-sda2.swap", running=True, masked=False),
+    )
+    assert undo(table)[1:] == (Run(words=("systemctl", "daemon-reload")),)
+
+
+# --- in a pyinfra deploy
+
+
+def test_the_operation_comments_out_the_same_lines(tmp_path: Path):
+    edit, reload, turn_off = swap.swap._inner()
+    assert (str(reload), str(turn_off)) == (
+        "exec systemctl daemon-reload",
+        "exec swapoff --all",
+    )
+    text = TABLE.replace("\u2028", "")  # which sed takes for no space
+    table = tmp_path / "fstab"
+    table.write_text(text)
+    subprocess.run(["sh", "-c", str(edit).replace("/etc/fstab", str(table))], check=True)
+    assert table.read_text() == OFF.replace("\u2028", "")
+    once = table.read_text()
+    subprocess.run(["sh", "-c", str(edit).replace("/etc/fstab", str(table))], check=True)
+    assert table.read_text() == once

@@ -1,0 +1,214 @@
+"""Swap on a simulated node: wrong, planned, done, ok; rebooted, still ok; put back as it was.
+
+The story is lived through once: a swap file and a partition of /etc/fstab, one with a priority
+of its own, and a partition that a unit turns on. The tests ask what came of it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nodevet import inventory
+from nodevet.catalog import Catalog
+from nodevet.evidence import Evidence, decode
+from nodevet.fix import Change, Risk, Seen
+from nodevet.fleet import Options
+from nodevet.fleet.work import Worker
+from nodevet.model import Finding, Verdict
+from nodevet.remedy.compare import same
+from nodevet.remedy.undo import undo
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(600),
+]
+CATALOG = Catalog()
+SCENARIO = """\
+sim: 1
+nodes:
+  n1:
+    gpus: {profile: h100-sxm, count: 1}
+    sockets: 1
+    cores: 1
+    swap:
+      - {name: /swapfile, kb: 8388604}
+      - {name: /dev/sda2, kb: 1048572, used_kb: 4096, priority: 5}
+      - {name: /dev/sdb2, kb: 2097148}
+"""
+VENDOR = "/usr/lib/systemd/system"
+SETUP = f"""\
+{{ printf '# \\303\\251\\n/swapfile none swap sw 0 0\\n'
+printf '\\t/dev/sda2 none\\tswap sw,pri=5 0 0'; }} > /etc/fstab
+chmod 640 /etc/fstab
+printf '[Swap]\\nWhat=/dev/sdb2\\n' > {VENDOR}/dev-sdb2.swap
+mkdir -p {VENDOR}/swap.target.wants
+ln -s ../dev-sdb2.swap {VENDOR}/swap.target.wants/
+swapoff -a && systemctl daemon-reload && systemctl restart nodevet-sim-swap
+"""
+STATE = """\
+cat /proc/swaps; grep ^Swap /proc/meminfo
+find /etc /usr/lib/systemd -printf '%p %y %m %U:%G %l\\n' | sort
+find /etc -type f -print0 | sort -z | xargs -0 sha256sum; ls -l --time-style=+ /swapfile
+systemctl --failed --no-legend
+"""
+PROGRAMS = """\
+exec 2>&1; swapoff -a; echo $?; swapon; swapon -a; echo $?; swapon --show --noheadings
+swapon /swapfile; echo $?; swapoff /nothing; echo $?; swapoff /dev/sdb2; echo $?
+swapoff /swapfile; rm /swapfile; swapon -ae; echo $?; swapon -a; echo $?
+"""
+SAID = """\
+0
+0
+/swapfile           file          8G     0B   -2
+/dev/sda2           partition  1024M     4M    5
+swapon: /swapfile: swapon failed: Device or resource busy
+255
+swapoff: /nothing: swapoff failed: No such file or directory
+4
+swapoff: /dev/sdb2: swapoff failed: Invalid argument
+4
+0
+swapon: cannot open /swapfile: No such file or directory
+255
+"""
+NONE = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+
+
+@dataclass
+class Life:
+    """What came of it. `moments`: evidence and what the node's files say."""
+
+    moments: dict[str, tuple[Evidence, str]] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    back: tuple[Seen, ...] = ()
+    said: str = ""
+    owners: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def state(self, moment: str) -> str:
+        return self.moments[moment][1]
+
+
+def sim(*words: str | Path) -> str:
+    command = [sys.executable, "-m", "nodevet", "sim", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def findings(evidence: Evidence) -> list[Finding]:
+    want = CATALOG.check("swap").wants.model_validate({"maximum_kb": "none"})
+    return list(CATALOG.check("swap").judge(evidence, want))
+
+
+def planned(evidence: Evidence) -> tuple[Change, ...]:
+    fix = CATALOG.fix("swap")
+    assert fix is not None
+    want = CATALOG.check("swap").wants.model_validate({"maximum_kb": "none"})
+    wrong = [each for each in findings(evidence) if each.verdict is Verdict.WRONG]
+    return tuple(fix.plan(evidence, wrong, want))
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    scenario = tmp_path_factory.mktemp("swap") / "node.yaml"
+    scenario.write_text(SCENARIO)
+    fleet = f"swap{os.getpid()}"
+    sim("up", scenario, "--name", fleet)
+    try:
+        yield live(fleet)
+    finally:
+        sim("down", fleet)
+
+
+def live(fleet: str) -> Life:
+    found = Life()
+    hosts = inventory.read([], inventories=[str(Place(fleet).inventory)])
+    with Worker(hosts, Options(deadline=120)) as worker:
+
+        def shell(command: str) -> str:
+            return sim("ssh", "--fleet", fleet, "n1", "--", command)
+
+        def moment(name: str) -> Evidence:
+            worker.open("n1")
+            found.moments[name] = decode(worker.probe("n1")), shell(STATE)
+            return found.moments[name][0]
+
+        shell(SETUP)
+        wrong = moment("wrong")
+        found.changes = planned(wrong)
+        touches = [touch for change in found.changes for touch in change.touches]
+        found.seen = tuple(worker.look("n1", touches))
+        found.owners = {key: tuple(who) for key, who in worker.owners("n1", touches).items() if who}
+        for action in (action for change in found.changes for action in change.actions):
+            acted = worker.act("n1", action)
+            assert acted.ok, (action, acted)
+        moment("done")
+        worker.close("n1")
+        sim("reboot", "--fleet", fleet, "n1")
+        moment("rebooted")
+        actions = tuple(action for change in found.changes for action in change.actions)
+        for action in undo(*found.seen, actions=actions):
+            acted = worker.act("n1", action)
+            assert acted.ok, (action, acted)
+        moment("undone")
+        found.back = tuple(worker.look("n1", touches))
+        found.said = shell(PROGRAMS)
+    return found
+
+
+def test_all_of_it_is_seen_and_wrong(life: Life) -> None:
+    evidence, state = life.moments["wrong"]
+    memory = evidence.memory.data
+    assert memory is not None and memory.swaps is not None and memory.swap_units is not None
+    assert {each.name: each.priority for each in memory.swaps} == {
+        "/swapfile": -2, "/dev/sda2": 5, "/dev/sdb2": -3,
+    }  # fmt: skip
+    assert (memory.swap_total_kb, memory.swap_free_kb) == (11534324, 11530228)
+    assert [(each.name, each.path, each.what) for each in memory.swap_units] == [
+        ("dev-sdb2.swap", f"{VENDOR}/dev-sdb2.swap", "/dev/sdb2")
+    ]
+    (finding,) = findings(evidence)
+    assert (finding.verdict, finding.actual) == (Verdict.WRONG, "11534324 KiB")
+    assert "/swapfile                               file\t\t8388604\t\t0\t\t-2\n" in state
+
+
+def test_the_plan_names_each_and_asks_for_a_drained_node(life: Life) -> None:
+    (change,) = life.changes
+    assert (change.risk, change.wanted, change.observed) == (Risk.DRAIN, "none", "11534324 KiB")
+    assert [touch.label for touch in change.touches] == [
+        "file /etc/fstab", "unit dev-sdb2.swap",
+        "swap /dev/sdb2", "swap /swapfile", "swap /dev/sda2",
+    ]  # fmt: skip
+    assert all(seen.why == "" and seen.exists for seen in life.seen)
+    assert life.owners == {}
+
+
+@pytest.mark.parametrize("moment", ["done", "rebooted"])
+def test_none_is_left_now_and_after_a_reboot(life: Life, moment: str) -> None:
+    evidence, state = life.moments[moment]
+    (finding,) = findings(evidence)
+    assert (finding.verdict, finding.actual) == (Verdict.OK, "none")
+    assert planned(evidence) == ()
+    assert state.startswith(f"{NONE}SwapTotal:             0 kB\nSwapFree:              0 kB\n")
+    assert "dev-sdb2.swap l 777 0:0 /dev/null" in state
+
+
+def test_it_is_put_back_as_it_was(life: Life) -> None:
+    assert life.state("done") != life.state("wrong")
+    swaps, rest = life.state("undone").split("SwapTotal", 1)
+    before, its = life.state("wrong").split("SwapTotal", 1)
+    assert rest == its
+    assert sorted(swaps.splitlines()) == sorted(before.splitlines())
+    assert all(same(one, two) for one, two in zip(life.seen, life.back, strict=True))
+
+
+def test_swapon_and_swapoff_on_a_simulated_node_do_as_scripts_expect(life: Life) -> None:
+    assert life.said == SAID

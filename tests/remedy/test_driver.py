@@ -1,0 +1,202 @@
+"""A new driver beside other steps of a node: from its installation to the reboot NVML is silent.
+
+The model of a node from conftest.py, with packages, and a library that refuses another module.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.fix import Run, Seen, Touch
+from nodevet.fleet import Options
+from nodevet.fleet.work import Acted, Worker
+from nodevet.remedy.journal import state
+from nodevet.remedy.result import HostResult, Outcome
+from nodevet.remedy.rollback import Back, Return, left_behind
+from nodevet.remedy.undo import undo
+
+World = Any
+OLD, NEW = "550.54.14", "550.90.07"
+NAMES = ("libnvidia-compute-550", "nvidia-driver-550")
+MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
+
+
+def driven(kind: type) -> type:
+    """A node of the model whose driver comes in packages."""
+
+    class Driven(kind):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            super().__init__(name)
+            self.loaded = OLD
+            self.packages = {
+                name: {"version": f"{OLD}-1", "held": False, "automatic": name == NAMES[0]}
+                for name in NAMES
+            }
+            self.broken = False  # the new module does not load
+
+        @property
+        def dark(self) -> bool:
+            return bool(self.packages[NAMES[0]]["version"] != f"{self.loaded}-1")
+
+        def everything(self) -> Any:
+            return super().everything(), json.dumps(self.packages)
+
+        def reboot(self) -> None:
+            super().reboot()
+            if not self.broken:
+                self.loaded = self.packages[NAMES[0]]["version"].removesuffix("-1")
+
+        def evidence(self) -> bytes:
+            document = json.loads(super().evidence())
+            sections = document["sections"]
+            if self.dark:
+                sections["gpu"] = {"status": "error", "why": MISMATCH}
+            else:
+                sections["gpu"]["data"]["driver_version"] = self.loaded
+            listed = [
+                {"name": name, "offers": [f"{NEW}-1", f"{OLD}-1"], **package}
+                for name, package in self.packages.items()
+            ]
+            data = {"manager": "dpkg", "packages": listed}
+            sections["packages"] = {"status": "ok", "data": data}
+            sections["modules"] = {"status": "ok", "data": {"nvidia_version": self.loaded}}
+            return msgspec.json.encode(document)
+
+        def look(self, touch: Touch) -> Seen:
+            if touch.kind == "package":
+                return Seen(touch=touch, exists=True, value=dict(self.packages[touch.name]))
+            if touch.kind == "gpu" and self.dark:
+                return Seen(touch=touch, exists=False, why=f"NVML: {MISMATCH}")
+            found: Seen = super().look(touch)
+            return found
+
+        def act(self, action: Any) -> Acted:
+            words = action.words if isinstance(action, Run) else ()
+            if "apt-get" in words:
+                for word in words[words.index("install") + 1 :]:
+                    name, _, version = word.partition("=")
+                    self.packages[name].update(version=version, automatic=False)
+            elif words[:1] == ("apt-mark",):
+                field = "automatic" if words[1] == "auto" else "held"
+                for name in words[2:]:
+                    self.packages[name][field] = words[1] != "unhold"
+            elif words[:1] == ("nvidia-smi",) and self.dark:
+                return Acted(ok=False, code=18, output=MISMATCH)
+            elif "dpkg" not in words:
+                done: Acted = super().act(action)
+                return done
+            return Acted(ok=True, code=0, output="")
+
+    return Driven
+
+
+@pytest.fixture
+def node(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> tuple[World, Any]:
+    """A node whose pages, ECC mode and driver are wrong, and its plan."""
+    w = world(pages="never", ecc_mode=True, driver_version=NEW)
+    w.boxes["n1"] = driven(type(w.boxes["n1"]))("n1")
+    monkeypatch.setattr("nodevet.remedy.guards.drained", lambda hook, host: "")
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
+    return w, w.plan()
+
+
+def back(w: World, plan: Any) -> HostResult:
+    journal = w.journal()
+    order = Back(
+        host="n1",
+        planned=plan.nodes["n1"],
+        steps=plan.of("n1"),
+        run=state(journal.records),
+        left=left_behind(journal.records),
+    )
+    return Return(order, w.site("n1", journal)).run()
+
+
+def outcomes(result: HostResult) -> list[Outcome]:
+    return [step.outcome for step in result.steps]
+
+
+WAITING = [Outcome.DONE, Outcome.PENDING, Outcome.PENDING]
+
+
+def test_what_cannot_be_judged_before_the_reboot_is_not_put_back(node: Any) -> None:
+    w, plan = node
+    box, before = w.boxes["n1"], w.boxes["n1"].everything()
+    result = w.node(plan, w.journal())
+    assert outcomes(result) == WAITING, result
+    assert box.dark and all(each["held"] for each in box.packages.values())
+    assert outcomes(w.node(plan, w.journal(), resume=True)) == WAITING
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert box.everything() == before and not box.dark
+
+
+def test_a_reboot_judges_all_of_it_and_a_rollback_puts_the_driver_back_last(node: Any) -> None:
+    w, plan = node
+    box, before = w.boxes["n1"], w.boxes["n1"].everything()
+    result = w.node(plan, w.journal(), reboot=True)
+    assert outcomes(result) == [Outcome.PERSISTS] * 3, result
+    assert box.loaded == NEW and not box.dark
+    result = back(w, plan)
+    assert result.outcome is Outcome.ROLLED_BACK, result
+    assert box.dark
+    box.reboot()
+    assert box.everything() == before and box.loaded == OLD
+
+
+def test_a_driver_that_does_not_come_up_is_not_right(node: Any) -> None:
+    w, plan = node
+    w.boxes["n1"].broken = True
+    result = w.node(plan, w.journal(), reboot=True)
+    assert outcomes(result)[2] is Outcome.FAILED, result
+    assert "does not outlast a reboot" in result.steps[2].why
+    assert all(each["version"] == f"{OLD}-1" for each in w.boxes["n1"].packages.values())
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_killed_at_any_call_and_resumed(
+    world: Callable[..., World], node: Any, number: int
+) -> None:
+    w, plan = node
+    box, before, calls = w.boxes["n1"], w.boxes["n1"].everything(), [0]
+
+    def kill(box: Any, call: str, when: str) -> None:
+        calls[0] += 1
+        if calls[0] == number:
+            raise world.killed
+
+    w.hands.fault = kill
+    with suppress(world.killed):
+        w.node(plan, w.journal())
+    w.hands.fault = lambda box, call, when: None
+    box.session, box.holder = False, ""
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.outcome in (Outcome.PENDING, Outcome.FAILED, Outcome.RIGHT), (number, result)
+    back(w, plan)
+    assert box.everything() == before, number
+
+
+def test_the_way_back_may_take_as_long(node: Any) -> None:
+    _, plan = node
+    step = plan.steps[-1]
+    assert step.fix == "driver_version"
+    seconds = [action.seconds for action in undo(*step.before, actions=step.actions)]
+    assert seconds[:2] == [step.actions[0].seconds] * 2
+
+
+def test_a_command_gets_the_time_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float | None] = []
+
+    def ask(host: str, do: str, *, seconds: float | None = None, **rest: Any) -> dict[str, Any]:
+        asked.append(seconds)
+        return {"ok": True, "code": 0, "output": ""}
+
+    with Worker([], Options(deadline=100)) as worker:
+        monkeypatch.setattr(worker, "_ask", ask)
+        for seconds in (None, 1800, 5):
+            worker.act("n1", Run(words=("true",), seconds=seconds))
+        worker.act("n1", Run(words=("true",), seconds=1800), seconds=7)
+    assert asked == [None, 1800, 100, 7]
