@@ -21,7 +21,7 @@ def nodevet(tmp_path_factory: pytest.TempPathFactory) -> Run:
     empty = tmp_path_factory.mktemp("elsewhere")
 
     def run(
-        *arguments: str | Path, cwd: Path = empty, stdin: str = ""
+        *arguments: str | Path, cwd: Path = empty, stdin: str = "", seconds: float = 100
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*NODEVET, *map(str, arguments)],
@@ -30,7 +30,7 @@ def nodevet(tmp_path_factory: pytest.TempPathFactory) -> Run:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=seconds,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -1,0 +1,332 @@
+"""What `nodevet apply` must refuse, as a user meets it: the reason is said, and nothing is changed.
+
+Two simulated nodes over real SSH. The commands run in this process, which saves the start of
+each; one plan of gpu1, with steps of risk idle and live, is what most of the tests apply.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nodevet import cli
+from nodevet.fleet import Options
+from nodevet.fleet.work import Worker
+from nodevet.inventory import read
+from nodevet.model import Host
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(300),
+]
+SIM = [sys.executable, "-m", "nodevet", "sim"]
+SCENARIO = """\
+sim: 1
+templates:
+  h100: {gpus: {profile: h100-sxm, count: 1}, sockets: 1, cores: 1, governor: powersave}
+nodes:
+  gpu1: {template: h100, nvml: {"gpu.0.power_limit_mw": "500000"}}
+  gpu2: {template: h100, nvml: {"gpu.0.power_limit_mw": "500000"}}
+"""
+BASELINE = """\
+nodevet: 1
+expect:
+  power_limit: 700
+  cpu_governor: performance
+  compute_mode: EXCLUSIVE_PROCESS
+fix: [power_limit, cpu_governor, compute_mode]
+"""
+STATE = """\
+set -e
+cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
+nvidia-smi --format=csv --query-gpu=power.limit,compute_mode,persistence_mode
+find /etc /run/systemd/system /run/tmpfiles.d -printf '%p %y %m %U:%G %s %T@ %l\\n' | sort
+systemctl list-units --all --plain --no-legend 'nodevet*' 'nvidia*'
+"""
+CRON = "/etc/cron.d/site"
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def nodevet(*words: str | Path) -> Said:
+    """A command of nodevet, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    handler, argv = signal.getsignal(signal.SIGTERM), sys.argv
+    sys.argv = ["nodevet", *map(str, words)]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        sys.argv = argv
+        signal.signal(signal.SIGTERM, handler)
+    assert isinstance(ended.value.code, int)
+    return Said(ended.value.code, out.getvalue(), err.getvalue())
+
+
+class Rig:
+    """The fleet, and a project where ann may approve."""
+
+    def __init__(self, fleet: str, project: Path) -> None:
+        self.fleet = fleet
+        self.project = project
+        self.inventory = Place(fleet).inventory
+        self.hosts: dict[str, Host] = {
+            host.name: host for host in read((), inventories=[str(self.inventory)])
+        }
+        self._runs = 0
+
+    def on(self, node: str, script: str) -> str:
+        place = Place(self.fleet)
+        known = f"UserKnownHostsFile={place.known_hosts}"
+        words = ["ssh", "-F", os.devnull, "-i", place.key, "-o", known, "-o", "BatchMode=yes"]
+        done = subprocess.run(
+            [*words, f"root@{self.hosts[node].address}", script],
+            capture_output=True, text=True, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout
+
+    @contextmanager
+    def unchanged(self, *nodes: str) -> Iterator[None]:
+        """All that a fix could change on these nodes is afterwards as it was before."""
+        before = {node: self.on(node, STATE).splitlines() for node in nodes}
+        yield
+        for node, was in before.items():
+            assert self.on(node, STATE).splitlines() == was
+
+    def plan(self, host: str, file: Path) -> str:
+        """A plan of what is wrong there now, and what is said of it."""
+        said = nodevet(
+            *("plan", "-i", self.inventory, "--limit", host, "-b", "base", "--author", "ann"),
+            *("-o", file, "--project", self.project, "--deadline", "100"),
+        )
+        assert said.code == 1, said
+        return said.out
+
+    def approved(self, host: str) -> Path:
+        plan = self.project / f"{host}.json"
+        self.plan(host, plan)
+        said = nodevet(
+            *("approve", plan, "--key", self.project / "ann", "--yes", "--project", self.project)
+        )
+        assert said.code == 0, said
+        return plan
+
+    def signed(self, plan: Path, name: str, change: Callable[[str], str], key: str) -> Path:
+        """Another plan, and a signature that `nodevet approve` would not make."""
+        file = self.project / f"{name}.json"
+        file.write_text(change(plan.read_text()))
+        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", "nodevet-plan@v1", "-f"]
+        subprocess.run([*words, self.project / key, file], check=True, timeout=30)
+        Path(f"{file}.sig").rename(f"{file}.{key}.sig")
+        return file
+
+    def apply(self, plan: Path, *words: str | Path, inventory: Path | None = None) -> Said:
+        self._runs += 1
+        self.run = self.project / f"run-{self._runs}"
+        return nodevet(
+            *("apply", plan, "-i", inventory or self.inventory, "-b", "base", "--settle", "0.2"),
+            *("--project", self.project, "--run", self.run, "--deadline", "100", *words),
+        )
+
+    def refused(self, plan: Path, *nodes: str, inventory: Path | None = None) -> str:
+        """Why the one node of the plan was refused: as the report says it, and the result."""
+        with self.unchanged(*nodes):
+            said = self.apply(plan, inventory=inventory)
+        assert said.code == 1 and "1 node: 1 refused" in said.out, said
+        (host,) = json.loads((self.run / "result.json").read_bytes())["hosts"]
+        assert host["outcome"] == "refused" and not any(step["ran"] for step in host["steps"])
+        assert b'"doing"' not in (self.run / "journal.jsonl").read_bytes()
+        assert said.out.startswith(f"REFUSED  {host['host']}  {host['why']}\n"), said
+        return f"{host['refusal']}: {host['why']}"
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    project = tmp_path_factory.mktemp("project")
+    scenario, name = project / "nodes.yaml", f"ref{os.getpid()}"
+    scenario.write_text(SCENARIO)
+    (project / "baselines").mkdir()
+    (project / "baselines" / "base.yaml").write_text(BASELINE)
+    for who in ("ann", "stranger"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", project / who]
+        subprocess.run(words, check=True, timeout=30)
+    public = (project / "ann.pub").read_text().split()[:2]
+    (project / "allowed_signers").write_text(f"ann {' '.join(public)}\n")
+    subprocess.run([*SIM, "up", scenario, "--name", name], check=True, timeout=240)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HOME", str(project))
+            running = Rig(name, project)
+            for node in running.hosts:
+                running.on(node, "systemctl is-system-running --wait >/dev/null || true")
+            yield running
+    finally:
+        subprocess.run([*SIM, "down", name], check=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def plan(rig: Rig) -> Path:
+    """Of gpu1, approved, and of steps of two risks."""
+    approved = rig.approved("gpu1")
+    steps = json.loads(approved.read_bytes())["steps"]
+    assert {step["fix"]: step["risk"] for step in steps} == {
+        "compute_mode": "idle",
+        "power_limit": "live",
+        "cpu_governor": "live",
+    }
+    return approved
+
+
+def test_a_plan_that_is_not_approved(rig: Rig, plan: Path) -> None:
+    """No node is visited, and no run is begun."""
+
+    def why(plan: Path, *words: str) -> str:
+        said = rig.apply(plan, *words)
+        assert (said.code, said.out) == (2, "") and not rig.run.exists(), said
+        assert said.err.startswith("nodevet: ")
+        return said.err
+
+    with rig.unchanged("gpu1"):
+        unsigned = rig.project / "unsigned.json"
+        unsigned.write_bytes(plan.read_bytes())
+        told = why(unsigned)
+        assert (
+            "the plan may not be applied:\nthe plan needs 1 approval for idle and has none" in told
+        )
+        assert "run: nodevet approve" in told
+
+        told = why(rig.signed(plan, "strange", str, "stranger"))
+        assert "strange.json.stranger.sig: signed by a stranger: " in told
+        assert "needs 1 approval for idle and has none" in told
+
+        changed = rig.signed(plan, "changed", str, "ann")
+        changed.write_text(changed.read_text().replace('"performance"', '"powersave"'))
+        told = why(changed)
+        assert "changed.json.ann.sig: does not fit this plan: " in told
+        assert "was changed after it was signed" in told
+
+        expires = json.loads(plan.read_bytes())["expires"]
+        past = "2020-02-02T20:20:00+00:00"
+        told = why(rig.signed(plan, "expired", lambda text: text.replace(expires, past), "ann"))
+        assert f"the plan expired at {past}; plan anew" in told
+
+        assert "a reboot needs --drain-hook" in why(plan, "--reboot")
+        told = why(plan, "--reboot", "--drain-hook", "true")
+        assert "to reboot: the plan needs 2 approvals" in told
+
+
+def test_a_baseline_that_was_changed(rig: Rig, plan: Path) -> None:
+    baseline = rig.project / "baselines" / "base.yaml"
+    baseline.write_text(BASELINE.replace("700", "650"))
+    try:
+        told = rig.refused(plan, "gpu1")
+    finally:
+        baseline.write_text(BASELINE)
+    assert told == "stale: the baseline base was changed since the plan was made"
+
+
+def test_another_node_under_the_same_name(rig: Rig, plan: Path) -> None:
+    one, two = (f'"{rig.hosts[node].address}"' for node in ("gpu1", "gpu2"))
+    crossed = rig.project / "crossed.yaml"
+    text = rig.inventory.read_text()
+    crossed.write_text(text.replace(one, "ONE").replace(two, one).replace("ONE", two))
+    told = rig.refused(plan, "gpu1", "gpu2", inventory=crossed)
+    ids = [rig.on(node, "cat /etc/machine-id").strip() for node in ("gpu2", "gpu1")]
+    assert told == (
+        f"stale: another node under the same name: its machine id is {ids[0]}, "
+        f"the plan was made on {ids[1]}"
+    )
+
+
+def test_a_value_that_is_no_longer_what_was_planned(rig: Rig, plan: Path) -> None:
+    """What was drawn up for 500 W is not applied to 450 W, nor is anything else of the plan."""
+    rig.on("gpu1", "nvidia-smi -pl 450")
+    told = rig.refused(plan, "gpu1")
+    assert told == "stale: gpu1/power_limit/1: is 450 W now, and was 500 W when planned"
+    rig.on("gpu1", "nvidia-smi -pl 500")
+
+
+def test_a_file_that_came_to_be_where_one_was_planned(rig: Rig, plan: Path) -> None:
+    """It is in the way of the last step, and so the first one is not begun either."""
+    steps = json.loads(plan.read_bytes())["steps"]
+    (file,) = {touch["name"] for touch in steps[-1]["touches"] if touch["kind"] == "file"}
+    rig.on("gpu1", f"echo '# by hand' > {file}")
+    told = rig.refused(plan, "gpu1")
+    assert told == (
+        f"stale: {steps[-1]['id']}: file {file} is a file of mode 644, "
+        "and was not there when planned"
+    )
+    rig.on("gpu1", f"rm {file}")
+
+
+def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
+    """A step of risk idle is not begun, and those that could be are not either."""
+    load = "load=[{gpus: [0], command: train}]"
+    subprocess.run([*SIM, "set", "--fleet", rig.fleet, "gpu1", load], check=True, timeout=60)
+    told = rig.refused(plan, "gpu1")
+    pid = rig.on("gpu1", "pgrep -x train").strip()
+    assert told == (
+        f"guard: gpu1/compute_mode/1 is of risk idle: GPU 0 in use by train (pid {pid})"
+    )
+    subprocess.run([*SIM, "set", "--fleet", rig.fleet, "gpu1", "load=[]"], check=True, timeout=60)
+
+
+def test_a_node_that_somebody_else_works_on(rig: Rig, plan: Path) -> None:
+    with Worker([rig.hosts["gpu1"]], Options(ssh_config=Path(os.devnull), deadline=60)) as other:
+        other.open("gpu1")
+        other.lock("gpu1", "bob@desk, run 7, pid 42")
+        told = rig.refused(plan, "gpu1")
+    assert told.startswith("locked: locked by bob@desk, run 7, pid 42 since 20"), told
+
+
+def test_another_owner(rig: Rig, plan: Path) -> None:
+    """One that is there is not planned against; one that came since is refused."""
+    rig.on("gpu1", f"mkdir -p /etc/cron.d; echo '@reboot root nvidia-smi -pl 500' > {CRON}")
+    with rig.unchanged("gpu1"):
+        again = rig.project / "again.json"
+        told = rig.plan("gpu1", again)
+    assert told.index("not planned:") < told.index(f"is also set by {CRON}:1"), told
+    steps = json.loads(again.read_bytes())["steps"]
+    assert {step["fix"] for step in steps} == {"compute_mode", "cpu_governor"}
+    told = rig.refused(plan, "gpu1")
+    assert told.startswith("owner: set elsewhere too: gpu ") and f": {CRON}:1" in told
+    rig.on("gpu1", f"rm {CRON}")
+
+
+def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Rig) -> None:
+    kept = rig.run / "plan.json"
+    text = kept.read_text()
+    kept.write_text(text.replace('"performance"', '"powersave"'))
+    reach = ("--project", rig.project, "-b", "base")
+    with rig.unchanged("gpu1"):
+        for words in (("apply", "--resume", rig.run, *reach), ("rollback", rig.run)):
+            said = nodevet(*words)
+            assert said.code == 2 and "was changed since the run began; put it back" in said.err
+        kept.write_text(text)
+        said = nodevet("rollback", rig.run)
+        assert said.code == 0 and "1 node: 1 already right" in said.out, said
+
+
+def test_a_node_that_was_rebooted_since(rig: Rig) -> None:
+    """All is as it was, and yet a plan is of one boot: what it was made on may be gone."""
+    plan = rig.approved("gpu2")
+    subprocess.run([*SIM, "reboot", "--fleet", rig.fleet, "gpu2"], check=True, timeout=240)
+    rig.on("gpu2", "systemctl is-system-running --wait >/dev/null || true")
+    assert rig.refused(plan, "gpu2") == "stale: rebooted since the plan was made"

@@ -1,0 +1,846 @@
+"""Faults while a plan is applied, on real nodes over real SSH.
+
+Whatever strikes, the run ends with an outcome that agrees with the node: done is all of it,
+failed or refused is exactly what was. Between each node and its worker is a proxy that can cut
+every connection or refuse them; the programs of the node can be told to kill their session.
+"""
+
+import hashlib
+import os
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet import inventory
+from nodevet.baseline import load
+from nodevet.catalog import Catalog
+from nodevet.evidence import decode
+from nodevet.fix import Seen, Touch
+from nodevet.fleet import Options, Visit
+from nodevet.fleet.work import Acted, Worker
+from nodevet.model import Host, Status
+from nodevet.remedy import apply as applying
+from nodevet.remedy import draft as drafting
+from nodevet.remedy import plan as planning
+from nodevet.remedy.compare import Bench
+from nodevet.remedy.journal import Journal, Run, state
+from nodevet.remedy.nouns import Plan
+from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
+from nodevet.remedy.rollback import Back, Return, left_behind
+from nodevet.remedy.site import Site, Terms
+from nodevet.remedy.waves import Limits
+from nodevet.sim.nspawn import control
+from nodevet.sim.nspawn.needs import missing
+from nodevet.sim.nspawn.place import Place
+from nodevet.sweep import Bench as Benches
+from nodevet.sweep import report
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(900),
+]
+SCENARIO = """\
+sim: 1
+nodes:
+  n[1-3]:
+    gpus: {profile: h100-sxm, count: 1}
+    sockets: 1
+    cores: 1
+    governor: powersave
+    nvml: {gpu.0.power_limit_mw: "500000", gpu.0.power_limit_enforced_mw: "500000"}
+"""
+BASELINE = """\
+nodevet: 1
+expect: {power_limit: 700, cpu_governor: performance}
+fix: [power_limit, cpu_governor]
+"""
+GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+UNIT = "/etc/systemd/system/nodevet-power-limit.service"
+RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
+LINK = "/etc/systemd/system/multi-user.target.wants/nodevet-power-limit.service"
+STATE = f"""\
+find /etc -printf '%p %y %m %U:%G %l\\n' | sort
+find /etc/systemd /etc/tmpfiles.d -type f -print0 | sort -z | xargs -0 sha256sum
+cat {GOVERNOR}
+nvidia-smi --query-gpu=power.limit --format=csv,noheader
+systemctl show --property=LoadState,UnitFileState,ActiveState nodevet-power-limit
+"""
+PROGRAMS = (  # of nodevet's commands on a node
+    *("python3", "mktemp", "base64", "sha256sum", "chown", "chmod", "sync", "mv", "rm", "rmdir"),
+    *("dd", "systemctl", "systemd-tmpfiles", "nvidia-smi"),
+)
+HOOK = """\
+#!/bin/sh
+# Stands before a program of the same name: it is written down, and may kill its SSH session.
+name=${0##*/}
+real=/usr/bin/$name
+[ -n "$SSH_CONNECTION" ] && [ -e /run/hook/at ] || exec $real "$@"
+echo "$name" >>/run/hook/log
+number=0
+while read -r _; do number=$((number + 1)); done </run/hook/log
+read -r at when pause </run/hook/at
+[ "$number" = "$at" ] || exec $real "$@"
+cut() {
+    process=$$
+    while [ "$process" -gt 1 ]; do
+        read -r comm </proc/$process/comm
+        while read -r key value; do [ "$key" = PPid: ] && parent=$value; done </proc/$process/status
+        case $comm in sshd*) [ "$parent" = 1 ] || kill -9 "$process" ;; esac
+        process=$parent
+    done
+}
+[ "$when" = before ] && { cut; sleep "$pause"; }
+[ "$when" = crash ] && { cut; kill -9 "$PPID"; exit 1; }
+$real "$@"
+code=$?
+[ "$when" = after ] && cut
+exit $code
+"""
+QUIET = """\
+while there=$(grep -lz ^SSH_CONNECTION= /proc/[0-9]*/environ 2>/dev/null |
+    xargs -r grep -Lz "^SSH_CONNECTION=$SSH_CONNECTION" 2>/dev/null) && [ -n "$there" ]
+do sleep 0.05; done
+unset SSH_CONNECTION
+"""
+"""What nodevet began on the node has ended, whoever heard of it."""
+
+
+class Proxy:
+    """A TCP port that leads to a node."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._guard = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        """Reset every connection, at both ends."""
+        with self._guard:
+            for each in self._open:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            self._open.clear()
+
+    def leave(self) -> None:
+        """Cut, and refuse every connection from now on."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the one who accepts
+        self._listener.close()
+        self.cut()
+
+    def come_back(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                try:
+                    far = socket.create_connection((self._target, 22), timeout=5)
+                except OSError:
+                    near.close()
+                    continue
+                far.settimeout(None)
+                with self._guard:
+                    self._open |= {near, far}
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while chunk := source.recv(1 << 16):
+                target.sendall(chunk)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+        with self._guard:
+            self._open.discard(source)
+        source.close()
+
+
+When = Callable[[Sequence[str]], bool]
+"""Whether it is time, by the names of the calls so far; the last one is about to be made."""
+
+
+def at_call(number: int) -> When:
+    return lambda calls: len(calls) == number
+
+
+def at_act(number: int) -> When:
+    return lambda calls: calls[-1] == "act" and calls.count("act") == number
+
+
+def after_acts(number: int, name: str) -> When:
+    return lambda calls: calls[-1] == name and calls.count("act") == number
+
+
+class Hands:
+    """A worker's hands; when it is time something happens, once."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        when: When = lambda calls: False,
+        do: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self._worker = worker
+        self._when = when
+        self._do = do
+        self._done = False
+        self.seconds: float | None = None  # that an action may take
+        self.calls: list[str] = []
+        self.ended: Callable[[], None] = lambda: None  # is told when a call has ended
+
+    def _call(self, name: str, *words: Any, **rest: Any) -> Any:
+        if name != "close":
+            self.calls.append(name)
+            if not self._done and self._when(self.calls):
+                self._done = True
+                self._do()
+        result = getattr(self._worker, name)(*words, **rest)
+        if name != "close":
+            self.ended()
+        return result
+
+    def open(self, host: str) -> None:
+        self._call("open", host)
+
+    def lock(self, host: str, who: str) -> None:
+        self._call("lock", host, who)
+
+    def probe(self, host: str) -> bytes:
+        return self._call("probe", host)
+
+    def look(self, host: str, touches: Sequence[Touch]) -> tuple[Seen, ...]:
+        return self._call("look", host, touches)
+
+    def owners(self, host: str, touches: Sequence[Touch]) -> Mapping[str, tuple[str, ...]]:
+        return self._call("owners", host, touches)
+
+    def act(self, host: str, action: Any) -> Acted:
+        return self._call("act", host, action, seconds=self.seconds)
+
+    def reboot(self, host: str, *, seconds: float) -> str:
+        return self._call("reboot", host, seconds=seconds)
+
+    def close(self, host: str) -> None:
+        self._call("close", host)
+
+
+@dataclass
+class Node:
+    """One node, the way to it, and runs on it."""
+
+    name: str
+    place: Place
+    host: Host
+    proxy: Proxy
+    folder: Path
+    bench: Benches
+    worker: Any = None
+    runs: int = 0
+    before: str = ""
+    terms: Terms = field(
+        default=Terms(who="test", settle=0.05, boot_settle=20, pauses=(0.1, 0.2, 0.5, 1, 2, 4))
+    )
+
+    # --- the node itself ---
+
+    def shell(self, script: str, *, check: bool = True) -> str:
+        """A script of root, over a connection of its own."""
+        words = ("ssh", "-F", "none", "-l", "root", "-i", str(self.place.key), *self._master)
+        done = subprocess.run(
+            [*words, self.address, f"sh -c {shlex.quote(script)}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert not check or done.returncode == 0, (script, done)
+        return done.stdout
+
+    @property
+    def _master(self) -> tuple[str, ...]:
+        return (
+            *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={self.place.known_hosts}"),
+            *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
+            *("-o", "ControlMaster=auto", "-o", f"ControlPath={self.folder}/{self.name}.ssh"),
+            *("-o", "ControlPersist=600"),
+        )
+
+    def hang_up(self) -> None:
+        subprocess.run(
+            ["ssh", *self._master, "-O", "exit", self.address], capture_output=True, check=False
+        )
+
+    @property
+    def address(self) -> str:
+        (host,) = (
+            each
+            for each in inventory.read([], inventories=[str(self.place.inventory)])
+            if each.name == self.name
+        )
+        assert host.address
+        return host.address
+
+    def set(self, *pairs: str) -> None:
+        values = [pair.partition("=")[::2] for pair in pairs]
+        control.ask(self.place, {"do": "set", "node": self.name, "values": values})
+
+    def state(self) -> str:
+        """All that the fixes could change, once nothing of nodevet's runs there any more."""
+        return self.shell(QUIET + STATE)
+
+    def reboot(self) -> None:
+        """As its own operator would; returns once it is up again."""
+        control.ask(self.place, {"do": "reboot", "node": self.name})
+
+    def reset(self) -> None:
+        """As it was described, without asking nodevet."""
+        self.shell(
+            "unset SSH_CONNECTION; systemctl disable --now -q nodevet-power-limit 2>/dev/null; "
+            f"rm -rf {UNIT}* {RULE} /run/hook/at; systemctl daemon-reload; "
+            f"nvidia-smi -pl 500 >/dev/null; echo powersave >{GOVERNOR}"
+        )
+
+    # --- hooks ---
+
+    def install(self) -> None:
+        names = " ".join(PROGRAMS)
+        self.shell(
+            f"cd /usr/local/sbin; printf %s {shlex.quote(HOOK)} >hook; "
+            f"chmod 755 hook; for name in {names}; do ln -sf hook $name; done"
+        )
+
+    def arm(self, number: int, when: str = "before", pause: float = 0) -> None:
+        """Kill the session at the program of this number, counted from here; 0: none."""
+        self.shell(
+            f"mkdir -p /run/hook; : >/run/hook/log; echo {number} {when} {pause} >/run/hook/at"
+        )
+
+    def programs(self) -> list[str]:
+        return self.shell("cat /run/hook/log").split()
+
+    # --- runs ---
+
+    def plan(self, *fixes: str) -> Plan:
+        """What is wrong now, planned."""
+        self.worker.open(self.name)
+        document = self.worker.probe(self.name)
+        visit = Visit(self.name, Status.VETTED, evidence=document)
+        found = drafting.Node(
+            report=report(visit, self.host, self.bench),
+            evidence=decode(document),
+            baseline=self.bench.baselines[0],
+        )
+        rules = drafting.Rules(
+            id="plan0001",
+            author="ann",
+            now=datetime.now(timezone.utc),
+            fixes=frozenset(fixes) if fixes else None,
+        )
+        drafted = drafting.draft([found], self.bench.catalog, rules)
+        touches = drafted.touches.get(self.name, ())
+        looked = planning.Looked(
+            seen=self.worker.look(self.name, touches), owners=self.worker.owners(self.name, touches)
+        )
+        self.worker.close(self.name)
+        made = planning.make(drafted, rules, {self.name: looked}).plan
+        assert made.steps and not made.conflicts, made
+        return made
+
+    def journal(self, number: int = 0) -> Journal:
+        """A new one, or that of an earlier run."""
+        self.runs += not number
+        folder = self.folder / f"{self.name}-{number or self.runs}"
+        made = Journal.open(folder) if number else Journal.create(folder)
+        made.write(Run(plan="0" * 64, path="plan.json", controller="here", pid=os.getpid()))
+        return made
+
+    def apply(
+        self, plan: Plan, hands: Any = None, *, resume: bool = False, terms: Terms | None = None
+    ) -> HostResult:
+        """The plan applied, or the last run resumed. The lock is free afterwards."""
+        terms = terms or self.terms
+        order = applying.Order(
+            plan=plan,
+            bench=lambda host, baseline: Bench(
+                host=host, baseline=baseline, catalog=self.bench.catalog, today=date.today()
+            ),
+            baselines={each.name: each for each in self.bench.baselines},
+            hosts=frozenset([self.name]),
+            terms=terms,
+        )
+        with self.journal(self.runs if resume else 0) as journal:
+            (result,), _ = applying.apply(
+                order,
+                hands or self.worker,
+                journal,
+                Limits(canary=0),
+                earlier=state(journal.records) if resume else None,
+                stop=applying.Stop(),
+            )
+        return result
+
+    def rollback(self, plan: Plan, hands: Any = None) -> HostResult:
+        with self.journal(self.runs) as journal:
+            back = Back(
+                host=self.name,
+                planned=plan.nodes[self.name],
+                steps=plan.of(self.name),
+                run=state(journal.records),
+                left=left_behind(journal.records),
+            )
+            site = Site(
+                self.name, hands or self.worker, journal, self.terms, lambda name, document: None
+            )
+            return Return(back, site).run()
+
+    def touched(self) -> list[str]:
+        """The steps that the journal of the last run says to have left something."""
+        with Journal.open(self.folder / f"{self.name}-{self.runs}") as journal:
+            known = state(journal.records)
+        return [id for id, step in known.steps.items() if step.touched]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]:
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "nodes.yaml").write_text(SCENARIO)
+    (folder / "base.yaml").write_text(BASELINE)
+    catalog = Catalog()
+    bench = Benches(
+        baselines=load([str(folder / "base.yaml")], folders=[], catalog=catalog),
+        catalog=catalog,
+        today=date.today(),
+    )
+    bench = Benches(
+        baselines=bench.baselines, catalog=catalog, today=bench.today, chosen=bench.baselines[0]
+    )
+    place = Place(f"flt{os.getpid()}")
+    nodevet = [sys.executable, "-m", "nodevet", "sim"]
+    subprocess.run(
+        [*nodevet, "up", folder / "nodes.yaml", "--name", place.fleet], check=True, timeout=300
+    )
+    found: dict[str, Node] = {}
+    try:
+        for host in inventory.read([], inventories=[str(place.inventory)]):
+            assert host.address
+            proxy = Proxy(host.address)
+            known = folder / f"{host.name}.hosts"
+            key = next(
+                line.split(" ", 1)[1]
+                for line in place.known_hosts.read_text().splitlines()
+                if line.startswith(f"{host.address} ")
+            )
+            known.write_text(f"[127.0.0.1]:{proxy.port} {key}\n")
+            near = Host(
+                name=host.name,
+                address="127.0.0.1",
+                port=proxy.port,
+                user="root",
+                key_file=host.key_file,
+                known_hosts=str(known),
+            )
+            found[host.name] = Node(host.name, place, near, proxy, folder, bench)
+        options = Options(ssh_config=Path(os.devnull), deadline=60)
+        with Worker([node.host for node in found.values()], options) as worker:
+            for node in found.values():
+                node.worker = worker
+                node.install()
+            yield found
+    finally:
+        for node in found.values():
+            node.hang_up()
+        subprocess.run([*nodevet, "down", place.fleet], check=False, timeout=300)
+
+
+def agrees(result: HostResult, now: str, before: str, done: str) -> str:
+    """Why an outcome is not what the node is; empty where it is."""
+    wanted = {Outcome.DONE: done, Outcome.FAILED: before, Outcome.REFUSED: before}
+    if result.outcome not in wanted:
+        return f"ended as {result.outcome.value}: {result.why}"
+    if now == wanted[result.outcome]:
+        return ""
+    differing = set(now.splitlines()) ^ set(wanted[result.outcome].splitlines())
+    return f"{result.outcome.value} ({result.why}), and yet: {sorted(differing)}"
+
+
+# --- the connection -----------------------------------------------------------------------------
+
+
+Point = tuple[str, int, str]  # call or program, its number, before or after
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An undisturbed run of one step: its calls, and the programs that they ran on the node."""
+
+    calls: list[str]
+    programs: list[str]
+    points: list[Point]
+    """Before each call; before each program; and after the last one of each action, when nobody
+    hears of its end."""
+
+    def program(self, name: str) -> int:
+        """The number of the first program of this name."""
+        return self.programs.index(name) + 1
+
+
+@pytest.fixture(scope="module")
+def recorded(nodes: dict[str, Node]) -> Recorded:
+    node = nodes["n1"]
+    plan = node.plan("power_limit")
+    hands, counts = Hands(node.worker), list[int]()
+    hands.ended = lambda: counts.append(len(node.programs()))
+    node.arm(0)
+    result = node.apply(plan, hands)
+    calls, programs = hands.calls, node.programs()
+    node.reset()
+    assert result.outcome is Outcome.DONE, result
+    last = [count for count, name in zip(counts, calls, strict=True) if name == "act"]
+    assert len(set(last)) == len(plan.steps[0].actions)
+    points = [
+        *(("call", number + 1, "before") for number in range(len(calls))),
+        *(("program", number + 1, "before") for number in range(len(programs))),
+        *(("program", number, "after") for number in last),
+    ]
+    return Recorded(calls, programs, points)
+
+
+@dataclass
+class Story:
+    """How each run ended that was cut at one of the points."""
+
+    amiss: dict[Point, str] = field(default_factory=dict)
+    outcomes: dict[Point, Outcome] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def story(nodes: dict[str, Node], recorded: Recorded) -> Story:
+    """Every point, spread over the nodes."""
+    told, points = Story(), list(recorded.points)
+    failed: list[BaseException] = []
+
+    def live(node: Node) -> None:
+        try:
+            plan, before = node.plan("power_limit"), node.state()
+            while points and not failed:
+                one_point(node, plan, points.pop(), before)
+        except BaseException as error:
+            failed.append(error)
+
+    def one_point(node: Node, plan: Plan, point: Point, before: str) -> None:
+        kind, number, when = point
+        at = number if kind == "call" else 0
+        node.arm(0 if at else number, when)
+        result = node.apply(plan, Hands(node.worker, at_call(at), node.proxy.cut))
+        told.outcomes[point] = result.outcome
+        if why := disagrees(node, plan, result, before):
+            name = (recorded.calls if at else recorded.programs)[number - 1]
+            told.amiss[point] = f"at {name}: {why}"
+        if node.state() != before:
+            node.reset()
+
+    threads = [threading.Thread(target=live, args=[node]) for node in nodes.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return told
+
+
+def disagrees(node: Node, plan: Plan, result: HostResult, before: str) -> str:
+    """Why the node, or the journal, is not what the outcome of its power limit says."""
+    now, touched = set(node.state().splitlines()), node.touched()
+    was, ids = set(before.splitlines()), [step.id for step in plan.steps]
+    if result.outcome is Outcome.DONE:
+        bad = now != whole(was, plan) or touched != ids
+    else:
+        known = result.outcome in (Outcome.FAILED, Outcome.REFUSED)
+        bad = not known or now != was or bool(touched)
+    told = f"{result.outcome.value} ({result.why}): journal {touched}, node {sorted(was ^ now)}"
+    return told if bad else ""
+
+
+def whole(was: set[str], plan: Plan) -> set[str]:
+    """A node's state once its power limit is set: the file byte by byte, its unit enabled, the
+    driver's value, and nothing else."""
+    content = plan.steps[0].actions[0].content
+    old = {"LoadState=not-found", "UnitFileState=", "500.00 W"}
+    assert old < was
+    return (was - old) | {
+        *("LoadState=loaded", "UnitFileState=enabled", "700.00 W"),
+        f"{UNIT} f 644 0:0 ",
+        f"{LINK} l 777 0:0 {UNIT}",
+        f"{hashlib.sha256(content.encode()).hexdigest()}  {UNIT}",
+    }
+
+
+def test_a_cut_at_any_point_ends_known_and_whole(recorded: Recorded, story: Story) -> None:
+    assert not story.amiss, "\n".join(f"{point} {why}" for point, why in story.amiss.items())
+    assert len(story.outcomes) == len(recorded.points)
+    assert set(story.outcomes.values()) == {Outcome.DONE, Outcome.FAILED, Outcome.REFUSED}
+
+
+@pytest.fixture
+def node(nodes: dict[str, Node]) -> Iterator[Node]:
+    """A node, which is put back as it was described."""
+    one = nodes["n1"]
+    before = one.state()
+    one.before = before
+    yield one
+    one.reset()
+    assert one.state() == before
+
+
+@pytest.mark.parametrize(
+    ("when", "back"),
+    [
+        (at_act(1), "resume"),
+        (at_act(3), "rollback"),
+        (after_acts(3, "look"), "resume"),
+        (after_acts(3, "probe"), "rollback"),
+    ],
+    ids=["first-act", "last-act", "look", "probe"],
+)
+def test_a_node_that_stays_away_is_in_doubt_until_it_is_looked_at(
+    node: Node, when: When, back: str
+) -> None:
+    plan = node.plan("power_limit")
+    terms = replace(node.terms, pauses=(0.1, 0.1))
+    result = node.apply(plan, Hands(node.worker, when, node.proxy.leave), terms=terms)
+    node.proxy.come_back()
+    assert result.outcome is Outcome.DOUBT and exit_code([result]) == 3, result
+    assert "could not be reached again: connection refused" in result.why
+    assert node.touched() == [plan.steps[0].id]
+    if back == "rollback":
+        again = node.rollback(plan)
+        assert again.outcome is Outcome.ROLLED_BACK and node.state() == node.before, again
+    else:
+        again = node.apply(plan, resume=True)
+        assert not disagrees(node, plan, again, node.before)
+    assert node.touched() == ([plan.steps[0].id] if again.outcome is Outcome.DONE else [])
+
+
+def test_an_action_that_outlives_its_session_strikes_nobody_later(
+    node: Node, recorded: Recorded
+) -> None:
+    """Its file is put in place long after the controller came back to look."""
+    plan = node.plan("power_limit")
+    node.arm(recorded.program("mv"), "before", pause=3)
+    result = node.apply(plan)
+    assert not disagrees(node, plan, result, node.before)
+    assert result.outcome in (Outcome.DONE, Outcome.FAILED)
+
+
+def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Recorded) -> None:
+    plan = node.plan("power_limit")
+    node.arm(recorded.program("mv"), "crash")
+    left: list[str] = []
+    hands = Hands(
+        node.worker,
+        lambda calls: calls.count("lock") == 2,  # it comes back
+        lambda: left.extend(node.shell(f"ls -A {Path(UNIT).parent}").split()),
+    )
+    result = node.apply(plan, hands)
+    assert [name for name in left if name.startswith(".nodevet-power-limit.service.nodevet.")]
+    assert result.outcome is Outcome.FAILED and node.state() == node.before, result
+
+
+# --- the node reboots ---------------------------------------------------------------------------
+
+
+def test_a_reboot_between_two_actions_is_put_back(node: Node) -> None:
+    plan = node.plan()
+    result = node.apply(plan, Hands(node.worker, at_act(2), node.reboot))
+    assert result.outcome is Outcome.FAILED, result
+    assert [step.outcome for step in result.steps] == [Outcome.FAILED, Outcome.UNTOUCHED]
+    assert "the session was lost" in result.why and node.state() == node.before
+    assert node.touched() == []
+
+
+def test_a_reboot_while_it_is_verified_is_judged_and_nothing_is_begun_after_it(node: Node) -> None:
+    """The first step's own unit sets it at boot: it holds. The second was planned for the node
+    as it was booted then."""
+    plan = node.plan()
+
+    def reboot() -> None:
+        node.proxy.leave()
+        node.reboot()
+
+    terms = replace(node.terms, pauses=(0.1, 0.1))
+    result = node.apply(plan, Hands(node.worker, after_acts(3, "look"), reboot), terms=terms)
+    node.proxy.come_back()
+    assert result.outcome is Outcome.DOUBT, result
+    again = node.apply(plan, resume=True)
+    assert (again.outcome, again.refusal) == (Outcome.REFUSED, Refusal.STALE), again
+    assert "rebooted since the plan was made; n1/power_limit/1 is done, and stays" in again.why
+    assert [step.outcome for step in again.steps] == [Outcome.DONE, Outcome.UNTOUCHED]
+    now = node.state()
+    assert "700.00 W" in now and "powersave\n" in now and RULE not in now
+    assert node.touched() == ["n1/power_limit/1"]
+    back = node.rollback(plan)
+    assert back.outcome is Outcome.ROLLED_BACK and node.state() == node.before, back
+
+
+# --- the disk -----------------------------------------------------------------------------------
+
+FULL = "mount -t tmpfs -o size=4k site {0} && dd if=/dev/zero of={0}/full bs=4k count=1 2>/dev/null"
+READ_ONLY = "mount --bind {0} {0} && mount -o remount,bind,ro {0}"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [(FULL, "No space left on device"), (READ_ONLY, "Read-only file system")],
+    ids=["full", "read-only"],
+)
+def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -> None:
+    """The first step holds, the second left nothing; both are said."""
+    plan, folder = node.plan(), str(Path(RULE).parent)
+    node.shell(how.format(folder))
+    result = node.apply(plan)
+    listed = node.shell(f"ls -A {folder}; umount {folder}")
+    assert result.outcome is Outcome.FAILED and told in result.why, result
+    assert "n1/power_limit/1 is done, and stays" in result.why
+    assert [step.outcome for step in result.steps] == [Outcome.DONE, Outcome.FAILED]
+    assert "nodevet" not in listed and node.touched() == ["n1/power_limit/1"]
+    assert node.rollback(plan).outcome is Outcome.ROLLED_BACK
+    assert node.state() == node.before
+
+
+def test_read_only_when_it_is_put_back(node: Node) -> None:
+    """The file is written, the unit cannot be enabled, and the file cannot be removed."""
+    plan, folder = node.plan("power_limit"), str(Path(UNIT).parent)
+    result = node.apply(
+        plan, Hands(node.worker, at_act(2), lambda: node.shell(READ_ONLY.format(folder)))
+    )
+    assert result.outcome is Outcome.HALF and exit_code([result]) == 3, result
+    assert "Read-only file system" in result.why and f"file {UNIT} is a file" in result.why
+    assert UNIT in node.state() and node.touched() == [plan.steps[0].id]
+    still = node.apply(plan, resume=True)
+    assert still.outcome is Outcome.HALF, still
+    node.shell(f"umount {folder}")
+    back = node.rollback(plan)
+    assert back.outcome is Outcome.ROLLED_BACK and node.state() == node.before, back
+
+
+def test_no_space_for_what_a_file_was_before(node: Node) -> None:
+    folder = str(Path(RULE).parent)
+    node.shell(f"mount -t tmpfs -o size=8k site {folder}; echo '# older' >{RULE}")
+    before = node.state()
+    plan = node.plan("cpu_governor")
+
+    def fill() -> None:
+        node.shell(f"echo powersave >{GOVERNOR}; cat /dev/zero >{folder}/full 2>/dev/null || true")
+
+    result = node.apply(plan, Hands(node.worker, after_acts(2, "look"), fill))
+    assert result.outcome is Outcome.HALF, result
+    assert "No space left on device" in result.why and "powersave, wanted performance" in result.why
+    node.shell(f"rm {folder}/full")
+    again = node.apply(plan, resume=True)
+    assert again.outcome is Outcome.FAILED and node.state() == before, again
+    node.shell(f"umount {folder}")
+
+
+# --- the driver ---------------------------------------------------------------------------------
+
+STATE_FILE = "/run/nodevet-sim/nvml.state"
+DRIVER = f"sed -i '1i gpu.0.set.power_limit_mw = {{}}' {STATE_FILE}"
+AGREEABLE = f"sed -i /set.power_limit_mw/d {STATE_FILE}"
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("NVML_ERROR_NO_PERMISSION", "-pl 700: ended with"),
+        ("ignored", "the check says: GPU 0: 500 W, wanted 700 W"),
+        ("hang", "no end within 8 s"),
+    ],
+)
+def test_a_driver_that_does_not_take_it(node: Node, does: str, told: str) -> None:
+    plan = node.plan("power_limit")
+    node.shell(DRIVER.format(does))
+    hands = Hands(node.worker)
+    hands.seconds = 16.0 if does == "hang" else None
+    result = node.apply(plan, hands)
+    node.shell(AGREEABLE)
+    assert result.outcome is Outcome.FAILED and told in result.why, result
+    assert node.state() == node.before and node.touched() == []
+
+
+def test_a_driver_that_does_not_take_it_back_either(node: Node) -> None:
+    plan = node.plan("power_limit")
+    refuse = f"nvidia-smi -pl 600 >/dev/null && {DRIVER.format('NVML_ERROR_NO_PERMISSION')}"
+    result = node.apply(plan, Hands(node.worker, after_acts(3, "look"), lambda: node.shell(refuse)))
+    assert result.outcome is Outcome.HALF and exit_code([result]) == 3, result
+    assert "is 600000, and was 500000" in result.why and "-pl 500: ended with" in result.why
+    now = node.state()
+    assert "600.00 W" in now and UNIT not in now, "all else is put back"
+    assert node.touched() == [plan.steps[0].id]
+    node.shell(AGREEABLE)
+    back = node.rollback(plan)
+    assert back.outcome is Outcome.ROLLED_BACK and node.state() == node.before, back
+
+
+# --- what reverts -------------------------------------------------------------------------------
+
+LOOP = f"""setsid sh -c 'while sleep 0.1; do
+    [ "$(cat {GOVERNOR})" = powersave ] || {{ sleep SECONDS; echo powersave >{GOVERNOR}; }}
+done' >/dev/null 2>&1 </dev/null & echo $!
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3])
+def test_what_reverts_within_seconds_is_not_done(node: Node, seconds: float) -> None:
+    """By the settle time that users have."""
+    plan = node.plan("cpu_governor")
+    loop = int(node.shell(LOOP.replace("SECONDS", str(seconds))))
+    terms = replace(node.terms, settle=Terms(who="").settle)
+    result = node.apply(plan, terms=terms)
+    node.shell(f"kill -- -{loop}")
+    assert result.outcome is Outcome.FAILED, result
+    assert node.state() == node.before and node.touched() == []
+
+
+def test_another_owner_that_came_since_is_named(node: Node) -> None:
+    plan = node.plan("cpu_governor")
+    node.set("fault=reverts-on-boot")
+    result = node.apply(plan)
+    node.set("faults=[]")
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.OWNER), result
+    assert "unit site-power.service" in result.why
+
+
+def test_what_reverts_at_boot_does_not_persist(node: Node) -> None:
+    """Its owner is none that can be seen: a script without a first line that says so."""
+    unit = "/etc/systemd/system/site.service"
+    plan = node.plan("cpu_governor")
+    node.shell(
+        f"printf 'sleep 1; echo powersave >{GOVERNOR}' >/opt/site; printf %s "
+        f"'[Service]\nType=oneshot\nExecStart=/bin/sh /opt/site\n"
+        f"[Install]\nWantedBy=multi-user.target\n' >{unit}; systemctl -q enable site"
+    )
+    before = node.state()
+    terms = replace(node.terms, reboot=True, drain_hook="true", boot_settle=1)
+    result = node.apply(plan, terms=terms)
+    assert result.outcome is Outcome.FAILED and result.rebooted, result
+    assert "does not outlast a reboot: cpufreq" in result.why
+    assert node.state() == before and node.touched() == []
+    node.shell(f"systemctl -q disable site; rm {unit} /opt/site; systemctl daemon-reload")

@@ -1,0 +1,253 @@
+"""A controller killed by SIGKILL at random points, on simulated nodes over real SSH.
+
+An apply is killed while it works on every node at once; then the run is resumed or rolled back,
+and that may be killed too. In the end each node is in a known state: what the report says of
+each step is what is really there, and after a rollback the disk and the settings are exactly as
+before.
+
+`NODEVET_KILLS` says how many controllers are killed at least (here: 3), `NODEVET_KILLS_SEED`
+when; a test that fails says the seed that it ran with.
+
+    NODEVET_KILLS=50 pytest -rP tests/remedy/test_kills_on_nodes.py
+"""
+
+import base64
+import hashlib
+import json
+import os
+import random
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.sim.nspawn.needs import missing
+
+KILLS = int(os.environ.get("NODEVET_KILLS", "3"))
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
+    pytest.mark.timeout(600 + 200 * KILLS),
+]
+SEED = os.environ.get("NODEVET_KILLS_SEED") or secrets.token_hex(4)
+NODES = 3
+BALANCING = "/proc/sys/kernel/numa_balancing"
+SCENARIO = f"""\
+sim: 1
+nodes:
+  k[1-{NODES}]:
+    gpus: {{profile: h100-sxm, count: 1}}
+    sockets: 1
+    cores: 1
+    numa: {{balancing: 1}}
+    nvml: {{gpu.0.power_limit_mw: "500000", gpu.0.power_limit_enforced_mw: "500000"}}
+"""
+BASELINE = """\
+nodevet: 1
+expect: {power_limit: 700, sysctl: {kernel.numa_balancing: 0}}
+fix: [power_limit, sysctl]
+"""
+UNIT = "nodevet-power-limit.service"
+STATE = f"""\
+printf 'power\\t'; nvidia-smi --query-gpu=power.limit --format=csv,noheader,nounits
+printf 'balancing\\t'; cat {BALANCING}
+printf 'unit {UNIT}\\t'
+systemctl show -p UnitFileState,ActiveState,LoadState,NeedDaemonReload {UNIT} | xargs
+printf 'units\\t'; systemctl list-units --all --no-legend 'nodevet-power*' | wc -l
+printf 'failed\\t'; systemctl --failed --no-legend | xargs echo
+"""
+OWNS = {  # fix -> what of a state is its own
+    "power_limit": (
+        f"/etc/systemd/system/{UNIT}",
+        f"/etc/systemd/system/multi-user.target.wants/{UNIT}",
+        "power",
+        f"unit {UNIT}",
+        "units",
+    ),
+    "sysctl": ("/etc/sysctl.d/90-nodevet-sysctl.conf", "balancing"),
+}
+AS_BEFORE = {"failed and rolled back", "rolled back", "untouched"}
+AS_WANTED = {"done", "already right", "persists"}
+NOTICED_S = 30  # until the sessions of a dead controller are closed, on a machine that is busy
+FREE = f"[ ! -e /run/nodevet/lock ] || timeout {NOTICED_S} flock /run/nodevet/lock true"
+TRIES = 3  # of a user: a command of a dead controller may still run and keep the lock
+
+State = dict[str, str]
+
+
+def part(state: State, fix: str) -> State:
+    return {key: state.get(key, "as it was") for key in OWNS[fix]}
+
+
+@dataclass
+class Killer:
+    """What is known of a fleet, and how its controllers are killed."""
+
+    live: Any
+    plan: Path
+    chance: random.Random
+    before: dict[str, State]
+    wanted: dict[str, State] = field(default_factory=dict)
+    spans: dict[str, float] = field(default_factory=dict)  # seconds of each command, undisturbed
+    runs: int = 0
+    kills: int = 0
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def run(self) -> Path:
+        return self.live.folder / f"run{self.runs}"
+
+    def words(self, command: str) -> list[Any]:
+        """`apply`, `resume` or `rollback` of the run at hand."""
+        if command == "rollback":
+            return ["rollback", self.run, "--settle", "0.2", "--deadline", "150"]
+        words = ["apply", "-b", "base", "--settle", "0.2", "--project", self.live.folder]
+        words += ["--canary", "0", "--deadline", "150"]
+        if command == "resume":
+            return [*words, "--resume", self.run]
+        return [*words, self.plan, "-i", self.live.place.inventory, "--run", self.run]
+
+    def carry_out(self, command: str) -> tuple[int, str]:
+        """Undisturbed."""
+        begun = time.monotonic()
+        code, said = self.live.nodevet(*self.words(command))
+        took = time.monotonic() - begun
+        self.spans[command] = took
+        self.told.append(f"{command}: {took:.1f} s, exit code {code}")
+        return code, said
+
+    def kill(self, command: str) -> bool:
+        """Start a command and kill it; whether it was still there to be killed."""
+        after = self.chance.uniform(0, self.spans.get(command, self.spans["apply"]))
+        pid = self.live.start(*self.words(command))
+        time.sleep(after)
+        begun = self.live.kill(pid)
+        code, said = self.live.wait(pid)
+        if code >= 0:
+            self.told.append(f"{command}: had ended after {after:.2f} s, exit code {code}")
+            return False
+        self.kills += 1
+        self.told.append(f"{command}: killed after {after:.2f} s")
+        if self.chance.random() < 0.3:  # as whoever ends a whole control group does it
+            for each in begun:
+                os.kill(each, signal.SIGKILL)
+            self.told.append("its sessions' process, too")
+        at = time.monotonic()
+        if self.chance.random() < 0.5:  # else the next one comes at once
+            self.live.shell(FREE)
+            self.told.append(f"every lock was free within {time.monotonic() - at:.2f} s")
+        assert self.live.gone(begun, NOTICED_S), f"{self}: processes {begun} are left\n{said}"
+        return True
+
+    def states(self) -> dict[str, State]:
+        return self.live.states(STATE)
+
+    def settled(self, command: str) -> dict[str, Any]:
+        """The report of a command that nobody kills, once no node is locked any more."""
+        for _ in range(TRIES):
+            code, said = self.carry_out(command)
+            reports = sorted(
+                self.run.glob("rollback-*.json"), key=lambda path: path.stat().st_mtime
+            )
+            path = reports[-1] if command == "rollback" else self.run / "result.json"
+            assert code in (0, 1, 3), f"{self}: exit code {code}\n{said}"
+            report = json.loads(path.read_text())
+            if not any("locked by" in host.get("why", "") for host in report["hosts"]):
+                return report
+            self.told.append(said)
+        raise AssertionError(f"{self}: it stays locked\n{said}")
+
+    def agrees(self, report: dict[str, Any]) -> None:
+        """Every node has an outcome, none is half or in doubt, and each step is as it says."""
+        now = self.states()
+        assert [host["host"] for host in report["hosts"]] == list(now)
+        for host in report["hosts"]:
+            name = host["host"]
+            assert host["outcome"] in AS_BEFORE | AS_WANTED, f"{self}: {json.dumps(host, indent=1)}"
+            assert [step["fix"] for step in host["steps"]] == list(OWNS), f"{self}: {host}"
+            for step in host["steps"]:
+                fix, outcome = step["fix"], step["outcome"]
+                assert outcome in AS_BEFORE | AS_WANTED, f"{self}: {json.dumps(step, indent=1)}"
+                want = self.wanted if outcome in AS_WANTED else self.before
+                told = f"{self}: {name} {fix} is said to be {outcome}: {step.get('why')}"
+                assert part(now[name], fix) == part(want[name], fix), told
+                if outcome == "done":
+                    shown(step, self.wanted[name], told)
+
+    def __str__(self) -> str:
+        """What came so far, for whoever has to find out."""
+        return "\n".join([f"NODEVET_KILLS_SEED={SEED}, in {self.run}", *self.told, ""])
+
+
+def shown(step: dict[str, Any], state: State, told: str) -> None:
+    """What a step left, by the report, is what is there: byte by byte."""
+    assert step["after"] and step["before"], told
+    for seen in step["after"]:
+        kind, name, value = seen["touch"]["kind"], seen["touch"]["name"], seen["value"]
+        if kind == "file":
+            content = base64.b64decode(value["content"])
+            assert hashlib.sha256(content).hexdigest() in state[name], told
+        elif kind == "kernel":
+            assert value == state["balancing"], told
+        elif kind == "gpu":
+            assert value == float(state["power"]) * 1000, told
+        else:
+            assert f"UnitFileState={value['enabled']}" in state[f"unit {name}"], told
+            assert f"ActiveState={value['active']}" in state[f"unit {name}"], told
+
+
+@pytest.fixture(scope="module")
+def killer(live: Callable[[str, str, str], Any]) -> Killer:
+    """Knows both states of each node, and has the nodes as they were."""
+    fleet = live("kill", SCENARIO, BASELINE)
+    fleet.shell("rm -f /nothing")  # the first session of a user leaves its own traces
+    plan = fleet.approved()
+    made = Killer(fleet, plan, random.Random(SEED), fleet.states(STATE))
+    code, said = made.carry_out("apply")
+    assert code == 0, said
+    made.wanted = made.states()
+    owned = {key for keys in OWNS.values() for key in keys}
+    for node, state in made.wanted.items():
+        before = made.before[node]
+        changed = {key for key in state | before if state.get(key) != before.get(key)}
+        assert changed == owned, f"{changed}\n{said}"
+    made.agrees(json.loads((made.run / "result.json").read_text()))
+    code, said = made.carry_out("rollback")
+    assert code == 0, said
+    assert made.states() == made.before
+    return made
+
+
+def test_a_controller_killed_at_random_points_ends_known_and_whole(killer: Killer) -> None:
+    """Resumed and rolled back in turn; after a resume the rollback is killed as well."""
+    while killer.kills < KILLS:
+        killer.runs += 1
+        killer.told.append(f"--- run {killer.runs}")
+        killed = killer.kill("apply")
+        if killed and not begun(killer):
+            assert killer.states() == killer.before, killer
+            continue
+        if killed and killer.runs % 2:
+            if killer.chance.random() < 0.5:
+                killer.kill("resume")
+            killer.agrees(killer.settled("resume"))
+            killer.kill("rollback")
+        elif killer.chance.random() < 0.5:
+            killer.kill("rollback")
+        killer.agrees(killer.settled("rollback"))
+        assert killer.states() == killer.before, killer
+    sys.stdout.write(str(killer))  # pytest -rP shows it
+
+
+def begun(killer: Killer) -> bool:
+    """Whether the run was killed after its folder was made; before that nothing was done."""
+    if (killer.run / "reach.json").exists() or not killer.run.exists():
+        return killer.run.exists()
+    code, said = killer.live.nodevet(*killer.words("resume"))
+    assert code == 2 and "nothing" in said, f"{killer}: {said}"
+    return False
