@@ -553,7 +553,7 @@ def story(nodes: dict[str, Node], recorded: Recorded) -> Story:
         if why := disagrees(node, plan, result, before):
             name = (recorded.calls if at else recorded.programs)[number - 1]
             told.amiss[point] = f"at {name}: {why}"
-        if node.state() != before:
+        if why or result.outcome is Outcome.DONE:
             node.reset()
 
     threads = [threading.Thread(target=live, args=[node]) for node in nodes.values()]
