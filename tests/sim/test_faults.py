@@ -64,7 +64,11 @@ def read(nvml: Path, tmp_path: Path) -> Read:
         place = tmp_path / str(next(number))
         machine = Machine(described.name, machine_id(described.name), sockets=1, cores_per_socket=1)
         root = place / "root"
-        tree.write_out(machine, described.files, described.links, described.device_nodes, root)
+        # of a module that is not loaded the pretended kernel shows nothing
+        there = (each for each in described.modules if each.how == "available")
+        absent = {f"sys/module/{each.name}/initstate" for each in there}
+        files = {path: text for path, text in described.files.items() if path not in absent}
+        tree.write_out(machine, files, described.links, described.device_nodes, root)
         (place / "nvml.state").write_text(described.state or "")
         done = subprocess.run(
             [sys.executable, "-c", PROBE],
