@@ -21,7 +21,7 @@ def nodevet(tmp_path_factory: pytest.TempPathFactory) -> Run:
     empty = tmp_path_factory.mktemp("elsewhere")
 
     def run(
-        *arguments: str | Path, cwd: Path = empty, stdin: str = "", seconds: float = 100
+        *arguments: str | Path, cwd: Path = empty, stdin: str = "", seconds: float = 400
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*NODEVET, *map(str, arguments)],

@@ -16,7 +16,7 @@ from nodevet.sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"

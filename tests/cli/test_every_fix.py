@@ -20,7 +20,7 @@ from nodevet.sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
 ]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SCENARIO = """\

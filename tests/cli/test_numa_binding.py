@@ -19,7 +19,7 @@ from nodevet.sim.nspawn.place import Place
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
     pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one CPU: everything is bound to it"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Done = subprocess.CompletedProcess[str]

@@ -25,7 +25,7 @@ from nodevet.sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
 ]
 OLD, NEW, PARTLY = "550.54.14", "550.90.07", "550.127.05"  # the last not of every package
 SCENARIO = f"""\

@@ -28,7 +28,7 @@ from nodevet.sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 NODEVET = [sys.executable, "-m", "nodevet"]
 CATALOG = Catalog()

@@ -27,7 +27,7 @@ from nodevet.sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 CATALOG = Catalog()
 SCENARIO = """\

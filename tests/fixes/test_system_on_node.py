@@ -26,7 +26,7 @@ from nodevet.sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 CATALOG = Catalog()
 THP = "/sys/kernel/mm/transparent_hugepage"

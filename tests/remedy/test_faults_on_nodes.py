@@ -49,7 +49,7 @@ from nodevet.sweep import report
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
 ]
 SCENARIO = """\
 sim: 1

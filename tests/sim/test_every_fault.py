@@ -17,7 +17,7 @@ from nodevet.sim.nspawn.needs import missing
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
 ]
 NODEVET = [sys.executable, "-m", "nodevet"]
 NODES = 32

@@ -24,7 +24,7 @@ from nodevet.sim.nspawn.supervisor import Supervisor
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 NODEVET = [sys.executable, "-m", "nodevet"]
 SCENARIO = """\

@@ -749,7 +749,7 @@ def over_ssh(tmp_path_factory):
     return folder / "evidence"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.skipif(not FILES, reason=f"no captures in {CAPTURES}")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_capture_boots_as_a_node_that_answers_the_same(over_ssh, path):
