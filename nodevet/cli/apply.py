@@ -16,6 +16,7 @@ from nodevet.cli import UserError, options, session
 from nodevet.cli.seconds import Seconds
 from nodevet.fix import Risk
 from nodevet.model import Host
+from nodevet.remedy.report import ENDINGS, render
 
 if TYPE_CHECKING:
     from nodevet.remedy.approve import Approval, Signature
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from nodevet.remedy.site import Terms
     from nodevet.remedy.waves import Limits
     from nodevet.sweep import Bench
-
-FORMATS = ("text", "markdown", "json", "html")
 
 inventories = click.option(
     "-i",
@@ -55,8 +54,8 @@ settle = click.option(
 shown = click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
-    default="text",
+    type=click.Choice(tuple(ENDINGS)),
+    default="table",
     show_default=True,
     help="Of the report on standard output; the run's folder has it in each.",
 )
@@ -366,22 +365,19 @@ def say(text: str) -> None:
 
 def teller(run: "RunFolder") -> "Callable[[HostResult], None]":
     """Keeps each node's result as it ends, and says it on standard error."""
-    from nodevet.remedy import report
+    from nodevet.remedy.report.words import line
 
     def tell(host: "HostResult") -> None:
         run.keep_host(host)
-        click.echo(report.line(host), err=True)
+        click.echo(line(host), err=True)
 
     return tell
 
 
 def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:
     """Keep the reports, show one, and end with the run's exit code."""
-    from nodevet.remedy import report
-
-    endings = {"json": ".json", "text": ".txt", "markdown": ".md", "html": ".html"}
-    texts = {f"{stem}{endings[each]}": report.render(result, each) for each in FORMATS}
-    run.keep(texts)
-    click.echo(texts[f"{stem}{endings[form]}"], nl=False)
+    texts = {each: render(result, each) for each in ENDINGS}
+    run.keep({f"{stem}{ENDINGS[each]}": text for each, text in texts.items()})
+    click.echo(texts[form], nl=False)
     say(f"the run is kept in {run.path}")
     click.get_current_context().exit(result.exit_code)

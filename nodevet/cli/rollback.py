@@ -111,9 +111,9 @@ def _chosen(names: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, .
 
 
 def _tell(host: "HostResult") -> None:
-    from nodevet.remedy import report
+    from nodevet.remedy.report.words import line
 
-    click.echo(report.line(host), err=True)
+    click.echo(line(host), err=True)
 
 
 def _untouched(plan: "Plan", host: str, why: str) -> "HostResult":

@@ -80,7 +80,7 @@ def hunks(report: HostReport) -> Iterator[str]:
         diff = list(difflib.unified_diff(wanted, actual, lineterm="", n=CONTEXT))
         for line in diff[2:]:
             head = line.startswith("@@")
-            yield f"{_moved(line, before, after)} {plain(check)}{origin}" if head else line
+            yield f"{moved(line, before, after)} {plain(check)}{origin}" if head else line
         before += len(wanted)
         after += len(actual)
 
@@ -91,7 +91,7 @@ def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
         yield check, list(findings)
 
 
-def _moved(at: str, before: int, after: int) -> str:
+def moved(at: str, before: int, after: int) -> str:
     """A hunk's header, counted from the beginning of the host's document."""
     found = _AT.match(at)
     if found is None:

@@ -4,7 +4,7 @@
 CRITICAL; a warning is one also where `fail_on` lets it pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nodevet.model import Run, Severity, Verdict
 from nodevet.report.fold import Totals, findings_in_words, lines, totals
@@ -33,9 +33,15 @@ def status(run: Run) -> int:
 
 def render(run: Run) -> str:
     found = totals(run)
-    head = f"NODEVET {WORDS[status(run)]} - {_harmless(_headline(run, found))}"
-    text = f"{head} | {' '.join(_performance(run, found))}\n"
-    rest = [_harmless(line) for line in _details(run)]
+    return page(status(run), _headline(run, found), _performance(run, found), _details(run))
+
+
+def page(code: int, headline: str, performance: Iterable[str], details: Iterable[str]) -> str:
+    """A plug-in's output: `code` in words and the headline, performance data, then the details,
+    as many as Nagios reads."""
+    head = f"NODEVET {WORDS[code]} - {_harmless(headline)}"
+    text = f"{head} | {' '.join(performance)}\n"
+    rest = [_harmless(line) for line in details]
     for place, line in enumerate(rest):
         if len((text + line).encode()) > ROOM:
             return text + f"and {count(len(rest) - place, 'line')} more\n"

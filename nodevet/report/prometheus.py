@@ -4,7 +4,7 @@ One series per host and per host and check; single GPUs are counted, not listed.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,34 +25,37 @@ _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 
 
 def render(run: Run) -> str:
+    return page([*_about_run(run), *_about_hosts(run), *_about_checks(run)])
+
+
+def page(metrics: Iterable[Metric]) -> str:
+    """Metrics as a file of the textfile collector."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(run))
+    registry.register(_Collector(metrics))
     return str(generate_latest(registry).decode())
 
 
 class _Collector:
-    """What prometheus_client asks for the metrics of one run."""
+    """What prometheus_client asks for metrics."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
-    def collect(self) -> Iterator[Metric]:
-        yield from _about_run(self._run)
-        yield from _about_hosts(self._run)
-        yield from _about_checks(self._run)
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 def _about_run(run: Run) -> Iterator[Metric]:
-    timestamp = _timestamp(run.started)
-    if timestamp is not None:
-        yield _gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", timestamp)
-    yield _gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
-    yield _gauge(
+    started = timestamp(run.started)
+    if started is not None:
+        yield gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", started)
+    yield gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
+    yield gauge(
         "nodevet_run_exit_code",
         "0 all ok, 1 something is wrong, 3 something could not be judged.",
         run.exit_code,
     )
-    yield _gauge("nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted))
+    yield gauge("nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted))
     info = GaugeMetricFamily("nodevet_run_info", "Version of nodevet.", labels=["version"])
     info.add_metric([plain(run.nodevet)], 1)
     yield info
@@ -119,7 +122,7 @@ def _by_check(report: HostReport) -> dict[str, list[Finding]]:
     return found
 
 
-def _timestamp(started: str) -> float | None:
+def timestamp(started: str) -> float | None:
     """Unix time of an ISO 8601 instant; None for text that is none."""
     try:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
@@ -127,5 +130,5 @@ def _timestamp(started: str) -> float | None:
         return None
 
 
-def _gauge(metric: str, help_: str, value: float) -> Metric:
+def gauge(metric: str, help_: str, value: float) -> Metric:
     return GaugeMetricFamily(metric, help_, value=value)

@@ -1,0 +1,96 @@
+"""What was there before and what is there after, as unified diffs; files line by line.
+
+Lines that start with `#` belong to no diff: what the run was, how each node ended and which
+commands ran there. Nodes where the same was done in the same words share one diff.
+"""
+
+import base64
+import difflib
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from nodevet.fix import Seen
+from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, summary
+from nodevet.remedy.result import HostResult, Result, StepResult
+from nodevet.remedy.site import state
+from nodevet.report.diff import moved
+from nodevet.report.text import brief, nodeset, plain
+
+CONTEXT = 1  # unchanged lines around a difference
+LINES = 2000  # of one file; a longer one, or one that is no text, is told by its checksum
+
+
+def render(result: Result) -> str:
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    for host in result.hosts:
+        hosts.setdefault((*_notes(host), "", *_hunks(host)), []).append(host.host)
+    told = [
+        f"# nodevet {plain(result.kind)}",
+        *(f"# {key}: {value}" for key, value in facts(result)),
+    ]
+    for body, members in hosts.items():
+        where = nodeset(members)
+        told += ["", f"# {where}: {body[0]}", *body[1 : body.index("")]]
+        if hunks := body[body.index("") + 1 :]:
+            told += [f"--- {where} before", f"+++ {where} after", *hunks]
+    return "\n".join([*told, "", f"# {summary(result)}"]) + "\n"
+
+
+def _notes(host: HostResult) -> Iterator[str]:
+    why = f": {brief(host.why, LONGEST)}" if host.why else ""
+    yield f"{host.outcome.value}{why}"
+    for step in host.steps:
+        yield f"#   {plain(step.fix)} {change(step)}: {step.outcome.value}"
+        if step.why and step.why != host.why:
+            yield f"#     {brief(step.why, LONGEST)}"
+        yield from (f"#     ran {ran(one)}" for one in step.ran)
+
+
+def _hunks(host: HostResult) -> Iterator[str]:
+    """Of each step that left something other than it found, one hunk or more."""
+    before = after = 0
+    for step in host.steps:
+        one, other = _sides(step)
+        diff = list(difflib.unified_diff(one, other, lineterm="", n=CONTEXT))
+        for line in diff[2:]:
+            head = line.startswith("@@")
+            yield f"{moved(line, before, after)} {plain(step.fix)}" if head else line
+        before += len(one)
+        after += len(other)
+
+
+def _sides(step: StepResult) -> tuple[list[str], list[str]]:
+    pairs = changed(step)
+    return [line for then, _ in pairs for line in _lines(then)], [
+        line for _, now in pairs for line in _lines(now)
+    ]
+
+
+def _lines(seen: Seen) -> Iterator[str]:
+    """What is not there has no lines."""
+    label = plain(seen.touch.label)
+    if seen.why or not (seen.exists and isinstance(seen.value, Mapping)):
+        if seen.why or seen.exists:
+            yield f"{label}: {plain(state(seen))}"
+    elif seen.touch.kind == "file":
+        yield f"{label}: {_properties(seen.value)}"
+        yield from (f"  {line}" for line in _content(seen.value))
+    else:
+        yield from (f"{label} {plain(f'{key}: {value}')}" for key, value in seen.value.items())
+
+
+def _properties(value: Mapping[str, object]) -> str:
+    mode = value.get("mode")
+    shown = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
+    return f"{shown}, owner {value.get('owner')}, group {value.get('group')}"
+
+
+def _content(value: Mapping[str, object]) -> list[str]:
+    content = base64.b64decode(str(value.get("content") or ""))
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if len(lines) > LINES or (content and not lines):
+        return [f"{len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}"]
+    return [plain(line) for line in lines]

@@ -1,0 +1,42 @@
+"""The run as one HTML page that needs nothing else; text from nodes is escaped by Jinja."""
+
+from importlib.resources import files
+
+import jinja2
+
+from nodevet.remedy.report.words import LONGEST, change, facts, folded, moved, ran, summary
+from nodevet.remedy.result import Result
+from nodevet.report.text import brief, name, plain
+
+
+def render(result: Result) -> str:
+    template = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    ).from_string(files(__package__).joinpath("html.jinja").read_text(encoding="utf-8"))
+    return template.render(
+        title=f"nodevet {plain(result.kind)} {plain(result.plan)}",
+        summary=summary(result),
+        facts=facts(result),
+        folded=[(outcome.value, hosts, why) for outcome, hosts, why in folded(result)],
+        hosts=[
+            {
+                "name": name(host.host),
+                "outcome": host.outcome.value,
+                "why": brief(host.why, LONGEST),
+                "canary": host.canary,
+                "rebooted": host.rebooted,
+                "steps": [
+                    {
+                        "fix": plain(step.fix),
+                        "change": change(step),
+                        "outcome": step.outcome.value,
+                        "why": brief(step.why, LONGEST),
+                        "ran": [ran(one) for one in step.ran],
+                        "moved": moved(step),
+                    }
+                    for step in host.steps
+                ],
+            }
+            for host in result.hosts
+        ],
+    )

@@ -1,0 +1,67 @@
+"""JUnit XML for CI systems: one testsuite per node; a testcase for the node and one per step.
+
+A node is a failure where it is not right afterwards, and an error where nobody knows, or where
+nothing was begun; only then is a step that was not begun called skipped.
+"""
+
+# mypy: allow-untyped-calls
+
+from collections.abc import Iterator
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser.junitparser import FinalResult
+
+from nodevet.remedy.report.words import change, facts, moved, ran
+from nodevet.remedy.result import HostResult, Outcome, Result, StepResult
+from nodevet.report.text import name, plain
+
+ERRORS = frozenset({Outcome.DOUBT, Outcome.UNTOUCHED})
+
+
+def render(result: Result) -> str:
+    xml = JUnitXml(f"nodevet {plain(result.kind)}")
+    for host in result.hosts:
+        xml.append(_suite(host, result))
+    xml.update_statistics()
+    for suite, host in zip(xml, result.hosts, strict=True):
+        suite.time = host.seconds
+    xml.time = result.seconds
+    return str(xml.tostring().decode()) + "\n"
+
+
+def _suite(host: HostResult, result: Result) -> TestSuite:
+    suite = TestSuite(name(host.host))
+    suite.timestamp = plain(result.started)
+    suite.hostname = name(host.host)
+    for key, value in (*facts(result), ("outcome", host.outcome.value)):
+        suite.add_property(key, value)
+    suite.extend(_cases(host))
+    return suite
+
+
+def _cases(host: HostResult) -> Iterator[TestCase]:
+    label = name(host.host)
+    whole = TestCase("node", classname=label)
+    whole.result = _results(host.outcome, host.why)
+    yield whole
+    for step in host.steps:
+        case = TestCase(f"{plain(step.fix)} {change(step)}", classname=f"{label}.{plain(step.fix)}")
+        untouched = step.outcome is Outcome.UNTOUCHED
+        skipped: list[FinalResult] = [Skipped(plain(step.why), "untouched")]
+        case.result = skipped if untouched else _results(step.outcome, step.why)
+        if done := "\n".join(_done(step)):
+            case.system_out = done
+        yield case
+
+
+def _results(outcome: Outcome, why: str) -> list[FinalResult]:
+    if outcome.good:
+        return []
+    kind = Error if outcome in ERRORS else Failure
+    return [kind(plain(why) or outcome.value, outcome.value)]
+
+
+def _done(step: StepResult) -> Iterator[str]:
+    """The commands, then what became what."""
+    yield from (f"ran {ran(one)}" for one in step.ran)
+    yield from (f"{touch}: {before} -> {after}" for touch, before, after in moved(step))

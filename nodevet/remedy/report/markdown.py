@@ -1,0 +1,40 @@
+"""The run as Markdown, for a ticket or a pull request."""
+
+from collections.abc import Iterator, Sequence
+
+from nodevet.remedy.report.words import LONGEST, change, facts, folded, moved, ran, summary
+from nodevet.remedy.result import Result, StepResult
+from nodevet.report.spans import cell, code
+from nodevet.report.text import brief, name, plain
+
+
+def render(result: Result) -> str:
+    return "\n".join(_lines(result)) + "\n"
+
+
+def _lines(result: Result) -> Iterator[str]:
+    yield f"# nodevet {plain(result.kind)}"
+    yield ""
+    yield f"**{summary(result)}**"
+    yield ""
+    yield from (f"- {key}: {code(value)}" for key, value in facts(result))
+    yield ""
+    yield "| outcome | nodes | why |"
+    yield "|---|---|---|"
+    for outcome, hosts, why in folded(result):
+        yield f"| {outcome.value} | {cell(hosts)} | {cell(why)} |"
+    for host in result.hosts:
+        if any(step.ran for step in host.steps):
+            yield ""
+            yield f"## {code(name(host.host))}: {host.outcome.value}"
+            yield ""
+            yield from _steps(host.steps)
+
+
+def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
+    for step in steps:
+        why = f": {code(brief(step.why, LONGEST))}" if step.why else ""
+        yield f"- {code(step.fix)} {code(change(step))} **{step.outcome.value}**{why}"
+        yield from (f"  - ran {code(ran(one))}" for one in step.ran)
+        for touch, before, after in moved(step):
+            yield f"  - {code(touch)}: {code(before)} → {code(after)}"

@@ -1,0 +1,31 @@
+"""Output of a Nagios plug-in: how the run ended, performance data, then how nodes ended.
+
+A node that is half done or in doubt is CRITICAL, for a person must look at it; one that failed
+and was rolled back, was refused or is untouched is a WARNING.
+"""
+
+from collections.abc import Iterator
+
+from nodevet.remedy.report.words import facts, folded, summary, tally
+from nodevet.remedy.result import Result
+from nodevet.report import nagios
+
+CODES = {0: 0, 1: 1, 3: 2}  # exit code of the run -> of a plug-in
+
+
+def render(result: Result) -> str:
+    headline = f"{result.kind} {result.plan}: {summary(result)}"
+    return nagios.page(CODES[result.exit_code], headline, _performance(result), _details(result))
+
+
+def _performance(result: Result) -> Iterator[str]:
+    yield f"nodes={len(result.hosts)};;;0"
+    for outcome, number in tally(result).items():
+        yield f"{outcome.value.replace(' ', '_')}={number};;;0;{len(result.hosts)}"
+    yield f"time={result.seconds:.3f}s;;;0"
+
+
+def _details(result: Result) -> Iterator[str]:
+    for outcome, hosts, why in folded(result):
+        yield " ".join(filter(None, (outcome.value.upper(), hosts, why)))
+    yield from (f"{key}: {value}" for key, value in facts(result))

@@ -1,0 +1,94 @@
+"""What every format says of a run: its facts, its nodes folded, its steps in words. Pure."""
+
+from collections import Counter
+from itertools import groupby
+
+from nodevet.fix import Seen
+from nodevet.model import Finding, Verdict
+from nodevet.remedy.compare import ended, same
+from nodevet.remedy.result import HostResult, Outcome, Ran, Result, StepResult
+from nodevet.remedy.site import said, state, words
+from nodevet.report.text import brief, count, duration, name, nodeset, plain
+
+LONGEST = 240  # columns of one reason
+
+
+def summary(result: Result) -> str:
+    """`3 nodes: 2 done, 1 refused`."""
+    told = [
+        f"{number:,} {outcome.value}"
+        for outcome, number in reversed(tally(result).items())
+        if number
+    ]
+    return f"{count(len(result.hosts), 'node')}: {', '.join(told) or 'nothing to do'}"
+
+
+def line(host: HostResult) -> str:
+    """One node that ended, as it is told while the run goes on."""
+    return "  ".join(filter(None, (name(host.host), host.outcome.value, brief(host.why, LONGEST))))
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """What the run was: plan, author, who approved, when."""
+    approved = [f"{plain(one.who)} ({plain(one.key)})" for one in result.approvals]
+    return [
+        ("plan", f"{plain(result.plan)}, sha256 {plain(result.digest)}"),
+        ("author", plain(result.author)),
+        ("approved by", ", ".join(approved) or "nobody: not needed"),
+        ("started", f"{plain(result.started)}, took {duration(result.seconds)}"),
+        *([("stopped", plain(result.stopped))] if result.stopped else []),
+    ]
+
+
+def folded(result: Result) -> list[tuple[Outcome, str, str]]:
+    """(outcome, nodes, why), worst first; nodes with the same words on one line."""
+    ordered = sorted(result.hosts, key=lambda host: (host.outcome.rank, host.why))
+    return [
+        (outcome, nodeset(host.host for host in members), brief(why, LONGEST))
+        for (outcome, why), members in groupby(ordered, key=lambda host: (host.outcome, host.why))
+    ]
+
+
+def change(step: StepResult) -> str:
+    """`500 W -> 700 W on GPU 0, GPU 1`."""
+    as_finding = Finding(verdict=Verdict.WRONG, unit=step.unit)
+    observed, wanted = as_finding.text(step.observed), as_finding.text(step.wanted)
+    where = f" on {', '.join(step.subjects)}" if any(step.subjects) else ""
+    return brief(f"{observed} -> {wanted}{where}", LONGEST)
+
+
+def ran(one: Ran) -> str:
+    """An action and how it ended."""
+    if one.ok is None:
+        return f"{plain(words(one.action))}: nobody heard how it ended"
+    if one.ok:
+        return plain(words(one.action))
+    return brief(f"{words(one.action)}: {said(one.code, one.output)}", LONGEST)
+
+
+def changed(step: StepResult) -> list[tuple[Seen, Seen]]:
+    """(before, after) of what is not as it was."""
+    after = {seen.touch: seen for seen in step.after}
+    return [
+        (then, after[then.touch])
+        for then in step.before
+        if then.touch in after
+        and not same(then, after[then.touch])
+        and not ended(then, after[then.touch])
+    ]
+
+
+def moved(step: StepResult) -> list[tuple[str, str, str]]:
+    """(touch, before, after) of what is not as it was, in words."""
+    rows = []
+    for then, now in changed(step):
+        before, after = plain(state(then)), plain(state(now))
+        other = f"{after}, other content" if after == before else after
+        rows.append((plain(then.touch.label), before, other))
+    return rows
+
+
+def tally(result: Result) -> dict[Outcome, int]:
+    """How many nodes ended in each way; worst first, and every way is there."""
+    ended = Counter(host.outcome for host in result.hosts)
+    return {outcome: ended[outcome] for outcome in Outcome}

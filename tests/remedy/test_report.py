@@ -1,0 +1,287 @@
+"""The report of a run, in every format: nothing lost, nothing forged by text from a node."""
+
+import base64
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from junitparser import JUnitXml
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodevet.fix import File, Risk, Run, Seen, Touch
+from nodevet.remedy import report as reports
+from nodevet.remedy.allowed import Approval
+from nodevet.remedy.report import ENDINGS, render
+from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult
+from nodevet.report import formats
+
+UNIT = "/etc/systemd/system/nodevet-power-limit.service"
+KEY = "SHA256:abc"
+SHOWN = r"\x1b[2K<script>alert(1)</script>|`\n]]>&\u202e"
+HOSTILE = "\x1b[2K<script>alert(1)</script>|`\n]]>&\u202e"
+
+
+def seen(kind: str, name: str, value: Any, *, why: str = "") -> Seen:
+    return Seen(touch=Touch(kind=kind, name=name), exists=value is not None, value=value, why=why)
+
+
+def file(text: str | bytes | None, mode: int = 0o644) -> Seen:
+    raw = text.encode() if isinstance(text, str) else text
+    content = None if raw is None else base64.b64encode(raw).decode()
+    value = None if raw is None else {"content": content, "mode": mode, "owner": 0, "group": 0}
+    return seen("file", UNIT, value)
+
+
+LIMIT = "GPU-1:power_limit_mw"
+SET = Ran(action=Run(words=("nvidia-smi", "-pl", "700")), ok=True, code=0)
+WROTE = Ran(action=File(path=UNIT, content="[Unit]\nB\n"), ok=True)
+BEFORE = (file("[Unit]\nA\n"), seen("gpu", LIMIT, 500000))
+AFTER = (file("[Unit]\nB\n"), seen("gpu", LIMIT, 700000))
+
+
+def step(outcome: Outcome, **rest: Any) -> StepResult:
+    given: dict[str, Any] = {
+        "id": "1", "fix": "power_limit", "subjects": ("GPU 0",), "wanted": 700, "observed": 500,
+        "unit": "W", "risk": Risk.LIVE, "outcome": outcome,
+    }  # fmt: skip
+    return StepResult(**given | rest)
+
+
+def host(name: str, outcome: Outcome, **rest: Any) -> HostResult:
+    return HostResult(host=name, outcome=outcome, seconds=2.5, **rest)
+
+
+DONE = step(Outcome.DONE, before=BEFORE, after=AFTER, ran=(WROTE, SET))
+FAILED = step(
+    Outcome.FAILED,
+    why="the driver refused",
+    before=BEFORE,
+    after=BEFORE,
+    ran=(WROTE, replace(SET, ok=False, code=6, output=f"no {HOSTILE}")),
+)
+HOSTS = (
+    host("gpu1", Outcome.DONE, steps=(DONE,), canary=True),
+    host("gpu2", Outcome.DONE, steps=(DONE,)),
+    host("gpu3", Outcome.FAILED, why="the driver refused", steps=(FAILED,)),
+    host("gpu4", Outcome.REFUSED, why=HOSTILE, refusal=Refusal.STALE,
+         steps=(step(Outcome.UNTOUCHED),)),
+    host("gpu5", Outcome.UNTOUCHED, why="1 node failed, and 0 may",
+         steps=(step(Outcome.UNTOUCHED),)),
+    host("gpu6", Outcome.DOUBT, why="the node could not be reached again",
+         steps=(step(Outcome.DOUBT, ran=(replace(SET, ok=None, code=None),)),)),
+    host("gpu7", Outcome.RIGHT, steps=(step(Outcome.RIGHT),)),
+    host("gpu8", Outcome.PERSISTS, rebooted=True, steps=(replace(DONE, outcome=Outcome.PERSISTS),)),
+)  # fmt: skip
+RESULT = Result(
+    nodevet="0.1",
+    plan="p1",
+    digest="d" * 64,
+    author="ann",
+    approvals=(Approval(who="bob@example.com", key=KEY, file="plan.bob.sig"),),
+    started="2026-01-02T03:04:05+00:00",
+    seconds=61.5,
+    stopped="1 node failed, and 0 may",
+    hosts=HOSTS,
+)
+WORDS = [name for name in ENDINGS if name not in ("json", "jsonl")]
+
+
+def test_a_run_of_fixes_has_every_format_that_a_run_of_checks_has() -> None:
+    assert tuple(sorted(ENDINGS)) == formats()
+    files = {path.stem for path in Path(reports.__file__).parent.glob("*.py")}
+    assert files == {*ENDINGS, "__init__", "words"}
+    assert len(set(ENDINGS.values())) == len(ENDINGS)
+    with pytest.raises(KeyError):
+        render(RESULT, "words")
+
+
+@pytest.mark.parametrize("form", ENDINGS)
+def test_every_format_accounts_for_every_node(form: str) -> None:
+    text = render(RESULT, form)
+    for each in HOSTS:
+        assert each.host in text or "gpu[1-2]" in text
+        word = each.outcome.value
+        assert any(w in text for w in (word, word.upper(), word.replace(" ", "_")))
+
+
+@pytest.mark.parametrize("form", [name for name in ENDINGS if name != "prometheus"])
+def test_every_format_says_who_approved_what_was_stopped_and_why(form: str) -> None:
+    text = render(RESULT, form)
+    for word in ("bob@example.com", KEY, "ann", "d" * 64, "1 node failed, and 0 may"):
+        assert word in text
+    nobody = render(replace(RESULT, approvals=()), form)
+    assert "nobody" in nobody if form not in ("json", "jsonl") else '"approvals":' in nobody
+
+
+@pytest.mark.parametrize("form", [name for name in ENDINGS if name not in ("prometheus", "nagios")])
+def test_every_format_shows_before_after_and_the_commands(form: str) -> None:
+    text = render(RESULT, form)
+    for word in ("500", "700", "500000", "700000", LIMIT, "power_limit", UNIT):
+        assert word in text
+    command = "nvidia-smi -pl 700" if form in WORDS else '"-pl"'
+    assert command in text
+    assert ("nobody heard how it ended" if form in WORDS else "null") in text
+
+
+@pytest.mark.parametrize("form", ENDINGS)
+def test_text_from_a_node_stays_text(form: str) -> None:
+    odd = replace(HOSTS[3], host="n\udcff\x1b", why="\udcff" + HOSTILE)
+    text = render(replace(RESULT, hosts=(*HOSTS, odd)), form)
+    assert all(line.isprintable() for line in text.split("\n"))
+    text.encode()  # no lone surrogate
+    if form == "html":
+        assert "<script" not in text
+
+
+def test_json_reads_back_and_jsonl_has_the_same() -> None:
+    assert msgspec.json.decode(render(RESULT, "json"), type=Result) == RESULT
+    rows = [json.loads(row) for row in render(RESULT, "jsonl").splitlines()]
+    assert [row.pop("record") for row in rows] == ["run", *["host"] * len(HOSTS), "totals"]
+    assert rows[0].pop("hosts") == [each.host for each in HOSTS]
+    hosts = msgspec.convert(rows[1:-1], tuple[HostResult, ...])
+    totals = rows[-1]
+    joined = {**rows[0], "seconds": totals["seconds"], "stopped": totals["stopped"]}
+    assert msgspec.convert(joined, Result) == replace(RESULT, hosts=())
+    assert hosts == HOSTS and totals["exit_code"] == 3
+    outcomes = [each.outcome.value for each in HOSTS]
+    assert totals["hosts"] == {word: outcomes.count(word) for word in outcomes}
+
+
+def test_the_table_tells_differences_first() -> None:
+    assert (
+        render(replace(RESULT, hosts=(HOSTS[0], HOSTS[2])))
+        == f"""\
+FAILED AND ROLLED BACK  gpu3  the driver refused
+DONE                    gpu1
+
+gpu1 (canary)
+  power_limit  500 W -> 700 W on GPU 0  done
+      ran  write {UNIT}
+      ran  nvidia-smi -pl 700
+      now  file {UNIT}: a file of mode 644 -> a file of mode 644, other content
+      now  gpu {LIMIT}: 500000 -> 700000
+
+gpu3
+  power_limit  500 W -> 700 W on GPU 0  failed and rolled back
+      the driver refused
+      ran  write {UNIT}
+      ran  nvidia-smi -pl 700: ended with 6: no {SHOWN}
+
+plan: p1, sha256 {"d" * 64}
+author: ann
+approved by: bob@example.com ({KEY})
+started: 2026-01-02T03:04:05+00:00, took 1 min 2 s
+stopped: 1 node failed, and 0 may
+2 nodes: 1 done, 1 failed and rolled back
+"""
+    )
+
+
+def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
+    text = render(replace(RESULT, hosts=HOSTS[:3]), "diff")
+    assert (
+        text.partition("\n\n")[2]
+        == f"""\
+# gpu[1-2]: done
+#   power_limit 500 W -> 700 W on GPU 0: done
+#     ran write {UNIT}
+#     ran nvidia-smi -pl 700
+--- gpu[1-2] before
++++ gpu[1-2] after
+@@ -2,3 +2,3 @@ power_limit
+   [Unit]
+-  A
+-gpu {LIMIT}: 500000
++  B
++gpu {LIMIT}: 700000
+
+# gpu3: failed and rolled back: the driver refused
+#   power_limit 500 W -> 700 W on GPU 0: failed and rolled back
+#     ran write {UNIT}
+#     ran nvidia-smi -pl 700: ended with 6: no {SHOWN}
+
+# 3 nodes: 2 done, 1 failed and rolled back
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        (None, "a\n", ["@@ -0,0 +1,2 @@ power_limit",
+                       f"+file {UNIT}: mode 644, owner 0, group 0", "+  a"]),
+        ("a\n", None, ["@@ -1,2 +0,0 @@ power_limit",
+                       f"-file {UNIT}: mode 644, owner 0, group 0", "-  a"]),
+        (b"\xff", b"\xfe", [
+            "@@ -1,2 +1,2 @@ power_limit",
+            f" file {UNIT}: mode 644, owner 0, group 0",
+            "-  1 bytes, sha256 a8100ae6aa1940d0b663bb31cd466142ebbdbd5187131b92d93818987832eb89",
+            "+  1 bytes, sha256 aa687b58b0e73e2e383f8c500d75b591e188efe0168b3ffbcd3771caaa6dd4c7",
+        ]),
+    ],
+    ids=["made", "removed", "no text"],
+)  # fmt: skip
+def test_files_that_were_made_removed_or_are_no_text(
+    before: Any, after: Any, lines: list[str]
+) -> None:
+    changed = replace(DONE, before=(file(before),), after=(file(after),))
+    result = replace(RESULT, hosts=(host("n1", Outcome.DONE, steps=(changed,)),))
+    shown = render(result, "diff").split("+++ n1 after\n")[1].split("\n\n")[0].split("\n")
+    assert shown == lines
+
+
+def test_junit_counts_what_is_not_right_and_never_skips_a_whole_node() -> None:
+    xml = JUnitXml.fromstring(render(RESULT, "junit").encode())
+    suites = {suite.name: suite for suite in xml}
+    assert list(suites) == [each.host for each in HOSTS]
+    amiss = {name: (s.failures, s.errors, s.skipped) for name, s in suites.items()}
+    assert amiss == {
+        "gpu1": (0, 0, 0), "gpu2": (0, 0, 0), "gpu3": (2, 0, 0), "gpu4": (1, 0, 1),
+        "gpu5": (0, 1, 1), "gpu6": (0, 2, 0), "gpu7": (0, 0, 0), "gpu8": (0, 0, 0),
+    }  # fmt: skip
+    for each in Outcome:
+        one = replace(RESULT, hosts=(host("n", each, steps=(step(each),)),))
+        suite = next(iter(JUnitXml.fromstring(render(one, "junit").encode())))
+        assert bool(suite.failures + suite.errors) is not each.good
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_nagios_says_critical_where_a_person_must_look(outcome: Outcome) -> None:
+    one = replace(RESULT, hosts=(host("n", outcome),))
+    word = {0: "OK", 1: "WARNING", 3: "CRITICAL"}[one.exit_code]
+    text = render(one, "nagios")
+    assert text.startswith(f"NODEVET {word} - apply p1: 1 node: 1 {outcome.value} | nodes=1;;;0 ")
+    assert text.split("\n")[0].count("|") == 1
+
+
+def test_prometheus_reads_the_metrics() -> None:
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(render(RESULT, "prometheus"))
+        for sample in family.samples
+    }
+    assert found["nodevet_fix_run_exit_code",] == 3
+    assert found["nodevet_fix_run_timestamp_seconds",] == 1767323045
+    assert found["nodevet_fix_run_approvals",] == 1
+    assert found["nodevet_fix_run_stopped",] == 1
+    assert found["nodevet_fix_run_info", "0.1", "ann", "apply", "d" * 64, "p1"] == 1
+    assert found["nodevet_fix_run_hosts", "done"] == 2
+    assert found["nodevet_fix_run_hosts", "half_done"] == 0
+    assert found["nodevet_fix_host_outcome", "failed_and_rolled_back", "gpu3"] == 1
+    assert found["nodevet_fix_steps", "gpu8", "persists", "power_limit"] == 1
+
+
+def test_html_is_well_formed_and_opens_what_needs_a_person() -> None:
+    opened: list[bool] = []
+
+    class Page(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag == "details":
+                opened.append(("open", None) in attrs)
+
+    Page().feed(render(RESULT, "html"))
+    assert opened == [False, False, True, True, False, True, False, False]
