@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence import Evidence
-from nodevet.fix import Risk, Seen, Unit
+from nodevet.fix import Risk, Seen, Touch, Unit
 from nodevet.remedy import guards
 from nodevet.remedy.compare import ended, same
 from nodevet.remedy.hands import LockedError, WorkError
@@ -118,25 +118,34 @@ class Return:
                 return
 
     def _put_back(self, steps: Sequence[Step]) -> None:
-        """These steps, and then all of them once more: a later one may have changed what was
-        put back before it."""
-        restored: list[Seen] = []
-        for step in steps:
-            self._results[step.id], kept = self._step(step)
-            restored += kept
-        if Outcome.DOUBT in {self._results[step.id].outcome for step in steps}:
-            return
-        actions = [action for step in steps for action in step.actions]
+        """These steps, all of them once more, for a later one may have changed what was put back
+        before it, and after a while a last look. Raises LostError; until that look all of them
+        are in doubt."""
+        ways = [way for step in steps if (way := self._step(step))]
+        restored = [seen for way in ways for seen in way.ours]
+        actions = [action for way in ways for action in way.step.actions]
+        told, blind = list[str](), ""
+        left: Mapping[Touch, str] = {}
+        after: Mapping[Touch, Seen] = {}
         try:
-            amiss = self.site.steadily(lambda: self.site.put_back(restored, actions))
+            told = self.site.steadily(lambda: self.site.put_back(restored, actions, settle=False))
+            time.sleep(self.site.terms.settle)
+            after, left = self.site.steadily(lambda: self.site.left(restored))
             self.site.steadily(lambda: self.site.probe("rolled-back"))
         except BlindError as error:
-            amiss = [f"it cannot be proven: {error}"]
-        if amiss:
-            last = self._results[steps[-1].id]
-            told = "; ".join(filter(None, (last.why, *amiss)))
-            self.site.journal.write(RolledBack(step=steps[-1].id, ok=False, why=told))
-            self._results[steps[-1].id] = replace(last, outcome=Outcome.HALF, why=told)
+            blind = f"it cannot be proven: {error}"
+        for way in ways:
+            amiss = [left[seen.touch] for seen in way.ours if seen.touch in left]
+            amiss += [*dict.fromkeys((*way.told, *told))] if amiss else []
+            why = "; ".join([*way.foreign, *amiss, *([blind] if blind else [])])
+            outcome = way.outcome(amiss, blind)
+            self.site.journal.write(RolledBack(step=way.step.id, ok=not why, why=why))
+            self._results[way.step.id] = replace(
+                self._results[way.step.id],
+                outcome=outcome,
+                why=why,
+                after=tuple(after.get(seen.touch, seen) for seen in way.found) if after else (),
+            )
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
         """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
@@ -174,43 +183,65 @@ class Return:
         )
         return evidence
 
-    def _step(self, step: Step) -> tuple[StepResult, list[Seen]]:
-        """One step put back, and what of it is now as it was before."""
+    def _step(self, step: Step) -> "_Way | None":
+        """One step put back, which is not proven yet; None where it cannot be. Raises LostError."""
         then = self.back.run.step(step.id)
         if then.seen is None:
             why = "the journal does not say what it was"
-            return begin(step, outcome=Outcome.DOUBT, why=why), []
+            self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+            return None
         before = then.seen
-        result = begin(step, before=before)
+        why = "it was not looked at once it had been put back"
+        self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
         try:
             now = self.site.steadily(lambda: self.site.look(step.touches))
-        except (LostError, BlindError) as error:
-            return replace(result, outcome=Outcome.DOUBT, why=str(error)), []
-        left = {seen.touch: seen for seen in self.back.left.get(step.id, ())}
-        foreign = [
-            f"{at.touch.label} is {state(at)}, neither what it was ({state(was)}) nor what "
-            f"{step.id} set: it was changed since, and is left"
-            for was, at in zip(before, now, strict=True)
-            if not (same(was, at) or ended(was, at))
-            and not ours(step, then, left.get(at.touch), at)
-        ]
-        ours_now = [
-            was
-            for was, at in zip(before, now, strict=True)
-            if same(was, at) or ended(was, at) or ours(step, then, left.get(at.touch), at)
-        ]
-        self.site.journal.write(RollingBack(step=step.id))
-        try:
-            amiss = self.site.steadily(lambda: self.site.put_back(ours_now, step.actions))
-            after = self.site.steadily(lambda: self.site.look(step.touches))
-        except LostError as error:
-            return replace(result, outcome=Outcome.DOUBT, why=str(error)), []
         except BlindError as error:
-            amiss, after = [str(error)], ()
-        why = "; ".join([*foreign, *amiss])
-        self.site.journal.write(RolledBack(step=step.id, ok=not why, why=why))
-        outcome = Outcome.HALF if amiss else Outcome.REFUSED if foreign else Outcome.ROLLED_BACK
-        return replace(result, outcome=outcome, why=why, after=after), ours_now
+            why = str(error)
+            self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+            return None
+        left = {seen.touch: seen for seen in self.back.left.get(step.id, ())}
+        theirs = [
+            not (same(was, at) or ended(was, at)) and not ours(step, then, left.get(at.touch), at)
+            for was, at in zip(before, now, strict=True)
+        ]
+        self._results[step.id] = replace(self._results[step.id], before=now)
+        self.site.journal.write(RollingBack(step=step.id))
+        restored = [was for was, foreign in zip(before, theirs, strict=True) if not foreign]
+        try:
+            told = self.site.steadily(
+                lambda: self.site.put_back(restored, step.actions, settle=False)
+            )
+        except BlindError as error:
+            told = [str(error)]
+        return _Way(
+            step=step,
+            found=now,
+            ours=restored,
+            foreign=[
+                f"{at.touch.label} is {state(at)}, neither what it was ({state(was)}) nor what "
+                f"{step.id} set: it was changed since, and is left"
+                for was, at, foreign in zip(before, now, theirs, strict=True)
+                if foreign
+            ],
+            told=told,
+        )
+
+
+class _Way(msgspec.Struct, frozen=True, kw_only=True):
+    """A step on its way back."""
+
+    step: Step
+    found: tuple[Seen, ...]  # when the rollback came
+    ours: list[Seen]  # what was before, of all that nobody changed since
+    foreign: list[str]  # what somebody did, in words
+    told: list[str]  # what did not go well; it may be right by now
+
+    def outcome(self, amiss: Sequence[str], blind: str) -> Outcome:
+        if blind:
+            return Outcome.DOUBT
+        if amiss:
+            return Outcome.HALF
+        return Outcome.REFUSED if self.foreign else Outcome.ROLLED_BACK
 
 
 def ours(step: Step, then: StepState, left: Seen | None, now: Seen) -> bool:

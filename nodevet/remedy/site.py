@@ -113,14 +113,16 @@ class Site:
             raise BlindError(f"the node did not say what is there: {', '.join(missing)}")
         return tuple(seen[touch] for touch in touches)
 
-    def put_back(self, before: Sequence[Seen], actions: Sequence[Action] = ()) -> list[str]:
+    def put_back(
+        self, before: Sequence[Seen], actions: Sequence[Action] = (), *, settle: bool = True
+    ) -> list[str]:
         """Make everything as it was before, and look whether it stays so; what does not, in words.
 
-        Twice where it must be: stopping a unit may change what was put back already.
+        Twice where it must be: stopping a unit may change what was put back already. Without
+        `settle` the last look comes at once, and another one is left to do.
         Raises WorkError; may be repeated.
         """
-        touches = tuple(seen.touch for seen in before)
-        now = self.look(touches)
+        now = self.look(tuple(seen.touch for seen in before))
         changed, told = _differing(before, now), list[str]()
         self._sweep(before, now)
         if not changed:
@@ -135,15 +137,20 @@ class Site:
                 acted = self.hands.act(self.host, action)
                 if not acted.ok:
                     told.append(f"{words(action)}: {said(acted.code, acted.output)}")
-            if not (changed := _differing(before, self.look(touches))):
+            if not (changed := _differing(before, self.look(tuple(s.touch for s in before)))):
                 break
-        time.sleep(self.terms.settle)
-        left = _differing(before, now := self.look(touches))
-        present = {seen.touch: seen for seen in now}
-        return [
-            *(f"{each.touch.label} {apart(each, present[each.touch])}" for each in left),
-            *(told if left else ()),
-        ]
+        if settle:
+            time.sleep(self.terms.settle)
+        _, left = self.left(before)
+        return [*left.values(), *(told if left else ())]
+
+    def left(self, before: Sequence[Seen]) -> tuple[dict[Touch, Seen], dict[Touch, str]]:
+        """What is there now, and what of it is not as it was before, in words. Raises as `look`."""
+        now = {seen.touch: seen for seen in self.look(tuple(seen.touch for seen in before))}
+        return now, {
+            each.touch: f"{each.touch.label} {apart(each, now[each.touch])}"
+            for each in _differing(before, tuple(now[seen.touch] for seen in before))
+        }
 
     def _sweep(self, before: Sequence[Seen], now: Sequence[Seen]) -> None:
         """Remove files that were not there, and are not, once more: what a crash of the node

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.fix import Unit
+from nodevet.remedy.hands import WorkError
 from nodevet.remedy.journal import state
 from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.remedy.rollback import Back, Return, left_behind
@@ -47,6 +48,59 @@ def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> No
     writes = box.writes
     again = back(w, plan)
     assert again.outcome is Outcome.RIGHT and box.writes == writes
+
+
+def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> None:
+    w, plan, _ = applied(world)
+    (step,) = back(w, plan).steps
+    was = {seen.touch.kind: seen for seen in step.before}
+    now = {seen.touch.kind: seen for seen in step.after}
+    assert was["file"].exists and not now["file"].exists
+    assert (was["kernel"].value, now["kernel"].value) == ("never", "always")
+
+
+def test_what_does_not_stay_put_back_is_said(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at once more, after one pause for all that was put back."""
+    w, plan, before = applied(world)
+    box, pauses = w.boxes["n1"], []
+
+    def elsewhere(seconds: float) -> None:
+        pauses.append(seconds)
+        box.kernel[world.thp] = "never"
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nodevet.remedy.rollback.time.sleep", elsewhere)
+        result = back(w, plan)
+    assert pauses == [w.site("n1", w.journal()).terms.settle]
+    assert result.outcome is Outcome.HALF and exit_code([result]) == 3
+    assert result.why == f"kernel {world.thp} is never, and was always"
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
+
+
+def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, plan, before = applied(world)
+    box = w.boxes["n1"]
+    with monkeypatch.context() as patch:
+        patch.setattr("nodevet.remedy.rollback.time.sleep", lambda seconds: gone(w))
+        result = back(w, plan)
+    assert result.outcome is Outcome.DOUBT and "could not be reached again" in result.why
+    assert [step.outcome for step in result.steps] == [Outcome.DOUBT]
+    strike(w, 0, "", None)
+    box.session, box.holder = False, ""
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
+
+
+def gone(w: World) -> None:
+    """The node does not answer any more."""
+
+    def fault(box: Any, call: str, now: str) -> None:
+        raise WorkError("lost", "the node is gone")
+
+    w.hands.fault = fault
 
 
 def test_also_after_a_reboot(world: Callable[..., World]) -> None:
