@@ -12,7 +12,7 @@ import os
 import re
 
 from nodevet.hand.needles import BINDING, names_key, needle, pins
-from nodevet.hand.sources import ETC, EXEC, Node
+from nodevet.hand.sources import EXEC, Node
 from nodevet.hand.tools import ToolError, show
 from nodevet.probe.files import path_under
 
@@ -123,11 +123,9 @@ class Survey(object):
 
     def drop_ins(self, unit):
         """Other drop-ins that bind a unit to CPUs or memory."""
-        for top in ETC:
-            folder = "{}/systemd/system/{}.d".format(top, unit)
-            for name in self.node.entries(folder, ".conf"):
-                for place in self.matches(re.compile(BINDING), folder + "/" + name):
-                    yield place
+        for path in self.node.drop_ins(unit):
+            for place in self.matches(re.compile(BINDING), path):
+                yield place
 
     def files(self, wanted):
         found = []

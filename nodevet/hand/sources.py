@@ -96,10 +96,16 @@ class Node(object):
     def unit_files(self, name, path):
         """The file of a unit and its drop-ins."""
         yield path
+        for drop_in in self.drop_ins(name):
+            yield drop_in
+
+    def drop_ins(self, name):
+        """Paths of a unit's drop-ins, in every folder where systemd looks for them."""
         for top in ETC:
-            folder = "{}/systemd/system/{}.d".format(top, name)
-            for entry in self.entries(folder, ".conf"):
-                yield folder + "/" + entry
+            for owner in drop_in_owners(name):
+                folder = "{}/systemd/system/{}.d".format(top, owner)
+                for entry in self.entries(folder, ".conf"):
+                    yield folder + "/" + entry
 
     def enabled(self):
         """Names of the units that another one starts: links in *.wants and *.requires."""
@@ -146,3 +152,19 @@ class Node(object):
             return read_bytes(self.root, path, 2) == b"#!"
         except (OSError, ValueError):
             return False
+
+
+def drop_in_owners(name):
+    """Whose drop-ins a unit has: its own, its template's, a prefix's, its type's (systemd.unit(5)).
+
+    >>> drop_in_owners("a-b@c.service")
+    ['a-b@c.service', 'a-b@.service', 'a-.service', 'service']
+    """
+    stem, _, kind = name.rpartition(".")
+    prefix, template, _ = stem.partition("@")
+    owners = [name] + (["{}@.{}".format(prefix, kind)] if template else [])
+    while "-" in prefix.rstrip("-"):
+        prefix = prefix.rstrip("-")
+        prefix = prefix[: prefix.rindex("-") + 1]
+        owners.append("{}.{}".format(prefix, kind))
+    return owners + [kind]

@@ -357,8 +357,20 @@ class Node:
         why = steps.bench.verdict(step, evidence)
         if not why:
             return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)
-        if step.effective != "now" and not rebooted:
-            return replace(result, outcome=Outcome.PENDING)
-        if not rebooted and self._dark(evidence):
-            return replace(result, outcome=Outcome.DONE)
+        later = step.effective != "now"
+        if not rebooted and self._dark(evidence) and not of_packages(step):
+            return replace(result, outcome=Outcome.PENDING if later else Outcome.DONE)
+        if not rebooted and later:
+            return self._still_pending(steps, step, evidence)
         return steps.take_back(step, result, f"was right, and is not any more: {why}")
+
+    def _still_pending(self, steps: Steps, step: Step, evidence: Evidence) -> StepResult:
+        """A step that was in place before the controller ended, and comes into force later."""
+        result = self._results[step.id]
+        try:
+            after = self.site.steadily(lambda: self.site.look(step.touches))
+        except BlindError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=str(error))
+        if steps.verdict(step, evidence, after).pending:
+            return replace(result, outcome=Outcome.PENDING, after=after)
+        return steps.take_back(step, result, "was set, and is not any more")

@@ -177,6 +177,24 @@ OWNED = [
         ["/etc/systemd/system/train.service.d/site.conf:2"],
     ),
     (
+        {UNITS + "service.d/all.conf": "[Service]\nCPUAffinity=0-3\n"},
+        BINDING,
+        ["/etc/systemd/system/service.d/all.conf:2"],
+    ),
+    (
+        {
+            UNITS + "train-.service.d/a.conf": "[Service]\nNUMAPolicy=bind\n",
+            "/run/systemd/system/train-a@.service.d/b.conf": "[Service]\nNUMAMask=1\n",
+            UNITS + "train-a@2.service.d/c.conf": "[Service]\nCPUAffinity=1\n",
+            UNITS + "train-b.service.d/d.conf": "[Service]\nCPUAffinity=1\n",
+        },
+        BINDING.replace("train", "train-a@1"),
+        [
+            "/etc/systemd/system/train-.service.d/a.conf:2",
+            "/run/systemd/system/train-a@.service.d/b.conf:2",
+        ],
+    ),
+    (
         {"/etc/apt/preferences.d/nvidia": "Package: nvidia-driver-550 cuda\nPin: version 1\n"},
         "package nvidia-driver-550",
         ["/etc/apt/preferences.d/nvidia:1"],

@@ -161,6 +161,17 @@ def test_without_a_restart_it_is_pending_and_nothing_that_runs_is_touched(servin
     assert box.everything() == before and jobs(box) == ran
 
 
+def test_what_was_pending_and_is_gone_is_said_when_the_run_is_resumed(serving: Any) -> None:
+    w = serving()
+    plan, box = w.plan(), w.boxes["n1"]
+    before, ran = box.everything(), jobs(box)
+    assert w.node(plan, w.journal()).outcome is Outcome.PENDING
+    del box.files[DROP_IN.format(JOB)]
+    result = w.node(plan, w.journal(), resume=True)
+    assert (result.outcome, result.why) == (Outcome.FAILED, "was set, and is not any more")
+    assert box.everything() == before and jobs(box) == ran
+
+
 def test_what_starts_anew_is_right_and_leaves_nothing_to_plan(serving: Any) -> None:
     w = serving()
     box = w.boxes["n1"]
