@@ -5,8 +5,8 @@ RDMA falls back to copies through the host; nouveau keeps the NVIDIA driver from
 GPUs. After an upgrade without a reboot the loaded module and the library differ in
 version, and every new process fails.
 
-**Read from** /proc/modules, /sys/module (built-in modules),
-/sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
+**Read from** /proc/modules, /sys/module and /lib/modules/<release>/modules.builtin
+(built-in modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
 
 **Verdicts.** A built-in module counts as loaded, where it is wanted and where it is
 not. Names are compared as the kernel spells them: nvidia-uvm is nvidia_uvm.

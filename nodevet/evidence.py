@@ -395,7 +395,7 @@ class Modules(Record, frozen=True, kw_only=True):
     """/proc/modules, /sys/module/nvidia/version, /proc/driver/nvidia/version, /dev/nvidia*."""
 
     loaded: tuple[str, ...] | None = None
-    builtin: tuple[str, ...] | None = None  # in /sys/module and not loaded
+    builtin: tuple[str, ...] | None = None  # in /sys/module or modules.builtin, and not loaded
     nvidia_version: str | None = None  # /sys/module/nvidia/version
     nvidia_flavour: str | None = None  # open or proprietary, from /proc/driver/nvidia/version
     device_nodes: tuple[DeviceNode, ...] | None = None

@@ -1,11 +1,13 @@
 """Kernel modules and the NVIDIA driver's device nodes.
 
-/proc/modules, /sys/module, /proc/driver/nvidia/version, /dev/nvidia*.
+/proc/modules, /sys/module, /lib/modules/<release>/modules.builtin,
+/proc/driver/nvidia/version, /dev/nvidia*.
 """
 
 import os
 import re
 import stat
+from contextlib import suppress
 
 from nodevet.probe.files import (
     Record,
@@ -55,9 +57,30 @@ def parse_flavour(text):
     return "open" if "Open Kernel Module" in row else "proprietary"
 
 
+def parse_builtin(text):
+    """The names in modules.builtin (Documentation/kbuild/kbuild.rst), as the kernel spells them.
+
+    >>> parse_builtin("kernel/drivers/net/dummy-x.ko\\nkernel/fs/ext4/ext4.ko\\n")
+    ['dummy_x', 'ext4']
+    """
+    files = [row.rpartition("/")[2] for row in text.splitlines()]
+    return [file[:-3].replace("-", "_") for file in files if file.endswith(".ko")]
+
+
 def builtin(root, loaded):
-    """Those in the kernel itself: in /sys/module and not loaded."""
-    return sorted(set(names(root, "/sys/module")).difference(loaded))
+    """Those in the kernel itself: in /sys/module and not loaded, or listed with the kernel.
+
+    One without parameters is not in /sys/module. A kernel that came without its list, and one
+    that `nodevet sim` only pretends, has what is in /sys/module alone.
+    """
+    found = set(names(root, "/sys/module"))
+    if not is_simulated(root):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            release = line(root, "/proc/sys/kernel/osrelease")
+            if "/" not in release:
+                path = "/lib/modules/{}/modules.builtin".format(release)
+                found.update(parsed(root, path, parse_builtin))
+    return sorted(found.difference(loaded))
 
 
 def device_node(root, path):

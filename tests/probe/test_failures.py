@@ -250,6 +250,24 @@ def test_every_built_in_module_is_told(node: Path) -> None:
     assert found["builtin"] == ["ib_core", "xe"]
 
 
+def test_a_built_in_module_without_parameters_is_in_the_kernel_s_list(node: Path) -> None:
+    (node / "sys/module/xe").mkdir()
+    (node / "proc/sys/kernel").mkdir(parents=True, exist_ok=True)
+    (node / "proc/sys/kernel/osrelease").write_text("6.1.0-9-amd64\n")
+    listed = node / "lib/modules/6.1.0-9-amd64/modules.builtin"
+    listed.parent.mkdir(parents=True)
+    assert modules.collect(str(node), {})["builtin"] == ["xe"], "no list"
+    listed.write_text("kernel/fs/ext4/ext4.ko\nkernel/drivers/net/dummy-x.ko\nkernel/x/nvidia.ko\n")
+    found = modules.collect(str(node), {})
+    assert found["builtin"] == ["dummy_x", "ext4", "xe"], "nvidia is loaded"
+    listed.unlink()
+    listed.mkdir()
+    found = modules.collect(str(node), {})
+    assert found["builtin"] is None and found["errors"]["builtin"]
+    (node / "proc/sys/kernel/osrelease").write_text("../../etc\n")
+    assert modules.collect(str(node), {})["builtin"] == ["xe"]
+
+
 @pytest.mark.parametrize(
     ("dmi", "flags", "expected"),
     [
