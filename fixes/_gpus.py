@@ -155,13 +155,15 @@ def alike(values: Mapping[str, Value]) -> Value:
 
 
 def forgotten(wrong: Sequence[Wrong], what: str) -> str:
-    """What to know where the driver does not keep a setting: persistence mode is not on."""
+    """What to know where the driver may not keep a setting: persistence mode was not on.
+
+    The same plan may turn it on, before all that it would forget."""
     off = [named.label for named, _ in wrong if named.gpu.persistence_mode is not True]
     if not off:
         return ""
     return (
-        f"persistence mode is not on ({', '.join(off)}): the driver forgets the {what} "
-        "when the GPU's last client leaves; see persistence_mode"
+        f"persistence mode was not on ({', '.join(off)}): without it the driver forgets the {what} "
+        "when the GPU's last client leaves"
     )
 
 

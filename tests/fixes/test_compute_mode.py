@@ -40,4 +40,7 @@ def test_a_gpu_without_modes(plan, h100, uuid):
 def test_persistence_mode_off_is_said(plan, h100):
     gpu = {"compute_mode": "PROHIBITED", "persistence_mode": None}
     (change,) = plan("compute_mode", "DEFAULT", {"gpu": h100(gpu)})
-    assert "persistence mode is not on (GPU 0): the driver forgets the compute mode" in change.note
+    assert (
+        "persistence mode was not on (GPU 0): without it the driver forgets the compute mode"
+        in change.note
+    )

@@ -100,7 +100,7 @@ def test_a_limit_that_something_else_holds_is_not_ours(plan, h100):
 
 def test_persistence_mode_off_is_said(plan, h100):
     (change,) = plan("power_limit", 700, {"gpu": h100(LOW | {"persistence_mode": False}, LOW)})
-    assert "persistence mode is not on (GPU 0)" in change.note
+    assert "persistence mode was not on (GPU 0)" in change.note
 
 
 def test_a_gpu_without_a_limit_is_left_out(plan, h100, uuid):
