@@ -1,8 +1,9 @@
 """One node's sequence: lock, probe, compare, write, verify, and the reboot where it is wanted."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -252,19 +253,23 @@ class Node:
         if busy := self._busy(evidence):
             self._note(f"not rebooted: {busy}")
             return
-        site, written = self.site, [step for step in self.task.steps if self._written(step)]
-        try:
-            booted = site.hands.reboot(self.task.host, seconds=site.terms.reboot_seconds)
-            self._rebooted = True
-        except WorkError as error:
-            raise LostError(f"it was told to reboot: {error}") from error
-        try:
-            site.hands.lock(self.task.host, site.terms.who)
-        except (WorkError, LockedError):
-            site.reenter()
-        amiss = self._after_boot(steps, written, booted)
-        backwards = list(reversed(written))
-        for step in sorted(backwards, key=of_packages):
+        written = [step for step in self.task.steps if self._written(step)]
+        amiss = self._after_boot(steps, written, self._boot())
+        drivers = [step for step in written if of_packages(step) and step.id in amiss]
+        others = [step for step in written if step not in drivers]
+        self._conclude(steps, drivers, amiss)
+        if back := self._undone(drivers):  # without a driver nothing else can be judged
+            told = self._boot_back(steps, back, others)
+            amiss = amiss if told is None else told
+        self._conclude(steps, others, amiss)
+        if back := self._undone(others):
+            kept = [step for step in others if self._results[step.id].outcome is Outcome.PERSISTS]
+            told = self._boot_back(steps, back, kept) or {}
+            self._conclude(steps, [step for step in kept if step.id in told], told)
+
+    def _conclude(self, steps: Steps, judged: Sequence[Step], amiss: Mapping[str, str]) -> None:
+        """After a reboot: what is `amiss` is put back, the rest persists."""
+        for step in reversed(judged):
             result = self._results[step.id]
             if step.id in amiss:
                 why = f"does not outlast a reboot: {amiss[step.id]}"
@@ -274,6 +279,61 @@ class Node:
                 self._results[step.id] = replace(
                     result, outcome=Outcome.PERSISTS, why="", after=after or result.after
                 )
+
+    def _undone(self, some: Sequence[Step]) -> list[Step]:
+        """Those that were put back and were in force from a reboot on: so is what was before."""
+        return [
+            step
+            for step in some
+            if step.effective != "now" and self._results[step.id].outcome is Outcome.FAILED
+        ]
+
+    def _boot_back(
+        self, steps: Steps, back: Sequence[Step], kept: Sequence[Step]
+    ) -> dict[str, str] | None:
+        """Reboot once more for what was put back, and look at it. Why each of `kept` does not
+        hold then; None where it is not rebooted, which is told."""
+        try:
+            busy = self._busy(self.site.steadily(lambda: self.site.probe("after")))
+        except BlindError as error:
+            busy = f"nobody knows what uses it: {error}"
+        if busy:
+            self._tell(back, f"put back, and in force after one more reboot; not rebooted: {busy}")
+            return None
+        amiss = self._after_boot(steps, kept, self._boot())
+        for step in back:
+            look = partial(self.site.left, self._results[step.id].before)
+            try:
+                _, left = self.site.steadily(look)
+            except BlindError as error:
+                self._tell([step], f"not looked at after one more reboot: {error}", Outcome.DOUBT)
+                continue
+            if left:
+                told = f"after one more reboot {'; '.join(left.values())}"
+                self._tell([step], told, Outcome.HALF)
+            else:
+                self._tell([step], "put back, and rebooted once more")
+        return amiss
+
+    def _tell(self, steps: Sequence[Step], why: str, outcome: Outcome | None = None) -> None:
+        for step in steps:
+            result = self._results[step.id]
+            told = "; ".join(filter(None, (result.why, why)))
+            self._results[step.id] = replace(result, outcome=outcome or result.outcome, why=told)
+
+    def _boot(self) -> str:
+        """Reboot, and the new boot id. Raises LostError."""
+        site = self.site
+        try:
+            booted = site.hands.reboot(self.task.host, seconds=site.terms.reboot_seconds)
+            self._rebooted = True
+        except WorkError as error:
+            raise LostError(f"it was told to reboot: {error}") from error
+        try:
+            site.hands.lock(self.task.host, site.terms.who)
+        except (WorkError, LockedError):
+            site.reenter()
+        return booted
 
     def _after_boot(self, steps: Steps, written: Sequence[Step], booted: str) -> dict[str, str]:
         """Why each step does not hold after a reboot, once what starts at boot had its time.

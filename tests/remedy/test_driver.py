@@ -14,6 +14,7 @@ import pytest
 from nodevet.fix import Run, Seen, Touch
 from nodevet.fleet import Options
 from nodevet.fleet.work import Acted, Worker
+from nodevet.remedy.hands import WorkError
 from nodevet.remedy.journal import state
 from nodevet.remedy.result import HostResult, Outcome
 from nodevet.remedy.rollback import Back, Return, left_behind
@@ -47,8 +48,8 @@ def driven(kind: type) -> type:
 
         def reboot(self) -> None:
             super().reboot()
-            if not self.broken:
-                self.loaded = self.packages[NAMES[0]]["version"].removesuffix("-1")
+            version = self.packages[NAMES[0]]["version"].removesuffix("-1")
+            self.loaded = "" if self.broken and version == NEW else version
 
         def evidence(self) -> bytes:
             document = json.loads(super().evidence())
@@ -154,6 +155,59 @@ def test_a_driver_that_does_not_come_up_is_not_right(node: Any) -> None:
     assert outcomes(result)[2] is Outcome.FAILED, result
     assert "does not outlast a reboot" in result.steps[2].why
     assert all(each["version"] == f"{OLD}-1" for each in w.boxes["n1"].packages.values())
+
+
+def test_a_driver_that_is_put_back_after_a_reboot_is_in_force_after_another(node: Any) -> None:
+    w, plan = node
+    box, before = w.boxes["n1"], w.boxes["n1"].everything()
+    box.broken = True
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.FAILED and "rebooted once more" in result.why, result
+    assert box.boots == 3 and not box.dark and box.loaded == OLD
+    assert [each.outcome.good for each in result.steps[:2]] == [True, True], result
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    box.reboot()
+    assert box.everything() == before
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_lost_after_the_second_reboot_is_in_doubt(
+    world: Callable[..., World], node: Any, number: int
+) -> None:
+    w, plan = node
+    box, before, calls = w.boxes["n1"], w.boxes["n1"].everything(), [0]
+    box.broken = True
+
+    def lose(box: Any, call: str, when: str) -> None:
+        calls[0] += box.boots == 3
+        if calls[0] >= number:
+            raise WorkError("lost", "gone")
+
+    w.hands.fault = lose
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.DOUBT, result
+    w.hands.fault = lambda box, call, when: None
+    box.session, box.holder, box.broken = False, "", False
+    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    box.reboot()
+    assert box.everything() == before
+
+
+def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
+    w, plan = node
+    box = w.boxes["n1"]
+    box.broken = True
+    reboot = box.reboot
+
+    def taken() -> None:
+        reboot()
+        box.processes = [{"pid": 9, "command": "job", "gpu_minors": [1]}]
+
+    box.reboot = taken
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.steps[2].outcome is Outcome.FAILED and box.boots == 2
+    told = "in force after one more reboot; not rebooted: a GPU in use by job"
+    assert told in result.steps[2].why
 
 
 @pytest.mark.parametrize("number", range(40))
