@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -86,10 +86,15 @@ class Output:
 
         Raises UserError that names whatever could not be written, since the run began.
         """
-        for sink in sorted(self.sinks, key=lambda sink: sink.file is None):
-            if streamed and sink.streamed:
-                continue
-            text = report.render(sink.format, run, **_options(sink, previous))
+        self.write(
+            lambda sink: report.render(sink.format, run, **_options(sink, previous)),
+            [sink for sink in self.sinks if not (streamed and sink.streamed)],
+        )
+
+    def write(self, render: Callable[[Sink], str], sinks: Sequence[Sink]) -> None:
+        """Write what `render` makes for each of the `sinks`. Raises as `finish` does."""
+        for sink in sorted(sinks, key=lambda sink: sink.file is None):
+            text = render(sink)
             if sink.file is not None:
                 self.replace(sink.file, text)
                 continue
@@ -113,11 +118,16 @@ class Output:
 
     def code(self, run: Run) -> int:
         """The exit code: as a Nagios plug-in's where `nagios` is what standard output gets."""
-        if any(sink.format == "nagios" and sink.file is None for sink in self.sinks):
+        if self.is_plugin:
             from nodevet.report import nagios
 
             return nagios.status(run)
         return run.exit_code
+
+    @property
+    def is_plugin(self) -> bool:
+        """Whether standard output gets what a Nagios plug-in says."""
+        return any(sink.format == "nagios" and sink.file is None for sink in self.sinks)
 
 
 class Streams:

@@ -1,24 +1,52 @@
 """`nodevet report`: render a saved run again."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nodevet.cli import options, session
+from nodevet.cli import UserError, options, session
 from nodevet.cli.output import Output
+
+if TYPE_CHECKING:
+    from nodevet.remedy.result import Result
 
 
 @click.command("report")
-@click.argument("run", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("run", type=click.Path(exists=True, path_type=Path))
 @options.formats
 @options.previous
 def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
-    """Render a RUN (written with --format json:FILE or jsonl:FILE) in other formats.
+    """Render a RUN in other formats: a file that was written with --format json:FILE or
+    jsonl:FILE, or the folder of an apply, of which the latest result or rollback is shown.
 
     The exit code is the one that the run itself had.
     """
     output = Output(formats)
+    if run.is_dir():
+        _fixes(run, output, previous)
     before = session.read_run(previous) if previous else None
     saved = session.read_run(run)
     output.finish(saved, before, streamed=False)
     click.get_current_context().exit(output.code(saved))
+
+
+def _fixes(folder: Path, output: Output, previous: Path | None) -> None:
+    """What a run of fixes came to."""
+    from nodevet.remedy.report import nagios, render
+
+    if previous:
+        raise click.UsageError("--previous: a run of fixes is compared with none")
+    result = _latest(folder)
+    output.write(lambda sink: render(result, sink.format), output.sinks)
+    code = nagios.CODES[result.exit_code] if output.is_plugin else result.exit_code
+    click.get_current_context().exit(code)
+
+
+def _latest(folder: Path) -> "Result":
+    from nodevet.remedy.runs import RunError, RunFolder
+
+    try:
+        return RunFolder(folder).latest()
+    except RunError as error:
+        raise UserError(str(error)) from error

@@ -105,6 +105,22 @@ class RunFolder:
         for file, text in reports.items():
             self._write(file, text.encode("utf-8", "backslashreplace"))
 
+    def latest(self) -> Result:
+        """The result that was kept last, of the run or of a rollback."""
+        found = [*self.path.glob("result.json"), *self.path.glob("rollback-*.json")]
+        if not found:
+            raise RunError(
+                f"{self.path}: no result is kept there: it is no folder of a run, or the run was "
+                "ended before it had one; go on with `nodevet apply --resume`"
+            )
+        path = max(found, key=lambda each: each.stat().st_mtime_ns)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Result)
+        except OSError as error:
+            raise RunError(f"{path}: {error.strerror}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RunError(f"{path}: not the result of a run: {error}") from error
+
     def next_stem(self, word: str) -> str:
         """`word-<n>` with the next number."""
         number = 1

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nodevet.remedy.report import ENDINGS
 from nodevet.sim.nspawn.needs import missing
 from nodevet.sim.nspawn.place import Place
 
@@ -125,9 +126,12 @@ def test_the_whole_loop(rig: Rig) -> None:
     result = json.loads((run / "result.json").read_text())
     assert [host["outcome"] for host in result["hosts"]] == ["done", "done"]
     assert result["approvals"][0]["who"] == "ann"
-    for name in ("report", "result"):
-        assert not (run / f"{name}.part").exists()
+    kept = {path.name for path in run.iterdir() if path.is_file()}
+    assert {f"result{ending}" for ending in ENDINGS.values()} <= kept
+    assert not any("part" in name.split(".") for name in kept)
     assert "approved by" in (run / "result.html").read_text()
+    shown = rig.nodevet("report", run, "--format", "diff")
+    assert shown.returncode == 0 and shown.stdout == (run / "result.diff").read_text(), shown
     assert (run / "evidence" / "gpu1" / "before.json").exists()
     nothing = rig.at("plan", "-i", Place(rig.fleet).inventory, "-b", "base", "--author", "ann")
     assert nothing.returncode == 0, nothing

@@ -1,6 +1,7 @@
 """The smaller commands."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -118,3 +119,51 @@ def test_probe_of_a_recorded_machine(nodevet: Run, tmp_path: Path) -> None:
     assert document["sections"]["host"]["data"]["machine_id"] == "0123456789abcdef0123456789abcdef"
     assert document["sections"]["host"]["data"]["boot_id"] is None
     assert list(document["sections"]) == ["host"]
+
+
+def fixes_run(folder: Path, outcome: str, name: str = "result") -> None:
+    """The result of a run of fixes, as `apply` keeps it."""
+    result = {
+        "nodevet": "0.1", "plan": "p1", "digest": "d", "author": "ann", "seconds": 1.5,
+        "started": "2026-01-02T03:04:05+00:00", "hosts": [{"host": "gpu1", "outcome": outcome}],
+    }  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(result))
+
+
+def test_report_renders_a_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    fixes_run(run, "in doubt")
+    done = nodevet("report", run, "--format", "table", "--format", f"junit:{tmp_path}/x.xml")
+    assert done.returncode == 3 and done.stdout.startswith("IN DOUBT  gpu1\n"), done
+    assert 'name="gpu1"' in (tmp_path / "x.xml").read_text()
+    plugin = nodevet("report", run, "--format", "nagios")
+    assert plugin.returncode == 2 and plugin.stdout.startswith("NODEVET CRITICAL - apply p1: ")
+    fixes_run(run, "rolled back", "rollback-1")
+    os.utime(run / "result.json", (1, 1))
+    assert nodevet("report", run).stdout.startswith("ROLLED BACK  gpu1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        (None, (), "no result is kept there"),
+        ("{", (), "result.json: not the result of a run"),
+        ('{"hosts": []}', (), "result.json: not the result of a run"),
+        (
+            None,
+            ("--previous", "pyproject.toml"),
+            "--previous: a run of fixes is compared with none",
+        ),
+    ],
+)
+def test_report_says_what_is_no_run_of_fixes(
+    nodevet: Run, tmp_path: Path, text: str | None, words: tuple[str, ...], said: str
+) -> None:
+    if text is not None:
+        (tmp_path / "result.json").write_text(text)
+    if words:
+        (tmp_path / words[1]).write_text("")
+    done = nodevet("report", tmp_path, *(tmp_path / w if "." in w else w for w in words))
+    assert done.returncode == 2 and said in done.stderr, done
+    assert "Traceback" not in done.stderr
