@@ -364,6 +364,9 @@ class Node:
                 amiss = {
                     step.id: why for step in written if (why := steps.bench.verdict(step, evidence))
                 }
+                for step in written:
+                    result, said = self._results[step.id], steps.verdicts(step, evidence)
+                    self._results[step.id] = replace(result, verdicts=said)
             held = 0 if amiss else held + 1
             if held == 2 or (amiss and time.monotonic() >= limit):
                 return amiss
@@ -413,7 +416,7 @@ class Node:
 
     def _again(self, steps: Steps, step: Step, evidence: Evidence, *, rebooted: bool) -> StepResult:
         """A step that was verified before the controller ended, on evidence of now."""
-        result = self._results[step.id]
+        result = replace(self._results[step.id], verdicts=steps.verdicts(step, evidence))
         why = steps.bench.verdict(step, evidence)
         if not why:
             return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)

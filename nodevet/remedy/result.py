@@ -70,6 +70,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Seen, ...] = ()
     after: tuple[Seen, ...] = ()
     ran: tuple[Ran, ...] = ()
+    verdicts: Mapping[str, str] = {}  # subject -> what the check said last; empty: not asked
 
 
 class HostResult(msgspec.Struct, frozen=True, kw_only=True):

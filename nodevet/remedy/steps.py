@@ -122,7 +122,8 @@ class Steps:
         """A step from compare to verified. Raises RefusedError; after that nothing was written."""
         standing = self.standing(step, evidence)
         if standing is Standing.RIGHT:
-            return begin(step, outcome=Outcome.RIGHT), evidence
+            verdicts = self.verdicts(step, evidence)
+            return begin(step, outcome=Outcome.RIGHT, verdicts=verdicts), evidence
         if standing is Standing.PENDING:
             why = f"set already, in force after a {step.effective}"
             return begin(step, outcome=Outcome.PENDING, why=why), evidence
@@ -164,7 +165,7 @@ class Steps:
             held = self.held(step)
         except LostError as error:
             return replace(result, outcome=Outcome.DOUBT, why=str(error)), evidence
-        result = replace(result, after=held.after)
+        result = replace(result, after=held.after, verdicts=held.verdicts)
         if held.why:
             return self.take_back(step, result, held.why), held.evidence or evidence
         self.site.journal.write(Verified(step=step.id, verdicts=held.verdicts))
@@ -219,16 +220,19 @@ class Steps:
     def verdict(self, step: Step, evidence: Evidence, after: tuple[Seen, ...]) -> Held:
         """What the check says of a step on this evidence."""
         why = self.bench.verdict(step, evidence)
-        verdicts = {
-            finding.subject.label or NODE.kind: finding.verdict.value
-            for finding in self.bench.ask(step.fix, evidence)
-        }
-        held = Held(after=after, evidence=evidence, verdicts=verdicts)
+        held = Held(after=after, evidence=evidence, verdicts=self.verdicts(step, evidence))
         if not why:
             return held
         if step.effective != "now" and self._in_place(step, evidence, after):
             return replace(held, pending=True)
         return replace(held, why=f"the check says: {why}")
+
+    def verdicts(self, step: Step, evidence: Evidence) -> dict[str, str]:
+        """What the step's check says of each subject."""
+        return {
+            finding.subject.label or NODE.kind: finding.verdict.value
+            for finding in self.bench.ask(step.fix, evidence)
+        }
 
     def _in_place(self, step: Step, evidence: Evidence, after: tuple[Seen, ...]) -> bool:
         """Whether what comes into force later is set: as the check would say then, or, of what
@@ -332,5 +336,10 @@ def recalled(step: Step, state: StepState, **rest: object) -> StepResult:
         for number, action in enumerate(step.actions)
         if number in state.done or number == state.doing
     )
-    known = {"before": state.seen or (), "after": state.after or (), "ran": ran}
+    known = {
+        "before": state.seen or (),
+        "after": state.after or (),
+        "ran": ran,
+        "verdicts": state.verdicts,
+    }
     return begin(step, **{**known, **rest})

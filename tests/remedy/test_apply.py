@@ -26,6 +26,7 @@ def test_a_step_is_done_when_the_check_says_so(world: Callable[..., World]) -> N
     assert box.units["nodevet-pages.service"]["active"] == "active"
     assert [one.ok for one in step.ran] == [True] * 4
     assert step.before != step.after and len(step.before) == len(step.after) == 4
+    assert step.verdicts == {"node": "ok"}
     assert not box.holder and not box.session, "the lock is let go"
     assert w.kept == [("n1", "before"), ("n1", "after")]
 
@@ -384,9 +385,12 @@ def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
     assert "in force after a reboot" in result.why
     again = w.node(plan, w.journal("again"))
     assert again.outcome is Outcome.PENDING and w.boxes["n1"].writes == 2
+    assert set(result.steps[0].verdicts.values()) == {"wrong"}, "as it is now"
     w = world(ecc_mode=True)
     rebooting(w)
-    assert w.node(w.plan(), w.journal(), reboot=True).outcome is Outcome.PERSISTS
+    result = w.node(w.plan(), w.journal(), reboot=True)
+    assert result.outcome is Outcome.PERSISTS
+    assert set(result.steps[0].verdicts.values()) == {"ok"}
 
 
 # --- fleets -------------------------------------------------------------------------------------

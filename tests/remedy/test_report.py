@@ -55,7 +55,13 @@ def host(name: str, outcome: Outcome, **rest: Any) -> HostResult:
     return HostResult(host=name, outcome=outcome, seconds=2.5, **rest)
 
 
-DONE = step(Outcome.DONE, before=BEFORE, after=AFTER, ran=(WROTE, SET))
+DONE = step(
+    Outcome.DONE,
+    before=BEFORE,
+    after=AFTER,
+    ran=(WROTE, SET),
+    verdicts={"GPU 0": "ok", "GPU 1": "wrong"},
+)
 FAILED = step(
     Outcome.FAILED,
     why="the driver refused",
@@ -122,6 +128,7 @@ def test_every_format_shows_before_after_and_the_commands(form: str) -> None:
     text = render(RESULT, form)
     for word in ("500", "700", "500000", "700000", LIMIT, "power_limit", UNIT):
         assert word in text
+    assert ("wrong: GPU 1; ok: GPU 0" if form in WORDS else '"GPU 1"') in text
     command = "nvidia-smi -pl 700" if form in WORDS else '"-pl"'
     assert command in text
     assert ("nobody heard how it ended" if form in WORDS else "null") in text
@@ -162,6 +169,7 @@ gpu1 (canary)
   power_limit  500 W -> 700 W on GPU 0  done
       ran  write {UNIT}
       ran  nvidia-smi -pl 700
+      check  wrong: GPU 1; ok: GPU 0
       now  file {UNIT}: a file of mode 644 -> a file of mode 644, other content
       now  gpu {LIMIT}: 500000 -> 700000
 
@@ -190,6 +198,7 @@ def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
 #   power_limit 500 W -> 700 W on GPU 0: done
 #     ran write {UNIT}
 #     ran nvidia-smi -pl 700
+#     the check says wrong: GPU 1; ok: GPU 0
 --- gpu[1-2] before
 +++ gpu[1-2] after
 @@ -2,3 +2,3 @@ power_limit

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from nodevet.fix import Seen
-from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, summary
+from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, summary, verdicts
 from nodevet.remedy.result import HostResult, Result, StepResult
 from nodevet.remedy.site import state
 from nodevet.report.diff import moved
@@ -44,6 +44,8 @@ def _notes(host: HostResult) -> Iterator[str]:
         if step.why and step.why != host.why:
             yield f"#     {brief(step.why, LONGEST)}"
         yield from (f"#     ran {ran(one)}" for one in step.ran)
+        if step.verdicts:
+            yield f"#     the check says {verdicts(step)}"
 
 
 def _hunks(host: HostResult) -> Iterator[str]:

@@ -4,7 +4,16 @@ from importlib.resources import files
 
 import jinja2
 
-from nodevet.remedy.report.words import LONGEST, change, facts, folded, moved, ran, summary
+from nodevet.remedy.report.words import (
+    LONGEST,
+    change,
+    facts,
+    folded,
+    moved,
+    ran,
+    summary,
+    verdicts,
+)
 from nodevet.remedy.result import Result
 from nodevet.report.text import brief, name, plain
 
@@ -32,6 +41,7 @@ def render(result: Result) -> str:
                         "outcome": step.outcome.value,
                         "why": brief(step.why, LONGEST),
                         "ran": [ran(one) for one in step.ran],
+                        "verdicts": verdicts(step),
                         "moved": moved(step),
                     }
                     for step in host.steps

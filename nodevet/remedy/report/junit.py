@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from nodevet.remedy.report.words import change, facts, moved, ran
+from nodevet.remedy.report.words import change, facts, moved, ran, verdicts
 from nodevet.remedy.result import HostResult, Outcome, Result, StepResult
 from nodevet.report.text import name, plain
 
@@ -62,6 +62,8 @@ def _results(outcome: Outcome, why: str) -> list[FinalResult]:
 
 
 def _done(step: StepResult) -> Iterator[str]:
-    """The commands, then what became what."""
+    """The commands, what the check said, then what became what."""
     yield from (f"ran {ran(one)}" for one in step.ran)
+    if step.verdicts:
+        yield f"the check says {verdicts(step)}"
     yield from (f"{touch}: {before} -> {after}" for touch, before, after in moved(step))

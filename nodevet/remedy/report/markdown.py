@@ -2,7 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.remedy.report.words import LONGEST, change, facts, folded, moved, ran, summary
+from nodevet.remedy.report.words import (
+    LONGEST,
+    change,
+    facts,
+    folded,
+    moved,
+    ran,
+    summary,
+    verdicts,
+)
 from nodevet.remedy.result import Result, StepResult
 from nodevet.report.spans import cell, code
 from nodevet.report.text import brief, name, plain
@@ -36,5 +45,7 @@ def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
         why = f": {code(brief(step.why, LONGEST))}" if step.why else ""
         yield f"- {code(step.fix)} {code(change(step))} **{step.outcome.value}**{why}"
         yield from (f"  - ran {code(ran(one))}" for one in step.ran)
+        if step.verdicts:
+            yield f"  - the check says {code(verdicts(step))}"
         for touch, before, after in moved(step):
             yield f"  - {code(touch)}: {code(before)} → {code(after)}"

@@ -2,7 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.remedy.report.words import LONGEST, change, facts, folded, moved, ran, summary
+from nodevet.remedy.report.words import (
+    LONGEST,
+    change,
+    facts,
+    folded,
+    moved,
+    ran,
+    summary,
+    verdicts,
+)
 from nodevet.remedy.result import HostResult, Result
 from nodevet.report.text import brief, name, plain
 
@@ -37,6 +46,8 @@ def _host(host: HostResult) -> Iterator[str]:
             yield f"      {brief(step.why, LONGEST)}"
         for one in step.ran:
             yield f"      ran  {ran(one)}"
+        if step.verdicts:
+            yield f"      check  {verdicts(step)}"
         yield from (f"      now  {row}" for row in _now(moved(step)))
 
 

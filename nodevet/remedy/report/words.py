@@ -66,6 +66,15 @@ def ran(one: Ran) -> str:
     return brief(f"{words(one.action)}: {said(one.code, one.output)}", LONGEST)
 
 
+def verdicts(step: StepResult) -> str:
+    """`ok: GPU 0, GPU 1`, what is not ok first; empty where the check was not asked."""
+    subjects: dict[str, list[str]] = {}
+    for subject, verdict in step.verdicts.items():
+        subjects.setdefault(verdict, []).append(subject)
+    worst_first = sorted(subjects.items(), key=lambda each: each[0] == Verdict.OK.value)
+    return brief("; ".join(f"{word}: {', '.join(of)}" for word, of in worst_first), LONGEST)
+
+
 def changed(step: StepResult) -> list[tuple[Seen, Seen]]:
     """(before, after) of what is not as it was."""
     after = {seen.touch: seen for seen in step.after}
