@@ -294,3 +294,6 @@ def test_html_is_well_formed_and_opens_what_needs_a_person() -> None:
 
     Page().feed(render(RESULT, "html"))
     assert opened == [False, False, True, True, False, True, False, False]
+    opened.clear()
+    Page().feed(render(replace(RESULT, hosts=HOSTS[:2]), "html"))
+    assert opened == [True, True], "of few nodes all is shown"

@@ -17,6 +17,8 @@ from nodevet.remedy.report.words import (
 from nodevet.remedy.result import Result
 from nodevet.report.text import brief, name, plain
 
+FEW = 5  # nodes; the steps of so many are shown at once
+
 
 def render(result: Result) -> str:
     template = jinja2.Environment(
@@ -25,6 +27,7 @@ def render(result: Result) -> str:
     return template.render(
         title=f"nodevet {plain(result.kind)} {plain(result.plan)}",
         summary=summary(result),
+        few=len(result.hosts) <= FEW,
         facts=facts(result),
         folded=[(outcome.value, hosts, why) for outcome, hosts, why in folded(result)],
         hosts=[
