@@ -425,7 +425,10 @@ class Node:
             return replace(result, outcome=Outcome.PENDING if later else Outcome.DONE)
         if not rebooted and later:
             return self._still_pending(steps, step, evidence)
-        return steps.take_back(step, result, f"was right, and is not any more: {why}")
+        back = steps.take_back(step, result, f"was right, and is not any more: {why}")
+        if later and rebooted and back.outcome is Outcome.FAILED:
+            return replace(back, why=f"{back.why}; put back, and in force after one more reboot")
+        return back
 
     def _still_pending(self, steps: Steps, step: Step, evidence: Evidence) -> StepResult:
         """A step that was in place before the controller ended, and comes into force later."""

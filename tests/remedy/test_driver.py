@@ -193,6 +193,18 @@ def test_lost_after_the_second_reboot_is_in_doubt(
     assert box.everything() == before
 
 
+def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
+    w, plan = node
+    box = w.boxes["n1"]
+    assert w.node(plan, w.journal()).outcome is Outcome.PENDING
+    box.broken = True
+    box.reboot()
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.steps[2].outcome is Outcome.FAILED, result
+    assert result.steps[2].why.endswith("put back, and in force after one more reboot")
+    assert all(each["version"] == f"{OLD}-1" for each in box.packages.values())
+
+
 def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
     w, plan = node
     box = w.boxes["n1"]
