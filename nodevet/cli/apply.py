@@ -101,6 +101,23 @@ shown = click.option(
 )
 @click.option("--verify-reboot", is_flag=True, help="The same, on the canary alone.")
 @click.option(
+    "--reboot-timeout",
+    type=Seconds(1),
+    default=900,
+    show_default=True,
+    metavar="SECONDS",
+    help="For a node to be back; one that is not is in doubt. Servers with many GPUs take long.",
+)
+@click.option(
+    "--boot-settle",
+    type=Seconds(0),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="After systemd has started everything: what the check does not call right by then is "
+    "put back.",
+)
+@click.option(
     "--run",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -128,6 +145,8 @@ def command(
     drain_hook: str,
     reboot: bool,
     verify_reboot: bool,
+    reboot_timeout: float,
+    boot_settle: float,
     folder: Path | None,
     resume: Path | None,
     form: str,
@@ -170,7 +189,14 @@ def command(
             raise UserError("\n".join(["the plan may not be applied:", *approvals]))
         closed, approvals = "; ".join(approvals), ()
     limits = limits_of(len({step.host for step in plan.steps}), canary, batch, max_fail)
-    terms = terms_of(run, settle=settle, drain_hook=drain_hook, reboot=reboot)
+    terms = terms_of(
+        run,
+        settle=settle,
+        drain_hook=drain_hook,
+        reboot=reboot,
+        reboot_seconds=reboot_timeout,
+        boot_settle=boot_settle,
+    )
     with Journal.open(run.path) if resume else Journal.create(run.path) as journal:
         if file:
             run.begin(file.name, text, found, kept)

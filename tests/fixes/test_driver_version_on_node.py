@@ -68,6 +68,8 @@ Before=nvidia-persistenced.service nvidia-fabricmanager.service
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=/bin/sh -c 'v=/usr/share/nvidia-kernel-source-550/version; \
+    if cmp -s $v /etc/fails; then \
+        echo "init = NVML_ERROR_DRIVER_NOT_LOADED" >>/run/nodevet-sim/nvml.state; exit 1; fi; \
     echo "driver_version = $(cat $v)" >>/run/nodevet-sim/nvml.state; \
     mount --bind $v /sys/module/nvidia/version'
 END
@@ -209,6 +211,28 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert done.returncode == 0, done
     rig.sim("reboot", "--fleet", rig.fleet, "n1")
     assert rig.on(STATE) == before
+
+
+def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(rig: Rig) -> None:
+    rig.on(f"echo {NEW} >/etc/fails")
+    before = rig.on(STATE)
+    plan, run = rig.project / "fails.json", rig.project / "fails"
+    assert rig.at("plan", *rig.reach, "--author", "ann", "-o", plan).returncode == 1
+    assert rig.at("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
+    settle = ("--settle", "0.2", "--drain-hook", "true")
+    boot = ("--reboot", "--boot-settle", "1")
+    done = rig.at("apply", plan, *rig.reach, *settle, *boot, "--run", run)
+    (host,) = json.loads((run / "result.json").read_text())["hosts"]
+    power, driver = host["steps"]
+    assert done.returncode == 1 and host["outcome"] == "failed and rolled back", done
+    assert power["outcome"] == "persists", host
+    assert driver["outcome"] == "failed and rolled back", host
+    assert "does not outlast a reboot: " in driver["why"], driver["why"]
+    assert driver["why"].endswith("put back, and rebooted once more")
+    assert rig.verdicts() == {"driver_version": "wrong", "power_limit": "ok"}
+    assert rig.run("rollback", run, *settle).returncode == 0
+    assert rig.on(STATE) == before
+    rig.on("rm /etc/fails")
 
 
 def stopped_before_it_changes_another(rig: Rig) -> None:
