@@ -39,7 +39,7 @@ def _fixes(folder: Path, output: Output, previous: Path | None) -> None:
         raise click.UsageError("--previous: a run of fixes is compared with none")
     result = _latest(folder)
     output.write(lambda sink: render(result, sink.format), output.sinks)
-    code = nagios.CODES[result.exit_code] if output.is_plugin else result.exit_code
+    code = nagios.status(result) if output.is_plugin else result.exit_code
     click.get_current_context().exit(code)
 
 

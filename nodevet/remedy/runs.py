@@ -18,7 +18,7 @@ from nodevet.remedy import journal, nouns
 from nodevet.remedy.allowed import Approval
 from nodevet.remedy.journal import Run, RunState
 from nodevet.remedy.nouns import Plan
-from nodevet.remedy.result import HostResult, Outcome, Result
+from nodevet.remedy.result import SCHEMA, HostResult, Outcome, Result
 from nodevet.remedy.signatures import Signature
 
 PLAN = "plan.json"
@@ -115,11 +115,17 @@ class RunFolder:
             )
         path = max(found, key=lambda each: each.stat().st_mtime_ns)
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Result)
+            result = msgspec.json.decode(path.read_bytes(), type=Result)
         except OSError as error:
             raise RunError(f"{path}: {error.strerror}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RunError(f"{path}: not the result of a run: {error}") from error
+        if result.schema != SCHEMA:
+            raise RunError(
+                f"{path}: has schema {result.schema}, this nodevet reads {SCHEMA}; read it with "
+                "the nodevet that wrote it"
+            )
+        return result
 
     def next_stem(self, word: str) -> str:
         """`word-<n>` with the next number."""

@@ -121,6 +121,19 @@ def test_probe_of_a_recorded_machine(nodevet: Run, tmp_path: Path) -> None:
     assert list(document["sections"]) == ["host"]
 
 
+NEWER = json.dumps(
+    {
+        "schema": 2,
+        "nodevet": "9",
+        "plan": "p",
+        "digest": "d",
+        "author": "a",
+        "started": "",
+        "seconds": 1,
+    }
+)
+
+
 def fixes_run(folder: Path, outcome: str, name: str = "result") -> None:
     """The result of a run of fixes, as `apply` keeps it."""
     result = {
@@ -150,6 +163,7 @@ def test_report_renders_a_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
         (None, (), "no result is kept there"),
         ("{", (), "result.json: not the result of a run"),
         ('{"hosts": []}', (), "result.json: not the result of a run"),
+        (NEWER, (), "result.json: has schema 2, this nodevet reads 1"),
         (
             None,
             ("--previous", "pyproject.toml"),

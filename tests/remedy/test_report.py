@@ -267,6 +267,12 @@ def test_nagios_says_critical_where_a_person_must_look(outcome: Outcome) -> None
     assert text.split("\n")[0].count("|") == 1
 
 
+def test_nagios_calls_a_run_of_no_node_unknown() -> None:
+    assert render(replace(RESULT, hosts=()), "nagios").startswith(
+        "NODEVET UNKNOWN - apply p1: 0 nodes"
+    )
+
+
 def test_prometheus_reads_the_metrics() -> None:
     found = {
         (sample.name, *sorted(sample.labels.values())): sample.value

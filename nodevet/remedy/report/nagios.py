@@ -13,9 +13,14 @@ from nodevet.report import nagios
 CODES = {0: 0, 1: 1, 3: 2}  # exit code of the run -> of a plug-in
 
 
+def status(result: Result) -> int:
+    """0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN: a run of no node tells nothing."""
+    return CODES[result.exit_code] if result.hosts else 3
+
+
 def render(result: Result) -> str:
     headline = f"{result.kind} {result.plan}: {summary(result)}"
-    return nagios.page(CODES[result.exit_code], headline, _performance(result), _details(result))
+    return nagios.page(status(result), headline, _performance(result), _details(result))
 
 
 def _performance(result: Result) -> Iterator[str]:
