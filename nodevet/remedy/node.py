@@ -239,6 +239,14 @@ class Node:
             if step.id in self._results
         )
 
+    def _driverless(self, evidence: Evidence) -> bool:
+        """Whether NVML says nothing because a driver that did not come up was put back."""
+        return evidence.gpu.data is None and any(
+            of_packages(step) and self._results[step.id].outcome is Outcome.FAILED
+            for step in self.task.steps
+            if step.id in self._results
+        )
+
     def _written(self, step: Step) -> bool:
         result = self._results.get(step.id)
         return result is not None and result.outcome in WRITTEN
@@ -406,7 +414,7 @@ class Node:
         known = earlier.host(self.task.host)
         host = evidence.host.data
         rebooted = bool(known and host and known.boot_id != host.boot_id)
-        for step in self.task.steps:
+        for step in sorted(self.task.steps, key=of_packages, reverse=rebooted):
             state = earlier.step(step.id)
             if state.stage is Stage.VERIFIED:
                 self._results[step.id] = self._again(steps, step, evidence, rebooted=rebooted)
@@ -425,6 +433,9 @@ class Node:
             return replace(result, outcome=Outcome.PENDING if later else Outcome.DONE)
         if not rebooted and later:
             return self._still_pending(steps, step, evidence)
+        if rebooted and self._driverless(evidence) and not of_packages(step):
+            told = "cannot be judged before one more reboot: the driver was put back"
+            return replace(result, outcome=Outcome.DOUBT, why=told)
         back = steps.take_back(step, result, f"was right, and is not any more: {why}")
         if later and rebooted and back.outcome is Outcome.FAILED:
             return replace(back, why=f"{back.why}; put back, and in force after one more reboot")

@@ -203,6 +203,11 @@ def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
     assert result.steps[2].outcome is Outcome.FAILED, result
     assert result.steps[2].why.endswith("put back, and in force after one more reboot")
     assert all(each["version"] == f"{OLD}-1" for each in box.packages.values())
+    assert outcomes(result)[:2] == [Outcome.PERSISTS, Outcome.DOUBT], result
+    assert "before one more reboot" in result.steps[1].why
+    box.reboot()
+    again = w.node(plan, w.journal(), resume=True)
+    assert outcomes(again) == [Outcome.PERSISTS, Outcome.PERSISTS, Outcome.FAILED], again
 
 
 def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
