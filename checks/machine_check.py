@@ -22,8 +22,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, KernelEvent
-from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
+from nodevet.evidence import Evidence, KernelEvent, line_of, logged
+from nodevet.model import Check, Finding, Want, ok, unknown, wrong
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
@@ -44,16 +44,11 @@ class MachineCheck(Want):
 
 
 def judge(evidence: Evidence, want: MachineCheck) -> Iterator[Finding]:
-    section = evidence.kernel_log
-    if section.status == "absent":
-        yield exempt(why=section.why)
-    elif section.data is None:
-        yield unknown(why=f"kernel log: {section.why}")
-    elif section.data.events is None:
-        yield unknown(why=f"events: {section.data.why('events')}")
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        yield log
     else:
-        log = section.data
-        events = [event for event in section.data.events if event.kind == "mce"]
+        events = [event for event in log.events or () if event.kind == "mce"]
         doubt = "" if log.complete is True else log.why("complete")
         yield judge_events(events, want, doubt)
 
@@ -64,17 +59,17 @@ def judge_events(events: Sequence[KernelEvent], want: MachineCheck, doubt: str) 
     worse = [event for event in events if event.severity in ("nonfatal", "fatal")]
     if worse:
         actual = f"uncorrected {told(worse)}"
-        return wrong(expected="none", actual=actual, why=text(worse), advice=UNCORRECTED)
+        return wrong(expected="none", actual=actual, why=line_of(worse), advice=UNCORRECTED)
     count = lines(corrected)
     if want.corrected is not None and corrected and (count is None or count > want.corrected):
         return wrong(
             expected=f"at most {want.corrected} corrected",
             actual=f"corrected {told(corrected)}",
-            why=text(corrected),
+            why=line_of(corrected),
             advice=CORRECTED,
         )
     if len(corrected) < len(events) and not corrected:
-        return unknown(why=f"it is not said how bad it was: {text(events)}", advice=NAME)
+        return unknown(why=f"it is not said how bad it was: {line_of(events)}", advice=NAME)
     if doubt:
         return unknown(why=doubt)
     return ok(expected="none", actual=f"corrected {told(corrected)}" if corrected else "none")
@@ -88,10 +83,6 @@ def lines(events: Sequence[KernelEvent]) -> int | None:
 def told(events: Sequence[KernelEvent]) -> str:
     """How often, as `×3`; an unread number as `×?`."""
     return f"×{lines(events) or '?'}"
-
-
-def text(events: Sequence[KernelEvent]) -> str:
-    return next((event.text for event in events if event.text), "")
 
 
 CHECK = Check(

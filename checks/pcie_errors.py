@@ -30,10 +30,12 @@ from nodevet.evidence import (
     KernelEvent,
     PciFunction,
     board,
+    line_of,
     located,
+    logged,
     subject_of,
 )
-from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+from nodevet.model import NODE, Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
 
 NO_COUNTER = "ENOENT"  # of a function, or a kernel, without such reporting
 PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP", "SDES"})
@@ -86,7 +88,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
                 Subject(kind="pci", id=address, bus_id=address) if address else NODE,
                 expected={"logged": "none uncorrected"},
                 actual={"logged": lines(serious)},
-                why=text(serious),
+                why=line_of(serious),
                 advice=advice(address or "that function", {}, True),
             )
     told = "; ".join(dict.fromkeys(filter(None, doubts)))
@@ -114,17 +116,13 @@ def uptime(evidence: Evidence, want: PcieErrors) -> tuple[float | None, str]:
 
 def log_doubt(evidence: Evidence) -> str:
     """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
-    section = evidence.kernel_log
-    if section.status == "absent":
-        return ""
-    if section.data is None:
-        return f"kernel log: {section.why}"
-    if section.data.events is None:
-        return f"events: {section.data.why('events')}"
-    untold = [each for each in section.data.events if each.kind == "aer" and not each.severity]
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        return "" if log.verdict is Verdict.EXEMPT else log.why
+    untold = [each for each in log.events or () if each.kind == "aer" and not each.severity]
     if untold:
-        return f"a line that does not say how bad it is: {text(untold)}"
-    return "" if section.data.complete is True else section.data.why("complete")
+        return f"a line that does not say how bad it is: {line_of(untold)}"
+    return "" if log.complete is True else log.why("complete")
 
 
 def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
@@ -162,7 +160,7 @@ def excess(
         take("corrected", want.corrected, aer.correctable)
     if want.corrected_per_hour is not None and hours and aer.correctable is not None:
         take("corrected per hour", want.corrected_per_hour, round(aer.correctable / hours, 1))
-    return (expected, actual, text(serious or events)) if actual else None
+    return (expected, actual, line_of(serious or events)) if actual else None
 
 
 def unread(function: PciFunction) -> Iterator[str]:
@@ -209,10 +207,6 @@ def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:
 def lines(events: Sequence[KernelEvent]) -> str:
     """How many lines of the log, as `×3`."""
     return f"×{sum(event.count or 0 for event in events) or '?'}"
-
-
-def text(events: Sequence[KernelEvent]) -> str:
-    return next((event.text for event in events if event.text), "")
 
 
 CHECK = Check(

@@ -31,6 +31,7 @@ from nodevet.evidence import (
     board,
     each_gpu,
     located,
+    logged,
     subject_of,
     unread,
 )
@@ -136,17 +137,13 @@ class Xid(Want):
 
 
 def judge(evidence: Evidence, want: Xid) -> Iterator[Finding]:
-    section = evidence.kernel_log
-    if section.status == "absent":
-        yield exempt(why=section.why)
-    elif section.data is None:
-        yield unknown(why=f"kernel log: {section.why}")
-    elif section.data.events is None:
-        yield unknown(why=f"events: {section.data.why('events')}")
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        yield log
     else:
-        events = section.data.events
+        events = log.events or ()
         about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
-        yield from judge_gpus(evidence, section.data, about_gpus, want)
+        yield from judge_gpus(evidence, log, about_gpus, want)
         yield from judge_switches([event for event in events if event.kind == "sxid"])
 
 

@@ -32,13 +32,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from nodevet.checks.numa_binding import NumaBinding, homes_of, users_of
 from nodevet.evidence import Evidence, NumaNode, Process, nodes_of, numbers, service_of
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
-from nodevet.fixes._gpus import alike, notes
+from nodevet.fixes._gpus import alike
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixes._partly import planned
 from nodevet.model import Finding, Verdict
 
 DROP_IN = "/etc/systemd/system/{}.d/90-nodevet-numa-binding.conf"
@@ -99,11 +98,7 @@ def plan(
             changes.append(change(service, some, place, want, now=now, restart=restart))
         except FixError as error:
             refused.append(f"{service}: {error}")
-    if not changes:
-        raise FixError("; ".join(refused))
-    left = f"not in the plan: {'; '.join(refused)}" if refused else ""
-    for number, each in enumerate(changes):
-        yield each if number else replace(each, note=notes(each.note, left))
+    yield from planned(changes, refused)
 
 
 def computing(evidence: Evidence) -> Mapping[str, Process]:

@@ -19,13 +19,12 @@ a unit's file may enable others with it.
 import re
 from collections.abc import Iterator, Sequence
 
-from msgspec.structs import replace
-
 from nodevet.checks.services import ACTIVE, Services
 from nodevet.evidence import NOT_ASKED, Evidence
 from nodevet.evidence import Unit as Shown
 from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixes._partly import planned
 from nodevet.model import Finding, Verdict
 
 NEEDED = re.compile(
@@ -51,11 +50,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Services) -> Ite
             changes.append(change(finding, known.get(name), want))
         except FixError as error:
             refused.append(f"{name}: {error}")
-    if not changes:
-        raise FixError("; ".join(refused))
-    note = f"not in the plan: {'; '.join(refused)}" if refused else ""
-    for number, each in enumerate(changes):
-        yield each if number else replace(each, note=note)
+    yield from planned(changes, refused)
 
 
 def change(finding: Finding, unit: Shown | None, want: Services) -> Change:

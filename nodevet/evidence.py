@@ -9,12 +9,12 @@ Units are in the names: `_mw` milliwatt, `_mhz`, `_khz`, `_b` bytes, `_kb` KiB,
 `_c` degrees Celsius, `_gts` GT/s per lane.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from nodevet.model import Finding, Subject, unknown
+from nodevet.model import Finding, Subject, exempt, unknown
 
 SCHEMA = 1
 
@@ -686,6 +686,24 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
                 yield unknown(subject_of(gpu), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
+
+
+def logged(evidence: Evidence) -> KernelLog | Finding:
+    """The kernel log since boot, with its events; in place of one that cannot be read, the
+    finding that says so. Captured files without a log are exempt."""
+    section = evidence.kernel_log
+    if section.status == "absent":
+        return exempt(why=section.why)
+    if section.data is None:
+        return unknown(why=f"kernel log: {section.why}")
+    if section.data.events is None:
+        return unknown(why=f"events: {section.data.why('events')}")
+    return section.data
+
+
+def line_of(events: Iterable[KernelEvent]) -> str:
+    """A line of the log about them, to be shown; empty where none was kept."""
+    return next((event.text for event in events if event.text), "")
 
 
 NOT_SUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_DEPRECATED")

@@ -258,10 +258,10 @@ class Node:
 
     def _reboot(self, steps: Steps, evidence: Evidence) -> None:
         """Reboot, and let the check say whether every step persists; put back what does not."""
-        if busy := self._busy(evidence):
-            self._note(f"not rebooted: {busy}")
-            return
         written = [step for step in self.task.steps if self._written(step)]
+        if busy := self._busy(evidence):
+            self._tell(written, f"not rebooted: {busy}")
+            return
         amiss = self._after_boot(steps, written, self._boot())
         drivers = [step for step in written if of_packages(step) and step.id in amiss]
         others = [step for step in written if step not in drivers]
@@ -386,12 +386,6 @@ class Node:
         wait = Run(words=("systemctl", "is-system-running", "--wait"))
         with suppress(BlindError):
             self.site.steadily(lambda: self.site.hands.act(self.task.host, wait))
-
-    def _note(self, why: str) -> None:
-        for key, result in self._results.items():
-            if result.outcome in WRITTEN:
-                told = "; ".join(filter(None, (result.why, why)))
-                self._results[key] = replace(result, why=told)
 
     # --- resume -------------------------------------------------------------------------------
 

@@ -122,7 +122,8 @@ class Site:
         `settle` the last look comes at once, and another one is left to do.
         Raises WorkError; may be repeated.
         """
-        now = self.look(tuple(seen.touch for seen in before))
+        touches = tuple(seen.touch for seen in before)
+        now = self.look(touches)
         changed, told = _differing(before, now), list[str]()
         self._sweep(before, now)
         if not changed:
@@ -137,20 +138,19 @@ class Site:
                 acted = self.hands.act(self.host, action)
                 if not acted.ok:
                     told.append(f"{words(action)}: {said(acted.code, acted.output)}")
-            if not (changed := _differing(before, self.look(tuple(s.touch for s in before)))):
+            now = self.look(touches)
+            if not (changed := _differing(before, now)):
                 break
         if settle:
             time.sleep(self.terms.settle)
-        _, left = self.left(before)
+            now = self.look(touches)
+        left = _left(before, now)
         return [*left.values(), *(told if left else ())]
 
     def left(self, before: Sequence[Seen]) -> tuple[dict[Touch, Seen], dict[Touch, str]]:
         """What is there now, and what of it is not as it was before, in words. Raises as `look`."""
-        now = {seen.touch: seen for seen in self.look(tuple(seen.touch for seen in before))}
-        return now, {
-            each.touch: f"{each.touch.label} {apart(each, now[each.touch])}"
-            for each in _differing(before, tuple(now[seen.touch] for seen in before))
-        }
+        now = self.look(tuple(seen.touch for seen in before))
+        return {seen.touch: seen for seen in now}, _left(before, now)
 
     def _sweep(self, before: Sequence[Seen], now: Sequence[Seen]) -> None:
         """Remove files that were not there, and are not, once more: what a crash of the node
@@ -166,6 +166,15 @@ def _differing(before: Sequence[Seen], now: Sequence[Seen]) -> list[Seen]:
         for then, at in zip(before, now, strict=True)
         if not same(then, at) and not ended(then, at)
     ]
+
+
+def _left(before: Sequence[Seen], now: Sequence[Seen]) -> dict[Touch, str]:
+    """What is not as it was before, in words."""
+    present = {seen.touch: seen for seen in now}
+    return {
+        each.touch: f"{each.touch.label} {apart(each, present[each.touch])}"
+        for each in _differing(before, now)
+    }
 
 
 def _whole(changed: Sequence[Seen], before: Sequence[Seen]) -> list[Seen]:

@@ -7,7 +7,7 @@ that start with `#` belong to no diff: hosts without findings, and the totals.
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -71,18 +71,29 @@ def hunks(report: HostReport) -> Iterator[str]:
     """The hunks of one host, without file header; none where nothing differs."""
     if all(finding.verdict in _ALIKE for finding in report.findings):
         return
+    yield from labelled(_parts(report))
+
+
+def labelled(parts: Iterable[tuple[str, list[str], list[str]]]) -> Iterator[str]:
+    """The hunks of (label, lines of one side, of the other), one document each side, each hunk
+    with its label behind the `@@`."""
     before = after = 0
+    for label, one, other in parts:
+        diff = list(difflib.unified_diff(one, other, lineterm="", n=CONTEXT))
+        for line in diff[2:]:
+            head = line.startswith("@@")
+            yield f"{_moved(line, before, after)} {label}" if head else line
+        before += len(one)
+        after += len(other)
+
+
+def _parts(report: HostReport) -> Iterator[tuple[str, list[str], list[str]]]:
     for check, findings in _checks(report):
         pairs = [_pair(finding) for finding in findings]
         wanted = [line for pair in pairs for line in pair[0]]
         actual = [line for pair in pairs for line in pair[1]]
         origin = next((f"  {plain(f.origin)}" for f in findings if f.origin), "")
-        diff = list(difflib.unified_diff(wanted, actual, lineterm="", n=CONTEXT))
-        for line in diff[2:]:
-            head = line.startswith("@@")
-            yield f"{moved(line, before, after)} {plain(check)}{origin}" if head else line
-        before += len(wanted)
-        after += len(actual)
+        yield f"{plain(check)}{origin}", wanted, actual
 
 
 def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
@@ -91,7 +102,7 @@ def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
         yield check, list(findings)
 
 
-def moved(at: str, before: int, after: int) -> str:
+def _moved(at: str, before: int, after: int) -> str:
     """A hunk's header, counted from the beginning of the host's document."""
     found = _AT.match(at)
     if found is None:

@@ -6,7 +6,7 @@ judged, is an error; exempt and waived are skipped.
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
@@ -18,25 +18,38 @@ from nodevet.report.words import difference
 
 
 def render(run: Run) -> str:
-    xml = JUnitXml("nodevet")
-    for report in run.hosts:
-        xml.append(_suite(report, run.started))
-    xml.update_statistics()
-    for suite, report in zip(xml, run.hosts, strict=True):
-        suite.time = report.seconds
-    xml.time = run.seconds
+    return page("nodevet", [_suite(report, run.started) for report in run.hosts], run.seconds)
+
+
+def page(title: str, suites: Sequence[tuple[TestSuite, float]], seconds: float) -> str:
+    """The document, of suites and how long each took."""
+    xml = JUnitXml(title)
+    for suite, _ in suites:
+        xml.append(suite)
+    xml.update_statistics()  # which sets every time, from the cases
+    for suite, (_, taken) in zip(xml, suites, strict=True):
+        suite.time = taken
+    xml.time = seconds
     return str(xml.tostring().decode()) + "\n"
 
 
-def _suite(report: HostReport, started: str) -> TestSuite:
-    suite = TestSuite(name(report.host))
+def suite_of(
+    host: str, started: str, properties: Iterable[tuple[str, str]], cases: Iterable[TestCase]
+) -> TestSuite:
+    """One host's suite; properties without a value are left out."""
+    suite = TestSuite(name(host))
     suite.timestamp = plain(started)
-    suite.hostname = name(report.host)
-    for key, value in (("baseline", report.baseline), ("boot_id", report.boot_id)):
+    suite.hostname = name(host)
+    for key, value in properties:
         if value:
             suite.add_property(key, plain(value))
-    suite.extend(_cases(report))
+    suite.extend(cases)
     return suite
+
+
+def _suite(report: HostReport, started: str) -> tuple[TestSuite, float]:
+    properties = (("baseline", report.baseline), ("boot_id", report.boot_id or ""))
+    return suite_of(report.host, started, properties, _cases(report)), report.seconds
 
 
 def _cases(report: HostReport) -> Iterator[TestCase]:

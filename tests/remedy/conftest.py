@@ -35,6 +35,7 @@ from nodevet.remedy.journal import Journal, state
 from nodevet.remedy.journal import Run as RunRecord
 from nodevet.remedy.node import Node, Task
 from nodevet.remedy.nouns import Plan, PlannedNode, Step
+from nodevet.remedy.rollback import Back, Return, left_behind
 from nodevet.remedy.site import Site, Terms
 from nodevet.sim.nspawn import control
 from nodevet.sim.nspawn.place import Place
@@ -419,6 +420,18 @@ class World:
         order = Task(host=host, planned=plan.nodes[host], steps=plan.of(host), **task)
         node = Node(order, self.site(host, journal), self.bench(host))
         return node.run(state(journal.records) if resume else None)
+
+    def back(self, plan: Plan, host: str = "n1") -> Any:
+        """One node's rollback, as it ends."""
+        journal = self.journal()
+        order = Back(
+            host=host,
+            planned=plan.nodes[host],
+            steps=plan.of(host),
+            run=state(journal.records),
+            left=left_behind(journal.records),
+        )
+        return Return(order, self.site(host, journal)).run()
 
     def close(self) -> None:
         for journal in self._journals:

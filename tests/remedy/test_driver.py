@@ -15,9 +15,7 @@ from nodevet.fix import Run, Seen, Touch
 from nodevet.fleet import Options
 from nodevet.fleet.work import Acted, Worker
 from nodevet.remedy.hands import WorkError
-from nodevet.remedy.journal import state
 from nodevet.remedy.result import HostResult, Outcome
-from nodevet.remedy.rollback import Back, Return, left_behind
 from nodevet.remedy.undo import undo
 
 World = Any
@@ -105,18 +103,6 @@ def node(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> tuple[
     return w, w.plan()
 
 
-def back(w: World, plan: Any) -> HostResult:
-    journal = w.journal()
-    order = Back(
-        host="n1",
-        planned=plan.nodes["n1"],
-        steps=plan.of("n1"),
-        run=state(journal.records),
-        left=left_behind(journal.records),
-    )
-    return Return(order, w.site("n1", journal)).run()
-
-
 def outcomes(result: HostResult) -> list[Outcome]:
     return [step.outcome for step in result.steps]
 
@@ -131,7 +117,7 @@ def test_what_cannot_be_judged_before_the_reboot_is_not_put_back(node: Any) -> N
     assert outcomes(result) == WAITING, result
     assert box.dark and all(each["held"] for each in box.packages.values())
     assert outcomes(w.node(plan, w.journal(), resume=True)) == WAITING
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before and not box.dark
 
 
@@ -141,7 +127,7 @@ def test_a_reboot_judges_all_of_it_and_a_rollback_puts_the_driver_back_last(node
     result = w.node(plan, w.journal(), reboot=True)
     assert outcomes(result) == [Outcome.PERSISTS] * 3, result
     assert box.loaded == NEW and not box.dark
-    result = back(w, plan)
+    result = w.back(plan)
     assert result.outcome is Outcome.ROLLED_BACK, result
     assert box.dark
     box.reboot()
@@ -165,7 +151,7 @@ def test_a_driver_that_is_put_back_after_a_reboot_is_in_force_after_another(node
     assert result.outcome is Outcome.FAILED and "rebooted once more" in result.why, result
     assert box.boots == 3 and not box.dark and box.loaded == OLD
     assert [each.outcome.good for each in result.steps[:2]] == [True, True], result
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     box.reboot()
     assert box.everything() == before
 
@@ -188,7 +174,7 @@ def test_lost_after_the_second_reboot_is_in_doubt(
     assert result.outcome is Outcome.DOUBT, result
     w.hands.fault = lambda box, call, when: None
     box.session, box.holder, box.broken = False, "", False
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     box.reboot()
     assert box.everything() == before
 
@@ -246,7 +232,7 @@ def test_killed_at_any_call_and_resumed(
     box.session, box.holder = False, ""
     result = w.node(plan, w.journal(), resume=True)
     assert result.outcome in (Outcome.PENDING, Outcome.FAILED, Outcome.RIGHT), (number, result)
-    back(w, plan)
+    w.back(plan)
     assert box.everything() == before, number
 
 

@@ -18,10 +18,8 @@ from nodevet.fix import Risk, Touch, Unit
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy.draft import Node, Rules, draft
-from nodevet.remedy.journal import state
 from nodevet.remedy.plan import Looked, make
-from nodevet.remedy.result import HostResult, Outcome, Refusal
-from nodevet.remedy.rollback import Back, Return, left_behind
+from nodevet.remedy.result import Outcome, Refusal
 
 World = Any
 JOB = "job.service"
@@ -131,18 +129,6 @@ def serving(world: Callable[..., World]) -> Callable[..., World]:
     return made
 
 
-def back(w: World, plan: Any) -> HostResult:
-    journal = w.journal()
-    order = Back(
-        host="n1",
-        planned=plan.nodes["n1"],
-        steps=plan.of("n1"),
-        run=state(journal.records),
-        left=left_behind(journal.records),
-    )
-    return Return(order, w.site("n1", journal)).run()
-
-
 def jobs(box: Any) -> dict[str, tuple[int, str]]:
     return {service: (job["pid"], job["cpus"]) for service, job in box.jobs.items()}
 
@@ -157,7 +143,7 @@ def test_without_a_restart_it_is_pending_and_nothing_that_runs_is_touched(servin
     assert result.outcome is Outcome.PENDING and result.why == "in force after a restart"
     assert jobs(box) == ran and DROP_IN.format(JOB) in box.files
     assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PENDING
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before and jobs(box) == ran
 
 
@@ -219,7 +205,7 @@ def test_what_runs_is_bound_now_and_let_go_again(serving: Any) -> None:
     result = w.node(plan, w.journal())
     assert result.outcome is Outcome.DONE, result
     assert jobs(box) == {JOB: (ran[JOB][0], "0-1")} and not w.plan().steps
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before and jobs(box) == ran
 
 
@@ -239,7 +225,7 @@ def test_nor_is_it_put_back_after_a_reboot(serving: Any) -> None:
     box.next = 100  # what starts at boot gets the same number
     box.reboot()
     assert jobs(box) == {JOB: (101, "0-1")}
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (101, "0-1")}
 
 
@@ -267,7 +253,7 @@ def test_a_restart_is_for_a_drained_node(serving: Any) -> None:
     box.processes = []
     assert w.node(plan, w.journal()).outcome is Outcome.DONE
     assert jobs(box) == {JOB: (102, "0-1")}
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert jobs(box) == {JOB: (103, "0-3")} and DROP_IN.format(JOB) not in box.files
 
 

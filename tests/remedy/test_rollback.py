@@ -10,9 +10,7 @@ from msgspec.structs import replace
 
 from nodevet.fix import Unit
 from nodevet.remedy.hands import WorkError
-from nodevet.remedy.journal import state
-from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
-from nodevet.remedy.rollback import Back, Return, left_behind
+from nodevet.remedy.result import Outcome, Refusal, exit_code
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -26,33 +24,21 @@ def applied(world: Callable[..., World], **want: Any) -> tuple[World, Any, Any]:
     return w, plan, before
 
 
-def back(w: World, plan: Any) -> HostResult:
-    journal = w.journal()
-    order = Back(
-        host="n1",
-        planned=plan.nodes["n1"],
-        steps=plan.of("n1"),
-        run=state(journal.records),
-        left=left_behind(journal.records),
-    )
-    return Return(order, w.site("n1", journal)).run()
-
-
 def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> None:
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     assert box.everything() != before
-    result = back(w, plan)
+    result = w.back(plan)
     assert result.outcome is Outcome.ROLLED_BACK and exit_code([result]) == 0, result
     assert box.everything() == before and not box.holder
     writes = box.writes
-    again = back(w, plan)
+    again = w.back(plan)
     assert again.outcome is Outcome.RIGHT and box.writes == writes
 
 
 def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
-    (step,) = back(w, plan).steps
+    (step,) = w.back(plan).steps
     was = {seen.touch.kind: seen for seen in step.before}
     now = {seen.touch.kind: seen for seen in step.after}
     assert was["file"].exists and not now["file"].exists
@@ -72,11 +58,11 @@ def test_what_does_not_stay_put_back_is_said(
 
     with monkeypatch.context() as patch:
         patch.setattr("nodevet.remedy.rollback.time.sleep", elsewhere)
-        result = back(w, plan)
+        result = w.back(plan)
     assert pauses == [w.site("n1", w.journal()).terms.settle]
     assert result.outcome is Outcome.HALF and exit_code([result]) == 3
     assert result.why == f"kernel {world.thp} is never, and was always"
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
 
 
 def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
@@ -86,12 +72,12 @@ def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
     box = w.boxes["n1"]
     with monkeypatch.context() as patch:
         patch.setattr("nodevet.remedy.rollback.time.sleep", lambda seconds: gone(w))
-        result = back(w, plan)
+        result = w.back(plan)
     assert result.outcome is Outcome.DOUBT and "could not be reached again" in result.why
     assert [step.outcome for step in result.steps] == [Outcome.DOUBT]
     strike(w, 0, "", None)
     box.session, box.holder = False, ""
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
 
 
 def gone(w: World) -> None:
@@ -125,7 +111,7 @@ def test_also_after_a_reboot(world: Callable[..., World]) -> None:
     assert box.units["nodevet-pages.service"]["active"] == "inactive"
     w.boxes["n1"].reboot()
     assert box.units["nodevet-pages.service"]["active"] == "active"
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert w.boxes["n1"].everything() == before
 
 
@@ -133,21 +119,21 @@ def test_what_somebody_changed_since_is_left_and_said(world: Callable[..., World
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     box.kernel[world.thp] = "madvise"
-    result = back(w, plan)
+    result = w.back(plan)
     assert result.outcome is Outcome.REFUSED and exit_code([result]) == 1
     assert "is madvise, neither what it was (always) nor what n1/pages/1 set" in result.why
     files, kernel, units, _ = box.everything()
     assert kernel[world.thp] == "madvise"
     assert (files, units) == (before[0], before[2]), "the rest is put back"
     box.kernel[world.thp] = "never"  # as the run left it
-    assert back(w, plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before
 
 
 def test_a_file_that_somebody_changed_since_is_left(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     w.boxes["n1"].files[CONF] = ("mine\n", 0o644)
-    result = back(w, plan)
+    result = w.back(plan)
     assert result.outcome is Outcome.REFUSED and CONF in result.why
     assert w.boxes["n1"].files[CONF] == ("mine\n", 0o644)
 
@@ -156,7 +142,7 @@ def test_another_node_under_the_name(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     box = w.boxes["n1"]
     box.machine_id, writes = "f" * 32, box.writes
-    result = back(w, plan)
+    result = w.back(plan)
     assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.STALE)
     assert box.writes == writes
 
@@ -165,7 +151,7 @@ def test_a_busy_gpu(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world, pages={"mode": "never", "risk": "idle"})
     box = w.boxes["n1"]
     box.processes, writes = [{"pid": 7, "command": "job", "gpu_minors": [0]}], box.writes
-    result = back(w, plan)
+    result = w.back(plan)
     assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.GUARD)
     assert box.writes == writes
 
@@ -183,7 +169,7 @@ def test_of_a_run_that_was_killed_at_any_point(
         w.node(plan, w.journal())
     strike(w, 0, when, world.killed)
     box.session, box.holder = False, ""
-    result = back(w, plan)
+    result = w.back(plan)
     assert result.outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT), result
     assert box.everything() == before
 
@@ -200,14 +186,14 @@ def test_that_is_itself_ended_at_any_point(
     else:
         strike(w, number, "after", lambda: world.cut(box))
     try:
-        result = back(w, plan)
+        result = w.back(plan)
     except world.killed:
         result = None
     strike(w, 0, "", world.killed)
     box.session, box.holder = False, ""
     if result is not None and result.outcome is Outcome.ROLLED_BACK:
         assert box.everything() == before
-    assert back(w, plan).outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT)
+    assert w.back(plan).outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT)
     assert box.everything() == before
 
 
@@ -222,7 +208,7 @@ def test_killed_again_and_again(world: Callable[..., World], seed: int) -> None:
     commands = {
         "apply": lambda: w.node(plan, w.journal()),
         "resume": lambda: w.node(plan, w.journal(), resume=True),
-        "rollback": lambda: back(w, plan),
+        "rollback": lambda: w.back(plan),
     }
     names = ["apply", *chance.choices(("resume", "rollback"), k=chance.randrange(4))]
     told = []

@@ -5,7 +5,6 @@ commands ran there. Nodes where the same was done in the same words share one di
 """
 
 import base64
-import difflib
 import hashlib
 from collections.abc import Iterator, Mapping
 
@@ -13,10 +12,9 @@ from nodevet.fix import Seen
 from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, summary, verdicts
 from nodevet.remedy.result import HostResult, Result, StepResult
 from nodevet.remedy.site import state
-from nodevet.report.diff import moved
+from nodevet.report.diff import labelled
 from nodevet.report.text import brief, nodeset, plain
 
-CONTEXT = 1  # unchanged lines around a difference
 LINES = 2000  # of one file; a longer one, or one that is no text, is told by its checksum
 
 
@@ -50,15 +48,7 @@ def _notes(host: HostResult) -> Iterator[str]:
 
 def _hunks(host: HostResult) -> Iterator[str]:
     """Of each step that left something other than it found, one hunk or more."""
-    before = after = 0
-    for step in host.steps:
-        one, other = _sides(step)
-        diff = list(difflib.unified_diff(one, other, lineterm="", n=CONTEXT))
-        for line in diff[2:]:
-            head = line.startswith("@@")
-            yield f"{moved(line, before, after)} {plain(step.fix)}" if head else line
-        before += len(one)
-        after += len(other)
+    return labelled((plain(step.fix), *_sides(step)) for step in host.steps)
 
 
 def _sides(step: StepResult) -> tuple[list[str], list[str]]:

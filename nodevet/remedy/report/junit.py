@@ -8,35 +8,25 @@ nothing was begun; only then is a step that was not begun called skipped.
 
 from collections.abc import Iterator
 
-from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.remedy.report.words import change, facts, moved, ran, verdicts
 from nodevet.remedy.result import HostResult, Outcome, Result, StepResult
+from nodevet.report.junit import page, suite_of
 from nodevet.report.text import name, plain
 
 ERRORS = frozenset({Outcome.DOUBT, Outcome.UNTOUCHED})
 
 
 def render(result: Result) -> str:
-    xml = JUnitXml(f"nodevet {plain(result.kind)}")
-    for host in result.hosts:
-        xml.append(_suite(host, result))
-    xml.update_statistics()
-    for suite, host in zip(xml, result.hosts, strict=True):
-        suite.time = host.seconds
-    xml.time = result.seconds
-    return str(xml.tostring().decode()) + "\n"
+    suites = [_suite(host, result) for host in result.hosts]
+    return page(f"nodevet {plain(result.kind)}", suites, result.seconds)
 
 
-def _suite(host: HostResult, result: Result) -> TestSuite:
-    suite = TestSuite(name(host.host))
-    suite.timestamp = plain(result.started)
-    suite.hostname = name(host.host)
-    for key, value in (*facts(result), ("outcome", host.outcome.value)):
-        suite.add_property(key, value)
-    suite.extend(_cases(host))
-    return suite
+def _suite(host: HostResult, result: Result) -> tuple[TestSuite, float]:
+    properties = (*facts(result), ("outcome", host.outcome.value))
+    return suite_of(host.host, result.started, properties, _cases(host)), host.seconds
 
 
 def _cases(host: HostResult) -> Iterator[TestCase]:

@@ -1,0 +1,17 @@
+"""Changes of which each may be refused by itself: the others are planned, and the refusals told."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from nodevet.fix import Change, FixError
+from nodevet.fixes._gpus import notes
+
+
+def planned(changes: Sequence[Change], refused: Sequence[str]) -> Iterator[Change]:
+    """The changes, the first with a note of what was refused. Raises FixError where none is."""
+    if not changes:
+        raise FixError("; ".join(refused))
+    left = f"not in the plan: {'; '.join(refused)}" if refused else ""
+    for number, each in enumerate(changes):
+        yield each if number else replace(each, note=notes(each.note, left))
