@@ -354,21 +354,12 @@ def approved(
 
 def limits_of(nodes: int, canary: str, batch: str, max_fail: str) -> "Limits":
     """The limits of a run over so many nodes. Raises UserError."""
-    from nodevet.remedy.waves import Limits, share
+    from nodevet.remedy import waves
 
-    found = {}
-    for name, text, least in (
-        ("canary", canary, 0),
-        ("batch", batch, 1),
-        ("max-fail", max_fail, 0),
-    ):
-        try:
-            found[name.replace("-", "_")] = share(text, nodes, least=least)
-        except ValueError as error:
-            raise UserError(f"--{name}: {error}") from error
-    if found["batch"] < 1:
-        raise UserError("--batch: at least one node at a time")
-    return Limits(**found)
+    try:
+        return waves.limits(nodes, canary=canary, batch=batch, max_fail=max_fail)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def terms_of(run: "RunFolder", **rest: Any) -> "Terms":

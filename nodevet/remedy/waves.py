@@ -68,8 +68,8 @@ def room(limits: Limits, standing: Standing) -> int:
     return max(0, limits.batch - standing.running)
 
 
-def share(text: str, total: int, *, least: int = 0) -> int:
-    """Nodes from `4` or `10%` of `total`, rounded down, but not below `least`.
+def share(text: str, total: int, *, up: bool = False) -> int:
+    """Nodes from `4` or `10%` of `total`, rounded down, or `up`; 0 from `0` and `0%` alone.
 
     Raises ValueError where it is neither.
     """
@@ -77,4 +77,23 @@ def share(text: str, total: int, *, least: int = 0) -> int:
     if found is None or (found[2] and int(found[1]) > 100):
         raise ValueError(f"{text!r} is neither a number of nodes nor a share of them, as 10%")
     number = int(found[1])
-    return max(least, total * number // 100 if found[2] else number)
+    if not found[2]:
+        return number
+    return -(-total * number // 100) if up else total * number // 100
+
+
+def limits(nodes: int, *, canary: str, batch: str, max_fail: str) -> Limits:
+    """The limits of a run over so many nodes, from `4` or `10%` of them each.
+
+    A share of the canary is rounded up, for a share of few nodes is no reason to have none; of
+    the batch down, to one at least; of what may fail down. Raises ValueError, with the option.
+    """
+    found = {}
+    for name, text in (("canary", canary), ("batch", batch), ("max-fail", max_fail)):
+        try:
+            found[name] = share(text, nodes, up=name == "canary")
+        except ValueError as error:
+            raise ValueError(f"--{name}: {error}") from error
+    if re.fullmatch(r"0+%?", batch.strip()):
+        raise ValueError(f"--batch {batch.strip()}: no node would ever begin; give 1 or more")
+    return Limits(canary=found["canary"], batch=max(1, found["batch"]), max_fail=found["max-fail"])

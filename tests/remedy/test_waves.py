@@ -3,7 +3,7 @@
 import pytest
 
 from nodevet.remedy.result import HostResult, Outcome
-from nodevet.remedy.waves import Limits, Standing, in_canary, room, share, stopped
+from nodevet.remedy.waves import Limits, Standing, in_canary, limits, room, share, stopped
 
 
 def ended(standing: Standing, *outcomes: Outcome) -> Standing:
@@ -60,8 +60,23 @@ def test_a_number_or_a_share(text: str, total: int, nodes: int) -> None:
     assert share(text, total) == nodes
 
 
-def test_a_share_is_at_least() -> None:
-    assert share("10%", 5, least=1) == 1
+@pytest.mark.parametrize(("text", "nodes"), [("5%", 1), ("10%", 2), ("100%", 12), ("0%", 0)])
+def test_d11_a_share_of_few_nodes_is_a_canary(text: str, nodes: int) -> None:
+    """Twelve nodes: 5% of them is one, not none; none must be written as 0."""
+    assert limits(12, canary=text, batch="10", max_fail="0").canary == nodes
+    assert limits(12, canary="0", batch="10", max_fail="0").canary == 0
+
+
+def test_d11_what_may_fail_is_rounded_down_and_a_batch_to_one_at_least() -> None:
+    found = limits(12, canary="1", batch="5%", max_fail="10%")
+    assert (found.batch, found.max_fail) == (1, 1)
+    assert limits(9, canary="1", batch="10", max_fail="10%").max_fail == 0
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "00", " 0 "])
+def test_r15_a_batch_of_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^--batch 0+%?: no node would ever begin"):
+        limits(12, canary="1", batch=text, max_fail="0")
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "101%", "1.5", "%", "٣", "10 %", "99999999"])
