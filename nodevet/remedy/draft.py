@@ -9,10 +9,9 @@ from nodevet.catalog import Catalog
 from nodevet.evidence import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk, Touch
 from nodevet.model import Baseline, Expectation, Finding, HostReport, Status, Verdict
+from nodevet.remedy.contradictions import EFFECTIVE
 from nodevet.remedy.nouns import Conflict
 from nodevet.remedy.shows import touch_of
-
-EFFECTIVE = ("now", "restart", "reset", "reboot")
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,9 @@ import msgspec
 
 from nodevet.fix import Actions, Risk, Seen, Touch
 from nodevet.model import Value
+from nodevet.remedy.contradictions import contradictions
 
+MOST_TOLD = 5  # contradictions of a plan
 VERSION = 1
 
 
@@ -83,7 +85,7 @@ def write(plan: Plan) -> bytes:
 
 
 def read(text: bytes) -> Plan:
-    """Raises PlanError."""
+    """Raises PlanError, also for a plan that contradicts itself."""
     try:
         plan = msgspec.json.decode(text, type=Plan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -92,6 +94,10 @@ def read(text: bytes) -> Plan:
         raise PlanError(
             f"a plan of version {plan.nodevet_plan}; this nodevet reads {VERSION}: plan anew"
         )
+    if found := list(contradictions(plan)):
+        more = [f"and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        told = "; ".join([*found[:MOST_TOLD], *more])
+        raise PlanError(f"not a valid plan: {told}; plan anew")
     return plan
 
 

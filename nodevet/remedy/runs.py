@@ -78,15 +78,15 @@ class RunFolder:
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:
         """Evidence of a node: before, after, rebooted, ...; the last one of a name stays."""
-        self._write(f"evidence/{quote(host, safe='')}/{name}.json", document)
+        self._write(f"evidence/{_file(host)}/{name}.json", document)
 
     def keep_host(self, result: HostResult) -> None:
         """One node's result as soon as it has one."""
-        self._write(f"hosts/{quote(result.host, safe='')}.json", msgspec.json.encode(result))
+        self._write(f"hosts/{_file(result.host)}.json", msgspec.json.encode(result))
 
     def host(self, name: str) -> HostResult | None:
         """The kept result of a node; None where there is none, or none that can be read."""
-        path = self.path / "hosts" / f"{quote(name, safe='')}.json"
+        path = self.path / "hosts" / f"{_file(name)}.json"
         with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
             return msgspec.json.decode(path.read_bytes(), type=HostResult)
         return None
@@ -215,6 +215,12 @@ class Opening:
             stopped=stopped,
             hosts=tuple(hosts),
         )
+
+
+def _file(host: str) -> str:
+    """A host's name as one name of a file: neither a path, nor a folder above."""
+    name = quote(host, safe="")
+    return f"%2E{name[1:]}" if name.startswith(".") else name
 
 
 def _boot_id() -> str:

@@ -3,11 +3,13 @@
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
-from nodevet.remedy.nouns import Step
 from nodevet.remedy.undo import UndoError, chosen
+
+if TYPE_CHECKING:
+    from nodevet.remedy.nouns import Step
 
 
 def touch_of(action: File | Kernel | Unit | Run) -> Touch | None:
@@ -19,7 +21,7 @@ def touch_of(action: File | Kernel | Unit | Run) -> Touch | None:
     return Touch(kind="unit", name=action.name) if isinstance(action, Unit) else None
 
 
-def unnamed(step: Step) -> str:
+def unnamed(step: "Step") -> str:
     """What a step would change without having named it; empty where there is nothing."""
     if not step.touches:
         return "it names nothing"

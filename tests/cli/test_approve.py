@@ -70,7 +70,7 @@ def save(project: Path, risk: Risk, *, hours: float = 24, id: str = "ab12cd34") 
         author="alice@x",
         created=now.isoformat(),
         expires=(now + timedelta(hours=hours)).isoformat(),
-        baselines={},
+        baselines={"x": "1" * 64},
         nodes=nodes,
         steps=steps,
     )

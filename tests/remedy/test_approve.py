@@ -140,7 +140,7 @@ def plan(*steps: Step, author: str = "alice@x") -> Plan:
         author=author,
         created=NOW.isoformat(),
         expires=(NOW + timedelta(hours=24)).isoformat(),
-        baselines={},
+        baselines={"generic": "1" * 64},
         nodes={
             one.host: PlannedNode(machine_id="m", boot_id="b", baseline="generic") for one in steps
         },

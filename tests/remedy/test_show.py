@@ -34,7 +34,7 @@ def plan(*steps: Step, conflicts: tuple[Conflict, ...] = ()) -> Plan:
         author="alice",
         created="2026-11-20T22:00:00+00:00",
         expires="2026-11-21T22:00:00+00:00",
-        baselines={},
+        baselines={"h100": "1" * 64},
         nodes={host: PlannedNode(machine_id="m", boot_id="b", baseline="h100") for host in hosts},
         steps=steps,
         conflicts=conflicts,
