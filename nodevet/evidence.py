@@ -7,13 +7,19 @@ errno (`ENOENT`), or a sentence.
 
 Units are in the names: `_mw` milliwatt, `_mhz`, `_khz`, `_b` bytes, `_kb` KiB,
 `_c` degrees Celsius, `_gts` GT/s per lane.
+
+Every list, mapping and text has a bound, in nodevet.bounds with its reason: a section with
+more does not decode.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
+from nodevet import bounds
+from nodevet.bounds import Errors, FileText, NumberList, Text
 from nodevet.model import Finding, Subject, exempt, unknown
 
 SCHEMA = 1
@@ -22,7 +28,7 @@ SCHEMA = 1
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Values read together, and the reason for each one that could not be."""
 
-    errors: dict[str, str] = {}
+    errors: Errors = {}
 
     def why(self, field: str) -> str:
         """Why `field` is None; never empty."""
@@ -32,21 +38,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Host(Record, frozen=True, kw_only=True):
     """Who the node is. /etc/machine-id, /proc/sys/kernel/*, /etc/os-release, /proc/cmdline."""
 
-    hostname: str | None = None
-    machine_id: str | None = None
-    boot_id: str | None = None
+    hostname: Text | None = None
+    machine_id: Text | None = None
+    boot_id: Text | None = None
     uptime_s: float | None = None
-    kernel: str | None = None  # /proc/sys/kernel/osrelease
-    architecture: str | None = None  # uname -m
-    os_id: str | None = None  # ID in os-release
-    os_version: str | None = None  # VERSION_ID
-    os_name: str | None = None  # PRETTY_NAME
-    cmdline: str | None = None
+    kernel: Text | None = None  # /proc/sys/kernel/osrelease
+    architecture: Text | None = None  # uname -m
+    os_id: Text | None = None  # ID in os-release
+    os_version: Text | None = None  # VERSION_ID
+    os_name: Text | None = None  # PRETTY_NAME
+    cmdline: Text | None = None
     clock_s: float | None = None  # CLOCK_REALTIME as the request arrived, seconds since 1970 UTC
     asked_s: float | None = None  # the controller's as it sent the request; none where it is local
-    virtualization: str | None = None  # none, vm, kvm, xen, vmware, microsoft, container, ...
-    dmi_vendor: str | None = None  # /sys/class/dmi/id/sys_vendor
-    dmi_product: str | None = None
+    virtualization: Text | None = None  # none, vm, kvm, xen, vmware, microsoft, container, ...
+    dmi_vendor: Text | None = None  # /sys/class/dmi/id/sys_vendor
+    dmi_product: Text | None = None
 
 
 class EccCounts(Record, frozen=True, kw_only=True):
@@ -96,7 +102,7 @@ class NvLink(Record, frozen=True, kw_only=True):
     active: bool | None = None
     version: int | None = None
     speed_mbps: int | None = None  # MB/s, NVML_FI_DEV_NVLINK_GET_SPEED
-    remote_bus_id: str | None = None
+    remote_bus_id: Text | None = None
     replay_errors: int | None = None
     recovery_errors: int | None = None
     crc_flit_errors: int | None = None
@@ -106,10 +112,10 @@ class NvLink(Record, frozen=True, kw_only=True):
 class Fabric(Record, frozen=True, kw_only=True):
     """nvmlDeviceGetGpuFabricInfo(V)."""
 
-    state: str | None = None  # NOT_SUPPORTED, NOT_STARTED, IN_PROGRESS, COMPLETED
-    status: str | None = None  # an NVML return code's name: SUCCESS, ...
+    state: Text | None = None  # NOT_SUPPORTED, NOT_STARTED, IN_PROGRESS, COMPLETED
+    status: Text | None = None  # an NVML return code's name: SUCCESS, ...
     clique_id: int | None = None
-    cluster_uuid: str | None = None
+    cluster_uuid: Text | None = None
     health_mask: int | None = None
 
 
@@ -125,28 +131,28 @@ class Gpu(Record, frozen=True, kw_only=True):
 
     index: int
     # identity
-    uuid: str | None = None
-    name: str | None = None
-    brand: str | None = None
-    gpu_architecture: str | None = None  # KEPLER ... HOPPER, BLACKWELL
-    serial: str | None = None
-    board_part_number: str | None = None
-    vbios_version: str | None = None
-    inforom_image_version: str | None = None
-    gsp_firmware_version: str | None = None
+    uuid: Text | None = None
+    name: Text | None = None
+    brand: Text | None = None
+    gpu_architecture: Text | None = None  # KEPLER ... HOPPER, BLACKWELL
+    serial: Text | None = None
+    board_part_number: Text | None = None
+    vbios_version: Text | None = None
+    inforom_image_version: Text | None = None
+    gsp_firmware_version: Text | None = None
     gsp_firmware_enabled: bool | None = None
     minor_number: int | None = None  # /dev/nvidia<minor>
     module_id: int | None = None
-    bus_id: str | None = None  # as sysfs spells it: 0000:19:00.0
-    pci_device: str | None = None  # vendor:device, 10de:2330
-    pci_subsystem: str | None = None  # vendor:device of the board, 10de:16c1
+    bus_id: Text | None = None  # as sysfs spells it: 0000:19:00.0
+    pci_device: Text | None = None  # vendor:device, 10de:2330
+    pci_subsystem: Text | None = None  # vendor:device of the board, 10de:16c1
     # settings
     persistence_mode: bool | None = None
     ecc_current: bool | None = None
     ecc_pending: bool | None = None
     mig_current: bool | None = None
     mig_pending: bool | None = None
-    compute_mode: str | None = None  # DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS
+    compute_mode: Text | None = None  # DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS
     power_limit_mw: int | None = None  # nvmlDeviceGetPowerManagementLimit
     power_limit_enforced_mw: int | None = None
     power_limit_default_mw: int | None = None
@@ -201,25 +207,25 @@ class Gpu(Record, frozen=True, kw_only=True):
     ecc: EccCounts = EccCounts()
     remapping: Remapping = Remapping()
     retired_pages: RetiredPages = RetiredPages()
-    recovery_action: str | None = None  # NONE, GPU_RESET, NODE_REBOOT, DRAIN_P2P, DRAIN_AND_RESET
+    recovery_action: Text | None = None  # NONE, GPU_RESET, NODE_REBOOT, DRAIN_P2P, DRAIN_AND_RESET
     # fabric
-    nvlinks: tuple[NvLink, ...] | None = None
+    nvlinks: Annotated[tuple[NvLink, ...], bounds.NVLINKS] | None = None
     fabric: Fabric = Fabric()
     # load
     utilization_gpu_percent: int | None = None
     utilization_memory_percent: int | None = None
-    processes: tuple[GpuProcess, ...] | None = None
+    processes: Annotated[tuple[GpuProcess, ...], bounds.PROCESSES] | None = None
 
 
 class Gpus(Record, frozen=True, kw_only=True):
     """NVML as a whole. The section is `absent` without the library, and `error`
     with the NVML error's name where nvmlInit fails (driver not loaded, mismatch)."""
 
-    driver_version: str | None = None  # nvmlSystemGetDriverVersion
-    nvml_version: str | None = None
-    cuda_version: str | None = None  # what the driver supports, as 12.4
+    driver_version: Text | None = None  # nvmlSystemGetDriverVersion
+    nvml_version: Text | None = None
+    cuda_version: Text | None = None  # what the driver supports, as 12.4
     count: int | None = None  # nvmlDeviceGetCount
-    gpus: tuple[Gpu, ...] | None = None
+    gpus: Annotated[tuple[Gpu, ...], bounds.GPUS] | None = None
 
 
 class Aer(Record, frozen=True, kw_only=True):
@@ -228,28 +234,29 @@ class Aer(Record, frozen=True, kw_only=True):
     correctable: int | None = None
     nonfatal: int | None = None
     fatal: int | None = None
-    kinds: dict[str, int] = {}
+    kinds: Annotated[dict[Text, int], bounds.ERROR_KINDS] = {}
 
 
 class PciFunction(Record, frozen=True, kw_only=True):
     """One PCI function. /sys/bus/pci/devices/<address>/*."""
 
-    address: str  # 0000:19:00.0
-    class_code: str | None = None  # six hex digits: 030200
-    vendor: str | None = None  # four hex digits: 10de
-    device: str | None = None
-    subsystem_vendor: str | None = None
-    subsystem_device: str | None = None
-    revision: str | None = None  # two hex digits; ff: the function no longer answers
-    driver: str | None = None  # bound kernel driver
+    address: Text  # 0000:19:00.0
+    class_code: Text | None = None  # six hex digits: 030200
+    vendor: Text | None = None  # four hex digits: 10de
+    device: Text | None = None
+    subsystem_vendor: Text | None = None
+    subsystem_device: Text | None = None
+    revision: Text | None = None  # two hex digits; ff: the function no longer answers
+    driver: Text | None = None  # bound kernel driver
     numa_node: int | None = None  # -1: the firmware does not say
-    local_cpulist: str | None = None
+    local_cpulist: NumberList | None = None
     link_gts: float | None = None  # current_link_speed
     link_gts_max: float | None = None
     link_width: int | None = None
     link_width_max: int | None = None
     aer: Aer = Aer()
-    upstream: tuple[str, ...] | None = None  # addresses of the ports above, nearest first
+    # addresses of the ports above, nearest first
+    upstream: Annotated[tuple[Text, ...], bounds.BUSES] | None = None
 
     @property
     def id(self) -> str:
@@ -273,45 +280,46 @@ class PciFunction(Record, frozen=True, kw_only=True):
 class Pci(Record, frozen=True, kw_only=True):
     """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
 
-    functions: tuple[PciFunction, ...] | None = None
+    functions: Annotated[tuple[PciFunction, ...], bounds.FUNCTIONS] | None = None
 
 
 class Cpu(Record, frozen=True, kw_only=True):
     """/sys/devices/system/cpu: {online,offline,possible}, cpu*/topology, smt; /proc/cpuinfo."""
 
-    model_name: str | None = None
-    vendor: str | None = None
-    online: str | None = None  # cpulist
-    offline: str | None = None
+    model_name: Text | None = None
+    vendor: Text | None = None
+    online: NumberList | None = None  # cpulist
+    offline: NumberList | None = None
     threads: int | None = None  # logical CPUs online
     cores: int | None = None  # distinct (package, core) online
     sockets: int | None = None
-    packages: dict[str, str] | None = None  # physical_package_id -> cpulist
+    # physical_package_id -> cpulist
+    packages: Annotated[dict[Text, NumberList], bounds.CPUS] | None = None
     smt_active: bool | None = None
-    smt_control: str | None = None  # on, off, forceoff, notsupported, notimplemented
+    smt_control: Text | None = None  # on, off, forceoff, notsupported, notimplemented
 
 
 class CpufreqPolicies(Record, frozen=True, kw_only=True):
     """All policies with equal settings, as one record. /sys/devices/system/cpu/cpufreq/policy*."""
 
-    policies: str  # policy numbers as a list: 0-63
-    cpus: str | None = None  # affected_cpus of all, as a cpulist
-    governor: str | None = None
-    driver: str | None = None
-    governors_available: tuple[str, ...] | None = None
+    policies: NumberList  # policy numbers as a list: 0-63
+    cpus: NumberList | None = None  # affected_cpus of all, as a cpulist
+    governor: Text | None = None
+    driver: Text | None = None
+    governors_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
     scaling_min_khz: int | None = None
     scaling_max_khz: int | None = None
     cpuinfo_min_khz: int | None = None
     cpuinfo_max_khz: int | None = None
-    epp: str | None = None  # energy_performance_preference
-    epp_available: tuple[str, ...] | None = None
+    epp: Text | None = None  # energy_performance_preference
+    epp_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
 
 
 class Cpufreq(Record, frozen=True, kw_only=True):
     """`absent` where the kernel offers no cpufreq (most virtual machines)."""
 
-    policies: tuple[CpufreqPolicies, ...] | None = None
-    intel_pstate: str | None = None  # active, passive, off
+    policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None
+    intel_pstate: Text | None = None  # active, passive, off
     no_turbo: bool | None = None
     boost: bool | None = None
 
@@ -320,25 +328,26 @@ class NumaNode(Record, frozen=True, kw_only=True):
     """/sys/devices/system/node/node<id>/*."""
 
     id: int
-    cpulist: str | None = None  # empty: a node without CPUs
+    cpulist: NumberList | None = None  # empty: a node without CPUs
     memory_total_kb: int | None = None
     memory_free_kb: int | None = None
-    distances: tuple[int, ...] | None = None  # to every online node, in their order
+    # to every online node, in their order
+    distances: Annotated[tuple[int, ...], bounds.NUMA_NODES] | None = None
 
 
 class Numa(Record, frozen=True, kw_only=True):
     """`absent` where the kernel has no NUMA support."""
 
-    online: str | None = None  # node list
-    nodes: tuple[NumaNode, ...] | None = None
+    online: NumberList | None = None  # node list
+    nodes: Annotated[tuple[NumaNode, ...], bounds.NUMA_NODES] | None = None
     numa_balancing: int | None = None  # /proc/sys/kernel/numa_balancing
 
 
 class Swap(Record, frozen=True, kw_only=True):
     """A swap file, partition or zram device that is active. /proc/swaps."""
 
-    name: str  # /swapfile, /dev/sda2; a space in it is \\040
-    kind: str | None = None  # file, partition
+    name: Text  # /swapfile, /dev/sda2; a space in it is \\040
+    kind: Text | None = None  # file, partition
     size_kb: int | None = None
     used_kb: int | None = None
     priority: int | None = None  # below zero where the kernel chose it
@@ -347,7 +356,7 @@ class Swap(Record, frozen=True, kw_only=True):
 class Fstab(Record, frozen=True, kw_only=True):
     """/etc/fstab."""
 
-    text: str | None = None
+    text: FileText | None = None
     mode: int | None = None
     owner: int | None = None  # uid
     group: int | None = None  # gid
@@ -356,9 +365,9 @@ class Fstab(Record, frozen=True, kw_only=True):
 class SwapUnit(Record, frozen=True, kw_only=True):
     """A unit of type swap that another one wants, and that /etc/fstab does not explain."""
 
-    name: str  # dev-sda2.swap
-    path: str | None = None  # its file
-    what: str | None = None  # /dev/sda2, as its file says it
+    name: Text  # dev-sda2.swap
+    path: Text | None = None  # its file
+    what: Text | None = None  # /dev/sda2, as its file says it
 
 
 class Memory(Record, frozen=True, kw_only=True):
@@ -374,66 +383,69 @@ class Memory(Record, frozen=True, kw_only=True):
     hugepages_total: int | None = None
     hugepages_free: int | None = None
     hugepage_size_kb: int | None = None
-    thp_enabled: str | None = None  # always, madvise, never
-    thp_defrag: str | None = None
-    swaps: tuple[Swap, ...] | None = None
-    fstab: tuple[Fstab, ...] | None = None  # the one, where a line of it turns on swap at boot
-    swap_units: tuple[SwapUnit, ...] | None = None
+    thp_enabled: Text | None = None  # always, madvise, never
+    thp_defrag: Text | None = None
+    swaps: Annotated[tuple[Swap, ...], bounds.SWAPS] | None = None
+    # the one, where a line of it turns on swap at boot
+    fstab: Annotated[tuple[Fstab, ...], bounds.SWAPS] | None = None
+    swap_units: Annotated[tuple[SwapUnit, ...], bounds.SWAPS] | None = None
 
 
 class DeviceNode(Record, frozen=True, kw_only=True):
     """A character device /dev/nvidia*."""
 
-    path: str
+    path: Text
     major: int | None = None
     minor: int | None = None
-    mode: str | None = None  # octal permissions: 0666
+    mode: Text | None = None  # octal permissions: 0666
     openable: bool | None = None  # access(2) for read and write as the probing user
 
 
 class Modules(Record, frozen=True, kw_only=True):
     """/proc/modules, /sys/module/nvidia/version, /proc/driver/nvidia/version, /dev/nvidia*."""
 
-    loaded: tuple[str, ...] | None = None
-    builtin: tuple[str, ...] | None = None  # in /sys/module or modules.builtin, and not loaded
-    nvidia_version: str | None = None  # /sys/module/nvidia/version
-    nvidia_flavour: str | None = None  # open or proprietary, from /proc/driver/nvidia/version
-    device_nodes: tuple[DeviceNode, ...] | None = None
+    loaded: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
+    # in /sys/module or modules.builtin, and not loaded
+    builtin: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
+    nvidia_version: Text | None = None  # /sys/module/nvidia/version
+    nvidia_flavour: Text | None = None  # open or proprietary, from /proc/driver/nvidia/version
+    device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None
 
 
 class Process(Record, frozen=True, kw_only=True):
     """A process that uses a GPU. /proc/<pid>/{status,stat,cgroup,fd}."""
 
     pid: int
-    command: str | None = None  # comm
+    command: Text | None = None  # comm
     uid: int | None = None
-    cpus_allowed: str | None = None  # Cpus_allowed_list
-    mems_allowed: str | None = None  # Mems_allowed_list
-    cgroup: str | None = None
-    unit: str | None = None  # the systemd unit in the cgroup path
+    cpus_allowed: NumberList | None = None  # Cpus_allowed_list
+    mems_allowed: NumberList | None = None  # Mems_allowed_list
+    cgroup: Text | None = None
+    unit: Text | None = None  # the systemd unit in the cgroup path
     started_s: float | None = None  # seconds after boot
-    gpu_minors: tuple[int, ...] | None = None  # /dev/nvidia<minor> it holds open
+    # /dev/nvidia<minor> it holds open
+    gpu_minors: Annotated[tuple[int, ...], bounds.GPUS] | None = None
 
 
 class Processes(Record, frozen=True, kw_only=True):
     """Processes named by NVML or holding /dev/nvidia<N> open. `complete` is False
     where another user's open files could not be read."""
 
-    processes: tuple[Process, ...] | None = None
+    processes: Annotated[tuple[Process, ...], bounds.PROCESSES] | None = None
     complete: bool | None = None
 
 
 class KernelEvent(Record, frozen=True, kw_only=True):
     """Lines of the kernel log that say the same of the same thing."""
 
-    kind: str  # xid, sxid, off_bus, aer, mce, oom, hung_task
+    kind: Text  # xid, sxid, off_bus, aer, mce, oom, hung_task
     count: int | None = None
     first_s: float | None = None  # seconds after boot
     last_s: float | None = None
     code: int | None = None  # of an Xid or SXid
-    bus_id: str | None = None  # as sysfs spells it
-    severity: str | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
-    text: str | None = None  # the first line, in ASCII
+    bus_id: Text | None = None  # as sysfs spells it
+    severity: Text | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
+    text: Text | None = None  # the first line, in ASCII
 
 
 class KernelLog(Record, frozen=True, kw_only=True):
@@ -442,19 +454,19 @@ class KernelLog(Record, frozen=True, kw_only=True):
     `absent` for captured files without one, `denied` where neither may be read.
     `complete` is False where it does not cover everything since boot; `errors` says why."""
 
-    source: str | None = None  # kmsg, journal, kmsg and journal, dmesg
+    source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
     complete: bool | None = None
     since_s: float | None = None  # of its first line, in seconds after boot
     lines_read: int | None = None
     dropped: int | None = None  # lines of events beyond the limit
-    events: tuple[KernelEvent, ...] | None = None
+    events: Annotated[tuple[KernelEvent, ...], bounds.EVENTS] | None = None
 
 
 class FileSystem(Record, frozen=True, kw_only=True):
     """statvfs(3) of the file system that holds a path."""
 
-    path: str
-    type: str | None = None  # ext4, xfs, tmpfs, nfs4: /proc/self/mounts
+    path: Text
+    type: Text | None = None  # ext4, xfs, tmpfs, nfs4: /proc/self/mounts
     remote: bool | None = None  # on the network, and so not asked
     size_b: int | None = None
     available_b: int | None = None  # to users without privileges
@@ -468,53 +480,54 @@ class FileSystems(Record, frozen=True, kw_only=True):
     """/, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, of each file system the
     first of them. `absent` for captured files."""
 
-    filesystems: tuple[FileSystem, ...] | None = None
+    filesystems: Annotated[tuple[FileSystem, ...], bounds.FILE_SYSTEMS] | None = None
 
 
 class Parameter(Record, frozen=True, kw_only=True):
     """A kernel parameter, /proc/sys."""
 
-    name: str  # kernel.numa_balancing, as sysctl(8) spells it with dots
-    value: str | None = None  # the text, words apart by one space
+    name: Text  # kernel.numa_balancing, as sysctl(8) spells it with dots
+    value: Text | None = None  # the text, words apart by one space
 
 
 class Sysctl(Record, frozen=True, kw_only=True):
     """The kernel parameters that were asked for."""
 
-    parameters: tuple[Parameter, ...] | None = None
+    parameters: Annotated[tuple[Parameter, ...], bounds.ASKED] | None = None
 
 
 class Unit(Record, frozen=True, kw_only=True):
     """A systemd unit; `systemctl show`."""
 
-    name: str  # as it was asked for
-    load_state: str | None = None  # loaded, not-found, masked, bad-setting, error
-    active_state: str | None = None  # active, reloading, inactive, failed, activating, ...
-    sub_state: str | None = None  # running, exited, dead, ...
-    file_state: str | None = None  # enabled, disabled, static, masked, ...; "" without a file
+    name: Text  # as it was asked for
+    load_state: Text | None = None  # loaded, not-found, masked, bad-setting, error
+    active_state: Text | None = None  # active, reloading, inactive, failed, activating, ...
+    sub_state: Text | None = None  # running, exited, dead, ...
+    file_state: Text | None = None  # enabled, disabled, static, masked, ...; "" without a file
 
 
 class Services(Record, frozen=True, kw_only=True):
     """The systemd units that were asked for. `absent` where systemd does not run."""
 
-    units: tuple[Unit, ...] | None = None
+    units: Annotated[tuple[Unit, ...], bounds.ASKED] | None = None
 
 
 class Package(Record, frozen=True, kw_only=True):
     """A package of the NVIDIA driver, or of its surroundings. dpkg-query, apt-cache; rpm."""
 
-    name: str  # as the package manager has it: nvidia-dkms-550, libnvidia-compute-550:amd64
-    version: str | None = None  # installed
+    name: Text  # as the package manager has it: nvidia-dkms-550, libnvidia-compute-550:amd64
+    version: Text | None = None  # installed
     held: bool | None = None  # apt-mark hold
     automatic: bool | None = None  # it came with another one: apt-mark auto
-    offers: tuple[str, ...] | None = None  # versions in the node's repositories, highest first
+    # versions in the node's repositories, highest first
+    offers: Annotated[tuple[Text, ...], bounds.PACKAGES] | None = None
 
 
 class Packages(Record, frozen=True, kw_only=True):
     """What the driver is installed from; not looked at where it is as it was asked for."""
 
-    manager: str | None = None  # dpkg or rpm
-    packages: tuple[Package, ...] | None = None
+    manager: Text | None = None  # dpkg or rpm
+    packages: Annotated[tuple[Package, ...], bounds.PACKAGES] | None = None
 
 
 Data = TypeVar("Data")
@@ -523,8 +536,8 @@ Data = TypeVar("Data")
 class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
     """What one collector returned: `data` is set when `status` is ok, else `why`."""
 
-    status: str  # ok, absent, denied, error, timeout
-    why: str = ""
+    status: Text  # ok, absent, denied, error, timeout
+    why: Text = ""
     seconds: float = 0.0
     data: Data | None = None
 
@@ -536,7 +549,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one probe run read on one node."""
 
     schema: int
-    probe: str  # nodevet version of the payload
+    probe: Text  # nodevet version of the payload
     host: Section[Host]
     gpu: Section[Gpus]
     pci: Section[Pci]
@@ -559,7 +572,7 @@ class EvidenceError(Exception):
 
 class _Envelope(msgspec.Struct, frozen=True):
     schema: int
-    probe: str
+    probe: Text
     sections: dict[str, msgspec.Raw]
 
 
@@ -580,7 +593,6 @@ _UNIQUE = {  # section: its list, and what tells the items of it apart
     "services": ("units", ("name",)),
     "packages": ("packages", ("name",)),
 }
-MOST_GPUS = 1024  # no machine has so many; what looks at each in turn must come to an end
 
 
 def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
@@ -598,9 +610,6 @@ def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
         twice = _twice(name, section.data)
         if twice:
             return Section(status="error", why=f"the probe's answer is not valid: {twice}")
-        if name == "gpu" and len(section.data.gpus or ()) > MOST_GPUS:
-            why = f"the probe's answer is not valid: more than {MOST_GPUS} GPUs"
-            return Section(status="error", why=why)
         return section
     if not section.why:
         return Section(status="error", why=f"the probe's answer says {section.status} and not why")
@@ -627,6 +636,8 @@ def decode(document: bytes | str) -> Evidence:
     Raises EvidenceError where the document as a whole is unusable. A single
     broken section becomes `error`; an unknown section (a newer probe's) is ignored.
     """
+    if len(document) > bounds.DOCUMENT:
+        raise EvidenceError(f"not an evidence document: more than {bounds.DOCUMENT >> 20} MiB")
     try:
         envelope = _ENVELOPE.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -775,9 +786,8 @@ def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
 NO_OTHER_CLOCK = "no controller's clock came with the request"
 """Why `asked_s` is None where a node is probed by itself."""
 
-HIGHEST = 1 << 16  # no kernel has so many CPUs or nodes; a longer list is hostile
 
-
+@lru_cache(maxsize=1024)
 def numbers(text: str | None) -> frozenset[int] | None:
     """The numbers in a kernel list such as a cpulist; None where it is none.
 
@@ -787,13 +797,15 @@ def numbers(text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
     found: set[int] = set()
+    told = 0
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")
         ends = (first, last) if dash else (first, first)
         if not all(end.isascii() and end.isdigit() and len(end) < 6 for end in ends):
             return None
         low, high = map(int, ends)
-        if not low <= high < HIGHEST:
+        told += high - low + 1
+        if not low <= high <= bounds.HIGHEST_CPU or told > bounds.HIGHEST_CPU + 1:
             return None
         found.update(range(low, high + 1))
     return frozenset(found)

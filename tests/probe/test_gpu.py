@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from nodevet import evidence
+from nodevet.bounds import Text
 from nodevet.evidence import Gpu, NvLink, Record
 from nodevet.fleet.payload import BOOT, payload, unframe
 from nodevet.probe import gpu as collector
@@ -68,7 +69,8 @@ TOGETHER = (  # values that one NVML call gives, so that they fail as one
 
 
 def kind_of(field):
-    return next(kind for kind in (bool, int, str) if field.type == kind | None)
+    kinds = {bool: bool, int: int, str: Text}
+    return next(kind for kind, spelled in kinds.items() if field.type == spelled | None)
 
 
 def values_of(record, prefix=""):

@@ -1,0 +1,44 @@
+"""How much of everything one machine can have. Evidence with more is not one machine's.
+
+What a node sends is hostile: a list that is longer than hardware, kernel or driver allow makes
+its section an error that says so, and what looks at each item in turn comes to an end.
+The numbers count items of lists and mappings, and characters of texts.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+
+def _most(number: int) -> Meta:
+    return Meta(max_length=number)
+
+
+DOCUMENT = 16 << 20  # bytes, or characters; of evidence as a whole, as the probe's own limit
+FIELDS = _most(256)  # of one record
+GPUS = _most(256)  # minor numbers of /dev/nvidia<N>: 0 to 254, and 255 is nvidiactl
+NVLINKS = _most(64)  # NVML_NVLINK_MAX_LINKS is 18, and 36 in the headers of later drivers
+PROCESSES = _most(1 << 16)  # that use a GPU; the kernel has 32,768 processes unless told otherwise
+FUNCTIONS = _most(1 << 16)  # bus, device and function are 16 bits: SR-IOV hosts have thousands
+BUSES = _most(256)  # 8 bits, so no function has more ports above it
+ERROR_KINDS = _most(64)  # of PCIe errors: 16 correctable ones and 27 others, aer.c
+HIGHEST_CPU = 8191  # NR_CPUS of MAXSMP, the most that the kernel can be built for, less one
+CPUS = _most(HIGHEST_CPU + 1)
+NUMA_NODES = _most(1024)  # MAX_NUMNODES: CONFIG_NODES_SHIFT is 10 at most
+GOVERNORS = _most(64)  # or energy preferences, that a frequency driver offers
+SWAPS = _most(64)  # MAX_SWAPFILES is 32; units of type swap beside them
+MODULES = _most(1 << 14)  # the largest distribution's kernel brings 7,000
+DEVICE_NODES = _most(1024)  # /dev/nvidia*
+EVENTS = _most(4096)  # that differ; a broken node has tens, and the probe keeps 1,000
+FILE_SYSTEMS = _most(64)  # paths that are asked about: 8
+ASKED = _most(512)  # kernel parameters or units; a request has 500 names
+PACKAGES = _most(512)  # of the driver, and versions of one that repositories offer
+
+Text = Annotated[str, _most(4096)]
+"""One line: the kernel's command line is the longest."""
+NumberList = Annotated[str, _most(1 << 16)]
+"""A list of CPUs or nodes: every second one of 8,192 CPUs takes 20,000 characters."""
+FileText = Annotated[str, _most(1 << 18)]
+"""A whole small file, /etc/fstab: 64 KiB, of which each byte may be escaped in four."""
+Errors = Annotated[dict[Text, Text], FIELDS]
+"""Why a field was not read, by its name."""
