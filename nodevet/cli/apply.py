@@ -300,6 +300,8 @@ def reached_before(
     run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
 ) -> "Reach":
     """How a run reached its hosts, but for what the command line says anew."""
+    from nodevet.remedy.runs import TOLD_ANEW
+
     _, plan = run.plan()
     now = reached_now(plan, inventories, reach) if inventories else None
     then = run.reach()
@@ -307,7 +309,7 @@ def reached_before(
     given = {
         key: value
         for key, value in reach.items()
-        if context.get_parameter_source(key) is ParameterSource.COMMANDLINE
+        if key in TOLD_ANEW or context.get_parameter_source(key) is ParameterSource.COMMANDLINE
     }
     return replace(then, hosts=now.hosts if now else then.hosts, options={**then.options, **given})
 

@@ -36,11 +36,11 @@ class Entry:
     where: str
 
 
-def parse(text: str, path: str) -> list[Entry]:
-    """The entries of one file. Lines that ssh would skip are skipped."""
+def parse(text: str, path: str, *, line: int = 1) -> list[Entry]:
+    """The entries of one file, from line `line` on. Lines that ssh would skip are skipped."""
     entries = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
+    for number, line_text in enumerate(text.split("\n"), line):
+        words = line_text.split()
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) >= 3 and not words[0].startswith("#"):
             entries.append(Entry(marker, words[0], words[1], words[2], f"{path}:{number}"))
@@ -61,6 +61,10 @@ class KnownHosts:
         self._exact: dict[str, list[Entry]] = defaultdict(list)
         self._hashed: list[tuple[bytes, bytes, Entry]] = []
         self._patterns: list[Entry] = []
+        self.add(entries)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """More entries, which come after those that are there."""
         for entry in entries:
             if entry.names.startswith("|1|"):
                 self._hashed.extend(_hashed(entry))

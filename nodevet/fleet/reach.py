@@ -9,9 +9,7 @@ import random
 import re
 import socket
 from base64 import b64encode
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Sequence
 from subprocess import DEVNULL, Popen
 from typing import TypeAlias
 
@@ -27,12 +25,10 @@ from nodevet.fleet.errors import (
     refused,
     unresolved,
 )
+from nodevet.fleet.host_keys import HostKeys
 from nodevet.fleet.keys import Keys, SocketAgent
-from nodevet.fleet.known_hosts import KnownHosts, Trust, parse
 from nodevet.fleet.route import Route, RouteError
 
-SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 BUSY = re.compile(rb"^(Exceeded MaxStartups|Not allowed at this time)", re.MULTILINE)
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
@@ -74,14 +70,12 @@ class Reach:
         connect_timeout: float,
         known_hosts: str | None,
         accept_new: bool,
-        accepted: Callable[[str], None],
     ) -> None:
         self._timeout = connect_timeout
-        self._known_hosts = known_hosts
-        self._accept_new = accept_new
-        self._accepted = accepted
+        self._host_keys = HostKeys(
+            known_hosts=known_hosts, accept_new=accept_new, patience=connect_timeout
+        )
         self._keys = Keys()
-        self._trusted = lru_cache(maxsize=None)(_read_known_hosts)
         self._jumps: dict[Route, Jump] = {}
 
     def open(self, route: Route, link: Link) -> Transport:
@@ -91,7 +85,9 @@ class Reach:
         """
         sock = self._greeted(route, link)
         transport = link.transport = self._handshake(route, sock)
-        self._check_host_key(route, transport)
+        shown = transport.get_remote_server_key()
+        key = b64encode(shown.asbytes()).decode()
+        self._host_keys.check(route, shown.get_name(), key)
         self._authenticate(route, transport, link)
         return transport
 
@@ -151,7 +147,7 @@ class Reach:
         transport.auth_timeout = FOREVER
         transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
         options = transport.get_security_options()
-        options.key_types = _prefer(options.key_types, self._hosts(route).types(route.names))
+        options.key_types = _prefer(options.key_types, self._host_keys.types(route))
         try:
             with gevent.Timeout(self._timeout, TimeoutError()):
                 transport.start_client()
@@ -196,31 +192,6 @@ class Reach:
             sock.close()
             raise
 
-    def _check_host_key(self, route: Route, transport: Transport) -> None:
-        shown = transport.get_remote_server_key()
-        key = b64encode(shown.asbytes()).decode()
-        judgement = self._hosts(route).judge(route.names, route.portless, shown.get_name(), key)
-        trust, where = judgement.trust, judgement.where
-        if trust is Trust.KNOWN:
-            return
-        if trust is Trust.REVOKED:
-            raise UnreachableError(f"host key revoked ({where})")
-        if trust is Trust.CHANGED:
-            raise UnreachableError(f"host key changed: it is not the one in {where}")
-        if trust is Trust.AUTHORITY:
-            raise UnreachableError(
-                f"host key not known; {where} names a certificate authority for it, and host "
-                "certificates are not supported (add its own key with ssh-keyscan)"
-            )
-        if judgement.types:
-            raise UnreachableError(
-                f"host key not known: it shows {shown.get_name()}, "
-                f"known is {', '.join(judgement.types)} ({where})"
-            )
-        if not self._accept_new:
-            raise UnreachableError("host key not known (add it with ssh-keyscan, or --accept-new)")
-        self._accepted(f"{route.names[0]} {shown.get_name()} {key}")
-
     def _authenticate(self, route: Route, transport: Transport, link: Link) -> None:
         tried = 0
         unusable: list[str] = []
@@ -254,14 +225,6 @@ class Reach:
         told += unusable
         why = "; ".join(told) or "no key: no ssh-agent, no key file"
         raise UnreachableError(f"authentication failed ({why})")
-
-    def _hosts(self, route: Route) -> KnownHosts:
-        if self._known_hosts is not None:
-            return self._trusted((self._known_hosts,))
-        user = USER_FILES if route.known_hosts is None else route.known_hosts
-        if self._accept_new:  # accepted keys are written there
-            user = (*user, *USER_FILES)
-        return self._trusted((*user, *SYSTEM_FILES))
 
     def _through(self, hop: Route, route: Route) -> socket.socket:
         """A channel through a jump host, whose connection all hosts of the shard share."""
@@ -305,20 +268,6 @@ def _prefer(algorithms: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         sorted(algorithms, key=lambda name: first.index(name) if name in first else len(first))
     )
-
-
-def _read_known_hosts(paths: tuple[str, ...]) -> KnownHosts:
-    """The entries of these files, as far as they exist. Raises RouteError for an unreadable one."""
-    entries = []
-    for path in paths:
-        try:
-            text = Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise RouteError(f"known_hosts {path}: {error.strerror}") from error
-        entries += parse(text, path)
-    return KnownHosts(entries)
 
 
 def _proxy(command: str, link: Link) -> socket.socket:

@@ -18,42 +18,12 @@ WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than
 STALL = 30  # seconds beyond the deadline without a word
 
 
-class KnownHostsFile:
-    """The file that accepted host keys are added to, each once."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises FleetError where it cannot be written."""
-        self._path = path
-        self._lines: set[str] = set()
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            before = path.read_bytes() if path.exists() else b""
-            self._append("\n" if before and not before.endswith(b"\n") else "")
-        except OSError as error:
-            raise FleetError(
-                f"{path}: {error.strerror}; accepted host keys must be written there"
-            ) from error
-
-    def add(self, line: str) -> None:
-        if line not in self._lines:
-            self._lines.add(line)
-            self._append(f"{line}\n")
-
-    def _append(self, text: str) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write(text)
-
-
 class Shard:
     """One child process and the hosts that it answers for."""
 
-    def __init__(
-        self, order: wire.Order, hosts: Sequence[Host], accepted: KnownHostsFile | None
-    ) -> None:
+    def __init__(self, order: wire.Order, hosts: Sequence[Host]) -> None:
         self._hosts = {target.number: hosts[target.number] for target in order.targets}
         self._reader = wire.Reader()
-        self._accepted = accepted
         self._fault = ""
         self._patience = order.deadline + STALL
         self.child = Child([sys.executable, "-I", "-m", PROGRAM], wire.write_order(order))
@@ -63,12 +33,7 @@ class Shard:
         """The visits in what it wrote. One that writes nonsense is killed."""
         self.due = time.monotonic() + self._patience
         try:
-            for message in self._reader.take(chunk):
-                if isinstance(message, str):
-                    if self._accepted is not None:
-                        self._accepted.add(message)
-                    continue
-                number, outcome = message
+            for number, outcome in self._reader.take(chunk):
                 host = self._hosts.pop(number)
                 evidence = outcome.evidence if outcome.status == Status.VETTED else None
                 yield Visit(
@@ -93,21 +58,25 @@ def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard
     """Start a shard for each part of the hosts. Raises FleetError."""
     if not hosts:
         return
-    accepted = known_hosts_file(options)
+    check_files(options)
     for order in orders(hosts, options, cpus):
-        yield Shard(order, hosts, accepted)
+        yield Shard(order, hosts)
 
 
-def known_hosts_file(options: Options) -> KnownHostsFile | None:
-    """Where accepted host keys go, if any are. Raises FleetError, also for files not there."""
-    accepted = None
+def check_files(options: Options) -> None:
+    """Raises FleetError where a file that was named is not there, or keys cannot be accepted."""
     if options.host_keys == "accept-new":
-        path = options.known_hosts or Path("~/.ssh/known_hosts")
-        accepted = KnownHostsFile(path.expanduser())
+        path = (options.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise FleetError(
+                f"{path}: {error.strerror}; accepted host keys must be written there"
+            ) from error
     for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
         if given is not None and not given.expanduser().exists():
             raise FleetError(f"{name} {given}: no such file")
-    return accepted
 
 
 def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[wire.Order]:

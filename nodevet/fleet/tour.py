@@ -154,7 +154,7 @@ def main() -> None:
     parallel = min(order.parallel, open_files() // FILES_PER_HOST)
     prepare(parallel)
     writer = Writer(sys.stdout.fileno())
-    reach = reach_of(order, writer)
+    reach = reach_of(order)
     tour = Tour(order)
 
     def one(host: Host, target: wire.Target) -> None:
@@ -174,12 +174,11 @@ def main() -> None:
     os._exit(0)  # threads may still wait for a name server; there is nothing left to do
 
 
-def reach_of(order: wire.Order, writer: Writer) -> Reach:
+def reach_of(order: wire.Order) -> Reach:
     return Reach(
         connect_timeout=order.connect_timeout,
         known_hosts=order.known_hosts,
         accept_new=order.accept_new,
-        accepted=lambda line: writer.put(wire.write_accepted(line)),
     )
 
 

@@ -76,19 +76,14 @@ def write_outcome(number: int, outcome: Outcome) -> bytes:
     return json.dumps(head).encode() + b"\n" + outcome.evidence
 
 
-def write_accepted(line: str) -> bytes:
-    """A host key that was accepted, as a known_hosts line."""
-    return json.dumps({"accepted": line, "bytes": 0}).encode() + b"\n"
-
-
 class Reader:
     """Splits what a shard wrote into messages."""
 
     def __init__(self) -> None:
         self._text = bytearray()
 
-    def take(self, chunk: bytes) -> Iterator[tuple[int, Outcome] | str]:
-        """Each whole message: a host's number and outcome, or an accepted key's line.
+    def take(self, chunk: bytes) -> Iterator[tuple[int, Outcome]]:
+        """Each whole message: a host's number and outcome.
 
         Raises ValueError, KeyError or TypeError for what no shard writes.
         """
@@ -100,10 +95,5 @@ class Reader:
                 return
             evidence = bytes(self._text[stop:end])
             del self._text[:end]
-            if "accepted" in head:
-                yield head["accepted"]
-            else:
-                yield (
-                    head["number"],
-                    Outcome(head["status"], head["why"], evidence, head["seconds"]),
-                )
+            outcome = Outcome(head["status"], head["why"], evidence, head["seconds"])
+            yield head["number"], outcome

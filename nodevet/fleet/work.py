@@ -27,7 +27,7 @@ import msgspec
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.fleet import FleetError, Options, wire
 from nodevet.fleet.child import ended
-from nodevet.fleet.shards import KnownHostsFile, known_hosts_file, orders
+from nodevet.fleet.shards import check_files, orders
 from nodevet.model import Host
 
 PROGRAM = "nodevet.fleet.worker"
@@ -99,10 +99,10 @@ class Worker:
         self._children: list[_Child] = []
         if not remote:
             return
-        accepted = known_hosts_file(options)
+        check_files(options)
         try:
             for order in orders(remote, options, 1):
-                child = _Child(order, accepted)
+                child = _Child(order)
                 self._children.append(child)
                 for target in order.targets:
                     self._places[target.name] = (child, target.number)
@@ -200,8 +200,7 @@ class Worker:
 class _Child:
     """The child process, and the thread that hears it."""
 
-    def __init__(self, order: wire.Order, accepted: KnownHostsFile | None) -> None:
-        self._accepted = accepted
+    def __init__(self, order: wire.Order) -> None:
         self._waiting: dict[int, Future[Any]] = {}
         self._guard = threading.Lock()  # of what is above
         self._writing = threading.Lock()
@@ -289,10 +288,6 @@ class _Child:
         try:
             for line in cast(Any, self._process.stdout):
                 said = json.loads(line)
-                if "accepted" in said:
-                    if self._accepted is not None:
-                        self._accepted.add(said["accepted"])
-                    continue
                 with self._guard:
                     answer = self._waiting.pop(said["id"], None)
                 if answer is not None:

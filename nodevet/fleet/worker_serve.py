@@ -74,7 +74,7 @@ def main() -> None:
     order = wire.read_order(next(lines))
     prepare(max(1, min(len(order.targets), open_files() // FILES_PER_HOST)))
     writer = Writer(sys.stdout.fileno())
-    reach = reach_of(order, writer)
+    reach = reach_of(order)
     desk = Desk(writer)
 
     def refuse(target: wire.Target, error: RouteError) -> None:

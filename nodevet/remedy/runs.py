@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet import __version__
 from nodevet.model import Host
@@ -25,6 +26,8 @@ PLAN = "plan.json"
 REACH = "reach.json"
 OPEN = frozenset({Outcome.DOUBT, Outcome.HALF, Outcome.UNTOUCHED})
 """What a resumed run looks at again."""
+TOLD_ANEW = frozenset({"accept_new"})
+"""What is true of one command only, and is never kept: whoever goes on says it again."""
 
 
 class RunError(Exception):
@@ -36,6 +39,12 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: tuple[Host, ...]
     options: Mapping[str, Any] = {}
+
+    @property
+    def kept(self) -> "Reach":
+        """What a later command may take up."""
+        options = {key: self.options[key] for key in self.options if key not in TOLD_ANEW}
+        return replace(self, options=options)
 
 
 class RunFolder:
@@ -58,7 +67,7 @@ class RunFolder:
         for signature in signatures:
             signer = Path(signature.name).name.removeprefix(f"{name}.")
             self._write(f"{PLAN}.{signer}", signature.data)
-        self._write(REACH, msgspec.json.format(msgspec.json.encode(reach), indent=1))
+        self._write(REACH, msgspec.json.format(msgspec.json.encode(reach.kept), indent=1))
 
     @property
     def plan_file(self) -> Path:
@@ -72,7 +81,7 @@ class RunFolder:
     def reach(self) -> Reach:
         text = self._read(REACH)
         try:
-            return msgspec.json.decode(text, type=Reach)
+            return msgspec.json.decode(text, type=Reach).kept
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 

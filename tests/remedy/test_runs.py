@@ -2,10 +2,18 @@
 
 from pathlib import Path
 
+import click
+import msgspec
 import pytest
 
+from nodevet.cli import options
+from nodevet.cli.apply import reached_before, unplain
+from nodevet.cli.session import fleet_options
+from nodevet.fleet import Options
+from nodevet.model import Host
 from nodevet.remedy.journal import Journal, Run
-from nodevet.remedy.runs import RunError, RunFolder
+from nodevet.remedy.nouns import Plan
+from nodevet.remedy.runs import Reach, RunError, RunFolder
 
 
 def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
@@ -22,3 +30,39 @@ def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
 def test_a_folder_without_a_journal_is_none_of_a_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="the folder of a run"):
         RunFolder(tmp_path).plan()
+
+
+@pytest.mark.parametrize(("words", "accepts"), [([], False), (["--accept-new"], True)])
+@pytest.mark.parametrize("stored", ["as it is kept", "by hand"])
+def test_d3_accept_new_is_never_taken_from_a_stored_run(
+    tmp_path: Path, words: list[str], accepts: bool, stored: str
+) -> None:
+    plan = Plan(
+        id="0a1b2c3d",
+        author="ann",
+        created="2026-11-20T22:00:00+00:00",
+        expires="2026-11-21T22:00:00+00:00",
+        baselines={},
+        nodes={},
+        steps=(),
+    )
+    run = RunFolder(tmp_path / "run")
+    with Journal.create(run.path) as journal:
+        journal.write(Run(plan="0" * 64, path="plan.json", controller="here", pid=1))
+    rest = {"parallel": 1, "connect_timeout": 5.0, "ssh_config": None, "known_hosts": None}
+    plain = {"accept_new": True, "deadline": 7.0, "sudo": False, **rest}
+    told = Reach(hosts=(Host(name="gpu1"),), options=plain)
+    run.begin("plan.json", msgspec.json.encode(plan), (), told)
+    if stored == "by hand":
+        (run.path / "reach.json").write_bytes(msgspec.json.encode(told))
+    else:
+        assert "accept_new" not in (run.path / "reach.json").read_text()
+
+    @click.command()
+    @options.reach
+    def resume(**reach: object) -> Options:
+        kept = reached_before(run, (), reach)
+        return fleet_options(**unplain(kept.options))
+
+    reached = resume.main(words, standalone_mode=False)
+    assert (reached.deadline, reached.host_keys == "accept-new") == (7.0, accepts)
