@@ -1,45 +1,116 @@
-"""Evidence × Baseline → Findings. Pure: no I/O, no clock; today is an argument."""
+"""Evidence × Baseline → Findings. Pure: no I/O, no clock; today is an argument.
 
-from collections.abc import Iterator
+What a host sends may cost no other host anything: a check's findings on one host are as many as
+somebody reads, and judging ends when the caller says that it is `late`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 
 from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
 from nodevet.evidence import Evidence
-from nodevet.model import Baseline, Expectation, Finding, Verdict, Waiver, unknown
+from nodevet.model import MORE, Baseline, Expectation, Finding, Verdict, Waiver, unknown
+
+MOST = 256  # findings of one check on one host; no machine has more GPUs
+LONGEST = 4096  # characters of a reason or of advice
+LATE = "judging this host took too long and was ended"
+WORST = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.EXEMPT)
 
 
 def judge(
-    evidence: Evidence, baseline: Baseline, catalog: Catalog, *, host: str, today: date
+    evidence: Evidence,
+    baseline: Baseline,
+    catalog: Catalog,
+    *,
+    host: str,
+    today: date,
+    late: Callable[[], bool] = lambda: False,
+    most: int | None = MOST,
 ) -> tuple[Finding, ...]:
-    """Every finding of every check that the baseline asks for, in its order."""
+    """The findings of every check that the baseline asks for, in its order.
+
+    Of a check with more than `most` findings those that matter most, and how many more there
+    are of each verdict. Once `late` says so, the rest is unknown: it is asked between findings.
+    """
     return tuple(
-        _waive(replace(finding, **_stamp(wish)), baseline.waivers, host, today)
+        finding
         for wish in baseline.expectations
-        for finding in _ask(evidence, wish, catalog)
+        for finding in _most(
+            (
+                _waive(replace(finding, **_stamp(wish)), baseline.waivers, host, today)
+                for finding in _ask(evidence, wish, catalog, late)
+            ),
+            most,
+        )
     )
+
+
+def _most(findings: Iterable[Finding], most: int | None) -> Iterator[Finding]:
+    """All findings of a check, or `most` of them and the numbers of the others."""
+    kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
+    counts: Counter[Verdict] = Counter()
+    last = None
+    for place, last in enumerate(findings):
+        counts[last.verdict] += 1
+        if most is None or len(kept[last.verdict]) < most:
+            kept[last.verdict].append((place, last))
+    worst_first = [entry for verdict in WORST for entry in kept[verdict]]
+    listed = sorted(worst_first[:most], key=lambda entry: entry[0])
+    yield from (finding for _, finding in listed)
+    counts.subtract(finding.verdict for _, finding in listed)
+    for verdict in WORST:
+        if last and counts[verdict]:
+            yield Finding(
+                verdict=verdict,
+                subject=MORE,
+                why=f"{counts[verdict]:,} more {verdict.value}, not listed",
+                check=last.check,
+                severity=last.severity,
+                origin=last.origin,
+            )
 
 
 def _stamp(wish: Expectation) -> dict[str, object]:
     return {"check": wish.check, "severity": wish.severity, "origin": wish.origin}
 
 
-def _ask(evidence: Evidence, wish: Expectation, catalog: Catalog) -> Iterator[Finding]:
-    """A check's findings; one that fails or says nothing is unknown, never silent."""
+def _ask(
+    evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
+) -> Iterator[Finding]:
+    """A check's findings; one that fails, says nothing or is late is unknown, never silent."""
+    if late():
+        yield unknown(why=LATE)
+        return
     said = False
     try:
         for finding in catalog.check(wish.check).judge(evidence, wish.want):
             said = True
-            yield finding
+            yield _short(finding)
+            if late():
+                yield unknown(why=LATE)
+                break
     except (
         Exception,
         SystemExit,
     ) as error:  # one check's fault costs no other
         said = True
-        yield unknown(why=f"the check itself failed: {type(error).__name__}: {error}")
+        yield _short(unknown(why=f"the check itself failed: {type(error).__name__}: {error}"))
     if not said:
         yield unknown(why="the check said nothing")
+
+
+def _short(finding: Finding) -> Finding:
+    """With reasons and advice of a length that somebody reads; the values stay whole."""
+    if len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
+        return finding
+    why, advice = (
+        text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        for text in (finding.why, finding.advice)
+    )
+    return replace(finding, why=why, advice=advice)
 
 
 def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:

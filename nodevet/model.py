@@ -65,6 +65,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NODE = Subject()
+MORE = Subject(kind="and", id="more")
+"""What a check says more of than is listed; one finding for each verdict, `why` says how many."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """The judge: stamps findings, survives broken checks, applies waivers."""
 
+import itertools
 import json
 from datetime import date
 from pathlib import Path
@@ -8,8 +9,20 @@ import pytest
 
 from nodevet.catalog import Catalog
 from nodevet.evidence import Evidence, decode
-from nodevet.judge import judge
-from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict, Waiver, Want
+from nodevet.judge import LATE, MOST, judge
+from nodevet.model import (
+    MORE,
+    Baseline,
+    Expectation,
+    Finding,
+    HostReport,
+    Severity,
+    Status,
+    Verdict,
+    Waiver,
+    Want,
+    exit_code,
+)
 
 CHECK = """
 from nodevet.model import Check, Want, wrong, ok, Subject
@@ -121,3 +134,71 @@ def test_a_waiver_never_touches_what_is_ok(tmp_path: Path) -> None:
 def test_a_waiver_does_not_cover_unknown(tmp_path: Path) -> None:
     (finding,) = ask(tmp_path, "raise ValueError('x')", waiver())
     assert (finding.verdict, finding.waiver) == (Verdict.UNKNOWN, "")
+
+
+CROWD = """
+    for number in range(1000):
+        subject = Subject(kind='gpu', id=str(number))
+        yield (wrong if number % 2 else ok)(subject, why='x' * number * 10)
+"""
+
+
+def test_d1_what_a_check_says_of_one_host_is_listed_as_far_as_somebody_reads(
+    tmp_path: Path,
+) -> None:
+    found = ask(tmp_path, CROWD.strip())
+    listed = [finding for finding in found if finding.subject != MORE]
+    assert len(listed) == MOST and {each.verdict for each in listed} == {Verdict.WRONG}
+    assert [each.subject.id for each in listed[:2]] == ["1", "3"]
+    assert max(len(each.why) for each in listed) <= 4096
+    more = [(each.verdict, each.why, each.check, each.origin) for each in found[MOST:]]
+    assert more == [
+        (Verdict.WRONG, "244 more wrong, not listed", "site", "b.yaml:3"),
+        (Verdict.OK, "500 more ok, not listed", "site", "b.yaml:3"),
+    ]
+    assert found[MOST].severity is Severity.INFO
+
+
+@pytest.mark.parametrize("worst", ["wrong", "unknown", "exempt"])
+def test_d1_the_worst_of_what_is_not_listed_is_still_the_hosts_verdict(
+    tmp_path: Path, worst: str
+) -> None:
+    """At the end of many that are worth less, or more."""
+    last = f"yield Finding(verdict=Verdict('{worst}'), why='the last')"
+    body = f"for number in range({MOST + 9}): yield ok()\n    {last}"
+    text = CHECK.replace("import Check", "import Check, Finding, Verdict")
+    (tmp_path / "site.py").write_text(text.format(body=body))
+    wish = Expectation(check="site", want=Want(), severity=Severity.CRITICAL, origin="b.yaml:3")
+    baseline = Baseline(name="b", path="b.yaml", expectations=(wish,))
+    found = judge(evidence(), baseline, Catalog([tmp_path]), host="n", today=TODAY)
+    report = HostReport(host="n", status=Status.VETTED, findings=found)
+    assert report.verdict is Verdict(worst) or worst == "exempt"
+    assert exit_code([report], Severity.WARNING) == {"wrong": 1, "unknown": 3, "exempt": 0}[worst]
+    assert len(found) <= MOST + 2
+
+
+def test_d1_judging_that_takes_too_long_is_ended_and_the_rest_is_unknown(tmp_path: Path) -> None:
+    """A check that never ends, between two that do."""
+    for name, body in {"first": "yield ok()", "endless": "while True: yield ok()"}.items():
+        (tmp_path / f"{name}.py").write_text(CHECK.format(body=body))
+    wishes = tuple(
+        Expectation(check=name, want=Want(), severity=Severity.CRITICAL, origin="b.yaml:3")
+        for name in ("first", "endless", "first")
+    )
+    baseline = Baseline(name="b", path="b.yaml", expectations=wishes)
+    asked = itertools.count()
+    first, *middle, last = judge(
+        evidence(),
+        baseline,
+        Catalog([tmp_path]),
+        host="n",
+        today=TODAY,
+        late=lambda: next(asked) > 1000,
+    )
+    assert (first.check, first.verdict) == ("first", Verdict.OK)
+    assert {each.check for each in middle} == {"endless"} and len(middle) == MOST + 1
+    assert [(each.verdict, each.why) for each in (middle[-2], last)] == [
+        (Verdict.UNKNOWN, LATE),
+        (Verdict.UNKNOWN, LATE),
+    ]
+    assert middle[-1].subject == MORE and last.check == "first"

@@ -6,10 +6,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from nodevet import sweep
 from nodevet.catalog import Catalog
 from nodevet.fleet import Visit
-from nodevet.model import Applies, Baseline, Host, Status
+from nodevet.judge import LATE
+from nodevet.model import Applies, Baseline, Expectation, Host, Severity, Status, Verdict, Want
 from nodevet.sweep import Bench, SavedEvidenceError, keep, replay, reports
 
 EMPTY = json.dumps({"schema": 1, "probe": "", "sections": {}}).encode()
@@ -59,3 +62,34 @@ def test_the_output_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"host": "a", "status": "splendid", "evidence": {}}')
     with pytest.raises(SavedEvidenceError, match=r"a\.json: not an evidence document"):
         list(replay([tmp_path]))
+
+
+ENDLESS = """
+from nodevet.model import Check, Want, ok
+
+def judge(evidence, want):
+    while True:
+        yield ok()
+
+CHECK = Check(wants=Want, reads=(), judge=judge)
+"""
+
+
+def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "JUDGING", 0.05)
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    wish = Expectation(check="endless", want=Want(), severity=Severity.CRITICAL, origin="b:1")
+    baselines = [
+        Baseline(name="long", path="long", applies=Applies(hosts=frozenset({"a"}))),
+        Baseline(name="short", path="short", applies=Applies(hosts=frozenset({"b"}))),
+    ]
+    baselines[0] = replace(baselines[0], expectations=(wish,))
+    judged = replace(bench(*baselines), catalog=Catalog([tmp_path]))
+    hosts = {name: Host(name=name) for name in ("a", "b")}
+    visits = iter([Visit(name, Status.VETTED, evidence=EMPTY) for name in hosts])
+    slow, fast = reports(visits, hosts, judged)
+    assert slow.verdict is Verdict.UNKNOWN
+    assert [each.why for each in slow.findings if each.verdict is Verdict.UNKNOWN] == [LATE]
+    assert fast.baseline == "short"

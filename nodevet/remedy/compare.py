@@ -39,7 +39,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         """The findings of one check; none where the baseline does not ask for it."""
         wishes = tuple(wish for wish in self.baseline.expectations if wish.check == check)
         only = replace(self.baseline, expectations=wishes)
-        return judge(evidence, only, self.catalog, host=self.host, today=self.today)
+        return judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
 
     def compare(self, step: Step, evidence: Evidence) -> tuple[Standing, str]:
         """What is to be done about a step on this evidence, and why where it is stale."""

@@ -8,7 +8,7 @@ import msgspec
 from nodevet.catalog import Catalog
 from nodevet.evidence import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk, Touch
-from nodevet.model import Baseline, Expectation, Finding, HostReport, Status, Verdict
+from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
 from nodevet.remedy.contradictions import EFFECTIVE
 from nodevet.remedy.nouns import Conflict
 from nodevet.remedy.shows import touch_of
@@ -112,7 +112,10 @@ def _of_node(node: Node, catalog: Catalog, rules: Rules) -> Iterator[Entry]:
         elif not rules.allow(wish):
             yield Withheld(host=host, fix=wish.check, findings=len(wrong))
         else:
-            yield from _of_fix(host, node.evidence, wish, fix, wrong, rules)
+            listed = tuple(finding for finding in wrong if finding.subject != MORE)
+            yield from _of_fix(host, node.evidence, wish, fix, listed, rules)
+            more = (finding for finding in wrong if finding.subject == MORE)
+            yield from (Left(host=host, finding=finding) for finding in more)
 
 
 def _of_fix(
