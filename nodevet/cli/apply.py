@@ -182,12 +182,11 @@ def command(
         run = RunFolder(folder) if folder else RunFolder.fresh(project / "runs", plan)
     else:
         raise UserError("name either a PLAN, or a run to --resume")
-    closed = ""
     approvals = approved(text, plan, found, kept.hosts, project, reboot=reboot or verify_reboot)
     if isinstance(approvals, list):
         if not resume:
             raise UserError("\n".join(["the plan may not be applied:", *approvals]))
-        closed, approvals = "; ".join(approvals), ()
+        approvals = ()  # what was begun is still looked at; `closed` is asked of anything else
     limits = limits_of(len({step.host for step in plan.steps}), canary, batch, max_fail)
     terms = terms_of(
         run,
@@ -200,6 +199,7 @@ def command(
     with Journal.open(run.path) if resume else Journal.create(run.path) as journal:
         if file:
             run.begin(file.name, text, found, kept)
+        closed = closing(run, text, plan, kept.hosts, project)
         order = {"plan": plan, "terms": terms, "closed": closed, "verify_reboot": verify_reboot}
         result = carry_out(run, text, order, kept, bench, journal, approvals, limits, pause)
     finish(run, result, "result", form)
@@ -352,6 +352,27 @@ def approved(
     if len(people) < (needed := approve.needs(raised, policy)):
         reasons += [*ignored, f"to reboot: {approve.too_few(raised, people, needed)}"]
     return reasons or tuple(people)
+
+
+def closing(
+    run: "RunFolder", text: bytes, plan: "Plan", hosts: Sequence[Host], project: Path
+) -> Callable[[bool], str]:
+    """Says why the plan may not be carried out at the moment of asking, or with True why no node
+    may be rebooted for it; empty while it may. Signatures and policy are read again each time.
+    """
+    from nodevet.remedy.allowed import PolicyError
+    from nodevet.remedy.approve import ApproveError, signatures
+
+    def closed(reboot: bool) -> str:
+        try:
+            found = signatures(run.plan_file)
+            answer = approved(text, plan, found, hosts, project, reboot=reboot)
+        except (ApproveError, PolicyError) as error:
+            told = "; ".join(str(error).splitlines())
+            return f"nobody can tell whether the plan is approved: {told}"
+        return "; ".join(answer) if isinstance(answer, list) else ""
+
+    return closed
 
 
 def limits_of(nodes: int, canary: str, batch: str, max_fail: str) -> "Limits":

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
 
+from msgspec.structs import replace
+
 from nodevet.model import Baseline
 from nodevet.remedy import guards, waves
 from nodevet.remedy.compare import Bench
@@ -116,7 +118,9 @@ class Order:
     hosts: frozenset[str]  # that can be reached
     terms: Terms
     verify_reboot: bool = False  # canaries are rebooted
-    closed: str = ""  # why no step may be begun any more: the plan expired
+    closed: Callable[[bool], str] = lambda reboot: ""
+    """Why no step may be begun now, or with True why no node may be rebooted: the plan expired,
+    or is no longer approved. Asked of each node as it is begun."""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
 
     def work(self, hands: Hands, journal: Journal, earlier: RunState | None) -> Work:
@@ -125,15 +129,20 @@ class Order:
         def one(host: str, canary: bool) -> HostResult:
             planned = self.plan.nodes[host]
             steps = self.plan.of(host)
+            begun = _begun(host, earlier)
             if host not in self.hosts:
                 return self._unknown(host, canary)
+            if not begun and (why := self.closed(False)):
+                return replace(self.untouched(host, why), canary=canary)
             baseline = self.baselines.get(planned.baseline)
             reboot = self.terms.reboot or (canary and self.verify_reboot)
             task = Task(
                 host=host,
                 planned=planned,
                 steps=steps,
-                closed=guards.other_baseline(self.plan, planned, baseline) or self.closed,
+                closed=lambda reboot: (
+                    guards.other_baseline(self.plan, planned, baseline) or self.closed(reboot)
+                ),
                 canary=canary,
                 reboot=reboot,
             )
@@ -145,7 +154,7 @@ class Order:
                 lambda name, document: self.keep(host, name, document),
             )
             bench = self.bench(host, baseline) if baseline else None
-            return Node(task, site, bench).run(earlier if _begun(host, earlier) else None)
+            return Node(task, site, bench).run(earlier if begun else None)
 
         return one
 

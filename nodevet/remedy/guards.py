@@ -158,8 +158,3 @@ def _run(words: Sequence[str], output: IO[bytes], seconds: float) -> int:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-
-
-def needs_drain(steps: Sequence[Step], *, reboot: bool) -> bool:
-    """Whether the scheduler must have confirmed that the node is empty."""
-    return reboot or any(step.risk.rank >= Risk.DRAIN.rank for step in steps)

@@ -1,15 +1,16 @@
 """Putting a run's steps back, node by node: what somebody else has changed since is left alone."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence import Evidence
-from nodevet.fix import Risk, Seen, Touch, Unit
+from nodevet.fix import Seen, Touch, Unit
 from nodevet.remedy import guards
+from nodevet.remedy.clearance import Clearance, RefusedError
 from nodevet.remedy.compare import ended, same
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import (
@@ -28,7 +29,7 @@ from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.remedy.shows import shows, touch_of
 from nodevet.remedy.site import BlindError, LostError, Site, state
-from nodevet.remedy.steps import RefusedError, begin, of_packages
+from nodevet.remedy.steps import begin, of_packages
 
 
 class Back(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,7 @@ class Back(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     run: RunState
     left: Mapping[str, tuple[Seen, ...]]
+    closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be put back now
 
 
 def left_behind(records: Iterable[Record]) -> dict[str, tuple[Seen, ...]]:
@@ -151,29 +153,23 @@ class Return:
         """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
         try:
             self.site.enter()
-            evidence = self.site.probe("before-rollback")
         except LockedError as error:
             raise RefusedError(Refusal.LOCKED, str(error)) from error
-        except (WorkError, BlindError) as error:
+        except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+        evidence = self._probe()
         host = evidence.host.data
         booted = host.boot_id if host else None  # it may have been rebooted since
         if why := guards.other_node(self.back.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        if max(step.risk.rank for step in steps) >= Risk.DRAIN.rank:
-            if not self.site.terms.drain_hook:
-                why = "it must be drained first, and no --drain-hook says that it is"
-                raise RefusedError(Refusal.GUARD, why)
-            if why := guards.drained(self.site.terms.drain_hook, self.back.host):
-                raise RefusedError(Refusal.GUARD, why)
-            try:
-                evidence = self.site.probe("before-rollback")
-            except (WorkError, BlindError) as error:
-                raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
-        for step in steps:
-            if busy := guards.occupied(step, evidence, guards.services_of(steps)):
-                why = f"{step.id} is of risk {step.risk.value}: {busy}"
-                raise RefusedError(Refusal.GUARD, why)
+        clearance = Clearance(
+            host=self.back.host,
+            planned=self.back.planned,
+            drain_hook=self.site.terms.drain_hook,
+            closed=self.back.closed,
+            services=guards.services_of(steps),
+        )
+        evidence = clearance.node(evidence, self._probe, steps=steps, reboot=False)
         self.site.journal.write(
             HostBegin(
                 host=self.back.host,
@@ -182,6 +178,12 @@ class Return:
             )
         )
         return evidence
+
+    def _probe(self) -> Evidence:
+        try:
+            return self.site.probe("before-rollback")
+        except (WorkError, BlindError) as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
     def _step(self, step: Step) -> "_Way | None":
         """One step put back, which is not proven yet; None where it cannot be. Raises LostError."""

@@ -1,7 +1,7 @@
 """One step on one node: write, let the check decide, put back what it does not agree with."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodevet.evidence import Evidence
 from nodevet.fix import Seen, Unit
 from nodevet.model import NODE
-from nodevet.remedy import guards
+from nodevet.remedy.clearance import Clearance, RefusedError
 from nodevet.remedy.compare import Bench, Standing, same
 from nodevet.remedy.hands import WorkError
 from nodevet.remedy.journal import (
@@ -33,14 +33,6 @@ SETTINGS = ("file", "kernel", "gpu")
 """Kinds of touches that stay as they were set unless something else sets them."""
 
 
-class RefusedError(Exception):
-    """A step that may not run; nothing of it was written."""
-
-    def __init__(self, refusal: Refusal, why: str) -> None:
-        super().__init__(why)
-        self.refusal = refusal
-
-
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a step holds. `why` says why not; then `evidence` may be missing."""
 
@@ -52,12 +44,12 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps:
-    """The steps of one node, each at a time. `services` are what all of them are about."""
+    """The steps of one node, each at a time."""
 
-    def __init__(self, site: Site, bench: Bench, services: Collection[str] = ()) -> None:
+    def __init__(self, site: Site, bench: Bench, clearance: Clearance) -> None:
         self.site = site
         self.bench = bench
-        self.services = services
+        self.clearance = clearance
         self.begun: set[str] = set()  # steps with an action that was, or may have been, sent
 
     # --- before -----------------------------------------------------------------------------
@@ -67,10 +59,6 @@ class Steps:
         standing, why = self.bench.compare(step, evidence)
         if standing is Standing.STALE:
             raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-        if standing is not Standing.GO:
-            return standing
-        if busy := guards.occupied(step, evidence, self.services):
-            raise RefusedError(Refusal.GUARD, f"{step.id} is of risk {step.risk.value}: {busy}")
         return standing
 
     def unowned(self, steps: Sequence[Step]) -> None:
@@ -128,6 +116,7 @@ class Steps:
             why = f"set already, in force after a {step.effective}"
             return begin(step, outcome=Outcome.PENDING, why=why), evidence
         before = self.earlier(step)
+        self.clearance.step(step, evidence)
         self.site.journal.write(Looked(step=step.id, seen=before))
         result, ran = begin(step, before=before), []
         for number, action in enumerate(step.actions):

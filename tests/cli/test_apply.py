@@ -198,7 +198,8 @@ def test_a_reboot_proves_that_it_persists(rig: Rig) -> None:
         ("persists", True),
         ("done", False),
     ]
-    assert (rig.project / "drained").read_text() == "gpu1\n"
+    told = (rig.project / "drained").read_text()
+    assert told == "gpu1\ngpu1\n", "before the first step, and right before the reboot"
     assert rig.wrong() == set()
     rolled = rig.nodevet("rollback", run, "--settle", "0.2")
     assert rolled.returncode in (0, 1), rolled

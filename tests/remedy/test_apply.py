@@ -111,7 +111,7 @@ def test_live_runs_under_load_and_idle_only_minds_its_gpus(world: Callable[..., 
 
 def test_another_baseline_is_stale(world: Callable[..., World]) -> None:
     w = world()
-    result = w.node(w.plan(), w.journal(), closed="the baseline b was changed")
+    result = w.node(w.plan(), w.journal(), closed=lambda reboot: "the baseline b was changed")
     assert result.outcome is Outcome.REFUSED and not w.boxes["n1"].calls
 
 

@@ -1,0 +1,271 @@
+"""Approval, expiry, the drain hook and what uses the GPUs: asked right before, each time."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.cli.apply import closing
+from nodevet.fix import Kernel, Risk, Touch
+from nodevet.remedy import nouns
+from nodevet.remedy.apply import Order, Stop, apply
+from nodevet.remedy.approve import sign, signature_file
+from nodevet.remedy.journal import state
+from nodevet.remedy.nouns import Plan, PlannedNode, Step
+from nodevet.remedy.result import Outcome, Refusal
+from nodevet.remedy.waves import Limits
+
+World = Any
+
+
+def hooked(w: World, folder: Path, script: str = "") -> Path:
+    """A drain hook that notes each call; `script` comes after that. The file of its notes."""
+    notes, hook = folder / "drained", folder / "hook"
+    hook.write_text(f'#!/bin/sh\necho "$1" >>{notes}\n{script}\n')
+    hook.chmod(0o755)
+    notes.write_text("")
+    w.terms = msgspec.structs.replace(w.terms, drain_hook=str(hook))
+    return notes
+
+
+def test_d2_what_was_pending_before_is_rebooted_through_the_drain_hook_alone(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world(ecc_mode=True)
+    plan, box = w.plan(), w.boxes["n1"]
+    hooked(w, tmp_path)
+    assert w.node(plan, w.journal()).outcome is Outcome.PENDING
+    notes = hooked(w, tmp_path, "exit 1")
+    for resume in (False, True):
+        result = w.node(plan, w.journal(f"{resume}"), resume=resume, reboot=True)
+        assert result.outcome is Outcome.PENDING and box.boots == 1, result
+        assert "not rebooted: not drained: the hook ended with 1" in result.why
+    assert notes.read_text() == "n1\nn1\n"
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="")
+    result = w.node(plan, w.journal("none"), reboot=True)
+    assert "no --drain-hook" in result.why and box.boots == 1
+    notes = hooked(w, tmp_path)
+    result = w.node(plan, w.journal("run"), resume=True, reboot=True)
+    assert result.outcome is Outcome.PERSISTS and box.boots == 2, result
+
+
+def test_d2_a_node_is_drained_again_right_before_its_reboot(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    """A job may have come since the steps were begun."""
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    notes = hooked(w, tmp_path, f"test $(wc -l <{tmp_path}/drained) -lt 2")
+    result = w.node(plan, w.journal(), reboot=True)
+    assert notes.read_text() == "n1\nn1\n" and box.boots == 1
+    assert result.outcome is Outcome.DONE and "not rebooted: not drained" in result.why
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_d2_without_approval_for_reboots_nothing_is_rebooted(
+    world: Callable[..., World], tmp_path: Path, resume: bool
+) -> None:
+    w = world()
+    plan, box = w.plan(), w.boxes["n1"]
+    notes = hooked(w, tmp_path)
+    if resume:
+        assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    before = box.everything()
+
+    def closed(reboot: bool) -> str:
+        return "the plan needs 2 approvals for reboot" if reboot else ""
+
+    result = w.node(plan, w.journal(), resume=resume, reboot=True, closed=closed)
+    assert "needs 2 approvals for reboot" in result.why
+    assert box.boots == 1 and not notes.read_text() and box.everything() == before
+    assert result.outcome is (Outcome.DONE if resume else Outcome.REFUSED)
+
+
+def test_d2_the_reboot_after_a_driver_was_put_back_asks_too(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world(ecc_mode=True)
+    plan, box = w.plan(), w.boxes["n1"]
+    hooked(w, tmp_path, f"test $(wc -l <{tmp_path}/drained) -lt 3")
+    reboot = box.reboot
+
+    def deaf() -> None:
+        reboot()
+        box.gpus[0]["ecc"] = [False, False]
+
+    box.reboot = deaf
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.FAILED and box.boots == 2, result
+    assert "in force after one more reboot; not rebooted: not drained" in result.why
+
+
+# --- expiry and revocation ------------------------------------------------------------------------
+
+
+class Clock:
+    """Says that the plan expired once it was asked so often."""
+
+    def __init__(self, often: int) -> None:
+        self.left = often
+
+    def __call__(self, reboot: bool) -> str:
+        self.left -= 1
+        return "" if self.left >= 0 else "the plan expired"
+
+
+def fleet(w: World, plan: Plan, closed: Callable[[bool], str], **rest: Any) -> Any:
+    order = Order(
+        plan=plan,
+        bench=w.bench,
+        baselines={"b": w.baseline},
+        hosts=frozenset(w.boxes),
+        terms=w.terms,
+        closed=closed,
+    )
+    with Stop() as stop:
+        return apply(order, w.hands, w.journal(), Limits(batch=1), stop=stop, **rest)
+
+
+def test_d16_no_node_is_begun_once_the_plan_expired(world: Callable[..., World]) -> None:
+    w = world("n1", "n2", "n3")
+
+    def closed(reboot: bool) -> str:
+        return "the plan expired" if w.boxes["n2"].writes else ""
+
+    results, _ = fleet(w, w.plan(), closed)
+    assert [result.outcome for result in results] == [Outcome.DONE, Outcome.DONE, Outcome.UNTOUCHED]
+    assert results[2].why == "the plan expired" and not w.boxes["n3"].calls
+
+
+def test_d16_a_node_in_hand_ends_its_step_and_begins_no_other(
+    world: Callable[..., World],
+) -> None:
+    w = world(pages="never", ecc_mode=True)
+    plan, box = w.plan(), w.boxes["n1"]
+
+    def closed(reboot: bool) -> str:
+        return "the plan expired" if box.writes else ""
+
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
+    result = w.node(plan, w.journal(), reboot=True, closed=closed)
+    assert [step.outcome for step in result.steps[:2]] == [Outcome.DONE, Outcome.UNTOUCHED]
+    assert "the plan expired" in result.why and "n1/pages/1 is done, and stays" in result.why
+    assert box.writes == 4 and box.boots == 1
+
+
+def test_d16_a_plan_that_expires_while_a_node_is_drained_changes_nothing(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    w = world(pages={"mode": "never", "risk": "drain"})
+    notes = hooked(w, tmp_path)
+
+    def closed(reboot: bool) -> str:
+        return "the plan expired" if notes.read_text() else ""
+
+    result = w.node(w.plan(), w.journal(), closed=closed)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.STALE)
+    assert not w.boxes["n1"].writes
+
+
+def test_d16_what_was_begun_is_looked_at_after_the_plan_expired(
+    world: Callable[..., World],
+) -> None:
+    """And completed only where nothing more is to be written for that."""
+    for killed_at in (7, 12):  # before the last write; before the check is asked
+        w = world("n1", "n2")
+        plan, box = w.plan(), w.boxes["n1"]
+        before, calls = box.everything(), [0]
+
+        def kill(box: Any, call: str, when: str, at: int = killed_at, calls: Any = calls) -> None:
+            calls[0] += when == "before"
+            if calls[0] == at:
+                raise world.killed
+
+        w.hands.fault = kill
+        with pytest.raises(world.killed):
+            w.node(plan, w.journal())
+        w.hands.fault = lambda box, call, when: None
+        box.session, box.holder, writes = False, "", box.writes
+        results, _ = fleet(w, plan, Clock(0), earlier=state(w.journal().records))
+        assert not w.boxes["n2"].calls and results[1].outcome is Outcome.UNTOUCHED
+        if killed_at == 7:
+            assert not results[0].outcome.good and box.everything() == before, results[0]
+        else:
+            assert results[0].outcome is Outcome.DONE and box.writes == writes, results[0]
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Callable[..., Any]:
+    """A plan that expires in so many seconds, which Ann and Bob signed, in a run's folder."""
+
+    def make(seconds: float) -> Any:
+        now = datetime.now(timezone.utc)
+        path = "/sys/x"
+        step = Step(
+            id="n1/x/1",
+            host="n1",
+            fix="x",
+            subjects=("",),
+            wanted="1",
+            observed="0",
+            risk=Risk.LIVE,
+            actions=(Kernel(path=path, value="1"),),
+            touches=(Touch(kind="kernel", name=path),),
+            reason="",
+        )
+        plan = Plan(
+            id="plan0001",
+            author="zoe",
+            created=now.isoformat(),
+            expires=(now + timedelta(seconds=seconds)).isoformat(),
+            baselines={"b": "1"},
+            nodes={"n1": PlannedNode(machine_id="m", boot_id="b", baseline="b")},
+            steps=(step,),
+        )
+        text, lines = nouns.write(plan), {}
+        file = tmp_path / "plan.json"
+        file.write_bytes(text)
+        for name in ("ann", "bob", "zoe"):
+            key = tmp_path / name
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", key], check=True
+            )
+            lines[name] = f"{name} {key.with_suffix('.pub').read_text()}"
+            if name != plan.author:
+                signature_file(file, name).write_bytes(sign(text, key))
+        signers = tmp_path / "allowed_signers"
+        signers.write_text("".join(lines.values()))
+        run: Any = SimpleNamespace(plan_file=file)
+        return SimpleNamespace(
+            closed=closing(run, text, nouns.read(text), (), tmp_path),
+            signers=signers,
+            lines=lines,
+            file=file,
+        )
+
+    return make
+
+
+def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(signed: Any) -> None:
+    it = signed(3)
+    begun = time.monotonic()
+    assert it.closed(False) == it.closed(True) == ""
+    it.signers.write_text(it.lines["bob"])
+    assert it.closed(False) == ""
+    assert "the plan needs 2 approvals" in it.closed(True)
+    it.signers.write_text("nobody ssh-ed25519 AAAA")
+    assert it.closed(False)
+    it.signers.unlink()
+    assert "nobody can tell whether the plan is approved" in it.closed(False)
+    it.signers.write_text("".join(it.lines.values()))
+    signature_file(it.file, "ann").unlink()
+    signature_file(it.file, "bob").unlink()
+    assert "has none" in it.closed(False)
+    time.sleep(max(0.0, begun + 3.1 - time.monotonic()))
+    assert "the plan expired at" in it.closed(False)
