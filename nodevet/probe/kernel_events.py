@@ -133,11 +133,20 @@ class Events(object):
         self.found = {}
         self.dropped = 0
 
-    def add(self, seconds, text):
-        """Take a message of the kernel, of so many seconds after boot or None."""
-        said = classify(text[:LONGEST])
-        if said is None:
-            return
+    def add(self, seconds, text, *readings):
+        """Take a message of the kernel, of so many seconds after boot or None.
+
+        `readings`: what else its rows may mean, of which nothing is counted that a reading
+        before has told with an address.
+        """
+        kinds = set()
+        for reading in (text,) + readings:
+            said = classify(reading[:LONGEST])
+            if said is not None and (said[2] is not None or said[0] not in kinds):
+                kinds.add(said[0])
+                self.keep(said, seconds, reading)
+
+    def keep(self, said, seconds, text):
         event = self.found.get(said)
         if event is None:
             if len(self.found) >= EVENTS:

@@ -10,7 +10,6 @@ output, or else var/log/dmesg. Times are seconds after boot, of the kernel's own
 
 import json
 import os
-import re
 import select
 import signal
 import time
@@ -18,6 +17,7 @@ import time
 from nodevet.probe.children import PR_SET_PDEATHSIG, find_prctl
 from nodevet.probe.files import Absent, Failed, Record, integer, names, path_under, read, reason
 from nodevet.probe.kernel_events import Events
+from nodevet.probe.kernel_rows import Rows, printable
 
 LIMIT = 64 << 20  # bytes of one source
 CHUNK = 8192  # bytes; /dev/kmsg refuses a read that its record does not fit in
@@ -26,19 +26,6 @@ JOURNAL_SECONDS = 10
 OVERLAP_S = 1.0  # of both sources; records of several CPUs are not quite in order
 FIRST_ROWS = 10  # some kernels print a line or two before their name
 NAME = "Linux version "
-KMSG = re.compile(rb"([0-9]{1,10}),([0-9]{1,20}),([0-9]{1,20}),[^;]{0,200};(.*)\Z", re.DOTALL)
-# <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date; with CONFIG_PRINTK_CALLER
-# [   12.345678][  T123] text
-PLAIN = re.compile(
-    rb"(?:<([0-9]{1,3})>)?"
-    rb"(?:(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
-    rb"(?:emerg|alert|crit|err|warn|notice|info|debug) *: )?"
-    rb"(?:\[ *([0-9]{1,10}\.[0-9]{1,9})\](?: ?\[ *[CT][0-9]{1,10}\])? "
-    rb"|\[[A-Z][a-z]{2} [^\]]{5,40}\] |[0-9]{4}-\S{5,40} )?"
-    rb"(.*)\Z",
-    re.DOTALL,
-)
-ESCAPES = {byte: "\\x{:02x}".format(byte) for byte in list(range(32)) + [127]}
 PIDS = 1 << 20  # entries in /proc
 JOURNALCTL = ("/usr/bin/journalctl", "/bin/journalctl", "/run/current-system/sw/bin/journalctl")
 MISSED = "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606"  # SD_MESSAGE_JOURNAL_MISSED, sd-messages.h
@@ -54,15 +41,6 @@ ARGUMENTS = (
 )
 
 
-def printable(data):
-    """Bytes as ASCII, what cannot be printed as the kernel itself escapes it.
-
-    >>> printable(b"caf\\xc3\\xa9\\n")
-    'caf\\\\xc3\\\\xa9\\\\x0a'
-    """
-    return data.decode("ascii", "backslashreplace").translate(ESCAPES)
-
-
 class Log(object):
     """What one source tells. `gone` says why its beginning is missing, `lost` what else is."""
 
@@ -76,13 +54,15 @@ class Log(object):
         self.gone = "it does not begin with the kernel's first lines"
         self.lost = []
         self.early = set()  # what it said in its first moments
+        self.parts = Rows(self.take_message, self.count, self.lose)
 
     def lose(self, why):
         if why not in self.lost:
             self.lost.append(why)
 
-    def take(self, seconds, kernel, text, other=frozenset()):
-        """One record; `kernel`: whether the kernel wrote it. `other`: what another log has."""
+    def take(self, seconds, kernel, text, *readings, other=frozenset()):
+        """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
+        mean, where that is not clear. `other`: what another log has."""
         self.rows += 1
         if seconds is not None:
             if self.first_s is None:
@@ -94,20 +74,19 @@ class Log(object):
             self.gone = ""
         if seconds is not None and seconds <= self.first_s + OVERLAP_S:
             self.early.add((seconds, text))
-        self.events.add(seconds, text)
+        self.events.add(seconds, text, *readings)
 
     def take_row(self, row):
-        """One row of /dev/kmsg, or of what dmesg(1) prints."""
-        match = KMSG.match(row)
-        if match:
-            priority, sequence, microseconds, text = match.groups()
-            self.count(int(sequence))
-            seconds = int(microseconds) / 1e6
-            self.take(seconds, int(priority) >> 3 == 0, printable(text.strip()))
-        elif row and not row.startswith(b" "):  # that is a KEY=value of the record before
-            priority, facility, seconds, text = PLAIN.match(row).groups()
-            kernel = int(priority or b"0") >> 3 == 0 and facility in (None, b"kern")
-            self.take(float(seconds) if seconds else None, kernel, printable(text.strip()))
+        """One row of /dev/kmsg, or of what dmesg(1) prints; `end` after the last."""
+        self.parts.take(row)
+
+    def end(self):
+        """There is no further row."""
+        self.parts.end()
+
+    def take_message(self, message):
+        """A message of one row or more."""
+        self.take(message.seconds, message.kernel, *message.readings())
 
     def count(self, sequence):
         """See to it that no record is missing, by their numbers."""
@@ -120,7 +99,7 @@ class Log(object):
 
 def rows_of(receive, log):
     """The whole rows of a source, as bytes, until it has no more. `receive`: like os.read."""
-    rest, size = b"", 0
+    rest, size, too_long = b"", 0, False
     while size < LIMIT:
         try:
             chunk = receive()
@@ -135,15 +114,25 @@ def rows_of(receive, log):
         size += len(chunk)
         rows = (rest + chunk).split(b"\n")
         rest = rows.pop()
+        if too_long and rows:  # what is left of it
+            del rows[0]
+            too_long = False
         if len(rest) > ROW:
             log.lose("a row is longer than {} KiB".format(ROW >> 10))
-            rest = b""
+            rest, too_long = b"", True
         for row in rows:
             yield row
     else:
         log.lose("it is longer than {} MiB".format(LIMIT >> 20))
-    if rest:
+    if rest and not too_long:
         yield rest
+
+
+def read_rows(file, log):
+    """All rows of an open file. Raises OSError."""
+    for row in rows_of(lambda: os.read(file, CHUNK), log):
+        log.take_row(row)
+    log.end()
 
 
 def read_kmsg(root, events):
@@ -151,8 +140,7 @@ def read_kmsg(root, events):
     log = Log("kmsg", events)
     file = os.open(path_under(root, "/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        for row in rows_of(lambda: os.read(file, CHUNK), log):
-            log.take_row(row)
+        read_rows(file, log)
     finally:
         os.close(file)
     return log
@@ -173,7 +161,7 @@ def take_entry(log, row, other, end):
     if transport == "driver":
         log.lose("journald says that it missed messages")
     elif transport == "kernel":
-        log.take(seconds, kernel, printable(data.strip().replace(b"\\", b"\\x5c")), other)
+        log.take(seconds, kernel, printable(data.strip().replace(b"\\", b"\\x5c")), other=other)
         return end is None or seconds <= end
     return True
 
@@ -252,6 +240,7 @@ def journald_runs():
 
 def whole(log, why=""):
     """A log on its own, as evidence."""
+    log.end()
     lost = [text for text in [log.gone] + log.lost + [why] if text]
     if log.events.dropped:
         lost.append("there are more than {} different events".format(len(log.events.found)))
@@ -272,6 +261,7 @@ def whole(log, why=""):
 
 def with_beginning(kmsg, seconds):
     """/dev/kmsg with what the journal has from before it, as one log."""
+    kmsg.end()
     end = kmsg.first_s + OVERLAP_S
     try:
         journal = read_journal(kmsg.events, seconds, kmsg.early, end)
@@ -300,8 +290,7 @@ def from_files(root):
     except (FileNotFoundError, NotADirectoryError):
         raise Absent("these files hold no kernel log")
     try:
-        for row in rows_of(lambda: os.read(file, CHUNK), log):
-            log.take_row(row)
+        read_rows(file, log)
     finally:
         os.close(file)
     return whole(log, "/var/log/dmesg is written at boot only")

@@ -277,6 +277,7 @@ def test_an_overrun_is_not_the_end() -> None:
     log = kernel_log.Log("kmsg", Events())
     for row in kernel_log.rows_of(receive, log):
         log.take_row(row)
+    log.end()
     assert (log.rows, log.lost) == (2, ["records were overwritten while they were read"])
 
 
@@ -423,6 +424,128 @@ def test_the_journal_gives_what_the_ring_buffer_has_lost(
     assert [(each["kind"], each["code"], each["count"]) for each in found["events"]] == events
     assert found["source"] == ("kmsg and journal" if complete else "kmsg")
     assert found["since_s"] == (0.0 if complete else 61.5)
+
+
+LOST = (
+    "NVRM: The NVIDIA GPU 0000:18:00.0\n"
+    "NVRM: (PCI ID: 10de:2330) installed in this system has\n"
+    "NVRM: fallen off the bus and is not responding to commands."
+)
+MESSAGES = [
+    "Linux version 6.8.0-45-generic (buildd@lcy02)",
+    LOST,
+    "NVRM: GPU 0000:3b:00.0:\n\n    has fallen off the bus",
+    "NVRM: Xid (PCI:0000:5d:00): 48, pid=1, name=a\\b\nmore of it",
+    "python: \nNVRM: Xid (PCI:0000:9b:00): 79, forged by a name with a newline",
+    "last \x1b[2J of all",
+]
+TOLD = [
+    ("off_bus", None, "0000:18:00.0", None, 1),
+    ("off_bus", None, "0000:3b:00.0", None, 1),
+    ("xid", 48, "0000:5d:00.0", None, 1),
+]
+
+
+def escaped(text: str) -> bytes:
+    """printk.c: append_char()"""
+    plain = (chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in
+             text.encode())  # fmt: skip
+    return "".join(plain).encode()
+
+
+def as_kmsg(messages: list[str]) -> bytes:
+    rows = (
+        b"4,%d,%d,-;%s\n SUBSYSTEM=pci\n" % (n, n * 10**6, escaped(text))
+        for n, text in enumerate(messages)
+    )
+    return b"".join(rows)
+
+
+def as_dmesg(messages: list[str], head: str = "[{:12.6f}] ", moved: bool = True) -> bytes:
+    """sys-utils/dmesg.c: print_record(), safe_fwrite()"""
+    rows = []
+    for n, text in enumerate(messages):
+        before = head.format(n)
+        between = "\n" + " " * len(before) if moved else "\n"
+        rows.append(before + text.replace("\x1b", "\\x1b").replace("\n", between) + "\n")
+    return "".join(rows).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        as_kmsg(MESSAGES),
+        as_dmesg(MESSAGES),
+        as_dmesg(MESSAGES, "<4>[{:12.6f}] "),
+        as_dmesg(MESSAGES, "kern  :warn  : [{:12.6f}] "),
+        as_dmesg(MESSAGES, "[{:12.6f}][  T123] "),
+        as_dmesg(MESSAGES, "[{:12.6f} <    0.000012>] "),
+        as_dmesg(MESSAGES, "[{:12.6f}] kernel: "),
+        as_dmesg(MESSAGES, "[{:12.6f}] gpu-001.example kernel: "),
+        as_dmesg(MESSAGES, "[Sun Feb 23 16:24:{:02d} 2025] "),
+        as_dmesg(MESSAGES, "[Feb23 16:{:02d}] "),
+        as_dmesg(MESSAGES, "[  +0.00000{}] "),
+        as_dmesg(MESSAGES, "2025-01-21T04:41:{:02d},283302+00:00 "),
+    ],
+)
+def test_t1_a_message_of_several_lines_is_one(tmp_path: Path, check: Check, text: bytes) -> None:
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
+    assert facts(found) == TOLD
+    assert (found.complete, found.lines_read) == (True, len(MESSAGES)), found.errors
+
+
+@pytest.mark.parametrize("encode", [str, lambda text: list(text.encode())])
+def test_t1_a_message_of_several_lines_is_one_in_the_journal(
+    journal: Callable[..., Any], check: Check, encode: Any
+) -> None:
+    log = journal(*(entry(encode(text), n) for n, text in enumerate(MESSAGES)))
+    found = check("kernel_log", kernel_log.whole(log))
+    assert facts(found) == TOLD
+    assert (found.complete, found.lines_read) == (True, len(MESSAGES)), found.errors
+    in_kmsg = kernel_log.Log("kmsg", Events())
+    for row in as_kmsg(MESSAGES).split(b"\n"):
+        in_kmsg.take_row(row)
+    same = check("kernel_log", kernel_log.whole(in_kmsg))
+    assert [each.text for each in found.events] == [each.text for each in same.events]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (as_dmesg(MESSAGES[:3], moved=False), "kmsg: its row 3 is not understood"),
+        (BOOT + b"NVRM: GPU 18:00.0: fallen off the bus\n", "kmsg: its row 2 is not understood"),
+        (BOOT + b" what: is this\n", "kmsg: its row 2 is not understood"),
+        (b"Linux version 6.8\nNVRM: GPU 18:00.0: fallen off the bus\n", "its row 1 is not"),
+        (as_dmesg([MESSAGES[0], "x\n" * 70]), "kmsg: a message has more than 64 lines"),
+    ],
+)
+def test_t1_a_row_that_is_not_understood_makes_the_log_incomplete(
+    tmp_path: Path, check: Check, text: bytes, why: str
+) -> None:
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
+    assert found.complete is False
+    assert why in found.errors["complete"]
+    if b"fallen" in text:
+        assert {each.kind for each in found.events} == {"off_bus"}
+
+
+CONTINUED = [
+    # up to Linux 4.8, from then on, and one that begins anew: all say it of one GPU
+    (b"4,1,2,c;NVRM: GPU 0000:18:00.0: GPU has \n", b"4,2,2,+;fallen off the bus\n"),
+    (b"4,1,2,-;NVRM: GPU 0000:18:00.0: GPU has \n", b"4,2,2,c,caller=T7;fallen off the bus\n"),
+    (b"4,1,2,-;e1000e: link up\n", b"4,2,2,c;NVRM: GPU 0000:18:00.0: fallen off the bus\n"),
+    (
+        b"4,1,2,-;NVRM: GPU 0000:18:00.0: GPU-5: it has\n",
+        b"4,2,2,c;NVRM: fallen off the bus\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("records", CONTINUED)
+def test_t1_a_continued_line_is_one(tmp_path: Path, check: Check, records: list[bytes]) -> None:
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, BOOT, *records), {}))
+    assert facts(found) == [("off_bus", None, "0000:18:00.0", None, 1)]
+    assert found.complete is True
 
 
 JOURNALD = Path("/lib/systemd/systemd-journald")

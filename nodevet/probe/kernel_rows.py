@@ -1,0 +1,128 @@
+"""Rows of the kernel log, put together to messages.
+
+A message may have several lines. /dev/kmsg escapes what is between them (\\x0a), systemd's
+journal keeps it, and dmesg(1) prints the further lines below the first, moved to the right by
+the width of what it prints before (sys-utils/dmesg.c in util-linux; before 2.33 not moved).
+Continued lines of printk(KERN_CONT) may be records of their own: `+` after one marked `c` up
+to Linux 4.8, themselves marked `c` from then on (Documentation/ABI/testing/dev-kmsg).
+"""
+
+import re
+
+MOST_PIECES = 64  # rows of one message
+
+# priority,sequence,microseconds,flags[,more];text
+KMSG = re.compile(
+    rb"([0-9]{1,10}),([0-9]{1,20}),([0-9]{1,20}),([^,;]{0,20})[^;]{0,200};(.*)\Z", re.DOTALL
+)
+DICTIONARY = re.compile(rb" [A-Z0-9_]{1,64}=")  # SUBSYSTEM=pci, of the record before
+# <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date; -d <    0.000012>; -H
+# [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text; what journalctl -k
+# --output=short-monotonic prints, [   12.345678] host kernel: text
+PLAIN = re.compile(
+    rb"(?:<([0-9]{1,3})>)?"
+    rb"(?:(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
+    rb"(?:emerg|alert|crit|err|warn|notice|info|debug) *: )?"
+    rb"(\[ *([0-9]{1,10}\.[0-9]{1,9})(?: <[^>]{1,20}>)?\](?: ?\[ *[CT][0-9]{1,10}\])? "
+    rb"|\[[A-Z][a-z]{2}[ 0-9][^\]]{4,40}\] |\[ *[+<][^\]]{1,30}\] |[0-9]{4}-\S{5,40} )?"
+    rb"(?:(?:[\w.-]{1,64} )?kernel: )?"
+    rb"(.*)\Z",
+    re.DOTALL,
+)
+ESCAPES = {byte: "\\x{:02x}".format(byte) for byte in list(range(32)) + [127]}
+
+
+def printable(data):
+    """Bytes as ASCII, what cannot be printed as the kernel itself escapes it.
+
+    >>> printable(b"caf\\xc3\\xa9\\n")
+    'caf\\\\xc3\\\\xa9\\\\x0a'
+    """
+    return data.decode("ascii", "backslashreplace").translate(ESCAPES)
+
+
+class Message(object):
+    """What began with one row. `pieces`: of each row whether it may begin a message, and its
+    text as bytes. `indent`: how far dmesg(1) moves further lines; None in a record."""
+
+    def __init__(self, seconds, kernel, text, indent=None):
+        self.seconds = seconds
+        self.kernel = kernel
+        self.indent = indent
+        self.pieces = [(True, text)]
+
+    def readings(self):
+        """The texts that its rows may mean, as printable text; one where they are clear."""
+        between = b"" if self.indent is None else b"\n"
+        for index, (begins, _) in enumerate(self.pieces):
+            if begins:
+                yield printable(between.join(text for _, text in self.pieces[index:]).strip())
+
+
+class Rows(object):
+    """Rows of /dev/kmsg, or of what dmesg(1) prints, taken one after the other.
+
+    `finish(message)` gets each whole message, `count(sequence)` each record's number and
+    `lose(why)` what is not understood.
+    """
+
+    def __init__(self, finish, count, lose):
+        self.finish = finish
+        self.count = count
+        self.lose = lose
+        self.message = None
+        self.form = None  # kmsg or text, by the first row that is understood
+        self.number = 0
+
+    def end(self):
+        """No further row belongs to the message at hand."""
+        message, self.message = self.message, None
+        if message is not None:
+            self.finish(message)
+
+    def take(self, row):
+        self.number += 1
+        match = KMSG.match(row)
+        if match:
+            self.form = self.form or "kmsg"
+            self.record(*match.groups())
+        elif self.form == "kmsg" and DICTIONARY.match(row):
+            pass
+        elif row.strip():
+            self.text(row)
+
+    def record(self, priority, sequence, microseconds, flag, text):
+        kernel = int(priority) >> 3 == 0
+        self.count(int(sequence))
+        if flag[:1] in (b"+", b"c") and self.message and self.message.kernel is kernel:
+            self.go_on(flag[:1] == b"c", text)
+        else:
+            self.begin(int(microseconds) / 1e6, kernel, text)
+
+    def text(self, row):
+        priority, facility, when, seconds, text = PLAIN.match(row).groups()
+        prefixed = when is not None and self.form != "kmsg"
+        further = row.startswith((b" ", b"\t")) and self.message is not None
+        if prefixed:
+            self.form = "text"
+            kernel = int(priority or b"0") >> 3 == 0 and facility in (None, b"kern")
+            self.begin(float(seconds) if seconds else None, kernel, text, len(row) - len(text))
+        elif further and self.form == "text":
+            width = self.message.indent
+            self.go_on(False, row[width:] if not row[:width].strip() else row.lstrip())
+        else:
+            self.lose("its row {} is not understood".format(self.number))
+            if self.form == "text" and self.message:
+                self.go_on(True, text)
+            else:
+                self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
+
+    def begin(self, seconds, kernel, text, indent=None):
+        self.end()
+        self.message = Message(seconds, kernel, text, indent)
+
+    def go_on(self, begins, text):
+        if len(self.message.pieces) < MOST_PIECES:
+            self.message.pieces.append((begins, text))
+        else:
+            self.lose("a message has more than {} lines".format(MOST_PIECES))
