@@ -24,7 +24,7 @@ from nodevet.fleet.command import GRACE
 from nodevet.fleet.errors import UnreachableError
 from nodevet.fleet.payload import Answer
 from nodevet.fleet.reach import Link, Reach
-from nodevet.fleet.route import Route
+from nodevet.fleet.route import Way
 
 CHUNK = 1 << 16
 STDERR_KEPT = 1 << 16  # bytes; more is read and dropped
@@ -32,7 +32,7 @@ OUTPUT_KEPT = 1 << 16  # bytes of each stream of a command, its end
 
 
 class NodeData(ConnectorData):
-    nodevet_route: Route
+    nodevet_way: Way
     nodevet_reach: Reach
 
 
@@ -58,7 +58,7 @@ class NodeConnector(SSHConnector):
     data_cls = NodeData  # type: ignore[assignment]
     data_meta = {  # noqa: RUF012  # an instance attribute to pyinfra's types
         **connector_data_meta,
-        "nodevet_route": DataMeta("How to reach the host"),
+        "nodevet_way": DataMeta("What finds out how to reach the host"),
         "nodevet_reach": DataMeta("What opens its connection"),
     }
     data: Any
@@ -70,10 +70,12 @@ class NodeConnector(SSHConnector):
 
     def connect(self) -> None:
         """Raises RouteError, and as pyinfra's ConnectError UnreachableError and TooLateError."""
+        self.stage = "reading ssh_config"
+        route = self.data["nodevet_way"].route()
         self.stage = "connecting"
         self.link = Link()
         client = SSHClient()
-        self.transport = self.data["nodevet_reach"].open(self.data["nodevet_route"], self.link)
+        self.transport = self.data["nodevet_reach"].open(route, self.link)
         client._transport = self.transport  # type: ignore[attr-defined]
         self.client = client
 

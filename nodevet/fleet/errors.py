@@ -19,6 +19,10 @@ class UnreachableError(ConnectError):
     """No session; the message says why, in the user's words."""
 
 
+class RouteError(Exception):
+    """The host cannot be reached as configured; the message says what to change."""
+
+
 class HungUpError(UnreachableError):
     """The server closed the connection before its banner: it may be busy, and take the next one."""
 

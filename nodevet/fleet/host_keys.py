@@ -13,9 +13,9 @@ from pathlib import Path
 
 import gevent
 
-from nodevet.fleet.errors import TooLateError, UnreachableError
+from nodevet.fleet.errors import RouteError, TooLateError, UnreachableError
 from nodevet.fleet.known_hosts import Judgement, KnownHosts, Trust, parse
-from nodevet.fleet.route import Route, RouteError
+from nodevet.fleet.route import Route
 
 SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")

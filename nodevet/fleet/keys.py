@@ -12,7 +12,8 @@ from paramiko.agent import AgentSSH
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.ssh_util import load_key_with_certificate
 
-from nodevet.fleet.route import KeyFile, Route, RouteError
+from nodevet.fleet.errors import RouteError
+from nodevet.fleet.route import KeyFile, Route
 
 
 class SocketAgent(AgentSSH):

@@ -19,6 +19,7 @@ from paramiko.ssh_exception import AuthenticationException, ChannelException
 
 from nodevet.fleet.errors import (
     HungUpError,
+    RouteError,
     TooLateError,
     UnreachableError,
     handshake_failure,
@@ -27,7 +28,7 @@ from nodevet.fleet.errors import (
 )
 from nodevet.fleet.host_keys import HostKeys
 from nodevet.fleet.keys import Keys, SocketAgent
-from nodevet.fleet.route import Route, RouteError
+from nodevet.fleet.route import Route
 
 BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 BUSY = re.compile(rb"^(Exceeded MaxStartups|Not allowed at this time)", re.MULTILINE)

@@ -3,10 +3,9 @@
 import getpass
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,17 @@ import paramiko.config
 from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 from pyinfra.connectors.sshuserclient.config import SSHConfig
 
+from nodevet.fleet import match_exec
+from nodevet.fleet.errors import RouteError
 from nodevet.fleet.known_hosts import spell
 from nodevet.fleet.wire import Target
 
 MAX_HOPS = 8
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
-MATCH_EXEC_SECONDS = 10
 MATCHES = {"all", "canonical", "final", "exec", "host", "originalhost", "user", "localuser"}
 
 _SAFE = re.compile(r"[A-Za-z0-9_.:%@\[\]][A-Za-z0-9_.:%@\[\]-]*")
-
-
-class RouteError(Exception):
-    """The host cannot be reached as configured; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +67,7 @@ class MatchExec:
 
     @staticmethod
     def run(command: str, **_: object) -> "MatchExec":
-        """Raises RouteError for a command that cannot run or does not end."""
-        argv = [os.environ.get("SHELL") or "/bin/sh", "-c", command]
-        quiet = subprocess.DEVNULL
-        try:
-            code = subprocess.call(
-                argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=MATCH_EXEC_SECONDS
-            )
-        except OSError as error:
-            raise RouteError(f"Match exec: cannot run {argv[0]}: {error.strerror}") from error
-        except subprocess.TimeoutExpired as error:
-            why = f"Match exec: no end within {MATCH_EXEC_SECONDS} s: {command}"
-            raise RouteError(why) from error
-        return MatchExec(code == 0)
+        return MatchExec(match_exec.fulfilled(command))
 
 
 paramiko.config.invoke = MatchExec  # type: ignore[attr-defined]
@@ -116,10 +100,11 @@ def load(path: str | None) -> SSHConfig:
 
 
 class Routes:
-    """Resolves hosts against one ssh_config."""
+    """Resolves hosts against one ssh_config, which is read when the first host needs it."""
 
-    def __init__(self, config: SSHConfig) -> None:
-        self._config = config
+    def __init__(self, path: str | None) -> None:
+        """`path` instead of ~/.ssh/config."""
+        self._load = lru_cache(maxsize=1)(partial(load, path))
         self._hop = lru_cache(maxsize=None)(self._resolve_hop)
 
     def resolve(self, target: Target) -> Route:
@@ -192,15 +177,26 @@ class Routes:
     def _lookup(self, name: str, given: Mapping[str, str | None]) -> Mapping[str, Any]:
         """The options for a host; what the inventory gives wins, as on ssh's command line."""
         values = {key: value for key, value in given.items() if value}
-        layered = self._config
+        layered = self._load()
         if values:
             layered = SSHConfig()
-            stanzas = self._config._config  # type: ignore[attr-defined]
+            stanzas = self._load()._config  # type: ignore[attr-defined]
             layered._config = [{"host": ["*"], "config": values}, *stanzas]  # type: ignore[attr-defined]
         try:
             return layered.lookup(name)
         except (CouldNotCanonicalize, ValueError, KeyError) as error:
             raise RouteError(f"ssh_config for {name}: {error}") from error
+
+
+class Way:
+    """The way to one host: found once, by the first who asks, within that one's deadline."""
+
+    def __init__(self, routes: Routes, target: Target) -> None:
+        self._found = lru_cache(maxsize=1)(partial(routes.resolve, target))
+
+    def route(self) -> Route:
+        """Raises RouteError."""
+        return self._found()
 
 
 def _port(text: str, name: str) -> int:

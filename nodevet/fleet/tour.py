@@ -7,7 +7,6 @@ import secrets
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
@@ -24,10 +23,10 @@ from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
 
 from nodevet.fleet import command, wire
 from nodevet.fleet.connector import NoAnswerError, NodeConnector
-from nodevet.fleet.errors import TooLateError
+from nodevet.fleet.errors import RouteError, TooLateError
 from nodevet.fleet.payload import Answer, AnswerError, request
 from nodevet.fleet.reach import Reach
-from nodevet.fleet.route import RouteError, Routes, load
+from nodevet.fleet.route import Routes, Way
 
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
 CLOSING = 5  # seconds that closing one connection may take
@@ -160,12 +159,8 @@ def main() -> None:
     def one(host: Host, target: wire.Target) -> None:
         writer.put(wire.write_outcome(target.number, tour.visit(host, target)))
 
-    def refuse(target: wire.Target, error: RouteError) -> None:
-        outcome = wire.Outcome("unreachable", str(error))
-        writer.put(wire.write_outcome(target.number, outcome))
-
     pool = Pool(parallel)
-    for target, host in hosts_of(order, reach, refuse):
+    for target, host in hosts_of(order, reach):
         pool.spawn(one, host, target)
     pool.join()
     with gevent.Timeout(CLOSING, False):
@@ -182,30 +177,18 @@ def reach_of(order: wire.Order) -> Reach:
     )
 
 
-def hosts_of(
-    order: wire.Order, reach: Reach, refuse: Callable[[wire.Target, RouteError], None]
-) -> list[tuple[wire.Target, Host]]:
-    """pyinfra's hosts for the targets that have a route; the others are refused."""
-    ways = []
-    try:
-        routes = Routes(load(order.ssh_config))
-        for target in order.targets:
-            try:
-                ways.append((target, routes.resolve(target)))
-            except RouteError as error:
-                refuse(target, error)
-    except RouteError as error:
-        for target in order.targets:
-            refuse(target, error)
+def hosts_of(order: wire.Order, reach: Reach) -> list[tuple[wire.Target, Host]]:
+    """pyinfra's hosts for the targets, each of which finds its own way when it is visited."""
+    routes = Routes(order.ssh_config)
     names = [
-        (str(target.number), {"nodevet_route": route, "nodevet_reach": reach})
-        for target, route in ways
+        (str(target.number), {"nodevet_way": Way(routes, target), "nodevet_reach": reach})
+        for target in order.targets
     ]
     inventory = Inventory((names, {}))  # type: ignore[no-untyped-call]
     for host in inventory:
         host.connector_cls = NodeConnector
     State(inventory, Config())  # type: ignore[no-untyped-call]
-    return [(target, inventory.get_host(str(target.number))) for target, _ in ways]
+    return [(target, inventory.get_host(str(target.number))) for target in order.targets]
 
 
 def open_files() -> int:

@@ -16,7 +16,6 @@ from gevent.os import make_nonblocking, nb_read
 from gevent.pool import Pool
 
 from nodevet.fleet import wire
-from nodevet.fleet.route import RouteError
 from nodevet.fleet.tour import (
     CLOSING,
     FILES_PER_HOST,
@@ -37,7 +36,6 @@ class Desk:
 
     def __init__(self, writer: Writer) -> None:
         self.sessions: dict[int, Session] = {}
-        self.refused: dict[int, str] = {}
         self._turns: dict[int, BoundedSemaphore] = {}
         self._writer = writer
 
@@ -55,8 +53,6 @@ class Desk:
         self._writer.put(json.dumps({"id": request["id"], **said}).encode() + b"\n")
 
     def _do(self, *, id: int, host: int, do: str, seconds: float, **rest: Any) -> Any:
-        if host in self.refused:
-            raise Fault("unreachable", self.refused[host])
         session = self.sessions[host]
         try:
             with gevent.Timeout(seconds, Deadline()):
@@ -77,10 +73,7 @@ def main() -> None:
     reach = reach_of(order)
     desk = Desk(writer)
 
-    def refuse(target: wire.Target, error: RouteError) -> None:
-        desk.refused[target.number] = str(error)
-
-    for target, host in hosts_of(order, reach, refuse):
+    for target, host in hosts_of(order, reach):
         desk.sessions[target.number] = Session(host, target, order)
     for line in lines:
         gevent.spawn(desk.answer, json.loads(line))

@@ -24,9 +24,8 @@ from nodevet.fix import File, Kernel, Run, Unit
 from nodevet.fixes._perform import ActionError, perform
 from nodevet.fleet import command, wire
 from nodevet.fleet.connector import NoAnswerError, NodeConnector, Output
-from nodevet.fleet.errors import TooLateError, UnreachableError
+from nodevet.fleet.errors import RouteError, TooLateError, UnreachableError
 from nodevet.fleet.payload import HAND, PROBE, Answer, AnswerError, payload, request, wish
-from nodevet.fleet.route import RouteError
 from nodevet.fleet.tour import CLOSING, Deadline, unanswered
 
 BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.route import Route, RouteError, Routes, load
+from nodevet.fleet.errors import RouteError
+from nodevet.fleet.route import Route, Routes
 from nodevet.fleet.wire import Target
 
 
@@ -12,7 +13,7 @@ def resolve(tmp_path: Path, text: str) -> Route:
     config = tmp_path / "config"
     config.write_text(text)
     target = Target(0, "gpu1", None, None, None, None, None, "/", None, False)
-    return Routes(load(str(config))).resolve(target)
+    return Routes(str(config)).resolve(target)
 
 
 def test_match_exec_runs_a_command_line_and_stays_silent(
@@ -27,7 +28,7 @@ def test_match_exec_runs_a_command_line_and_stays_silent(
 def test_match_exec_that_does_not_end_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodevet.fleet.route.MATCH_EXEC_SECONDS", 0.1)
+    monkeypatch.setattr("nodevet.fleet.match_exec.SECONDS", 0.1)
     with pytest.raises(RouteError, match=r"Match exec: no end within 0\.1 s: exec sleep 60"):
         resolve(tmp_path, 'Match exec "exec sleep 60"\n  Port 1\n')
 
@@ -47,7 +48,7 @@ def test_the_inventory_names_the_known_hosts_file_before_ssh_config(tmp_path: Pa
     target = Target(0, "gpu1", None, None, None, None, "/x/my hosts", "/", None, False)
     config = tmp_path / "config"
     config.write_text("Host *\n  UserKnownHostsFile /y\n")
-    assert Routes(load(str(config))).resolve(target).known_hosts == ("/x/my hosts",)
+    assert Routes(str(config)).resolve(target).known_hosts == ("/x/my hosts",)
 
 
 @pytest.mark.parametrize(

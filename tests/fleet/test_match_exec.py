@@ -1,0 +1,108 @@
+"""Match exec: each host's own time pays for it, and nothing of it is left behind."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodevet.fleet import Visit
+from nodevet.fleet.errors import RouteError
+from nodevet.fleet.match_exec import fulfilled
+from nodevet.model import Host, Status
+from nodevet.sim.sshd import KeyPair, Sshd
+
+TOGETHER = 12
+
+
+def test_d10_match_exec_of_all_hosts_runs_at_the_same_time(
+    tmp_path: Path,
+    sshd: Callable[..., Sshd],
+    key: KeyPair,
+    fake: dict[str, str],
+    go: Callable[..., dict[str, Visit]],
+) -> None:
+    """Each host's command waits until those of all hosts run: one after the other, none ends."""
+    node, here = sshd(), tmp_path / "here"
+    here.mkdir()
+    (tmp_path / "known_hosts").write_text(node.known_hosts)
+    wait = f"touch {here}/%n; until test $(ls {here} | wc -l) -ge {TOGETHER}; do sleep 0.1; done"
+    config = tmp_path / "config"
+    config.write_text(
+        f'Match exec "{wait}"\n  HostName {node.address}\n  Port {node.port}\n'
+        f"Host *\n  IdentityFile {key.path}\n  User root\n"
+    )
+    hosts = [Host(name=f"gpu{n}", python=fake["healthy"]) for n in range(TOGETHER)]
+    visits = go(hosts, ssh_config=config, known_hosts=tmp_path / "known_hosts", shards=1)
+    assert {visit.why for visit in visits.values()} == {""}
+
+
+def test_d10_a_match_exec_that_hangs_costs_its_own_host_alone(
+    tmp_path: Path,
+    sshd: Callable[..., Sshd],
+    key: KeyPair,
+    fake: dict[str, str],
+    go: Callable[..., dict[str, Visit]],
+) -> None:
+    node, started = sshd(), tmp_path / "started"
+    (tmp_path / "known_hosts").write_text(node.known_hosts)
+    config = tmp_path / "config"
+    config.write_text(
+        f'Match originalhost hangs exec "sleep 600 & echo $$ $! >{started}; wait"\n'
+        f"Host *\n  HostName {node.address}\n  Port {node.port}\n"
+        f"  IdentityFile {key.path}\n  User root\n"
+    )
+    hosts = [Host(name=name, python=fake["healthy"]) for name in ("hangs", "gpu1", "gpu2")]
+    visits = go(
+        hosts, ssh_config=config, known_hosts=tmp_path / "known_hosts", shards=1, deadline=3
+    )
+    assert list(visits)[-1] == "hangs"  # though it was the first to be begun
+    assert visits["hangs"].status is Status.TIMEOUT
+    assert visits["hangs"].why == "no answer within 3 s (reading ssh_config)"
+    assert {visits[name].why for name in ("gpu1", "gpu2")} == {""}
+    gone(started)
+
+
+PROCESS = "import sys; from nodevet.fleet.match_exec import fulfilled; fulfilled(sys.argv[1])"
+
+
+def test_d10_a_match_exec_ends_with_who_began_it_however_that_ends(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    command = f"sleep 600 & echo $$ $! >{started}; wait"
+    process = subprocess.Popen([sys.executable, "-c", PROCESS, command])
+    while not (started.exists() and started.read_text().endswith("\n")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    gone(started)
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"),
+    [
+        ("true", True),
+        ("exit 255", False),
+        ("cat; echo out; echo err >&2; test ! -e /dev/fd/3", True),
+        ("kill -9 $$", "Match exec: ended by signal 9: "),
+    ],
+)
+def test_how_a_match_exec_ends(
+    command: str, outcome: bool | str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if isinstance(outcome, str):
+        with pytest.raises(RouteError, match=outcome):
+            fulfilled(command)
+    else:
+        assert fulfilled(command) is outcome
+    assert capfd.readouterr() == ("", "")
+
+
+def gone(pids: Path) -> None:
+    """Wait until none of the processes in this file is there."""
+    end = time.monotonic() + 10
+    while left := [pid for pid in pids.read_text().split() if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
