@@ -242,6 +242,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     root: str = "/"  # where the probe finds /sys and /proc
     python: str | None = None  # None: the first of the usual names that exists
     sudo: bool = False
+    expect_hostname: bool | str = True  # the node's own host name; True: what `name` says
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from nodevet.baseline import choose
 from nodevet.catalog import Catalog
 from nodevet.evidence import EvidenceError, decode
 from nodevet.fleet import Visit
+from nodevet.identity import expected_hostname, judge_hostname
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, HostReport, Status, unknown
 
@@ -87,19 +88,24 @@ def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
         evidence = decode(visit.evidence)
     except EvidenceError as error:
         return msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
-    identity = evidence.host.data
+    data = evidence.host.data
+    named = judge_hostname(host, evidence)
     known = msgspec.structs.replace(
         blank,
-        machine_id=identity.machine_id if identity else None,
-        boot_id=identity.boot_id if identity else None,
+        machine_id=data.machine_id if data else None,
+        boot_id=data.boot_id if data else None,
+        findings=(named,) if named else (),
     )
     baseline = bench.chosen or choose(bench.baselines, evidence, host)
     if isinstance(baseline, str):
-        return msgspec.structs.replace(known, findings=(unknown(why=baseline, check="baseline"),))
+        none = unknown(why=baseline, check="baseline")
+        return msgspec.structs.replace(known, findings=(*known.findings, none))
     findings = judge(
         evidence, baseline, bench.catalog, host=visit.host, today=bench.today, late=_budget()
     )
-    return msgspec.structs.replace(known, baseline=baseline.name, findings=findings)
+    return msgspec.structs.replace(
+        known, baseline=baseline.name, findings=(*known.findings, *findings)
+    )
 
 
 def _budget() -> Callable[[], bool]:
@@ -144,6 +150,7 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
             "why": visit.why,
             "seconds": round(visit.seconds, 3),
             "groups": sorted(host.groups),
+            "expect_hostname": expected_hostname(host) is not None and host.expect_hostname,
             "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
         }
     )
@@ -165,6 +172,7 @@ class _Kept(msgspec.Struct, frozen=True):
     why: str = ""
     seconds: float = 0.0
     groups: frozenset[str] = frozenset()
+    expect_hostname: bool | str = True
 
 
 def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
@@ -188,13 +196,13 @@ def _visit(path: Path) -> tuple[Visit, Host]:
         if (kept.status is Status.VETTED) != (evidence is not None):
             raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
         visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds)
-        return visit, Host(name=kept.host, groups=kept.groups)
+        return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)
     try:
         decode(text)
     except EvidenceError as error:
         raise SavedEvidenceError(f"{path}: {error}") from error
     name = unquote(path.stem)
-    return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name)
+    return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)
 
 
 def missing(hosts: Iterable[Host], seen: Iterable[HostReport]) -> Iterator[HostReport]:

@@ -55,7 +55,11 @@ def test_a_run_that_is_ended_leaves_no_older_evidence_of_the_hosts_it_missed(
 def test_what_probe_wrote_is_of_the_host_that_the_file_is_named_after(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(EMPTY)
     ((visit, host),) = replay([tmp_path])
-    assert (visit.status, visit.evidence, host) == (Status.VETTED, EMPTY, Host(name="a"))
+    assert (visit.status, visit.evidence, host) == (
+        Status.VETTED,
+        EMPTY,
+        Host(name="a", expect_hostname=False),
+    )
 
 
 def test_the_output_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
     ]
     baselines[0] = replace(baselines[0], expectations=(wish,))
     judged = replace(bench(*baselines), catalog=Catalog([tmp_path]))
-    hosts = {name: Host(name=name) for name in ("a", "b")}
+    hosts = {name: Host(name=name, expect_hostname=False) for name in ("a", "b")}
     visits = iter([Visit(name, Status.VETTED, evidence=EMPTY) for name in hosts])
     slow, fast = reports(visits, hosts, judged)
     assert slow.verdict is Verdict.UNKNOWN

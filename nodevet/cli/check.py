@@ -29,6 +29,7 @@ from nodevet.model import Severity
     metavar="DIR",
     help="Keep each host's evidence in DIR, for --evidence.",
 )
+@options.expect_hostname
 @options.reach
 @options.project
 def command(
@@ -41,6 +42,7 @@ def command(
     fail_on: str,
     evidence: tuple[Path, ...],
     save: Path | None,
+    expect_hostname: bool,
     project: Path,
     **reach: Any,
 ) -> None:
@@ -69,12 +71,13 @@ def command(
             raise UserError("--evidence judges what was saved; it takes no hosts and no --save")
         kept = list(replay(evidence))
         hosts = tuple(host for _, host in kept)
+        hosts = hosts if expect_hostname else session.any_hostname(hosts)
         if len({host.name for host in hosts}) < len(hosts):
             raise UserError("--evidence: two files are of the same host")
         by_name = {host.name: host for host in hosts}
         seen = reports((visit for visit, _ in kept), by_name, bench)
     else:
-        hosts = session.inventory(targets, inventories, limit)
+        hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
         by_name = {host.name: host for host in hosts}
         reach_options = session.fleet_options(bench=bench, **reach)
         seen = reports(visit(hosts, reach_options), by_name, bench, output.keep)

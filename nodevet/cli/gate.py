@@ -64,6 +64,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     metavar="FILE",
     help="Write the verdict there, as JSON: pending, pass or fail.",
 )
+@options.expect_hostname
 @options.reach
 @options.project
 def command(
@@ -77,6 +78,7 @@ def command(
     settle: float,
     interval: float,
     verdict_file: Path | None,
+    expect_hostname: bool,
     project: Path,
     **reach: Any,
 ) -> None:
@@ -98,7 +100,7 @@ def command(
     if verdict_file:
         distinct(verdict_file, output.sinks)
     bench = session.open_bench(project, names)
-    hosts = session.inventory(targets, inventories, limit)
+    hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
     attempts = Attempts(
         wait=wait,
         settle=settle,

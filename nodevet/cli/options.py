@@ -96,6 +96,14 @@ reach = apply(
     ),
     click.option("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
+expect_hostname = click.option(
+    "--no-expect-hostname",
+    "expect_hostname",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Accept a node whose own host name is not its name in the inventory.",
+)
 formats = click.option(
     "--format",
     "formats",

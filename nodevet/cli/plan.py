@@ -97,6 +97,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     show_default=True,
     help="Show equal changes once, or each host as a diff with its commands.",
 )
+@options.expect_hostname
 @options.reach
 @options.project
 def command(
@@ -112,6 +113,7 @@ def command(
     author: str | None,
     file: Path | None,
     form: str,
+    expect_hostname: bool,
     project: Path,
     **reach: Any,
 ) -> None:
@@ -143,7 +145,7 @@ def command(
         max_risk=Risk(max_risk),
     )
     rules = structs.replace(rules, options=_options(bench, rules, now=now, restart=restart))
-    hosts = session.inventory(targets, inventories, limit)
+    hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
     reached = session.fleet_options(bench=bench, **reach)
     drafted = draft(_vet(hosts, bench, reached), bench.catalog, rules)
     proposal = make(drafted, rules, _look(hosts, drafted.touches, reached))

@@ -8,12 +8,14 @@ from datetime import date, datetime
 from pathlib import Path
 
 import click
+from msgspec import structs
 
 from nodevet import __version__, report
 from nodevet.catalog import Catalog
 from nodevet.cli import UserError
 from nodevet.cli.output import Output
 from nodevet.fleet import Options
+from nodevet.identity import Met, told_apart
 from nodevet.model import Baseline, Host, HostReport, Run, Severity
 from nodevet.report.errors import ReportError
 from nodevet.sweep import Bench, asks, missing
@@ -91,7 +93,8 @@ def carry_out(
 ) -> Run:
     """Take in every host report, streaming it where asked; Ctrl-C ends with what there is."""
     started, clock = datetime.now().astimezone(), time.monotonic()
-    done: list[HostReport] = []
+    done: dict[str, HostReport] = {}
+    met = Met()
     interrupted = False
 
     def result() -> Run:
@@ -102,8 +105,8 @@ def carry_out(
             seconds=round(time.monotonic() - clock, 3),
             fail_on=fail_on,
             interrupted=interrupted,
-            baselines=_hashes(bench.baselines, done),
-            hosts=tuple(sorted(done, key=lambda host: order[host.host])),
+            baselines=_hashes(bench.baselines, done.values()),
+            hosts=tuple(sorted(done.values(), key=lambda host: order[host.host])),
         )
 
     with output.streams() as streams:
@@ -112,10 +115,13 @@ def carry_out(
 
             streams.emit(jsonl.head(result(), hosts=[host.name for host in hosts]))
 
-        def take(host: HostReport) -> None:
-            done.append(host)
-            if streams:
-                streams.emit(jsonl.line(host))
+        def take(*hosts: HostReport) -> None:
+            for host in hosts:
+                if done.get(host.host) == host:
+                    continue
+                done[host.host] = host
+                if streams:
+                    streams.emit(jsonl.line(host))
 
         try:
             with (
@@ -123,12 +129,11 @@ def carry_out(
                 closing(reports),
             ):
                 for host in reports:
-                    take(host)
+                    take(*met.meet(host))
                     advance(host)
         except KeyboardInterrupt:
             interrupted = True
-        for host in list(missing(hosts, done)):
-            take(host)
+        take(*told_apart(done.values()), *missing(hosts, list(done.values())))
         if streams:
             streams.emit(jsonl.tail(result()))
     return result()
@@ -167,11 +172,21 @@ def fleet_options(
 
 
 def inventory(
-    targets: Sequence[str], inventories: Sequence[str], limit: Sequence[str]
+    targets: Sequence[str],
+    inventories: Sequence[str],
+    limit: Sequence[str],
+    *,
+    expect_hostname: bool = True,
 ) -> tuple[Host, ...]:
     """The hosts of the command line. Raises UserError where it names none."""
     from nodevet.inventory import read
 
     if not targets and not inventories:
         raise UserError("no hosts: name them (gpu[001-128], @local), or give an inventory with -i")
-    return read(targets, inventories=inventories, limit=limit)
+    hosts = read(targets, inventories=inventories, limit=limit)
+    return hosts if expect_hostname else any_hostname(hosts)
+
+
+def any_hostname(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    """The hosts, whatever host names the nodes themselves have."""
+    return tuple(structs.replace(host, expect_hostname=False) for host in hosts)

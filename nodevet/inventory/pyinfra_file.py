@@ -36,6 +36,7 @@ DATA = {
     "_sudo": "sudo",
     "nodevet_root": "root",
     "nodevet_python": "python",
+    "nodevet_expect_hostname": "expect_hostname",
 }
 """pyinfra's host data, and ours that it passes over: our setting."""
 

@@ -81,6 +81,14 @@ def _root(value: str) -> str:
     return value
 
 
+def _expected_hostname(value: Any) -> bool | str:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and NAME.fullmatch(value):
+        return value
+    raise ValueError("true, false or a host name is wanted")
+
+
 Text = pydantic.AfterValidator
 
 
@@ -95,6 +103,9 @@ class Settings(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
     root: Annotated[str, Text(_root)] | None = None
     python: Annotated[str, Text(_matching(PROGRAM, "a program"))] | None = None
     sudo: bool | None = None
+    expect_hostname: Annotated[bool | str | None, pydantic.PlainValidator(_expected_hostname)] = (
+        None
+    )
 
 
 WANTED = {

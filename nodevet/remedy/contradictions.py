@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nodevet.document.problems import quoted
 from nodevet.fix import File, Kernel, Unit
+from nodevet.identity import SHOWN, same_key
 from nodevet.inventory.settings import name_problem
 from nodevet.remedy.shows import unnamed
 
@@ -35,6 +36,8 @@ def contradictions(plan: "Plan") -> Iterator[str]:
             yield f"node {quoted(host)}: {problem}"
         if node.baseline not in plan.baselines:
             yield f"node {quoted(host)}: its baseline {quoted(node.baseline)} is not among those"
+    for hosts in same_key((host, node.boot_id or None) for host, node in plan.nodes.items()):
+        yield f"nodes {', '.join(map(quoted, hosts[:SHOWN]))} are one machine"
     for id, times in Counter(step.id for step in plan.steps).items():
         if times > 1:
             yield f"{times} steps have the id {quoted(id)}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from nodevet import identity
 from nodevet.evidence import Evidence
 from nodevet.fix import Action, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Verdict
@@ -76,12 +77,14 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:
         raise ValueError("the time of a plan needs a time zone")
     conflicts = list(draft.conflicts)
     fit: list[tuple[Candidate, tuple[Seen, ...]]] = []
-    twins = _twins(draft)
+    doubts = identity.doubts(node.report for node in draft.nodes.values())
     for each in draft.candidates:
         node = draft.nodes[each.host]
         found = looked.get(each.host, Looked(why="nobody looked at what it changes"))
         clash = (
-            _unknown_node(node.report, node.evidence) or twins.get(each.host) or _unfit(each, found)
+            _unknown_node(node.report, node.evidence)
+            or doubts.get(each.host)
+            or _unfit(each, found)
         )
         if clash:
             conflicts.append(_conflict(each, *clash))
@@ -203,20 +206,6 @@ def _unknown_node(report: HostReport, evidence: Evidence | None) -> Clash | None
         why = section.data.why(field) if section and section.data else section and section.why
         return f"which node this is cannot be told: {field}: {why or 'not in the evidence'}", ""
     return None
-
-
-def _twins(draft: Draft) -> Mapping[str, Clash]:
-    """Hosts that are one machine under several names: it must not be changed by two at a time."""
-    names: dict[str, list[str]] = {}
-    for host, node in draft.nodes.items():
-        if node.report.boot_id:
-            names.setdefault(node.report.boot_id, []).append(host)
-    return {
-        host: (f"{', '.join(hosts)} are one machine", "name it once, with --limit")
-        for hosts in names.values()
-        if len(hosts) > 1
-        for host in hosts
-    }
 
 
 def _of(each: Candidate, seen: Iterable[Seen]) -> tuple[Seen, ...]:

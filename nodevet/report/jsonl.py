@@ -2,6 +2,8 @@
 
 Every line says what it is in `record`: `run`, `host` or `totals`. The first
 line names every host, so a file that a crash cut short still accounts for all.
+Of two lines of one host the later one counts: what was written of it may turn out to be
+another host's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -91,8 +93,8 @@ def is_jsonl(text: str | bytes) -> bool:
 def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
     """The run, and what the reader must know where the file was cut short.
 
-    Hosts that the file does not reach are `interrupted`. Raises ReportError for
-    a line that is not valid, unless it is the last and lacks its newline.
+    A host's last line counts. Hosts that the file does not reach are `interrupted`. Raises
+    ReportError for a line that is not valid, unless it is the last and lacks its newline.
     """
     whole = _bytes(text)
     *complete, rest = whole.split(b"\n")
@@ -127,17 +129,18 @@ def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
 
 
 def _body(rows: Iterable[tuple[int, bytes]]) -> tuple[list[HostReport], _Totals | None]:
-    hosts: list[HostReport] = []
+    hosts: dict[str, HostReport] = {}
     end: _Totals | None = None
     for number, row in rows:
         kind = decode(row, _Record, f"run, line {number}").record
         if kind == "host":
-            hosts.append(decode(row, HostReport, f"run, line {number}"))
+            report = decode(row, HostReport, f"run, line {number}")
+            hosts[report.host] = report
         elif kind == "totals":
             end = decode(row, _Totals, f"run, line {number}")
         else:
             raise ReportError(f"not a saved run, line {number}: no record is named {kind!r}")
-    return hosts, end
+    return list(hosts.values()), end
 
 
 def _missing(names: Iterable[str], hosts: Iterable[HostReport]) -> Iterator[HostReport]:

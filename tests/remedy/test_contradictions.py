@@ -35,7 +35,7 @@ GOOD = Plan(
     created="2026-11-20T22:00:00+00:00",
     expires="2999-11-21T22:00:00+00:00",
     baselines={"b": "1" * 64},
-    nodes={"n1": NODE, "fe80::1%eth0": NODE},
+    nodes={"n1": NODE, "fe80::1%eth0": replace(NODE, boot_id="b2")},
     steps=(ONE,),
 )
 
@@ -138,6 +138,7 @@ def _bare(kind: str, name: str) -> Touch:
             f"2 steps of n1 change {THP.label}",
         ),
         (lambda: replace(GOOD, baselines={}), "its baseline b is not among those"),
+        (lambda: replace(GOOD, nodes={"n1": NODE, "n2": NODE}), "nodes n1, n2 are one machine"),
     ],
 )
 def test_r13_a_plan_that_contradicts_itself_is_refused(

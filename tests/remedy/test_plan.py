@@ -404,6 +404,15 @@ def test_one_machine_under_two_names_is_not_planned(shop: Shop) -> None:
     assert why(plan(shop, one, two)) == ["n1 a: n1, n2 are one machine"]
 
 
+def test_d4_a_node_of_another_host_name_is_not_planned(shop: Shop) -> None:
+    shop.add("a")
+    slip = wrong(check="hostname", expected="n1", actual="n7", advice="check DNS")
+    other = node("n1", [wish("a", kernel("/sys/a"))], [slip, finding("a")])
+    (conflict,) = plan(shop, other).plan.conflicts
+    assert conflict.why == "its host name is n7, not n1"
+    assert conflict.advice == "check DNS"
+
+
 @pytest.mark.parametrize("field", ["machine_id", "boot_id"])
 def test_a_node_that_cannot_be_told_is_not_planned(shop: Shop, field: str) -> None:
     shop.add("a")

@@ -1,0 +1,186 @@
+"""Whether the machine that answered is the one that was meant. Pure.
+
+A slip in DNS, in `HostName` of ssh_config or in an inventory leads to another machine, which
+then is vetted twice while the one that was meant is not vetted at all. Two signs tell:
+
+- two names of a run meet the same /etc/machine-id and the same boot_id. A clone has the machine
+  id of its original, never its boot_id; an id that was not read says nothing;
+- a node's own host name (/proc/sys/kernel/hostname) is not the name that it is listed under.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+
+from msgspec.structs import replace
+
+from nodevet.evidence import Evidence
+from nodevet.model import Finding, Host, HostReport, Verdict, unknown, wrong
+
+SAME_MACHINE = "host_identity"
+HOSTNAME = "hostname"
+"""What such findings stand under in the place of a check."""
+
+SHOWN = 8  # names of one machine in a sentence
+NO_NAME = frozenset({"", "(none)", "localhost", "localhost.localdomain"})
+"""Host names of a node that was given none: the kernel's, and what systemd and images set."""
+
+_LOOPBACK = re.compile(r"(ip6-)?localhost\d?(\.localdomain\d?)?|ip6-loopback|.+\.localhost")
+TWICE = (
+    "at most one of these machines was vetted: check DNS, HostName in ssh_config and the "
+    "addresses of the inventory; list a machine once"
+)
+SWITCH = (
+    "the node is the right one: expect_hostname: false, or the name that it has, in the "
+    "inventory, or --no-expect-hostname"
+)
+ELSEWHERE = (
+    f"another machine may answer under this name: check DNS and HostName in ssh_config. If {SWITCH}"
+)
+
+
+def expected_hostname(host: Host) -> str | None:
+    """The host name that the node must have; None where nothing is known of it.
+
+    An inventory's name is none where it is an address or a name of the loopback, or where the
+    host is this machine or a tree of files.
+    """
+    if isinstance(host.expect_hostname, str):
+        return host.expect_hostname
+    if not host.expect_hostname or host.local or host.root != "/":
+        return None
+    return host.name if _names_a_machine(host.name) else None
+
+
+def _names_a_machine(name: str) -> bool:
+    if _LOOPBACK.fullmatch(name.lower().rstrip(".")):
+        return False
+    if all(label.isdecimal() for label in name.split(".")):  # 10.1 is an address to ssh, too
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return True
+    return False
+
+
+def is_same_name(expected: str, actual: str, *, exact: bool) -> bool:
+    """Whether two host names are of one machine, in upper or lower case.
+
+    The first label decides, since a node's own name and the one in DNS often differ in their
+    domains; with `exact` so do the domains, where both names have one.
+
+    >>> is_same_name("gpu001.mgmt.example.com", "GPU001", exact=True)
+    True
+    >>> is_same_name("gpu001.dc1.example.com", "gpu001.dc2.example.com", exact=True)
+    False
+    """
+    one, other = expected.lower().rstrip("."), actual.lower().rstrip(".")
+    if exact and "." in one and "." in other:
+        return one == other
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
+def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
+    """What is wrong with the node's own name, or cannot be told; None where nothing is."""
+    expected = expected_hostname(host)
+    if expected is None:
+        return None
+    section = evidence.host
+    actual = section.data.hostname if section.data else None
+    if actual is None:
+        why = section.data.why("hostname") if section.data else section.why
+        return unknown(check=HOSTNAME, expected=expected, why=f"hostname: {why}")
+    if actual.lower() in NO_NAME:
+        why = "the node has no host name of its own, which could tell that it is the right one"
+        advice = f"set it with hostnamectl. If {SWITCH}"
+        return unknown(
+            check=HOSTNAME, expected=expected, actual=actual or None, why=why, advice=advice
+        )
+    if is_same_name(expected, actual, exact=isinstance(host.expect_hostname, str)):
+        return None
+    return wrong(check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE)
+
+
+def machine(report: HostReport) -> tuple[str, str] | None:
+    """What tells a machine from every other: machine id and boot id, where both were read."""
+    if not report.machine_id or not report.boot_id:
+        return None
+    return report.machine_id, report.boot_id
+
+
+class Met:
+    """The machines that a run has met so far, and under which names."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], HostReport] = {}
+        self._names: dict[tuple[str, str], list[str]] = {}
+
+    def meet(self, report: HostReport) -> tuple[HostReport, ...]:
+        """The report, and before it that of the first name of the same machine where this is the
+        second: both now say so. A machine of many names costs each of them one report."""
+        key = machine(report)
+        if key is None:
+            return (report,)
+        names = self._names.setdefault(key, [])
+        names.append(report.host)
+        first = self._first.setdefault(key, report)
+        if len(names) == 1:
+            return (report,)
+        told = _told(report, names)
+        return (_told(first, names), told) if len(names) == 2 else (told,)
+
+
+def told_apart(reports: Iterable[HostReport]) -> tuple[HostReport, ...]:
+    """The reports of a whole run; those of one machine under several names fail and name all."""
+    listed = tuple(reports)
+    names = _by_host(same_key((report.host, machine(report)) for report in listed))
+    return tuple(
+        _told(report, names[report.host]) if report.host in names else report for report in listed
+    )
+
+
+def same_key(keys: Iterable[tuple[str, object]]) -> tuple[tuple[str, ...], ...]:
+    """The hosts that have one key together, of (host, key); None is nobody's key."""
+    found: dict[object, list[str]] = {}
+    for host, key in keys:
+        if key is not None:
+            found.setdefault(key, []).append(host)
+    return tuple(tuple(hosts) for hosts in found.values() if len(hosts) > 1)
+
+
+def _by_host(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {host: hosts for hosts in groups for host in hosts}
+
+
+def _one_machine(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
+    return f"{', '.join(listed[:SHOWN])}{more} are one machine"
+
+
+def _told(report: HostReport, names: Iterable[str]) -> HostReport:
+    finding = wrong(check=SAME_MACHINE, why=_one_machine(names), advice=TWICE)
+    others = (each for each in report.findings if each.check != SAME_MACHINE)
+    return replace(report, findings=(finding, *others))
+
+
+def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
+    """Hosts that must not be changed, since it is not sure that they are the machine that was
+    meant: why, and what to do.
+
+    Containers of one kernel are told apart by their machine ids; a change of that kernel is not.
+    """
+    listed = tuple(reports)
+    kernels = same_key((report.host, report.boot_id or None) for report in listed)
+    found = {host: (_one_machine(names), TWICE) for host, names in _by_host(kernels).items()}
+    for report in listed:
+        for finding in report.findings:
+            if finding.check == HOSTNAME and finding.verdict is not Verdict.OK:
+                found.setdefault(report.host, (_unlike(finding), finding.advice))
+    return found
+
+
+def _unlike(finding: Finding) -> str:
+    shown, meant = finding.text(finding.actual), finding.text(finding.expected)
+    return finding.why or f"its host name is {shown}, not {meant}"

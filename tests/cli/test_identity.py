@@ -1,0 +1,266 @@
+"""The machine that answered is the one that was meant, or the run fails and says so."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nodevet import fleet
+from nodevet.cli import nodevet as command_line
+from nodevet.fleet import Options, Visit
+from nodevet.identity import Met, is_same_name, told_apart
+from nodevet.model import Host, HostReport, Status
+from nodevet.report import formats, jsonl
+
+CHECK = '''"""A check."""
+from nodevet.model import Check, Want, ok
+
+def judge(evidence, want):
+    yield ok()
+
+CHECK = Check(wants=Want, reads=(), judge=judge)
+'''
+MACHINE: dict[str, Any] = {"machine_id": "m", "boot_id": "b", "uptime_s": 9000.0}
+Given = dict[str, dict[str, Any]]
+Call = Callable[..., Result]
+
+
+def document(**host: Any) -> bytes:
+    section = {"status": "ok", "seconds": 0, "data": host}
+    return json.dumps({"schema": 1, "probe": "1", "sections": {"host": section}}).encode()
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Given:
+    """What answers under each name: the fields of the evidence's host section."""
+    answers: Given = {}
+
+    def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+        for host in hosts:
+            yield Visit(host.name, Status.VETTED, "", document(**answers[host.name]), 0.1)
+
+    monkeypatch.setattr(fleet, "visit", visit)
+    return answers
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Runs a command in a project whose only check is always ok."""
+    for folder, name, text in (
+        ("checks", "fine.py", CHECK),
+        ("baselines", "site.yaml", "nodevet: 1\nexpect: {fine: {}}\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(command_line, [*arguments, "-b", "site"], catch_exceptions=False)
+
+    return run
+
+
+COMMANDS = (("check",), ("gate", "--wait", "0"))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_d4_one_machine_under_two_names_fails_both_hosts(
+    nodes: Given, call: Call, command: tuple[str, ...]
+) -> None:
+    nodes |= {
+        "gpu001": MACHINE | {"hostname": "gpu001"},
+        "gpu002": MACHINE | {"hostname": "gpu001"},
+        "gpu003": {"machine_id": "m3", "boot_id": "b3", "hostname": "gpu003", "uptime_s": 9000.0},
+    }
+    files = [f"--format={name}:{name}" for name in formats() if name != "table"]
+    done = call(*command, "gpu[001-003]", "--no-expect-hostname", *files, "--format=table")
+    assert done.exit_code == 1, done.output
+    assert "gpu001, gpu002 are one machine" in done.stdout
+    assert "2 wrong" in done.stdout
+    for name in formats():
+        if name in ("table", "prometheus"):
+            continue
+        assert "gpu001, gpu002 are one machine" in Path(name).read_text(), name
+    metrics = Path("prometheus").read_text()
+    for host, rank in (("gpu001", 4), ("gpu002", 4), ("gpu003", 0)):
+        assert f'nodevet_host_verdict{{host="{host}"}} {rank}' in metrics
+    run, notes = jsonl.parse(Path("jsonl").read_bytes())
+    assert notes == ()
+    assert run.hosts == json_hosts(Path("json"))
+    assert run.exit_code == 1
+
+
+def json_hosts(path: Path) -> tuple[HostReport, ...]:
+    from nodevet.report import json as form
+
+    return form.parse(path.read_bytes()).hosts
+
+
+def test_d4_saved_evidence_of_one_machine_under_two_names_fails_both(
+    nodes: Given, call: Call
+) -> None:
+    nodes |= {name: MACHINE | {"hostname": "gpu001"} for name in ("gpu001", "gpu002")}
+    assert call("check", "gpu[001-002]", "--save", "kept").exit_code == 1
+    again = call("check", "--evidence", "kept", "--format", "json")
+    hosts = json.loads(again.stdout)["hosts"]
+    told = [[finding["check"] for finding in host["findings"]] for host in hosts]
+    assert told == [["host_identity", "fine"], ["host_identity", "hostname", "fine"]]
+    assert again.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"machine_id": "m", "boot_id": "another"},  # a clone
+        {"machine_id": "another", "boot_id": "b"},  # a container of the same kernel
+        {"machine_id": "m"},
+        {"boot_id": "b"},
+        {},
+    ],
+)
+def test_d4_what_may_be_another_machine_is_not_called_the_same(
+    nodes: Given, call: Call, other: dict[str, Any]
+) -> None:
+    nodes |= {"gpu001": MACHINE | {"hostname": "gpu001"}, "gpu002": other | {"hostname": "gpu002"}}
+    assert call("check", "gpu[001-002]").exit_code == 0
+
+
+def test_d4_a_machine_of_many_names_costs_each_of_them_little() -> None:
+    names = [f"n{number}" for number in range(500)]
+    met = Met()
+    written = [
+        report
+        for name in names
+        for report in met.meet(
+            HostReport(host=name, status=Status.VETTED, machine_id="m", boot_id="b")
+        )
+    ]
+    assert len(written) == len(names) + 1
+    final = told_apart({report.host: report for report in written}.values())
+    (why,) = {finding.why for report in final for finding in report.findings}
+    assert why == "n0, n1, n10, n100, n101, n102, n103, n104 and 492 more are one machine"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_d4_another_host_name_than_the_inventorys_fails(
+    nodes: Given, call: Call, command: tuple[str, ...]
+) -> None:
+    nodes["gpu002"] = MACHINE | {"hostname": "gpu001"}
+    done = call(*command, "gpu002", "--format=table", "--format=json:run")
+    assert done.exit_code == 1
+    assert "hostname  gpu001, wanted gpu002" in done.stdout
+    for word in ("DNS", "HostName", "expect_hostname: false", "--no-expect-hostname"):
+        assert word in done.stdout
+    assert call(*command, "gpu002", "--no-expect-hostname").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "hostname", "code"),
+    [
+        ("gpu001", "GPU001", 0),
+        ("gpu001", "gpu001.example.com", 0),
+        ("gpu001.mgmt.example.com", "gpu001", 0),
+        ("gpu001.mgmt.example.com", "gpu001.example.com", 0),
+        ("gpu001", "gpu0012", 1),
+        ("gpu001", "gpu001-a", 1),
+        ("gpu001", "ip-10-0-0-1", 1),
+        ("10.0.0.1", "gpu001", 0),
+        ("10.1", "gpu001", 0),
+        ("fd00::7", "gpu001", 0),
+        ("localhost", "gpu001", 0),
+        ("gpu001", "localhost", 3),
+        ("gpu001", "(none)", 3),
+        ("gpu001", "", 3),
+        ("gpu001", None, 3),
+    ],
+)
+def test_d4_which_host_names_are_of_one_node(
+    nodes: Given, call: Call, name: str, hostname: str | None, code: int
+) -> None:
+    nodes[name] = MACHINE | {"hostname": hostname}
+    done = call("check", name)
+    assert done.exit_code == code, done.output
+    assert call("check", name, "--no-expect-hostname").exit_code == 0
+
+
+def test_d4_this_machine_and_a_tree_of_files_have_any_host_name(nodes: Given, call: Call) -> None:
+    Path("fleet.yaml").write_text(
+        "nodevet: 1\nhosts:\n  capture1: {root: /captures/1}\n  '@local':\n"
+    )
+    nodes["capture1"] = {"hostname": "dgx-17"}
+    from socket import gethostname
+
+    nodes[gethostname()] = {"hostname": "another"}
+    assert call("check", "-i", "fleet.yaml", "--save", "kept").exit_code == 0
+    assert call("check", "--evidence", "kept").exit_code == 0
+
+
+YAML = """\
+nodevet: 1
+defaults: {expect_hostname: false}
+hosts:
+  gpu001:
+  gpu002: {expect_hostname: true}
+  gpu003: {expect_hostname: ip-10-0-0-3}
+  gpu004: {expect_hostname: ip-10-0-0-3.dc2}
+groups:
+  cloud: {hosts: gpu005, expect_hostname: true}
+"""
+PYINFRA = """\
+all = (["gpu001",
+    ("gpu002", {"nodevet_expect_hostname": True}),
+    ("gpu003", {"nodevet_expect_hostname": "ip-10-0-0-3"}),
+    ("gpu004", {"nodevet_expect_hostname": "ip-10-0-0-3.dc2"}),
+], {"nodevet_expect_hostname": False})
+"""
+ANSIBLE = json.dumps(
+    {
+        "_meta": {
+            "hostvars": {
+                "gpu002": {"nodevet_expect_hostname": "True"},
+                "gpu003": {"nodevet_expect_hostname": "ip-10-0-0-3"},
+                "gpu004": {"nodevet_expect_hostname": "ip-10-0-0-3.dc2"},
+            }
+        },
+        "all": {
+            "hosts": ["gpu001", "gpu002", "gpu003", "gpu004"],
+            "vars": {"nodevet_expect_hostname": "no"},
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [("x.yaml", YAML), ("x.py", PYINFRA), ("x.json", ANSIBLE)]
+)
+def test_d4_an_inventory_says_which_host_name_is_expected(
+    nodes: Given, call: Call, file: str, text: str
+) -> None:
+    Path(file).write_text(text)
+    for number in range(1, 6):
+        nodes[f"gpu00{number}"] = {"hostname": "ip-10-0-0-3.dc1"}
+    done = call("check", "-i", file, "--format", "json")
+    wrong = {
+        host["host"]
+        for host in json.loads(done.stdout)["hosts"]
+        if any(finding["verdict"] == "wrong" for finding in host["findings"])
+    }
+    assert wrong - {"gpu005"} == {"gpu002", "gpu004"}
+    assert ("gpu005" in wrong) is (file == "x.yaml")
+
+
+@pytest.mark.parametrize("value", ["3", "[a]", "'a b'", "'-x'"])
+def test_d4_a_host_name_that_is_none_is_told_with_its_place(call: Call, value: str) -> None:
+    from nodevet.inventory import InventoryError
+
+    Path("fleet.yaml").write_text(f"nodevet: 1\nhosts:\n  gpu001: {{expect_hostname: {value}}}\n")
+    with pytest.raises(InventoryError, match=r"fleet\.yaml:3:\d+: .*expect_hostname: true, false"):
+        call("check", "-i", "fleet.yaml")
+
+
+def test_d4_labels_are_compared_whole() -> None:
+    assert not is_same_name("gpu1", "gpu10", exact=False)
+    assert is_same_name("gpu1.a.", "GPU1.A", exact=True)
