@@ -38,15 +38,14 @@ class Boot:
         amiss, evidence = self.settled(written, self._reboot(), evidence)
         drivers = [step for step in written if of_packages(step) and step.id in amiss]
         others = [step for step in written if step not in drivers]
-        self._conclude(drivers, amiss)
+        self._conclude(drivers, amiss, evidence)
         if back := self._undone(drivers):  # without a driver nothing else can be judged
-            told = self._back(back, others, evidence)
-            amiss = amiss if told is None else told
-        self._conclude(others, amiss)
+            amiss, evidence = self._back(back, others, evidence) or (amiss, evidence)
+        self._conclude(others, amiss, evidence)
         if back := self._undone(others):
             kept = [step for step in others if ledger.outcome(step) is Outcome.PERSISTS]
-            told = self._back(back, kept, evidence) or {}
-            self._conclude([step for step in kept if step.id in told], told)
+            amiss, evidence = self._back(back, kept, evidence) or ({}, evidence)
+            self._conclude([step for step in kept if step.id in amiss], amiss, evidence)
 
     def _denied(self, evidence: Evidence) -> str:
         """Why the node may not be rebooted now."""
@@ -62,12 +61,18 @@ class Boot:
             return f"nobody knows what uses it: {error}"
         return ""
 
-    def _conclude(self, judged: Sequence[Step], amiss: Mapping[str, str]) -> None:
-        """After a reboot: what is `amiss` is put back, the rest persists."""
+    def _conclude(
+        self, judged: Sequence[Step], amiss: Mapping[str, str], evidence: Evidence
+    ) -> None:
+        """After a reboot: what is `amiss` is put back, the rest persists. Nobody can tell of a
+        step whose subject is not there any more."""
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in amiss:
+            if step.id in amiss and (missing := self.steps.bench.gone(step, evidence)):
+                why = f"after a reboot {missing}"
+                results[step.id] = replace(result, outcome=Outcome.DOUBT, why=why)
+            elif step.id in amiss:
                 why = f"does not outlast a reboot: {amiss[step.id]}"
                 results[step.id] = self.steps.take_back(step, result, why)
             else:
@@ -86,15 +91,15 @@ class Boot:
 
     def _back(
         self, back: Sequence[Step], kept: Sequence[Step], evidence: Evidence
-    ) -> dict[str, str] | None:
-        """Reboot once more for what was put back, and look at it. Why each of `kept` does not
-        hold then; None where it is not rebooted, which is told."""
+    ) -> tuple[dict[str, str], Evidence] | None:
+        """Reboot once more for what was put back, and look at it. As `settled` of `kept`; None
+        where it is not rebooted, which is told."""
         ledger = self.ledger
         if why := self._denied(evidence):
             told = f"put back, and in force after one more reboot; not rebooted: {why}"
             ledger.tell(back, told)
             return None
-        amiss, _ = self.settled(kept, self._reboot(), evidence)
+        amiss, evidence = self.settled(kept, self._reboot(), evidence)
         for step in back:
             look = partial(self.site.left, ledger.results[step.id].before)
             try:
@@ -108,7 +113,7 @@ class Boot:
                 ledger.tell([step], told, Outcome.HALF)
             else:
                 ledger.tell([step], "put back, and rebooted once more")
-        return amiss
+        return amiss, evidence
 
     def _reboot(self) -> str:
         """Reboot, and the new boot id."""

@@ -14,6 +14,7 @@ from nodevet.fix import Change, FixError, Seen
 from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Verdict
 from nodevet.remedy.nouns import Step
+from nodevet.remedy.subjects import gone
 
 FINE = (Verdict.OK, Verdict.EXEMPT)
 
@@ -46,6 +47,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         findings = self.ask(step.fix, evidence)
         if not findings:
             return Standing.STALE, f"the baseline does not ask for {step.fix}"
+        if missing := gone(step, findings, evidence):
+            return Standing.STALE, missing
         if holds(step, findings, evidence):
             return Standing.RIGHT, ""
         if step.effective != "now" and self.waits(step, evidence):
@@ -70,9 +73,15 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         later = after_reset(evidence)
         return later != evidence and holds(step, self.ask(step.fix, later), later)
 
+    def gone(self, step: Step, evidence: Evidence) -> str:
+        """Which of a step's subjects are not there any more; empty where all are."""
+        return gone(step, self.ask(step.fix, evidence), evidence)
+
     def verdict(self, step: Step, evidence: Evidence) -> str:
         """Why the check does not say ok of a step; empty where it does."""
         findings = self.ask(step.fix, evidence)
+        if missing := gone(step, findings, evidence):
+            return missing
         if holds(step, findings, evidence):
             return ""
         about = _of(step, findings, evidence)
@@ -85,10 +94,13 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     """Whether the check says ok on every subject of a step.
 
-    Of services these are the processes that they have now. Another subject may be gone: then
-    nothing of the whole check may be amiss.
+    Of services these are the processes that they have now. Subjects may be named otherwise by
+    now, as groups of CPUs are: then nothing of the whole check may be amiss. One that is gone
+    does not hold.
     """
     about = _of(step, findings, evidence)
+    if gone(step, findings, evidence):
+        return False
     if step.services:
         verdicts = {finding.verdict for finding in about}
         return Verdict.OK in verdicts and verdicts <= set(FINE)

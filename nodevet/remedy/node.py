@@ -191,6 +191,11 @@ class Node:
         if self.ledger.results[last.id].outcome not in WRITTEN or self.ledger.dark(evidence):
             return
         earlier = [step for step in self.ledger.written() if step is not last]
+        for step in earlier:
+            if missing := steps.bench.gone(step, evidence):
+                self.ledger.tell([step], missing, Outcome.DOUBT)
+        if self.ledger.stopped():
+            return
         broken = [step for step in earlier if self._broken(steps, step, evidence)]
         if not broken:
             return

@@ -52,6 +52,8 @@ class Resume:
         result = replace(ledger.results[step.id], verdicts=said)
         if not why:
             return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)
+        if missing := self.steps.bench.gone(step, evidence):
+            return replace(result, outcome=Outcome.DOUBT, why=missing)
         later = step.effective != "now"
         if not rebooted and ledger.dark(evidence) and not of_packages(step):
             return replace(result, outcome=Outcome.PENDING if later else Outcome.DONE)

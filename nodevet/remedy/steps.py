@@ -34,9 +34,13 @@ SETTINGS = ("file", "kernel", "gpu")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a step holds. `why` says why not; then `evidence` may be missing."""
+    """Whether a step holds. `why` says why not; then `evidence` may be missing.
+
+    `gone`: nobody can tell, for what it is about is not there any more.
+    """
 
     why: str = ""
+    gone: bool = False
     after: tuple[Seen, ...] = ()
     evidence: Evidence | None = None
     pending: bool = False
@@ -155,6 +159,9 @@ class Steps:
         except LostError as error:
             return replace(result, outcome=Outcome.DOUBT, why=str(error)), evidence
         result = replace(result, after=held.after, verdicts=held.verdicts)
+        if held.gone:
+            told = replace(result, outcome=Outcome.DOUBT, why=held.why)
+            return told, held.evidence or evidence
         if held.why:
             return self.take_back(step, result, held.why), held.evidence or evidence
         self.site.journal.write(Verified(step=step.id, verdicts=held.verdicts))
@@ -177,6 +184,8 @@ class Steps:
         if any(not same(one, two) for one, two in zip(first, after, strict=True)):
             self.site.journal.write(Looked(step=step.id, seen=after))
         evidence = self.site.probe("after")
+        if why := self.bench.gone(step, evidence):
+            return Held(why=why, gone=True, after=after, evidence=evidence)
         lost = [
             one.touch.label
             for one, two in zip(first, after, strict=True)
@@ -186,7 +195,9 @@ class Steps:
             why = f"does not stay as it was set: {', '.join(lost)}"
             return Held(why=why, after=after, evidence=evidence)
         held = self.verdict(step, evidence, after)
-        if not any(isinstance(action, Unit) and action.restart for action in step.actions):
+        if held.gone or not any(
+            isinstance(action, Unit) and action.restart for action in step.actions
+        ):
             return held
         limit = time.monotonic() + self.site.terms.boot_settle
         while held.why and time.monotonic() < limit:  # until it is on its GPUs again
@@ -212,6 +223,8 @@ class Steps:
         held = Held(after=after, evidence=evidence, verdicts=self.verdicts(step, evidence))
         if not why:
             return held
+        if self.bench.gone(step, evidence):
+            return replace(held, why=why, gone=True)
         if step.effective != "now" and self._in_place(step, evidence, after):
             return replace(held, pending=True)
         return replace(held, why=f"the check says: {why}")
@@ -299,6 +312,8 @@ class Steps:
         """A step that an earlier controller left in doubt, or did not have judged."""
         why = state.why or "the controller ended in the middle of it"
         result = recalled(step, state)
+        if missing := self.bench.gone(step, evidence):
+            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
             return self.take_back(step, result, why), evidence
         return self.resolve(step, result, set(state.done), why, evidence)

@@ -178,7 +178,9 @@ class Box:
         elif touch.kind == "gpu":
             uuid, _, field = touch.name.rpartition(":")
             assert field == "ecc_pending"
-            gpu = next(each for each in self.gpus if each["uuid"] == uuid)
+            gpu = next((each for each in self.gpus if each["uuid"] == uuid), None)
+            if gpu is None:
+                return Seen(touch=touch, exists=False, why="no GPU answers by this UUID")
             value = "1" if gpu["ecc"][1] else "0"
         return Seen(touch=touch, exists=value is not None, value=copy.deepcopy(value))
 
@@ -202,7 +204,9 @@ class Box:
                 del self.units[name]
         elif action.words[:2] != ("systemctl", "is-system-running"):
             assert action.words[:2] == ("nvidia-smi", "-i") and action.words[3] == "-e"
-            gpu = next(each for each in self.gpus if each["uuid"] == action.words[2])
+            gpu = next((each for each in self.gpus if each["uuid"] == action.words[2]), None)
+            if gpu is None:
+                return Acted(ok=False, code=6, output="No devices were found")
             gpu["ecc"][1] = action.words[4] == "1"
         return Acted(ok=True, code=0, output="")
 

@@ -1,0 +1,125 @@
+"""A GPU, or CPUs, that a plan names and that are not there afterwards: never done, told by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.evidence import decode
+from nodevet.fix import Risk, Touch
+from nodevet.model import Finding, Subject, Verdict
+from nodevet.remedy.nouns import Step
+from nodevet.remedy.result import Outcome, exit_code
+from nodevet.remedy.subjects import gone
+
+World = Any
+UUIDS = [f"GPU-0000000{index}-0000-0000-0000-000000000000" for index in range(2)]
+
+
+@pytest.fixture
+def ecc(world: Callable[..., World]) -> tuple[World, Any]:
+    """A node whose two GPUs are to have ECC, and its plan: one step for both."""
+    w = world(ecc_mode=True)
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
+    plan = w.plan()
+    (step,) = plan.steps
+    assert step.subjects == ("GPU 0", "GPU 1")
+    return w, plan
+
+
+def loses(box: Any, index: int) -> None:
+    """The next reboot leaves one GPU out; those after it count one less."""
+    reboot = box.reboot
+
+    def less() -> None:
+        reboot()
+        box.gpus = [gpu for gpu in box.gpus if gpu["uuid"] != UUIDS[index]]
+
+    box.reboot = less
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_d8_a_gpu_that_is_gone_after_a_reboot_does_not_persist(ecc: Any, index: int) -> None:
+    """Also the first one, where the other then has its number."""
+    w, plan = ecc
+    loses(w.boxes["n1"], index)
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.DOUBT and exit_code([result]) == 3, result
+    assert UUIDS[index] in result.why and "not there any more" in result.why
+    assert "GPU 1" in result.why
+    assert w.boxes["n1"].gpus[0]["ecc"] == [True, True], "the other one is left as it is"
+
+
+def test_d8_a_resumed_run_looks_for_it_until_it_is_back(ecc: Any) -> None:
+    w, plan = ecc
+    box = w.boxes["n1"]
+    assert w.node(plan, w.journal()).outcome is Outcome.PENDING
+    everything = list(box.gpus)
+    loses(box, 1)
+    box.reboot()
+    writes = box.writes
+    for _ in range(2):
+        result = w.node(plan, w.journal(), resume=True)
+        assert result.outcome is Outcome.DOUBT and UUIDS[1] in result.why, result
+    assert box.writes <= writes + 2, "no action but systemctl's wait"
+    box.gpus = everything
+    box.gpus[1]["ecc"] = [True, True]
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.outcome in (Outcome.DONE, Outcome.PERSISTS), result
+
+
+def test_d8_one_that_goes_while_its_step_is_verified_is_in_doubt(ecc: Any) -> None:
+    w, plan = ecc
+    box = w.boxes["n1"]
+    box.revert = lambda box: box.gpus.__delitem__(slice(1 if box.looks == 3 else 2, None))
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.DOUBT and UUIDS[1] in result.why, result
+    assert box.writes == 2, "nothing is put back"
+
+
+def test_d8_what_is_gone_before_its_step_is_refused(ecc: Any) -> None:
+    w, plan = ecc
+    del w.boxes["n1"].gpus[1]
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.REFUSED and "GPU 1" in result.why
+    assert not w.boxes["n1"].writes
+
+
+def finding(kind: str, id: str, verdict: Verdict = Verdict.OK) -> Finding:
+    return Finding(verdict=verdict, subject=Subject(kind=kind, id=id))
+
+
+@pytest.mark.parametrize(
+    ("subjects", "found", "missing"),
+    [
+        (("GPU 1",), [finding("gpu", "0"), finding("gpu", "1")], ""),
+        (("GPU 1",), [finding("gpu", "0")], "GPU 1 is not"),
+        (("GPU 1", "GPU 2"), [finding("gpu", "0")], "GPU 1, GPU 2 are not"),
+        (("cpufreq 0-31",), [finding("cpufreq", "0-63")], ""),
+        (("cpufreq 0-63",), [finding("cpufreq", "0-31"), finding("cpufreq", "32-63")], ""),
+        (("cpufreq 0-63",), [finding("cpufreq", "0-31")], "cpufreq 0-63 is not"),
+        (("unit x.service",), [finding("unit", "y.service")], "unit x.service is not"),
+        (("process 7",), [finding("process", "8")], ""),
+        (("GPU 1",), [finding("node", "", Verdict.UNKNOWN)], ""),
+        (("",), [finding("gpu", "0")], ""),
+    ],
+)
+def test_d8_subjects_by_their_names(
+    subjects: tuple[str, ...], found: list[Finding], missing: str
+) -> None:
+    evidence = decode(b'{"schema": 1, "probe": "0", "sections": {}}')
+    step = Step(
+        id="n/x/1",
+        host="n",
+        fix="x",
+        subjects=subjects,
+        wanted=1,
+        observed=0,
+        risk=Risk.LIVE,
+        actions=(),
+        touches=(Touch(kind="kernel", name="/sys/x"),),
+        reason="",
+    )
+    assert gone(step, found, evidence).startswith(missing)
+    assert bool(gone(step, found, evidence)) is bool(missing)
