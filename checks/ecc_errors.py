@@ -4,15 +4,17 @@
 left may be wrong. A GPU whose SRAM has passed NVIDIA's threshold goes on doing that
 until it is replaced.
 
-**Read from** NVML: nvmlDeviceGetTotalEccErrors, nvmlDeviceGetMemoryErrorCounter (SRAM)
-and nvmlDeviceGetSramEccErrorStatus. Volatile counts begin at the last reset or load of
-the driver, aggregate ones are kept in the board.
+**Read from** NVML: nvmlDeviceGetTotalEccErrors, nvmlDeviceGetMemoryErrorCounter (DRAM,
+SRAM; before Turing L1, L2, register file, textures and CBU) and
+nvmlDeviceGetSramEccErrorStatus. Volatile counts begin at the last reset or load of the
+driver, aggregate ones are kept in the board.
 
 **Verdicts.** Without further words, an uncorrectable error since the last reset is
 wrong, and so is a passed SRAM threshold. Corrected errors harm nothing, and old ones
 were dealt with: their counts are judged where the baseline gives the most that is
-allowed. A GPU without ECC, or with ECC off, is exempt: `ecc_mode` judges that. A count
-that this GPU or driver does not tell is exempt too, and said.
+allowed. The larger of the count in all and the sum of its parts is judged, and a
+difference said. A GPU without ECC, or with ECC off, is exempt: `ecc_mode` judges that. A
+count, or a part of it, that this GPU or driver does not tell is exempt too, and said.
 
 **To put it right** drain the node and reset the GPU, or reboot; `row_remapping` says
 whether memory waits to be repaired. Errors that come again: run the vendor's field
@@ -20,7 +22,7 @@ diagnostics. A passed SRAM threshold: have the board replaced.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -28,6 +30,13 @@ from nodevet.evidence import NOT_SUPPORTED, EccCounts, Evidence, Gpu, board, eac
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+NO_SUCH_PART = (*NOT_TOLD, "NVML_ERROR_INVALID_ARGUMENT")  # a location that the driver knows not
+TOTALS = tuple(
+    f"{life}_{severity}"
+    for life in ("volatile", "aggregate")
+    for severity in ("uncorrected", "corrected")
+)
+PARTS = ("dram", "sram", "cache")
 
 Most = Annotated[int, Field(ge=0)]
 
@@ -65,13 +74,24 @@ def judge(evidence: Evidence, want: EccErrors) -> Iterator[Finding]:
             yield from judge_gpu(gpu, limits(want))
 
 
+class Count(NamedTuple):
+    """A count as it is judged. `untold`: the fields that are not told here; `unread`: why others
+    are not known; `apart`: how the count in all and its parts differ."""
+
+    value: int | None
+    untold: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    apart: str = ""
+
+
 def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
-    subject, ecc = subject_of(gpu), gpu.ecc
-    untold = [field for field in most if is_untold(ecc, field)]
-    unread = [field for field in most if field not in untold and not is_count(ecc, field)]
-    told = {field: getattr(ecc, field) for field in most if field not in (*untold, *unread)}
+    subject = subject_of(gpu)
+    counts = {field: counted(gpu.ecc, field) for field in most}
+    told = {field: count.value for field, count in counts.items() if count.value is not None}
     above = {field: count for field, count in told.items() if count > most[field]}
-    why = "; ".join(f"{field}: {reason(ecc, field)}" for field in unread)
+    unread = [why for count in counts.values() for why in count.unread]
+    apart = [count.apart for count in counts.values() if count.apart]
+    why = "; ".join((*unread, *apart))
     if above:
         allowed = {field: type(above[field])(most[field]) for field in above}
         yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
@@ -79,22 +99,48 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
         yield unknown(subject, why=why)
     elif told:
         allowed = {field: type(told[field])(most[field]) for field in told}
-        yield ok(subject, expected=allowed, actual=told)
+        yield ok(subject, expected=allowed, actual=told, why=why)
+    untold = [field for count in counts.values() for field in count.untold]
     if untold:
         yield exempt(subject, why=f"this GPU or driver does not tell: {', '.join(untold)}")
 
 
-def is_untold(ecc: EccCounts, field: str) -> bool:
-    return getattr(ecc, field) is None and ecc.errors.get(field) in NOT_TOLD
+def counted(ecc: EccCounts, field: str) -> Count:
+    """A count by its field, and by its parts where it is one in all."""
+    if field not in TOTALS:
+        return alone(ecc, field, NOT_TOLD)
+    life, _, severity = field.partition("_")
+    names = {part: f"{life}_{part}_{severity}" for part in PARTS}
+    total = alone(ecc, field, NOT_TOLD)
+    parts = {part: alone(ecc, name, NO_SUCH_PART) for part, name in names.items()}
+    if parts["sram"].untold and not parts["cache"].untold:
+        del parts["sram"]
+    else:
+        del parts["cache"]
+    values = {part: one.value for part, one in parts.items() if one.value is not None}
+    known = [count for count in (total.value, sum(values.values()) if values else None)
+             if count is not None]  # fmt: skip
+    untold = [name for one in (total, *parts.values()) for name in one.untold]
+    unread = [why for one in (total, *parts.values()) for why in one.unread]
+    if not known and not unread:
+        untold = [field]
+    apart = ""
+    if len(known) == 2 and len(set(known)) == 2:
+        shown = ", ".join(f"{part} {count}" for part, count in values.items())
+        apart = f"{field}: {known[0]} in all, but {known[1]} by parts ({shown})"
+    return Count(max(known, default=None), tuple(untold), tuple(unread), apart)
 
 
-def is_count(ecc: EccCounts, field: str) -> bool:
-    return getattr(ecc, field) is not None and getattr(ecc, field) >= 0
-
-
-def reason(ecc: EccCounts, field: str) -> str:
+def alone(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
+    """A count by its own field. `not_told`: what NVML answers where there is none."""
     count = getattr(ecc, field)
-    return ecc.why(field) if count is None else f"{count} is no count"
+    if count is None and ecc.errors.get(field) in not_told:
+        return Count(None, untold=(field,))
+    if count is None:
+        return Count(None, unread=(f"{field}: {ecc.why(field)}",))
+    if count < 0:
+        return Count(None, unread=(f"{field}: {count} is no count",))
+    return Count(count)
 
 
 def advice(gpu: Gpu, above: dict[str, int]) -> str:
@@ -119,7 +165,9 @@ def advice(gpu: Gpu, above: dict[str, int]) -> str:
 
 def of(gpu: Gpu) -> str:
     """In which memory the uncorrectable errors were: ` (DRAM 2, SRAM 1)`."""
-    counts = {"DRAM": gpu.ecc.volatile_dram_uncorrected, "SRAM": gpu.ecc.volatile_sram_uncorrected}
+    ecc = gpu.ecc
+    counts = {"DRAM": ecc.volatile_dram_uncorrected, "SRAM": ecc.volatile_sram_uncorrected}
+    counts["caches"] = ecc.volatile_cache_uncorrected
     told = ", ".join(f"{memory} {count}" for memory, count in counts.items() if count)
     return f" ({told})" if told else ""
 
@@ -127,11 +175,12 @@ def of(gpu: Gpu) -> str:
 CHECK = Check(
     wants=EccErrors,
     reads=(
-        "gpu.gpus[].ecc.volatile_uncorrected",
-        "gpu.gpus[].ecc.volatile_corrected",
-        "gpu.gpus[].ecc.aggregate_uncorrected",
-        "gpu.gpus[].ecc.aggregate_corrected",
-        "gpu.gpus[].ecc.aggregate_sram_uncorrected",
+        *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),
+        *(
+            f"gpu.gpus[].ecc.{life}_{part}_{severity}"
+            for life, _, severity in (field.partition("_") for field in TOTALS)
+            for part in PARTS
+        ),
         "gpu.gpus[].ecc.sram_threshold_exceeded",
     ),
     judge=judge,

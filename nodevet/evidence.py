@@ -70,6 +70,11 @@ class EccCounts(Record, frozen=True, kw_only=True):
     aggregate_sram_uncorrected: int | None = None
     aggregate_dram_corrected: int | None = None
     aggregate_dram_uncorrected: int | None = None
+    # L1, L2, register file, textures and CBU together, where NVML has no SRAM: before Turing
+    volatile_cache_corrected: int | None = None
+    volatile_cache_uncorrected: int | None = None
+    aggregate_cache_corrected: int | None = None
+    aggregate_cache_uncorrected: int | None = None
     sram_threshold_exceeded: bool | None = None  # nvmlDeviceGetSramEccErrorStatus
 
 

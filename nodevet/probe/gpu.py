@@ -6,7 +6,7 @@ null. Nothing is set, and NVML is shut down before the answer is written.
 """
 
 from nodevet.probe.files import Absent, Record, is_this_machine, silent
-from nodevet.probe.gpu_health import ECC, REMAPPING, RETIRED_PAGES, fabric, nvlinks
+from nodevet.probe.gpu_health import REMAPPING, RETIRED_PAGES, ecc, fabric, nvlinks
 from nodevet.probe.gpu_nvml import CallError, Device, Nvml, System, fill, load
 from nodevet.probe.gpu_values import IDENTITY, NVML, VALUES
 
@@ -32,7 +32,8 @@ def read_gpu(nvml, index):
     fill(gpu, device, VALUES)
     for field in LOCKED_CLOCKS:
         gpu.fail(field, NO_GETTER)
-    for field, rows in (("ecc", ECC), ("remapping", REMAPPING), ("retired_pages", RETIRED_PAGES)):
+    gpu["ecc"] = ecc(device)
+    for field, rows in (("remapping", REMAPPING), ("retired_pages", RETIRED_PAGES)):
         gpu[field] = Record()
         fill(gpu[field], device, rows)
     gpu["fabric"] = fabric(device)

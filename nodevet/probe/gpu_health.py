@@ -7,16 +7,56 @@ from nodevet.probe.gpu_values import bus_id
 TOTAL, BY_LOCATION = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter")
 
 
-def ecc_rows():
-    """Each lifetime and severity: in all, and by where the memory is."""
+LOCATION = "NVML_MEMORY_LOCATION_"
+CACHES = ("L1_CACHE", "L2_CACHE", "REGISTER_FILE", "TEXTURE_MEMORY", "TEXTURE_SHM", "CBU")
+NO_SUCH_LOCATION = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT")
+
+
+def ecc_kinds():
+    """Each lifetime and severity: a field's name with room for a part, and NVML's arguments."""
     for lifetime in ("VOLATILE", "AGGREGATE"):
         for severity in ("CORRECTED", "UNCORRECTED"):
             which = ("NVML_MEMORY_ERROR_TYPE_" + severity, "NVML_{}_ECC".format(lifetime))
-            name = "{}_{{}}{}".format(lifetime, severity).lower()
-            yield (name.format(""), number, None, (TOTAL,) + which)
-            for location in ("SRAM", "DRAM"):
-                call = (BY_LOCATION,) + which + ("NVML_MEMORY_LOCATION_" + location,)
-                yield (name.format(location.lower() + "_"), number, None, call)
+            yield "{}_{{}}{}".format(lifetime, severity).lower(), which
+
+
+def ecc_rows():
+    """Each count: in all, and by where the memory is."""
+    for name, which in ecc_kinds():
+        yield (name.format(""), number, None, (TOTAL,) + which)
+        for location in ("SRAM", "DRAM"):
+            call = (BY_LOCATION,) + which + (LOCATION + location,)
+            yield (name.format(location.lower() + "_"), number, None, call)
+
+
+def ecc(device):
+    """The counts of a GPU; before Turing what is on its chip is not SRAM, but caches."""
+    record = Record()
+    fill(record, device, ECC)
+    for name, which in ecc_kinds():
+        field, sram = name.format("cache_"), name.format("sram_")
+        if record["errors"].get(sram) in NO_SUCH_LOCATION:
+            try:
+                record[field] = in_caches(device, which)
+            except CallError as failure:
+                record.fail(field, str(failure))
+    return record
+
+
+def in_caches(device, which):
+    """The sum of what NVML counts for each of them. Raises CallError: one was not read, or none
+    is counted."""
+    counts, why = [], None
+    for location in CACHES:
+        try:
+            counts.append(number(device.ask(BY_LOCATION, *(which + (LOCATION + location,)))))
+        except CallError as failure:
+            if str(failure) not in NO_SUCH_LOCATION:
+                raise
+            why = failure
+    if not counts:
+        raise why
+    return sum(counts)
 
 
 ECC = tuple(ecc_rows()) + (

@@ -93,6 +93,7 @@ def values_of(record, prefix=""):
 
 # in MIG mode NVML tells nothing of remapped rows
 FULL = {**values_of(Gpu), "pstate": 5, "mig_current": False, "mig_pending": True}
+CACHES = {key: FULL.pop(key) for key in list(FULL) if "_cache_" in key}  # where SRAM is not told
 LINK = values_of(NvLink, "nvlinks.")
 
 
@@ -195,6 +196,20 @@ def why(gpu, key):
     return (getattr(gpu, record) if record else gpu).why(field)
 
 
+@needs_gcc
+def test_t3_before_turing_the_caches_are_counted(node):
+    rows = [row for row in full_state().splitlines() if "_sram_" not in row]
+    assert (
+        flat(node.gpus("\n".join(rows)).gpus[0])["ecc.volatile_cache_uncorrected"],
+        len(rows),
+    ) == (None, len(full_state().splitlines()) - len(CACHES))
+    rows += [f"gpu.*.{key} = {value}" for key, value in CACHES.items()]
+    gpu = node.gpus("\n".join(rows)).gpus[0]
+    found = flat(gpu)
+    assert {key: found[key] for key in CACHES} == CACHES
+    assert found["ecc.volatile_sram_uncorrected"] is None
+
+
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
 def test_every_field_arrives(node, python):
     if not python.exists():
@@ -203,7 +218,7 @@ def test_every_field_arrives(node, python):
     assert (found.driver_version, found.nvml_version) == ("550.90.07", "12.550")
     assert (found.cuda_version, found.count, found.errors) == ("12.4", 1, {})
     gpu = found.gpus[0]
-    assert flat(gpu) == {**FULL, "index": 0, **dict.fromkeys(LOCKED)}
+    assert flat(gpu) == {**FULL, **dict.fromkeys(CACHES), "index": 0, **dict.fromkeys(LOCKED)}
     assert gpu.errors == dict.fromkeys(LOCKED, NO_GETTER)
     for record in (gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.fabric):
         assert record.errors == {}
@@ -228,7 +243,7 @@ def test_a_value_that_fails_leaves_the_others(node):
     found = node.gpus(full_state(len(keys), **overrides))
     for gpu, key in zip(found.gpus, keys, strict=True):
         failed = next((group for group in TOGETHER if key in group), (key,))
-        unread = {name for name, value in flat(gpu).items() if value is None}
+        unread = {name for name, value in flat(gpu).items() if value is None} - CACHES.keys()
         assert unread == {*LOCKED, *failed}, key
         assert why(gpu, key) == chosen[key], key
         assert "handle" not in gpu.errors, key
@@ -379,7 +394,8 @@ def test_a_driver_too_old_for_some_functions(tmp_path):
         "memory_reserved_b",
         *(key for key in FULL if key.startswith(("fabric.", "remapping.banks_"))),
     ]
-    expected = {**FULL, **reserved, **dict.fromkeys(missing), "index": 0, **dict.fromkeys(LOCKED)}
+    nothing = dict.fromkeys((*missing, *CACHES, *LOCKED))
+    expected = {**FULL, **reserved, **nothing, "index": 0}
     assert flat(gpu) == expected
     assert {key: why(gpu, key) for key in missing} == dict.fromkeys(missing, GONE)
     assert [process.pid for process in gpu.processes] == [4711, 99]
@@ -389,7 +405,7 @@ def test_a_driver_too_old_for_some_functions(tmp_path):
 def test_a_driver_that_has_dropped_the_deprecated_functions(tmp_path):
     node = Node(build(tmp_path / "new", without=NEW), tmp_path)
     gpu = node.gpus(full_state()).gpus[0]
-    assert flat(gpu) == {**FULL, "index": 0, **dict.fromkeys(LOCKED)}
+    assert flat(gpu) == {**FULL, **dict.fromkeys((*CACHES, *LOCKED)), "index": 0}
     assert gpu.nvlinks[0].replay_errors == LINK["nvlinks.replay_errors"]
     assert gpu.nvlinks[0].why("crc_flit_errors") == GONE
 

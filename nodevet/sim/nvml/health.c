@@ -33,15 +33,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned in
     return get_ecc(device, severity, lifetime, "", out);
 }
 
-/* by nvmlMemoryLocation_t: 2 is DRAM, 7 SRAM; the others are of GPUs before Volta */
+/* by nvmlMemoryLocation_t: 2 is DRAM, 7 SRAM; before Turing 1, the L2 cache, stands for all caches */
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned int severity,
                                                     unsigned int lifetime, unsigned int location,
                                                     unsigned long long *out)
 {
     CALL(device, out);
-    if (location != 2 && location != 7)
+    if (location != 1 && location != 2 && location != 7)
         return NVML_ERROR_NOT_SUPPORTED;
-    return get_ecc(device, severity, lifetime, location == 2 ? "dram_" : "sram_", out);
+    return get_ecc(device, severity, lifetime,
+                   location == 2 ? "dram_" : location == 1 ? "cache_" : "sram_", out);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device,
