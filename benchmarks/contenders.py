@@ -1,5 +1,6 @@
 """A loopback fleet, and the commands that are measured on it."""
 
+import base64
 import json
 import os
 import subprocess
@@ -61,22 +62,37 @@ def fleet(folder: Path, size: int) -> Iterator[list[dict[str, Any]]]:
         yield hosts
 
 
-def nodevet(folder: Path, hosts: list[dict[str, Any]]) -> Contender:
+def nodevet(folder: Path, hosts: list[dict[str, Any]], hashed: int = 0) -> Contender:
+    """`hashed`: how many other hosts' names, hashed, known_hosts has besides."""
+    known_hosts, name = Path(hosts[0]["known_hosts"]), "nodevet check"
+    if hashed:
+        name += f", {hashed:,} hashed host keys"
+        known_hosts = _crowded(folder / "known_hosts-hashed", known_hosts, hashed)
     lines = [
         f"  {host['name']}: {{address: {host['address']}, port: {host['port']}}}" for host in hosts
     ]
     head = f"nodevet: 1\ndefaults: {{key_file: {hosts[0]['key']}}}\nhosts:\n"
     inventory = folder / "fleet.yaml"
     inventory.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
-    report = folder / "run.json"
+    report = folder / f"run-{hashed}.json"
 
     def prove(done: subprocess.CompletedProcess[str]) -> None:
         prove_vetted(done, report, len(hosts))
 
     command = [str(NODEVET), "check", "-i", str(inventory), "-b", "generic"]
-    command += ["--known-hosts", hosts[0]["known_hosts"], "--format", f"json:{report}"]
+    command += ["--known-hosts", str(known_hosts), "--format", f"json:{report}"]
     command += ["--parallel", str(AT_A_TIME), "--deadline", "600"]  # the hosts share two cores
-    return Contender("nodevet check", len(hosts), command, prove)
+    return Contender(name, len(hosts), command, prove)
+
+
+def _crowded(path: Path, known_hosts: Path, others: int) -> Path:
+    """The same known hosts, hashed, among those of others."""
+    keys = (base64.b64encode(os.urandom(51)).decode() for _ in range(others))
+    lines = "".join(f"other{number} ssh-ed25519 {key}\n" for number, key in enumerate(keys))
+    path.write_text(lines + known_hosts.read_text(encoding="utf-8"), encoding="utf-8")
+    hash_names = ["ssh-keygen", "-q", "-H", "-f", str(path)]
+    subprocess.run(hash_names, check=True, capture_output=True)
+    return path
 
 
 def prove_vetted(done: subprocess.CompletedProcess[str], report: Path, hosts: int) -> None:

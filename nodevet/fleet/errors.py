@@ -27,6 +27,10 @@ class HungUpError(UnreachableError):
     """The server closed the connection before its banner: it may be busy, and take the next one."""
 
 
+class OtherKeyError(UnreachableError):
+    """The host key is not known, but keys of other types are: the server may have those too."""
+
+
 class TooLateError(ConnectError):
     """No session in time; the message says what was waited for."""
 

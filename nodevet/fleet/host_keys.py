@@ -13,7 +13,7 @@ from pathlib import Path
 
 import gevent
 
-from nodevet.fleet.errors import RouteError, TooLateError, UnreachableError
+from nodevet.fleet.errors import OtherKeyError, RouteError, TooLateError, UnreachableError
 from nodevet.fleet.known_hosts import Judgement, KnownHosts, Trust, parse
 from nodevet.fleet.route import Route
 
@@ -34,13 +34,14 @@ class HostKeys:
         self._known: dict[tuple[str, ...], _Known] = {}
 
     def types(self, route: Route) -> tuple[str, ...]:
-        """The key types known for a host."""
+        """The key types known for a host, as far as that is cheap to know before `check`."""
         return self._of(route).hosts.types(route.names)
 
     def check(self, route: Route, key_type: str, key: str) -> None:
         """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
 
-        Raises UnreachableError where it is not, RouteError for a file that cannot be read,
+        Raises UnreachableError where it is not (OtherKeyError where `types` may now tell of
+        another key that is), RouteError for a file that cannot be read,
         TooLateError where another process keeps the file locked.
         """
         judgement = _judge(self._of(route), route, key_type, key)
@@ -186,7 +187,5 @@ def _explain(judgement: Judgement, key_type: str) -> None:
         )
     if judgement.types:
         known = ", ".join(judgement.types)
-        raise UnreachableError(
-            f"host key not known: it shows {key_type}, known is {known} ({where})"
-        )
+        raise OtherKeyError(f"host key not known: it shows {key_type}, known is {known} ({where})")
     raise UnreachableError("host key not known (add it with ssh-keyscan, or --accept-new)")

@@ -5,14 +5,14 @@ the rest of the file, so it is not used.
 """
 
 import base64
-import binascii
-import hmac
+import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from typing import NamedTuple
 
 
 class Trust(Enum):
@@ -25,25 +25,29 @@ class Trust(Enum):
     AUTHORITY = "authority"  # unknown itself; a certificate authority should vouch for it
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line: marker, host patterns, key. `where` is file:line."""
+class Entry(NamedTuple):
+    """One line: marker, host patterns, key."""
 
     marker: str  # "", "@revoked" or "@cert-authority"
     names: str
     type: str  # ssh-ed25519
     key: str  # base64
-    where: str
+    path: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}"
 
 
 def parse(text: str, path: str, *, line: int = 1) -> list[Entry]:
     """The entries of one file, from line `line` on. Lines that ssh would skip are skipped."""
     entries = []
     for number, line_text in enumerate(text.split("\n"), line):
-        words = line_text.split()
+        words = line_text.split(None, 4)
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) >= 3 and not words[0].startswith("#"):
-            entries.append(Entry(marker, words[0], words[1], words[2], f"{path}:{number}"))
+            entries.append(Entry(marker, words[0], words[1], words[2], path, number))
     return entries
 
 
@@ -55,19 +59,32 @@ class Judgement:
 
 
 class KnownHosts:
-    """Entries, found by name without reading every one of them."""
+    """Entries, found without reading every one of them: by name, and hashed names by key.
+
+    A hashed name can only be found by hashing: each line has a salt of its own. So whether a key
+    is known is asked of the lines with that key alone; all of them are gone through only for a
+    name whose key is not known, and once.
+    """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._exact: dict[str, list[Entry]] = defaultdict(list)
-        self._hashed: list[tuple[bytes, bytes, Entry]] = []
         self._patterns: list[Entry] = []
+        self._hashed: list[Entry] = []
+        self._hashed_by_key: dict[str, list[Entry]] = defaultdict(list)
+        self._hashed_types: dict[str, None] = {}
+        self._hashes: list[_Hash] = []  # of the first entries of _hashed
+        self._opened = 0  # how many of them
+        self._found: dict[str, tuple[int, list[Entry]]] = {}  # in so many of _hashes
         self.add(entries)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """More entries, which come after those that are there."""
         for entry in entries:
             if entry.names.startswith("|1|"):
-                self._hashed.extend(_hashed(entry))
+                self._hashed.append(entry)
+                self._hashed_by_key[entry.key].append(entry)
+                if not entry.marker:
+                    self._hashed_types[entry.type] = None
             elif any(sign in entry.names for sign in "*?!"):
                 self._patterns.append(entry)
             else:
@@ -77,20 +94,23 @@ class KnownHosts:
     def lookup(self, name: str) -> list[Entry]:
         """Every entry that speaks of this name, in no particular order."""
         name = name.lower()
-        found = list(self._exact.get(name, ()))
-        found += [entry for entry in self._patterns if matches(name, entry.names)]
-        word = name.encode()
-        found += [
-            entry
-            for salt, digest, entry in self._hashed
-            if hmac.digest(salt, word, "sha1") == digest
-        ]
-        return found
+        for entry in self._hashed[self._opened :]:
+            self._hashes += _hashes(entry)
+        self._opened = len(self._hashed)
+        seen, found = self._found.get(name, (0, []))
+        found = found + list(_matching(name, self._hashes[seen:]))
+        self._found[name] = len(self._hashes), found
+        return self._plain(name) + found
 
     def types(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The key types known under these names, without certificate authorities."""
-        entries = [entry for name in names for entry in self.lookup(name) if not entry.marker]
-        return tuple(dict.fromkeys(entry.type for entry in entries))
+        """The key types known under these names, without certificate authorities.
+
+        Where nothing is known but hashed names that were not gone through: the types among these.
+        """
+        entries = [entry for name in names for entry in self._plain(name.lower())]
+        entries += [entry for name in names for entry in self._found.get(name.lower(), (0, []))[1]]
+        found = dict.fromkeys(entry.type for entry in entries if not entry.marker)
+        return tuple(found or self._hashed_types)
 
     def judge(
         self, names: Sequence[str], portless: Sequence[str], key_type: str, key: str
@@ -101,15 +121,19 @@ class KnownHosts:
         key changed. `portless` may confirm a key and no more: the name without
         its port, under which another sshd may live.
         """
-        own = [entry for name in names for entry in self.lookup(name)]
-        near = [entry for name in portless for entry in self.lookup(name)]
-        same = [entry for entry in own + near if entry.key == key and entry.type == key_type]
+        same = [
+            entry
+            for name in (*names, *portless)
+            for entry in self._with_key(name.lower(), key)
+            if entry.type == key_type
+        ]
         for entry in same:
             if entry.marker == "@revoked":
                 return Judgement(Trust.REVOKED, entry.where)
         for entry in same:
             if not entry.marker:
                 return Judgement(Trust.KNOWN, entry.where)
+        own = [entry for name in names for entry in self.lookup(name)]
         plain = [entry for entry in own if not entry.marker]
         for entry in plain:
             if entry.type == key_type:
@@ -122,15 +146,49 @@ class KnownHosts:
                 return Judgement(Trust.AUTHORITY, entry.where)
         return Judgement(Trust.UNKNOWN)
 
+    def _plain(self, name: str) -> list[Entry]:
+        """The entries that name a host in clear, or by a pattern."""
+        found = list(self._exact.get(name, ()))
+        return found + [entry for entry in self._patterns if matches(name, entry.names)]
 
-def _hashed(entry: Entry) -> Iterable[tuple[bytes, bytes, Entry]]:
-    """Salt and digest of a hashed name; nothing where they are not valid base64."""
-    for name in entry.names.split(","):
-        parts = name.split("|")
-        try:
-            yield base64.b64decode(parts[2]), base64.b64decode(parts[3]), entry
-        except (IndexError, binascii.Error):
-            continue
+    def _with_key(self, name: str, key: str) -> Iterator[Entry]:
+        """The entries that speak of this name and have this key."""
+        yield from (entry for entry in self._plain(name) if entry.key == key)
+        same = self._hashed_by_key.get(key, ())
+        yield from _matching(name, [one for entry in same for one in _hashes(entry)])
+
+
+class _Hash(NamedTuple):
+    """A hashed name, HMAC-SHA1: the salt as the two blocks that SHA-1 begins with."""
+
+    inner: bytes
+    outer: bytes
+    digest: bytes
+    entry: Entry
+
+
+_INNER = bytes(sign ^ 0x36 for sign in range(256))
+_OUTER = bytes(sign ^ 0x5C for sign in range(256))
+_SALT = hashlib.sha1(usedforsecurity=False).digest_size  # sshd(8) has salts of no other size
+
+
+def _hashes(entry: Entry) -> Iterator[_Hash]:
+    """The hashed name of an entry; nothing where it is none that ssh would take."""
+    try:
+        salt, digest = map(base64.b64decode, entry.names.split("|")[2:])
+    except ValueError:  # of another number of parts, or no base64
+        return
+    if len(salt) == _SALT:
+        block = salt.ljust(64, b"\0")
+        yield _Hash(block.translate(_INNER), block.translate(_OUTER), digest, entry)
+
+
+def _matching(name: str, hashes: Iterable[_Hash]) -> Iterator[Entry]:
+    """The entries of which this is the name. hmac.digest takes twice the time."""
+    word, sha1 = name.encode(), hashlib.sha1
+    for inner, outer, digest, entry in hashes:
+        if sha1(outer + sha1(inner + word).digest()).digest() == digest:
+            yield entry
 
 
 def matches(name: str, patterns: str) -> bool:

@@ -19,6 +19,7 @@ from paramiko.ssh_exception import AuthenticationException, ChannelException
 
 from nodevet.fleet.errors import (
     HungUpError,
+    OtherKeyError,
     RouteError,
     TooLateError,
     UnreachableError,
@@ -84,12 +85,25 @@ class Reach:
 
         Raises UnreachableError, TooLateError and RouteError.
         """
+        types = self._host_keys.types(route)
+        try:
+            transport = self._trusted(route, link, types)
+        except OtherKeyError:
+            found = self._host_keys.types(route)
+            if found == types:
+                raise
+            link.close()
+            transport = self._trusted(route, link, found)
+        self._authenticate(route, transport, link)
+        return transport
+
+    def _trusted(self, route: Route, link: Link, types: Sequence[str]) -> Transport:
+        """A transport whose host key is known; keys of these types are asked for first."""
         sock = self._greeted(route, link)
-        transport = link.transport = self._handshake(route, sock)
+        transport = link.transport = self._handshake(sock, types)
         shown = transport.get_remote_server_key()
         key = b64encode(shown.asbytes()).decode()
         self._host_keys.check(route, shown.get_name(), key)
-        self._authenticate(route, transport, link)
         return transport
 
     def close(self) -> None:
@@ -141,14 +155,14 @@ class Reach:
                 raise TooLateError("no answer") from error
             raise UnreachableError(refused(error)) from error
 
-    def _handshake(self, route: Route, sock: socket.socket) -> Transport:
+    def _handshake(self, sock: socket.socket, types: Sequence[str]) -> Transport:
         """Key exchange."""
         transport = Transport(sock)
         transport.banner_timeout = self._timeout + 1
         transport.auth_timeout = FOREVER
         transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
         options = transport.get_security_options()
-        options.key_types = _prefer(options.key_types, self._host_keys.types(route))
+        options.key_types = _prefer(options.key_types, types)
         try:
             with gevent.Timeout(self._timeout, TimeoutError()):
                 transport.start_client()

@@ -149,3 +149,27 @@ def test_d3_a_lock_that_somebody_keeps_costs_its_own_time_only(tmp_path: Path) -
             accepting(0.2).check(route(path), ED, "AAAA")
         assert time.monotonic() - started >= 0.2
     assert path.read_text() == ""
+
+
+def test_d18_a_key_of_another_type_known_under_a_hashed_name_is_asked_for(
+    tmp_path: Path,
+    sshd: Callable[..., Sshd],
+    key: KeyPair,
+    fake: dict[str, str],
+    go: Callable[..., dict[str, Visit]],
+) -> None:
+    """ed25519 is asked for first: another host's hashed name has such a key."""
+    second, known_hosts = tmp_path / "ecdsa", tmp_path / "known_hosts"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", second], check=True)
+    address = "127.3.7.4"
+    server = sshd(addresses=[address], extra=[f"HostKey {second}"])
+    known_hosts.write_text(
+        known_hosts_line("127.3.7.5", 22, server.host_key)
+        + known_hosts_line(address, server.port, KeyPair(second))
+    )
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", known_hosts], check=True, capture_output=True)
+    host = Host(
+        name="n1", address=address, port=server.port, user="root", key_file=str(key.path),
+        python=fake["healthy"],
+    )  # fmt: skip
+    assert go([host], known_hosts=known_hosts)["n1"].why == ""

@@ -1,11 +1,15 @@
 """known_hosts as ssh reads it, compared with ssh-keygen -F where that has an opinion."""
 
+import base64
+import hashlib
+import hmac
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.known_hosts import KnownHosts, Trust, matches, parse, spell
+from nodevet.fleet.known_hosts import Judgement, KnownHosts, Trust, matches, parse, spell
 
 A, B = "AAAAkeyA", "AAAAkeyB"
 ED, RSA = "ssh-ed25519", "ssh-rsa"
@@ -91,3 +95,71 @@ def test_patterns_match_as_ssh_keygen_matches_them(
 
 def test_spelling() -> None:
     assert (spell("gpu7", 22), spell("gpu7", 2222)) == ("gpu7", "[gpu7]:2222")
+
+
+def hashed(name: str) -> str:
+    """As `ssh-keygen -H` writes a name."""
+    salt = hashlib.sha1(name.encode()).digest()
+    parts = salt, hmac.digest(salt, name.encode(), "sha1")
+    return "|".join(("", "1", *(base64.b64encode(part).decode() for part in parts)))
+
+
+def effort(lines: int, asked: int) -> int:
+    """How many calls it takes to know the keys of some hosts among so many hashed lines."""
+    hosts = [f"gpu{number}" for number in range(lines)]
+    text = "".join(f"{hashed(host)} {ED} {host}Key\n" for host in hosts)
+    known, calls = KnownHosts(parse(text, "kh")), 0
+
+    def count(frame: object, event: str, what: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        for host in hosts[-asked:]:
+            names = (host, f"10.0.0.{host[3:]}")
+            known.types(names)
+            assert known.judge(names, (), ED, f"{host}Key").trust is Trust.KNOWN
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_d18_a_known_host_costs_the_same_however_many_hashed_names_there_are() -> None:
+    assert effort(lines=2000, asked=20) <= effort(lines=50, asked=20) * 1.1
+
+
+def test_d18_all_hashed_names_are_gone_through_once_for_a_key_that_is_not_known() -> None:
+    text = "".join(f"{hashed(f'gpu{number}')} {ED} {A}{number}\n" for number in range(500))
+    hosts = KnownHosts(parse(text, "kh"))
+    assert hosts.judge(("gpu7",), (), ED, B).trust is Trust.CHANGED
+    calls = 0
+
+    def count(frame: object, event: str, what: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        assert hosts.judge(("gpu7",), (), ED, B).where == "kh:8"
+    finally:
+        sys.setprofile(None)
+    assert calls < 200
+
+
+@pytest.mark.parametrize("marker", ["@revoked ", "@cert-authority "])
+def test_d18_markers_of_hashed_names_count(marker: str) -> None:
+    text = f"{marker}{hashed('gpu7')} {ED} {A}\n{hashed('gpu7')} {ED} {A}\n"
+    assert judge(text) is (Trust.REVOKED if "revoked" in marker else Trust.KNOWN)
+    assert judge(text.split("\n", maxsplit=1)[0]) is (
+        Trust.REVOKED if "revoked" in marker else Trust.AUTHORITY
+    )
+
+
+def test_d18_entries_that_come_later_are_found_under_a_name_that_was_looked_up() -> None:
+    hosts = KnownHosts(parse(f"{hashed('gpu8')} {ED} {A}\n", "kh"))
+    assert hosts.judge(("gpu7",), (), ED, A).trust is Trust.UNKNOWN
+    hosts.add(parse(f"{hashed('gpu7')} {ED} {B}\n", "kh", line=2))
+    assert hosts.judge(("gpu7",), (), ED, A) == Judgement(Trust.CHANGED, "kh:2")
+    hosts.add(parse(f"{hashed('gpu7')} {ED} {A}\n", "kh", line=3))
+    assert hosts.judge(("gpu7",), (), ED, A) == Judgement(Trust.KNOWN, "kh:3")
