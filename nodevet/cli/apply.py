@@ -218,9 +218,10 @@ def carry_out(
 ) -> "Result":
     """The run itself. A second Ctrl-C leaves it as it is, and the message says how to go on."""
     from nodevet.fleet.work import Worker
+    from nodevet.remedy.account import settled
     from nodevet.remedy.apply import Order, Stop, apply
     from nodevet.remedy.compare import Bench as OneBench
-    from nodevet.remedy.journal import RunEnd, state
+    from nodevet.remedy.journal import state
     from nodevet.remedy.runs import Opening
 
     plan: Plan = order["plan"]
@@ -228,12 +229,13 @@ def carry_out(
     if earlier and earlier.run:
         approvals = approvals or earlier.run.approvals
     head = {"canary": limits.canary, "batch": limits.batch, "max_fail": limits.max_fail}
-    opened = Opening(run, text, plan, approvals, {**head, "reboot": order["terms"].reboot})
-    journal.write(opened.record())
+    finished = settled(plan, journal.records) if earlier else {}
+    options = {**head, "reboot": order["terms"].reboot}
+    opened = Opening(run, text, plan, journal, approvals, options)
     reach = session.fleet_options(**unplain(kept.options), bench=bench)
     with Worker(kept.hosts, reach) as worker, Stop(say) as stop:
         try:
-            hosts, stopped = apply(
+            _, stopped = apply(
                 Order(
                     bench=lambda host, baseline: OneBench(
                         host=host, baseline=baseline, catalog=bench.catalog, today=date.today()
@@ -248,16 +250,14 @@ def carry_out(
                 limits,
                 pause=pause,
                 earlier=earlier,
-                finished=run.finished(earlier),
-                tell=teller(run),
+                finished=finished,
+                tell=tell,
                 stop=stop,
             )
         except KeyboardInterrupt:
             say(f"nodes were left as they are: nodevet apply --resume {run.path}")
             raise
-    result = opened.result("apply", hosts, stopped)
-    journal.write(RunEnd(outcome=str(result.exit_code)))
-    return result
+        return opened.result(stopped)
 
 
 # --- what rollback shares -------------------------------------------------------------------------
@@ -403,15 +403,11 @@ def say(text: str) -> None:
     click.echo(f"nodevet: {text}", err=True)
 
 
-def teller(run: "RunFolder") -> "Callable[[HostResult], None]":
-    """Keeps each node's result as it ends, and says it on standard error."""
+def tell(host: "HostResult") -> None:
+    """A node that ended, while the others go on."""
     from nodevet.remedy.report.words import line
 
-    def tell(host: "HostResult") -> None:
-        run.keep_host(host)
-        click.echo(line(host), err=True)
-
-    return tell
+    click.echo(line(host), err=True)
 
 
 def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:

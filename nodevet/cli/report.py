@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @options.previous
 def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
     """Render a RUN in other formats: a file that was written with --format json:FILE or
-    jsonl:FILE, or the folder of an apply, of which the latest result or rollback is shown.
+    jsonl:FILE, or the folder of an apply, of which its journal says what it came to by now,
+    with what was rolled back since.
 
     The exit code is the one that the run itself had.
     """
@@ -37,16 +38,16 @@ def _fixes(folder: Path, output: Output, previous: Path | None) -> None:
 
     if previous:
         raise click.UsageError("--previous: a run of fixes is compared with none")
-    result = _latest(folder)
+    result = _account(folder)
     output.write(lambda sink: render(result, sink.format), output.sinks)
     code = nagios.status(result) if output.is_plugin else result.exit_code
     click.get_current_context().exit(code)
 
 
-def _latest(folder: Path) -> "Result":
+def _account(folder: Path) -> "Result":
     from nodevet.remedy.runs import RunError, RunFolder
 
     try:
-        return RunFolder(folder).latest()
+        return RunFolder(folder).account()
     except RunError as error:
         raise UserError(str(error)) from error

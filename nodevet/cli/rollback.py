@@ -9,7 +9,6 @@ import click
 from nodevet.cli import UserError, apply, options, session
 
 if TYPE_CHECKING:
-    from nodevet.remedy.nouns import Plan
     from nodevet.remedy.result import HostResult
 
 
@@ -46,9 +45,10 @@ def command(
       3  a node is in doubt, or could not be put back: look at it
     """
     from nodevet.fleet.work import Worker
+    from nodevet.remedy.account import host_end
     from nodevet.remedy.apply import Fleet, Stop
-    from nodevet.remedy.journal import Journal, RunEnd, state
-    from nodevet.remedy.rollback import Back, Return, left_behind, touched
+    from nodevet.remedy.journal import Journal, state
+    from nodevet.remedy.rollback import Back, Return, left_behind, nothing, touched
     from nodevet.remedy.runs import Opening, RunFolder
     from nodevet.remedy.site import Site
     from nodevet.remedy.waves import Limits, Standing
@@ -62,11 +62,14 @@ def command(
         then = apply.same_plan(run, text, state(journal.records))
         left = left_behind(journal.records)
         known = {host.name for host in kept.hosts}
-        for host in hosts:
-            if touched(plan.of(host), then) and host not in known:
+        todo = [host for host in hosts if touched(plan.of(host), then)]
+        for host in todo:
+            if host not in known:
                 raise UserError(f"{host}: the inventory does not name it; give one with -i")
-        opened = Opening(run, text, plan, (), {"rollback": list(hosts)})
-        journal.write(opened.record())
+        opened = Opening(run, text, plan, journal, (), {}, kind="rollback", hosts=hosts)
+        for host in hosts:
+            if host not in todo:
+                journal.write(host_end(nothing(host, plan.of(host), then)))
         stem = run.next_stem("rollback")
         reached = session.fleet_options(**apply.unplain(kept.options))
         with Worker(kept.hosts, reached) as worker, Stop(apply.say) as stop:
@@ -82,12 +85,9 @@ def command(
                 )
                 return Return(back, Site(host, worker, journal, terms, keep)).run()
 
-            limits = Limits(canary=0, batch=reached.parallel, max_fail=len(hosts))
-            ended, why = Fleet(limits, one, _tell, stop, 0.0).run(hosts, Standing())
-        done = {result.host: result for result in ended}
-        results = [done.get(host) or _untouched(plan, host, why) for host in hosts]
-        result = opened.result("rollback", results)
-        journal.write(RunEnd(outcome=str(result.exit_code)))
+            limits = Limits(canary=0, batch=reached.parallel, max_fail=len(todo))
+            _, why = Fleet(limits, one, journal, apply.tell, stop).run(todo, Standing())
+            result = opened.result(why)
     apply.finish(run, result, stem, form)
 
 
@@ -108,17 +108,3 @@ def _chosen(names: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, .
     if stray := sorted(wanted - set(everything)):
         raise UserError(f"--host: {stray[0]} is none of the run's nodes")
     return tuple(host for host in everything if host in wanted)
-
-
-def _tell(host: "HostResult") -> None:
-    from nodevet.remedy.report.words import line
-
-    click.echo(line(host), err=True)
-
-
-def _untouched(plan: "Plan", host: str, why: str) -> "HostResult":
-    from nodevet.remedy.result import HostResult, Outcome
-    from nodevet.remedy.steps import begin
-
-    steps = tuple(begin(step) for step in plan.of(host))
-    return HostResult(host=host, outcome=Outcome.UNTOUCHED, why=why, steps=steps)

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from nodevet.model import Baseline
 from nodevet.remedy import guards, waves
+from nodevet.remedy.account import host_end
 from nodevet.remedy.compare import Bench
 from nodevet.remedy.hands import Hands
-from nodevet.remedy.journal import Journal, RunState
+from nodevet.remedy.journal import Journal, JournalError, RunState
 from nodevet.remedy.node import Node, Task
 from nodevet.remedy.nouns import Plan
 from nodevet.remedy.result import HostResult, Outcome, Refusal
@@ -59,7 +60,16 @@ class Stop(AbstractContextManager["Stop"]):
 class Fleet:
     """Runs `work` on hosts within limits. `pause`: seconds between the canary and the rest."""
 
-    def __init__(self, limits: Limits, work: Work, tell: Tell, stop: Stop, pause: float) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        work: Work,
+        journal: Journal,
+        tell: Tell,
+        stop: Stop,
+        pause: float = 0.0,
+    ) -> None:
+        self._journal = journal
         self._limits = limits
         self._work = work
         self._tell = tell
@@ -105,7 +115,10 @@ class Fleet:
             return self._work(host, canary)
         except Exception as error:  # a node without an outcome would keep the run from ending
             why = f"a fault in nodevet: {type(error).__name__}: {error}"
-            return HostResult(host=host, outcome=Outcome.DOUBT, why=why, canary=canary)
+            result = HostResult(host=host, outcome=Outcome.DOUBT, why=why, canary=canary)
+            with suppress(JournalError):
+                self._journal.write(host_end(result))
+            return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +139,18 @@ class Order:
     def work(self, hands: Hands, journal: Journal, earlier: RunState | None) -> Work:
         """What is done with one node."""
 
+        def ended(result: HostResult) -> HostResult:
+            journal.write(host_end(result))
+            return result
+
         def one(host: str, canary: bool) -> HostResult:
             planned = self.plan.nodes[host]
             steps = self.plan.of(host)
             begun = _begun(host, earlier)
             if host not in self.hosts:
-                return self._unknown(host, canary)
+                return ended(self._unknown(host, canary))
             if not begun and (why := self.closed(False)):
-                return replace(self.untouched(host, why), canary=canary)
+                return ended(replace(self.untouched(host, why), canary=canary))
             baseline = self.baselines.get(planned.baseline)
             reboot = self.terms.reboot or (canary and self.verify_reboot)
             task = Task(
@@ -209,13 +226,13 @@ def apply(
     results = dict(kept)
     if begun:
         everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
-        ended, _ = Fleet(everything, work, tell, stop, 0.0).run(begun, Standing())
+        ended, _ = Fleet(everything, work, journal, tell, stop).run(begun, Standing())
         results |= {result.host: result for result in ended}
     standing = Standing()
     for result in results.values():
         standing = standing.began().over(result)
     rest = [host for host in hosts if host not in results]
-    ended, why = Fleet(limits, work, tell, stop, pause).run(rest, standing)
+    ended, why = Fleet(limits, work, journal, tell, stop, pause).run(rest, standing)
     results |= {result.host: result for result in ended}
     for host in order.plan.nodes:
         if host not in results:

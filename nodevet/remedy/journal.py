@@ -34,6 +34,7 @@ from nodevet.remedy.records import (
     RunEnd,
     RunState,
     Stage,
+    StepEnd,
     StepState,
     Verified,
     state,
@@ -58,6 +59,7 @@ __all__ = [
     "RunEnd",
     "RunState",
     "Stage",
+    "StepEnd",
     "StepState",
     "Verified",
     "parse",
@@ -72,17 +74,22 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Record)
 class Journal:
     """A journal that this process owns: nobody else can write to it before `close`.
 
-    `records` are those it held when it was opened; `torn` what followed the last whole line.
+    `records` are those it holds; `torn` what followed the last whole line when it was opened.
     `write` may be called from several threads.
     """
 
     def __init__(self, path: Path, descriptor: int, records: tuple[Record, ...], torn: bytes):
         self.path = path
-        self.records = records
+        self._records = list(records)
         self.torn = torn
         self._descriptor = descriptor
         self._turn = threading.Lock()
         self._broken = ""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        with self._turn:
+            return tuple(self._records)
 
     @classmethod
     def create(cls, folder: Path) -> "Journal":
@@ -144,6 +151,7 @@ class Journal:
         Raises JournalError. After that nothing more is written, and nothing more may be done
         to a node: what the last line on the disk is, is not known.
         """
+        record = _stamped(record)
         line = _line(record)
         with self._turn:
             if self._broken:
@@ -157,6 +165,7 @@ class Journal:
             except OSError as error:
                 self._broken = f"{self.path}: cannot be written: {error.strerror}"
                 raise JournalError(self._broken) from error
+            self._records.append(record)
 
     def _append(self, line: bytes, end: int) -> None:
         rest = memoryview(line)
@@ -212,12 +221,17 @@ def parse(data: bytes, name: str = NAME) -> tuple[tuple[Record, ...], bytes]:
     return tuple(records), torn
 
 
-def _line(record: Record) -> bytes:
+def _stamped(record: Record) -> Record:
+    """With the time, and as much of an output as is kept."""
     at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     record = msgspec.structs.replace(record, at=at)
     if isinstance(record, Done):
         output = record.output.encode("utf-8", "backslashreplace")[-LONGEST_OUTPUT:]
         record = msgspec.structs.replace(record, output=output.decode("utf-8", "ignore"))
+    return record
+
+
+def _line(record: Record) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except (TypeError, ValueError) as error:

@@ -5,11 +5,12 @@ from contextlib import suppress
 
 from nodevet.evidence import Evidence
 from nodevet.remedy import guards
+from nodevet.remedy.account import host_end
 from nodevet.remedy.boot import Boot
 from nodevet.remedy.clearance import Clearance, RefusedError
 from nodevet.remedy.compare import Bench, Standing
 from nodevet.remedy.hands import LockedError, WorkError
-from nodevet.remedy.journal import HostBegin, HostEnd, JournalError, RunState
+from nodevet.remedy.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.ledger import BAD, WRITTEN, Ledger, Task
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, worst
@@ -56,9 +57,7 @@ class Node:
                 self.site.hands.close(self.task.host)
         result = self._result(refusal, why, lost, time.monotonic() - started)
         with suppress(JournalError):  # its words are in `lost`, or the file ends here
-            self.site.journal.write(
-                HostEnd(host=result.host, outcome=result.outcome.value, why=result.why)
-            )
+            self.site.journal.write(host_end(result))
         return result
 
     def _result(self, refusal: Refusal | None, why: str, lost: str, seconds: float) -> HostResult:

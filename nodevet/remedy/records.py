@@ -24,8 +24,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
 
 
 class Run(Entry, frozen=True, kw_only=True, tag="run"):
-    """A controller takes the run up: the first record, and once more at each resume."""
+    """A controller takes the run up: the first record, and once more at each resume or rollback."""
 
+    kind: str = "apply"  # or rollback
+    hosts: tuple[str, ...] = ()  # that are to be rolled back
+    nodevet: str = ""  # its version
+    started: str = ""  # ISO 8601, by the controller's own clock and offset
     plan: str  # sha256 of the plan file
     path: str
     approvals: tuple[Approval, ...] = ()
@@ -69,6 +73,7 @@ class Verified(Entry, frozen=True, kw_only=True, tag="verified"):
     """The check itself says so, on evidence that was read afterwards."""
 
     step: str
+    pending: bool = False  # it will say so once what is set is in force
     verdicts: Mapping[str, str] = {}  # subject -> verdict
 
 
@@ -89,6 +94,7 @@ class RollingBack(Entry, frozen=True, kw_only=True, tag="rolling-back"):
     """Putting a step back is about to begin; until `RolledBack` the step is in doubt."""
 
     step: str
+    found: tuple[Seen, ...] = ()  # the touches, when a rollback came
 
 
 class RolledBack(Entry, frozen=True, kw_only=True, tag="rolled-back"):
@@ -97,16 +103,37 @@ class RolledBack(Entry, frozen=True, kw_only=True, tag="rolled-back"):
     step: str
     ok: bool
     why: str = ""
+    seen: tuple[Seen, ...] = ()  # the touches, when a rollback looked last
+
+
+class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step of a node ended; what was seen and what ran is in records of its own."""
+
+    id: str
+    outcome: str
+    why: str = ""
+    verdicts: Mapping[str, str] = {}
 
 
 class HostEnd(Entry, frozen=True, kw_only=True, tag="host-end"):
+    """How a node ended, in one try of an apply or a rollback."""
+
     host: str
     outcome: str
     why: str = ""
+    refusal: str = ""
+    canary: bool = False
+    rebooted: bool = False
+    seconds: float = 0.0
+    steps: tuple[StepEnd, ...] = ()
 
 
 class RunEnd(Entry, frozen=True, kw_only=True, tag="run-end"):
+    """The controller ended by itself. `outcome`: its exit code."""
+
     outcome: str
+    stopped: str = ""  # why no further node was begun
+    seconds: float = 0.0
 
 
 Record = (
@@ -149,6 +176,7 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     rolling_back: bool = False  # putting back was begun, and its end is not known
     verdicts: Mapping[str, str] = {}
     why: str = ""
+    pending: bool = False  # verified, and not in force yet
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,7 +258,13 @@ def _after(step: StepState, record: StepRecord) -> StepState:
     if isinstance(record, Done):
         return _done(step, record)
     if isinstance(record, Verified):
-        return now(stage=Stage.VERIFIED, doing=None, verdicts=record.verdicts, why="")
+        return now(
+            stage=Stage.VERIFIED,
+            doing=None,
+            verdicts=record.verdicts,
+            pending=record.pending,
+            why="",
+        )
     if isinstance(record, Failed):
         return now(stage=Stage.FAILED, why=record.why)
     if isinstance(record, RollingBack):

@@ -10,7 +10,7 @@ from nodevet.fix import File, Kernel, Risk, Run, Seen, Unit
 from nodevet.model import Value
 from nodevet.remedy.allowed import Approval
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Outcome(str, Enum):
@@ -100,11 +100,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     options: Mapping[str, Any] = {}
     stopped: str = ""  # why no further node was begun
+    in_doubt: str = ""  # why the run as a whole is: it has no end, or not all of it was kept
     hosts: tuple[HostResult, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return exit_code(self.hosts)
+        """As `exit_code`; 3, too, where the run itself is in doubt."""
+        if self.in_doubt:
+            return 3
+        code = exit_code(self.hosts)
+        return code or int(not all(self.good(host.outcome) for host in self.hosts))
+
+    def good(self, outcome: Outcome) -> bool:
+        """Whether that is what was asked for: an apply does not ask for being rolled back."""
+        return outcome.good and not (self.kind == "apply" and outcome is Outcome.ROLLED_BACK)
 
 
 def exit_code(hosts: Iterable[HostResult]) -> int:

@@ -10,19 +10,20 @@ from msgspec.structs import replace
 from nodevet.evidence import Evidence
 from nodevet.fix import Seen, Touch, Unit
 from nodevet.remedy import guards
+from nodevet.remedy.account import NOT_ATTEMPTED, UNKNOWN, host_end, min_of, of_state
 from nodevet.remedy.clearance import Clearance, RefusedError
 from nodevet.remedy.compare import ended, same
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import (
     Doing,
     HostBegin,
-    HostEnd,
     JournalError,
     Looked,
     Record,
     RolledBack,
     RollingBack,
     RunState,
+    Stage,
     StepState,
 )
 from nodevet.remedy.nouns import PlannedNode, Step
@@ -64,6 +65,14 @@ def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
     return tuple(step for step in reversed(steps) if run.step(step.id).touched)
 
 
+def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
+    """A node where nothing is to be put back; nobody goes there."""
+    back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
+    why = "nothing is left to put back" if back else NOT_ATTEMPTED
+    unchanged = tuple(begin(step) for step in steps)
+    return HostResult(host=host, outcome=Outcome.RIGHT, why=why, steps=unchanged)
+
+
 class Return:
     """One node's way back. `run` never raises but for what ends the whole run."""
 
@@ -84,26 +93,37 @@ class Return:
         finally:
             with suppress(WorkError):
                 self.site.hands.close(self.back.host)
-        steps = tuple(self._results.get(step.id) or begin(step) for step in self.back.steps)
+        steps = tuple(
+            self._results.get(step.id) or self._standing(step) for step in self.back.steps
+        )
         outcome = worst(self._results.values())
         told = [step.why for step in steps if step.outcome is outcome and step.why]
-        if lost:
-            outcome, told = Outcome.DOUBT, [lost, *told]
+        if lost or refusal is Refusal.UNREACHABLE:  # nobody knows what is there by now
+            outcome, told = min_of(outcome, Outcome.DOUBT), [lost or why, *told]
         elif refusal:
             outcome, told = Outcome.REFUSED, [why]
+        for step in steps:  # what was in doubt is, until somebody has looked
+            if step.outcome in UNKNOWN and step.outcome.rank < outcome.rank:
+                outcome, told = step.outcome, [*told, step.why]
         result = HostResult(
             host=self.back.host,
             outcome=outcome,
-            why="; ".join(dict.fromkeys(told)),
-            refusal=refusal,
+            why="; ".join(dict.fromkeys(filter(None, told))),
+            refusal=refusal if outcome is Outcome.REFUSED else None,
             seconds=round(time.monotonic() - started, 3),
             steps=steps,
         )
         with suppress(JournalError):
-            self.site.journal.write(
-                HostEnd(host=result.host, outcome=outcome.value, why=result.why)
-            )
+            self.site.journal.write(host_end(result))
         return result
+
+    def _standing(self, step: Step) -> StepResult:
+        """A step that was not come to: what was in doubt stays so."""
+        state = self.back.run.step(step.id)
+        outcome = of_state(state, "rollback")
+        if outcome in UNKNOWN:
+            return begin(step, outcome=outcome, why=state.why)
+        return begin(step)
 
     def _run(self) -> None:
         steps = touched(self.back.steps, self.back.run)
@@ -141,12 +161,10 @@ class Return:
             amiss += [*dict.fromkeys((*way.told, *told))] if amiss else []
             why = "; ".join([*way.foreign, *amiss, *([blind] if blind else [])])
             outcome = way.outcome(amiss, blind)
-            self.site.journal.write(RolledBack(step=way.step.id, ok=not why, why=why))
+            now = tuple(after.get(seen.touch, seen) for seen in way.found) if after else ()
+            self.site.journal.write(RolledBack(step=way.step.id, ok=not why, why=why, seen=now))
             self._results[way.step.id] = replace(
-                self._results[way.step.id],
-                outcome=outcome,
-                why=why,
-                after=tuple(after.get(seen.touch, seen) for seen in way.found) if after else (),
+                self._results[way.step.id], outcome=outcome, why=why, after=now
             )
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
@@ -207,7 +225,7 @@ class Return:
             for was, at in zip(before, now, strict=True)
         ]
         self._results[step.id] = replace(self._results[step.id], before=now)
-        self.site.journal.write(RollingBack(step=step.id))
+        self.site.journal.write(RollingBack(step=step.id, found=now))
         restored = [was for was, foreign in zip(before, theirs, strict=True) if not foreign]
         try:
             told = self.site.steadily(

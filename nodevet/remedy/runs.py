@@ -16,16 +16,16 @@ from msgspec.structs import replace
 from nodevet import __version__
 from nodevet.model import Host
 from nodevet.remedy import journal, nouns
+from nodevet.remedy.account import account
 from nodevet.remedy.allowed import Approval
-from nodevet.remedy.journal import Run, RunState
+from nodevet.remedy.journal import Journal, Run, RunEnd
 from nodevet.remedy.nouns import Plan
-from nodevet.remedy.result import SCHEMA, HostResult, Outcome, Result
+from nodevet.remedy.result import Result
 from nodevet.remedy.signatures import Signature
 
 PLAN = "plan.json"
 REACH = "reach.json"
-OPEN = frozenset({Outcome.DOUBT, Outcome.HALF, Outcome.UNTOUCHED})
-"""What a resumed run looks at again."""
+NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan anew"
 TOLD_ANEW = frozenset({"accept_new"})
 """What is true of one command only, and is never kept: whoever goes on says it again."""
 
@@ -89,51 +89,23 @@ class RunFolder:
         """Evidence of a node: before, after, rebooted, ...; the last one of a name stays."""
         self._write(f"evidence/{_file(host)}/{name}.json", document)
 
-    def keep_host(self, result: HostResult) -> None:
-        """One node's result as soon as it has one."""
-        self._write(f"hosts/{_file(result.host)}.json", msgspec.json.encode(result))
-
-    def host(self, name: str) -> HostResult | None:
-        """The kept result of a node; None where there is none, or none that can be read."""
-        path = self.path / "hosts" / f"{_file(name)}.json"
-        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return msgspec.json.decode(path.read_bytes(), type=HostResult)
-        return None
-
-    def finished(self, run: RunState | None) -> dict[str, HostResult]:
-        """The nodes that an earlier try left in a known state, with their results."""
-        found = {}
-        for name, host in run.hosts.items() if run else ():
-            known = self.host(name)
-            if known and known.outcome.value == host.outcome and known.outcome not in OPEN:
-                found[name] = known
-        return found
-
     def keep(self, reports: Mapping[str, str]) -> None:
         """Reports, by file name."""
         for file, text in reports.items():
             self._write(file, text.encode("utf-8", "backslashreplace"))
 
-    def latest(self) -> Result:
-        """The result that was kept last, of the run or of a rollback."""
-        found = [*self.path.glob("result.json"), *self.path.glob("rollback-*.json")]
-        if not found:
-            raise RunError(
-                f"{self.path}: no result is kept there: it is no folder of a run, or the run was "
-                "ended before it had one; go on with `nodevet apply --resume`"
-            )
-        path = max(found, key=lambda each: each.stat().st_mtime_ns)
-        try:
-            result = msgspec.json.decode(path.read_bytes(), type=Result)
-        except OSError as error:
-            raise RunError(f"{path}: {error.strerror}") from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RunError(f"{path}: not the result of a run: {error}") from error
-        if result.schema != SCHEMA:
-            raise RunError(
-                f"{path}: has schema {result.schema}, this nodevet reads {SCHEMA}; read it with "
-                "the nodevet that wrote it"
-            )
+    def account(self) -> Result:
+        """What the run came to, by its journal; what is kept of results is not asked.
+
+        Raises PlanError and JournalError too.
+        """
+        text, plan = self.plan()
+        records = journal.read(self.path)
+        if not records:
+            raise RunError(f"{self.path}: {NOTHING}")
+        result = account(plan, records)
+        if result.digest != nouns.digest(text):
+            raise RunError(f"{self.plan_file}: was changed since the run began; restore it")
         return result
 
     def next_stem(self, word: str) -> str:
@@ -148,10 +120,7 @@ class RunFolder:
             return (self.path / name).read_bytes()
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self._is_empty():
-                raise RunError(
-                    f"{self.path}: the run ended before it began, and nothing was done on any "
-                    "node: apply the plan anew"
-                ) from error
+                raise RunError(f"{self.path}: {NOTHING}") from error
             raise RunError(
                 f"{self.path / name}: {error.strerror}; is {self.path} the folder of a run?"
             ) from error
@@ -180,50 +149,46 @@ class RunFolder:
 
 
 class Opening:
-    """A run from its first record to its result."""
+    """One try of a run, apply or rollback, from its first record to its result."""
 
     def __init__(
         self,
         folder: RunFolder,
         text: bytes,
         plan: Plan,
+        log: Journal,
         approvals: Sequence[Approval],
         options: Mapping[str, Any],
+        *,
+        kind: str = "apply",
+        hosts: Sequence[str] = (),
     ) -> None:
-        self._folder = folder
-        self._digest = nouns.digest(text)
+        """Writes the first record. Raises JournalError."""
         self._plan = plan
-        self._approvals = tuple(approvals)
-        self._options = options
-        self._started = datetime.now().astimezone()
+        self._journal = log
         self._clock = time.monotonic()
-
-    def record(self) -> Run:
-        """What the journal says first."""
-        return Run(
-            plan=self._digest,
-            path=str(self._folder.plan_file),
-            approvals=self._approvals,
-            options=self._options,
-            controller=socket.gethostname(),
-            pid=os.getpid(),
-            boot_id=_boot_id(),
+        log.write(
+            Run(
+                kind=kind,
+                hosts=tuple(hosts),
+                nodevet=__version__,
+                started=datetime.now().astimezone().isoformat(timespec="seconds"),
+                plan=nouns.digest(text),
+                path=str(folder.plan_file),
+                approvals=tuple(approvals),
+                options=options,
+                controller=socket.gethostname(),
+                pid=os.getpid(),
+                boot_id=_boot_id(),
+            )
         )
 
-    def result(self, kind: str, hosts: Sequence[HostResult], stopped: str = "") -> Result:
-        return Result(
-            kind=kind,
-            nodevet=__version__,
-            plan=self._plan.id,
-            digest=self._digest,
-            author=self._plan.author,
-            approvals=self._approvals,
-            started=self._started.isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - self._clock, 3),
-            options=self._options,
-            stopped=stopped,
-            hosts=tuple(hosts),
-        )
+    def result(self, stopped: str = "") -> Result:
+        """Write the last record; what the journal says then. Raises JournalError."""
+        end = RunEnd(outcome="", stopped=stopped, seconds=round(time.monotonic() - self._clock, 3))
+        code = account(self._plan, (*self._journal.records, end)).exit_code
+        self._journal.write(replace(end, outcome=str(code)))
+        return account(self._plan, self._journal.records)
 
 
 def _file(host: str) -> str:

@@ -164,7 +164,9 @@ class Steps:
             return told, held.evidence or evidence
         if held.why:
             return self.take_back(step, result, held.why), held.evidence or evidence
-        self.site.journal.write(Verified(step=step.id, verdicts=held.verdicts))
+        self.site.journal.write(
+            Verified(step=step.id, verdicts=held.verdicts, pending=held.pending)
+        )
         outcome = Outcome.PENDING if held.pending else Outcome.DONE
         why = f"in force after a {step.effective}" if held.pending else result.why
         return replace(result, outcome=outcome, why=why), held.evidence or evidence

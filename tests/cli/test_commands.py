@@ -1,12 +1,16 @@
 """The smaller commands."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+
+from nodevet.remedy import journal
+from nodevet.remedy.journal import Record
+from nodevet.remedy.nouns import Plan, PlannedNode, digest, write
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -121,63 +125,56 @@ def test_probe_of_a_recorded_machine(nodevet: Run, tmp_path: Path) -> None:
     assert list(document["sections"]) == ["host"]
 
 
-NEWER = json.dumps(
-    {
-        "schema": 2,
-        "nodevet": "9",
-        "plan": "p",
-        "digest": "d",
-        "author": "a",
-        "started": "",
-        "seconds": 1,
-    }
+PLAN = Plan(
+    id="p1a2b3c4",
+    author="ann",
+    created="2026-01-02T03:04:05+00:00",
+    expires="2026-01-03T03:04:05+00:00",
+    baselines={"b": "1" * 64},
+    nodes={"gpu1": PlannedNode(machine_id="m", boot_id="b", baseline="b")},
+    steps=(),
 )
 
 
-def fixes_run(folder: Path, outcome: str, name: str = "result") -> None:
-    """The result of a run of fixes, as `apply` keeps it."""
-    result = {
-        "nodevet": "0.1", "plan": "p1", "digest": "d", "author": "ann", "seconds": 1.5,
-        "started": "2026-01-02T03:04:05+00:00", "hosts": [{"host": "gpu1", "outcome": outcome}],
-    }  # fmt: skip
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(result))
+def fixes_run(folder: Path, *records: Record) -> None:
+    """The folder of a run of fixes on gpu1, which ended well by what its result says."""
+    text = write(PLAN)
+    opened = journal.Run(plan=digest(text), path="plan.json", controller="c", pid=1)
+    with journal.Journal.create(folder) as written:
+        (folder / "plan.json").write_bytes(text)
+        for record in (opened, *records):
+            written.write(record)
+    (folder / "result.json").write_text('{"hosts": [{"host": "gpu1", "outcome": "done"}]}')
 
 
 def test_report_renders_a_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    fixes_run(run, "in doubt")
+    doubt = journal.HostEnd(host="gpu1", outcome="in doubt")
+    fixes_run(run, doubt, journal.RunEnd(outcome="3"))
     done = nodevet("report", run, "--format", "table", "--format", f"junit:{tmp_path}/x.xml")
     assert done.returncode == 3 and done.stdout.startswith("IN DOUBT  gpu1\n"), done
     assert 'name="gpu1"' in (tmp_path / "x.xml").read_text()
     plugin = nodevet("report", run, "--format", "nagios")
-    assert plugin.returncode == 2 and plugin.stdout.startswith("NODEVET CRITICAL - apply p1: ")
-    fixes_run(run, "rolled back", "rollback-1")
-    os.utime(run / "result.json", (1, 1))
-    assert nodevet("report", run).stdout.startswith("ROLLED BACK  gpu1\n")
+    assert plugin.returncode == 2 and plugin.stdout.startswith(
+        "NODEVET CRITICAL - apply p1a2b3c4: "
+    )
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "said"),
-    [
-        (None, (), "no result is kept there"),
-        ("{", (), "result.json: not the result of a run"),
-        ('{"hosts": []}', (), "result.json: not the result of a run"),
-        (NEWER, (), "result.json: has schema 2, this nodevet reads 1"),
-        (
-            None,
-            ("--previous", "pyproject.toml"),
-            "--previous: a run of fixes is compared with none",
-        ),
-    ],
-)
-def test_report_says_what_is_no_run_of_fixes(
-    nodevet: Run, tmp_path: Path, text: str | None, words: tuple[str, ...], said: str
-) -> None:
-    if text is not None:
-        (tmp_path / "result.json").write_text(text)
-    if words:
-        (tmp_path / words[1]).write_text("")
-    done = nodevet("report", tmp_path, *(tmp_path / w if "." in w else w for w in words))
-    assert done.returncode == 2 and said in done.stderr, done
-    assert "Traceback" not in done.stderr
+def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    earlier.write_text("")
+    empty, began, other = tmp_path / "empty", tmp_path / "began", tmp_path / "other"
+    empty.mkdir()
+    fixes_run(began)
+    (began / "journal.jsonl").write_bytes(b"")
+    fixes_run(other)
+    (other / "plan.json").write_bytes(write(replace(PLAN, author="bob")))
+    for words, said in (
+        ((empty,), "the folder of a run?"),
+        ((began,), "nothing was done on any node: apply the plan anew"),
+        ((other,), "plan.json: was changed since the run began"),
+        ((began, "--previous", earlier), "--previous: a run of fixes is compared with none"),
+    ):
+        done = nodevet("report", *words)
+        assert done.returncode == 2 and said in done.stderr, done
+        assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ And for tests on simulated nodes a project with a fleet, and controllers that ca
 
 import base64
 import copy
+import io
 import json
 import os
 import signal
@@ -16,25 +17,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from nodevet import cli
+from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence import decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.judge import judge
-from nodevet.model import Baseline, Expectation, Severity, Verdict
+from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
 from nodevet.remedy.compare import Bench
 from nodevet.remedy.hands import Acted, LockedError, WorkError
 from nodevet.remedy.journal import Journal, state
 from nodevet.remedy.journal import Run as RunRecord
 from nodevet.remedy.node import Node, Task
-from nodevet.remedy.nouns import Plan, PlannedNode, Step
+from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
 from nodevet.remedy.rollback import Back, Return, left_behind
 from nodevet.remedy.site import Site, Terms
 from nodevet.sim.nspawn import control
@@ -122,7 +126,7 @@ class Box:
 
     @property
     def boot_id(self) -> str:
-        return f"boot-{self.boots}"
+        return f"{self.name}-boot-{self.boots}"
 
     def everything(self) -> Any:
         """All that a step could change."""
@@ -457,6 +461,123 @@ def world(tmp_path: Path) -> Any:
     yield make
     for each in made:
         each.close()
+
+
+class Desk:
+    """The commands, in this process, on the boxes of a world: a project where ann may approve.
+
+    The plan of what is wrong now is `plan.json`, approved; `run` is where it is applied.
+    """
+
+    def __init__(self, w: World, patch: pytest.MonkeyPatch) -> None:
+        self.w = w
+        self.project = w.folder
+        self.run = w.folder / "runs" / "run"
+        self.reached: set[str] = set()
+        (self.project / "baselines").mkdir()
+        file = self.project / "baselines" / "b.yaml"
+        told = {
+            each.check: msgspec.json.decode(each.want.model_dump_json())
+            for each in w.baseline.expectations
+        }
+        text = {"nodevet": 1, "title": "b", "expect": told, "fix": [*told]}
+        file.write_text(json.dumps(text))
+        key = self.project / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+        (self.project / "allowed_signers").write_text(f"ann {public}\n")
+        patch.setattr("nodevet.fleet.work.Worker", self._worker)
+        patch.setattr("nodevet.remedy.site.time.sleep", lambda seconds: None)
+        patch.chdir(self.project)
+        (found,) = load(["b"], folders=[self.project / "baselines"], catalog=w.catalog)
+        self.baseline = found
+
+    def plan(self, name: str = "plan.json", **changes: Any) -> Path:
+        """An approved plan of what is wrong now."""
+        plan = replace(self.w.plan(), baselines={"b": self.baseline.sha256}, **changes)
+        file = self.project / name
+        file.write_bytes(write(plan))
+        said = self("approve", file, "--key", self.project / "key", "--yes")
+        assert said.code == 0, said
+        return file
+
+    def apply(self, *words: str | Path, plan: Path | None = None) -> "Said":
+        file = plan or self.plan()
+        return self("apply", file, "--run", self.run, "--canary", "0", *QUICK, *words)
+
+    def resume(self, *words: str | Path) -> "Said":
+        return self("apply", "--resume", self.run, *QUICK, *words)
+
+    def rollback(self, *words: str | Path) -> "Said":
+        return self("rollback", self.run, "--settle", "0", *words)
+
+    def report(self, form: str = "json") -> "Said":
+        return self("report", self.run, "--format", form)
+
+    def told(self) -> Any:
+        """The report, as JSON."""
+        return json.loads(self.report().out)
+
+    def outcomes(self) -> dict[str, str]:
+        return {host["host"]: host["outcome"] for host in self.told()["hosts"]}
+
+    def cut(self, lines: int) -> None:
+        """Leave so many lines of the journal, as a controller that was killed does."""
+        path = self.run / "journal.jsonl"
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+
+    @property
+    def lines(self) -> int:
+        return (self.run / "journal.jsonl").read_bytes().count(b"\n")
+
+    def __call__(self, *words: str | Path) -> "Said":
+        out, err = io.StringIO(), io.StringIO()
+        handler, argv = signal.getsignal(signal.SIGTERM), sys.argv
+        sys.argv = ["nodevet", *map(str, words)]
+        try:
+            with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+                cli.main()
+        finally:
+            sys.argv = argv
+            signal.signal(signal.SIGTERM, handler)
+        assert isinstance(ended.value.code, int)
+        return Said(ended.value.code, out.getvalue(), err.getvalue())
+
+    @contextmanager
+    def _worker(self, hosts: Sequence[Host], options: Any) -> Iterator[Any]:
+        """Knows, as `nodevet.fleet.work.Worker` does, the hosts it was given and no other."""
+        desk, names = self, {host.name for host in hosts}
+
+        class Hands(Model):
+            def open(self, host: str) -> None:
+                desk.reached.add(host)
+                super().open(host)
+
+            def close(self, host: str) -> None:
+                if host not in names:
+                    raise KeyError(host)
+                super().close(host)
+
+        hands = Hands(self.w.boxes)
+        hands.fault = self.w.hands.fault
+        yield hands
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+QUICK = ("-b", "b", "--settle", "0", "--boot-settle", "0")
+
+
+@pytest.fixture
+def desk(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a project with a world: `desk("n1", "n2", pages="never")`."""
+    return lambda *names, **want: Desk(world(*names, **want), monkeypatch)
 
 
 # --- simulated nodes ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from nodevet.remedy.report.words import (
     summary,
     verdicts,
 )
-from nodevet.remedy.result import Result
+from nodevet.remedy.result import Outcome, Result
 from nodevet.report.text import brief, name, plain
 
 FEW = 5  # nodes; the steps of so many are shown at once
@@ -27,6 +27,7 @@ def render(result: Result) -> str:
     return template.render(
         title=f"nodevet {plain(result.kind)} {plain(result.plan)}",
         summary=summary(result),
+        good=[outcome.value for outcome in Outcome if result.good(outcome)],
         few=len(result.hosts) <= FEW,
         facts=facts(result),
         folded=[(outcome.value, hosts, why) for outcome, hosts, why in folded(result)],

@@ -1,7 +1,8 @@
 """JUnit XML for CI systems: one testsuite per node; a testcase for the node and one per step.
 
 A node is a failure where it is not right afterwards, and an error where nobody knows, or where
-nothing was begun; only then is a step that was not begun called skipped.
+nothing was begun; only then is a step that was not begun called skipped. A run that is itself
+in doubt has a testsuite `(run)` with one error.
 """
 
 # mypy: allow-untyped-calls
@@ -21,31 +22,39 @@ ERRORS = frozenset({Outcome.DOUBT, Outcome.UNTOUCHED})
 
 def render(result: Result) -> str:
     suites = [_suite(host, result) for host in result.hosts]
+    if result.in_doubt:
+        whole = TestCase("run", classname="run")
+        whole.result = [Error(plain(result.in_doubt), Outcome.DOUBT.value)]
+        suites.insert(0, _suite_of_run(result, whole))
     return page(f"nodevet {plain(result.kind)}", suites, result.seconds)
+
+
+def _suite_of_run(result: Result, whole: TestCase) -> tuple[TestSuite, float]:
+    return suite_of("(run)", result.started, facts(result), [whole]), result.seconds
 
 
 def _suite(host: HostResult, result: Result) -> tuple[TestSuite, float]:
     properties = (*facts(result), ("outcome", host.outcome.value))
-    return suite_of(host.host, result.started, properties, _cases(host)), host.seconds
+    return suite_of(host.host, result.started, properties, _cases(host, result)), host.seconds
 
 
-def _cases(host: HostResult) -> Iterator[TestCase]:
+def _cases(host: HostResult, result: Result) -> Iterator[TestCase]:
     label = name(host.host)
     whole = TestCase("node", classname=label)
-    whole.result = _results(host.outcome, host.why)
+    whole.result = _results(result, host.outcome, host.why)
     yield whole
     for step in host.steps:
         case = TestCase(f"{plain(step.fix)} {change(step)}", classname=f"{label}.{plain(step.fix)}")
         untouched = step.outcome is Outcome.UNTOUCHED
         skipped: list[FinalResult] = [Skipped(plain(step.why), "untouched")]
-        case.result = skipped if untouched else _results(step.outcome, step.why)
+        case.result = skipped if untouched else _results(result, step.outcome, step.why)
         if done := "\n".join(_done(step)):
             case.system_out = done
         yield case
 
 
-def _results(outcome: Outcome, why: str) -> list[FinalResult]:
-    if outcome.good:
+def _results(result: Result, outcome: Outcome, why: str) -> list[FinalResult]:
+    if result.good(outcome):
         return []
     kind = Error if outcome in ERRORS else Failure
     return [kind(plain(why) or outcome.value, outcome.value)]

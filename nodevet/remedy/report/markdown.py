@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.remedy.report.words import (
     LONGEST,
+    acted_on,
     change,
     facts,
     folded,
@@ -33,7 +34,7 @@ def _lines(result: Result) -> Iterator[str]:
     for outcome, hosts, why in folded(result):
         yield f"| {outcome.value} | {cell(hosts)} | {cell(why)} |"
     for host in result.hosts:
-        if any(step.ran for step in host.steps):
+        if acted_on(host):
             yield ""
             yield f"## {code(name(host.host))}: {host.outcome.value}"
             yield ""

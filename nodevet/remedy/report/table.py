@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.remedy.report.words import (
     LONGEST,
+    acted_on,
     change,
     facts,
     folded,
@@ -28,7 +29,7 @@ def _lines(result: Result) -> Iterator[str]:
         yield f"{outcome.value.upper():{width}}  {hosts}{f'  {why}' if why else ''}"
     yield ""
     for host in result.hosts:
-        if any(step.ran for step in host.steps):
+        if acted_on(host):
             yield from _host(host)
             yield ""
     for key, value in facts(result):

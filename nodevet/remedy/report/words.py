@@ -14,13 +14,14 @@ LONGEST = 240  # columns of one reason
 
 
 def summary(result: Result) -> str:
-    """`3 nodes: 2 done, 1 refused`."""
+    """`3 nodes: 2 done, 1 refused`; and why the run itself is in doubt, where it is."""
     told = [
         f"{number:,} {outcome.value}"
         for outcome, number in reversed(tally(result).items())
         if number
     ]
-    return f"{count(len(result.hosts), 'node')}: {', '.join(told) or 'nothing to do'}"
+    nodes = f"{count(len(result.hosts), 'node')}: {', '.join(told) or 'nothing to do'}"
+    return f"{nodes}; IN DOUBT: {plain(result.in_doubt)}" if result.in_doubt else nodes
 
 
 def line(host: HostResult) -> str:
@@ -47,6 +48,11 @@ def folded(result: Result) -> list[tuple[Outcome, str, str]]:
         (outcome, nodeset(host.host for host in members), brief(why, LONGEST))
         for (outcome, why), members in groupby(ordered, key=lambda host: (host.outcome, host.why))
     ]
+
+
+def acted_on(host: HostResult) -> bool:
+    """Whether a step of it was begun, or put back: then all of them are shown."""
+    return any(step.ran or step.before for step in host.steps)
 
 
 def change(step: StepResult) -> str:

@@ -1,0 +1,198 @@
+"""What a run came to: from its journal, in every format, and never better than it is."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodevet.remedy.hands import WorkError
+from nodevet.remedy.report import ENDINGS
+
+Desk = Any
+GOOD = ("done", "persists", "already right", "rolled back", "pending")
+
+
+def gone(name: str) -> Callable[..., None]:
+    def fault(box: Any, call: str, when: str) -> None:
+        if box.name == name:
+            raise WorkError("unreachable", "connection refused")
+
+    return fault
+
+
+def in_doubt(desk: Desk, *, nagios: int = 2) -> None:
+    """In every format, and by every exit code."""
+    for form in ENDINGS:
+        said = desk.report(form)
+        assert said.code == (nagios if form == "nagios" else 3), (form, said)
+        words = {"nagios": "CRITICAL", "prometheus": "exit_code 3.0", "junit": "<error"}
+        told = words.get(form, "in doubt")
+        run_is = '"in_doubt":"no end of' in said.out.replace('": "', '":"')
+        assert told in said.out or told.upper() in said.out or run_is, (form, said.out)
+
+
+def test_r2_what_is_told_at_the_end_is_what_the_journal_says(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2", "n3")
+    d.w.boxes["n2"].refused["/etc/tmpfiles.d/nodevet-pages.conf"] = "No space left on device"
+    d.w.boxes["n3"].holder = "bob"
+    done = d.apply("--format", "json", "--max-fail", "5")
+    assert done.code == 1, done
+    said = d.report()
+    assert (said.code, said.out) == (1, done.out)
+    assert d.outcomes() == {"n1": "done", "n2": "failed and rolled back", "n3": "refused"}
+    (step,) = json.loads(done.out)["hosts"][0]["steps"]
+    assert [ran["ok"] for ran in step["ran"]] == [True] * 4 and step["before"] != step["after"]
+    for form in ENDINGS:
+        name = "result" if form == "table" else f"result{ENDINGS[form]}".removesuffix(ENDINGS[form])
+        assert d.report(form).out == (d.run / f"{name}{ENDINGS[form]}").read_text()
+    back = d.rollback("--format", "json")
+    assert (back.code, back.out) == (0, d.report().out)
+
+
+def test_r2_the_result_files_are_not_believed(desk: Callable[..., Desk]) -> None:
+    d = desk("n1")
+    d.apply()
+    told = d.report("table")
+    for path in d.run.glob("result.*"):
+        path.write_text("forged")
+    assert d.report("table") == told and told.code == 0
+
+
+def test_r2_a_rollback_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    begun = d.lines
+    assert d.rollback().code == 0
+    whole = (d.run / "journal.jsonl").read_bytes()
+    for lines in range(begun + 1, whole.count(b"\n")):
+        (d.run / "journal.jsonl").write_bytes(whole)
+        d.cut(lines)
+        in_doubt(d)
+        assert "nodevet rollback" in d.report("table").out
+    (d.run / "journal.jsonl").write_bytes(whole)
+    assert d.report().code == 0
+
+
+def test_r2_an_apply_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    for lines in range(d.lines - 1, 0, -1):
+        d.cut(lines)
+        in_doubt(d)
+        assert "apply --resume" in d.report("table").out
+    assert d.outcomes() == {"n1": "untouched", "n2": "untouched"}
+
+
+def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    d.w.hands.fault = gone("n2")
+    said = d.rollback()
+    assert said.code == 3, said
+    in_doubt(d)
+    assert d.outcomes() == {"n1": "rolled back", "n2": "in doubt"}
+    assert "connection refused" in d.report("table").out
+
+
+@pytest.mark.parametrize("way", ["gone", "locked"])
+def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
+    desk: Callable[..., Desk], way: str
+) -> None:
+    """A refused or unreachable node is no better off than before."""
+    d = desk("n1")
+    assert d.apply().code == 0
+    lines = (d.run / "journal.jsonl").read_bytes().splitlines()
+    d.cut(next(number for number, line in enumerate(lines, 1) if b'"doing"' in line))
+    in_doubt(d)
+    if way == "gone":
+        d.w.hands.fault = gone("n1")
+    else:
+        d.w.boxes["n1"].holder = "bob"
+    assert d.rollback().code == 3
+    in_doubt(d)
+    d.w.hands.fault = gone("nobody")
+    d.w.boxes["n1"].holder = ""
+    assert d.rollback().code == 0
+    assert d.report().code == 0 and d.outcomes() == {"n1": "rolled back"}
+
+
+def test_r2_a_report_of_a_rollback_lists_its_steps(desk: Callable[..., Desk]) -> None:
+    d = desk("n1")
+    d.apply()
+    for form in ENDINGS:
+        if form not in ("nagios", "prometheus"):
+            said = d.rollback("--format", form) if form == "table" else d.report(form)
+            assert "pages" in said.out and "never" in said.out, (form, said.out)
+            assert "/etc/tmpfiles.d/nodevet-pages.conf" in said.out, (form, said.out)
+
+
+def test_r6_a_node_that_apply_never_had_is_told_as_that(desk: Callable[..., Desk]) -> None:
+    """Killed before n2 began, and the inventory at hand does not name it."""
+    d = desk("n1", "n2")
+    assert d.apply("--batch", "1").code == 0
+    lines = (d.run / "journal.jsonl").read_bytes().splitlines()
+    d.cut(next(number for number, line in enumerate(lines) if b'"n2"' in line))
+    reach = d.run / "reach.json"
+    told = json.loads(reach.read_text())
+    told["hosts"] = [host for host in told["hosts"] if host["name"] != "n2"]
+    reach.write_text(json.dumps(told))
+    d.reached.clear()
+    said = d.rollback()
+    assert said.code == 0, said
+    assert "not attempted" in said.out and "KeyError" not in said.out + said.err
+    assert d.outcomes() == {"n1": "rolled back", "n2": "already right"}
+    assert d.reached == {"n1"}
+    for form in ENDINGS:
+        assert "not attempted" in d.report(form).out or form in ("prometheus", "junit")
+
+
+def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    said = d.rollback("--host", "n1")
+    assert said.code == 0 and "n2" in said.out, said
+    assert d.outcomes() == {"n1": "rolled back", "n2": "done"}
+    for form in ENDINGS:
+        assert "n2" in d.report(form).out, form
+    assert d.rollback("--host", "n2").code == 0
+    assert d.outcomes() == {"n1": "rolled back", "n2": "rolled back"}
+
+
+def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    d.w.hands.fault = gone("n2")
+    assert d.rollback("--host", "n2").code == 3
+    d.w.hands.fault = gone("nobody")
+    assert d.rollback("--host", "n1").code == 3
+    in_doubt(d)
+    assert d.outcomes() == {"n1": "rolled back", "n2": "in doubt"}
+
+
+def test_r11_a_resumed_run_says_that_it_was_rolled_back(desk: Callable[..., Desk]) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    assert d.rollback().code == 0
+    d.reached.clear()
+    said = d.resume()
+    assert said.code == 1, said
+    assert "canary failed" not in said.out and "ROLLED BACK  n[1-2]" in said.out
+    assert "by `nodevet rollback`" in said.out and not d.reached
+    assert d.outcomes() == {"n1": "rolled back", "n2": "rolled back"}
+    for form in ENDINGS:
+        assert d.report(form).code == 1, form
+
+
+def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1", "n2")
+    assert d.apply("--batch", "1").code == 0
+    lines = (d.run / "journal.jsonl").read_bytes().splitlines()
+    d.cut(next(number for number, line in enumerate(lines) if b'"n2"' in line))
+    d.w.boxes["n2"].__init__("n2")  # as it was before it was begun
+    assert d.rollback("--host", "n1").code == 0
+    said = d.resume("--canary", "1")
+    assert said.code == 1, said
+    assert d.outcomes() == {"n1": "rolled back", "n2": "done"}
