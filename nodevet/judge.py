@@ -114,14 +114,23 @@ def _short(finding: Finding) -> Finding:
 
 
 def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:
-    """A wrong finding under a waiver in force becomes waived; an expired one says so."""
+    """A wrong finding under a waiver in force becomes waived.
+
+    Of a waiver that has expired, or that accepts another value, the finding says so.
+    """
     if finding.verdict is not Verdict.WRONG:
         return finding
     covering = [waiver for waiver in waivers if waiver.covers(host, finding)]
     if not covering:
         return finding
-    latest = max(covering, key=lambda waiver: waiver.until)
+    accepting = [waiver for waiver in covering if waiver.admits(finding)]
+    latest = max(accepting or covering, key=lambda waiver: waiver.until)
     words = f"{latest.owner}: {latest.reason}"
+    if not accepting:
+        until = "expired" if latest.until < today else "until"
+        covered = finding.text(latest.accepts)
+        told = f"waiver covers {covered}, not this; {until} {latest.until} ({words})"
+        return replace(finding, waiver=told)
     if latest.until < today:
         return replace(finding, waiver=f"expired {latest.until} ({words})")
     return replace(finding, verdict=Verdict.WAIVED, waiver=f"until {latest.until} ({words})")

@@ -180,23 +180,53 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True):
-    """A wrong finding that a named person accepted until a date (inclusive)."""
+    """A wrong finding that a named person accepted until a date (inclusive).
+
+    It holds for the value that was accepted, not for a worse one that comes later.
+    """
 
     check: str
     owner: str
     reason: str
     until: date
+    accepts: Value = None  # what was found when it was accepted; None: nothing, or `any`
+    any: bool = False  # every value
     hosts: frozenset[str] | None = None  # None: every host
     subject: str | None = None  # a Subject label, UUID or bus id; None: every subject
     origin: str = ""
 
     def covers(self, host: str, finding: Finding) -> bool:
-        """Whether it speaks of this finding, expired or not."""
+        """Whether it speaks of this finding, expired or not, whatever was found."""
         if finding.check != self.check or (self.hosts is not None and host not in self.hosts):
             return False
         subject = finding.subject
         names = {name for name in (subject.label, subject.uuid, subject.bus_id) if name}
         return self.subject is None or self.subject in names
+
+    def admits(self, finding: Finding) -> bool:
+        """Whether what was found is what was accepted; of a finding without values its reason."""
+        if self.any or self.accepts is None:
+            return self.any
+        if finding.expected is finding.actual is None:
+            return show(self.accepts) == finding.why
+        return _admits(self.accepts, finding.actual, finding.expected, finding.unit)
+
+
+def _admits(accepted: Value, actual: Value, expected: Value, unit: str) -> bool:
+    """Whether an actual value is the accepted one, as data or as reports show it.
+
+    The order of a list is of no account. Of a mapping, what is not accepted must be as expected.
+    """
+    if isinstance(actual, Mapping) and isinstance(accepted, Mapping):
+        return all(
+            _admits(accepted[key], item, None, unit)
+            if key in accepted
+            else item == (expected.get(key) if isinstance(expected, Mapping) else expected)
+            for key, item in actual.items()
+        )
+    if isinstance(actual, (list, tuple)) and isinstance(accepted, (list, tuple)):
+        return sorted(map(show, actual)) == sorted(map(show, accepted))
+    return show(accepted) in (show(actual), f"{show(actual)} {unit}")
 
 
 class GpuMatch(msgspec.Struct, frozen=True, kw_only=True):

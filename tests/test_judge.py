@@ -55,6 +55,7 @@ def waiver(**changes: object) -> Waiver:
         "owner": "ops",
         "reason": "riser on order",
         "until": TODAY,
+        "any": True,
     }
     return Waiver(**{**known, **changes})  # type: ignore[arg-type]
 
@@ -202,3 +203,73 @@ def test_d1_judging_that_takes_too_long_is_ended_and_the_rest_is_unknown(tmp_pat
         (Verdict.UNKNOWN, LATE),
     ]
     assert middle[-1].subject == MORE and last.check == "first"
+
+
+def limited(accepts: object, **changes: object) -> Waiver:
+    return waiver(any=False, accepts=accepts, **changes)
+
+
+ACCEPTED = [
+    ("expected='x16', actual='x8'", "x8"),
+    ("expected=8, actual=7", 7),
+    ("expected=8, actual=7", "7"),
+    ("expected=700, actual=490, unit='W'", "490 W"),
+    ("expected=700, actual=490.0, unit='W'", 490),
+    ("expected=True, actual=False", False),
+    ("expected=True, actual=False", "off"),
+    ("expected=[], actual=[48, 79]", [79, 48]),
+    ("expected={'a': 0, 'b': 1}, actual={'a': 2, 'b': 1}", {"a": 2}),
+    ("expected=8, actual={'NVML': 7, '/dev': 8}", {"NVML": 7}),
+    ("expected='/dev/nvidia4', actual=None", "nothing"),
+    ("why='SXid 10003'", "SXid 10003"),
+]
+OTHER = [
+    ("expected='x16', actual='Gen1 x1'", "x8"),
+    ("expected=8, actual=2", 7),
+    ("expected=8, actual={'NVML': 7, '/dev': 6}", 7),
+    ("expected=8, actual={'NVML': 7, '/dev': 6}", {"NVML": 7}),
+    ("expected=700, actual=300, unit='W'", "490 W"),
+    ("expected=1, actual=2", True),
+    ("expected=[], actual=[48, 79]", [79]),
+    ("expected=[], actual=[79, 79]", [79]),
+    ("expected={'a': 0, 'b': 1}, actual={'a': 2, 'b': 3}", {"a": 2}),
+    ("expected='/dev/nvidia4', actual=None", "SXid 10003"),
+    ("why='SXid 20034'", "SXid 10003"),
+    ("why='SXid 20034'", "nothing"),
+]
+
+
+@pytest.mark.parametrize(("said", "accepts"), ACCEPTED)
+def test_d12_a_waiver_covers_the_value_that_was_accepted(
+    tmp_path: Path, said: str, accepts: object
+) -> None:
+    (finding,) = ask(tmp_path, f"yield wrong({said})", limited(accepts))
+    assert finding.verdict is Verdict.WAIVED
+
+
+@pytest.mark.parametrize(("said", "accepts"), OTHER)
+def test_d12_another_value_fails_and_says_what_the_waiver_covered(
+    tmp_path: Path, said: str, accepts: object
+) -> None:
+    (finding,) = ask(tmp_path, f"yield wrong({said})", limited(accepts))
+    assert finding.verdict is Verdict.WRONG
+    covered = finding.text(accepts)
+    assert finding.waiver == (
+        f"waiver covers {covered}, not this; until 2026-11-20 (ops: riser on order)"
+    )
+    report = HostReport(host="gpu001", status=Status.VETTED, findings=(finding,))
+    assert exit_code([report], Severity.INFO) == 1
+
+
+def test_d12_of_several_waivers_the_one_for_the_value_counts(tmp_path: Path) -> None:
+    old, new = limited("x8"), limited("x4", until=date(2027, 1, 1))
+    (finding,) = ask(tmp_path, "yield wrong(expected='x16', actual='x8')", new, old)
+    assert finding.waiver == "until 2026-11-20 (ops: riser on order)"
+    past = limited("x8", until=date(2026, 1, 1))
+    (finding,) = ask(tmp_path, "yield wrong(expected='x16', actual='x8')", new, past)
+    assert (finding.verdict, finding.waiver[:18]) == (Verdict.WRONG, "expired 2026-01-01")
+
+
+def test_d12_a_waiver_that_says_no_value_covers_nothing(tmp_path: Path) -> None:
+    (finding,) = ask(tmp_path, "yield wrong(expected=1)", limited(None))
+    assert finding.verdict is Verdict.WRONG

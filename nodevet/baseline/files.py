@@ -17,6 +17,7 @@ from nodevet.document.tree import (
     Broken,
     Entry,
     Mapping,
+    Node,
     Scalar,
     Sequence,
     dotted,
@@ -94,7 +95,7 @@ def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem,
             for found in complaints(error, tree.root, KEYS)
         )
     file = msgspec.structs.replace(file, part=part)
-    return file, (*tree.problems, *told, *_unknown_checks(file, catalog))
+    return file, (*tree.problems, *told, *_unknown_checks(file, catalog), *_unlimited(file))
 
 
 def _version(file: File) -> Iterator[Problem]:
@@ -114,6 +115,35 @@ def _version(file: File) -> Iterator[Problem]:
         f"the version of the format is {found}; this nodevet reads {VERSION}",
         "write nodevet: 1, or upgrade nodevet",
     )
+
+
+def _unlimited(file: File) -> Iterator[Problem]:
+    """Waivers that do not say which value they accept, or say both that and any."""
+    found = file.root.get("waivers")
+    for number, item in enumerate(
+        found.value.items if found and isinstance(found.value, Sequence) else ()
+    ):
+        if not isinstance(item, Mapping):
+            continue
+        accepts, any_ = item.get("accepts"), item.get("any")
+        one = accepts is not None and not _is_null(accepts.value)
+        every = any_ is not None and not (
+            isinstance(any_.value, Scalar) and any_.value.value in (None, False)
+        )
+        path = dotted(("waivers", number))
+        if one and every and any_ is not None:
+            message = "any covers every value, and accepts names one"
+            yield file.problem(any_.place, join(path, "any"), message, "keep one of the two")
+        elif not one and not every:
+            message = "which value is accepted is not said, and a worse one would be covered, too"
+            advice = (
+                "add accepts: with the value as the report shows it (accepts: x8), or any: true"
+            )
+            yield file.problem(item.place, path, message, advice)
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
 
 
 def _unknown_checks(file: File, catalog: Catalog) -> Iterator[Problem]:

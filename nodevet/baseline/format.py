@@ -122,12 +122,25 @@ class AppliesPart(Part):
 
 
 class WaiverPart(Part):
-    """A wrong finding that a named person accepted until a date."""
+    """A wrong finding that a named person accepted until a date: one value of it, or any."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["accepts"]}, {"required": ["any"]}]}
+    )
 
     check: Text = Field(description="The check's id")
     owner: Text = Field(description="Who accepted it")
     reason: Text = Field(description="Why")
     until: date = Field(description="The last day it holds: 2026-12-31")
+    accepts: Any = Field(
+        None,
+        description="The value that is accepted, as reports show it: x8, 7, 650 W; "
+        "another value is wrong again",
+        json_schema_extra={"type": ["string", "number", "boolean", "array", "object"]},
+    )
+    any: bool = Field(
+        False, description="Every value is accepted", json_schema_extra={"const": True}
+    )
     hosts: Nodesets = Field((), description="Host names as a nodeset; left out: every host")
     subject: Text | None = Field(
         None, description='A GPU\'s "GPU 4", UUID or bus id, or another subject; left out: all'

@@ -271,6 +271,8 @@ def _waivers(file: File) -> Iterator[Waiver]:
             owner=part.owner,
             reason=part.reason,
             until=part.until,
+            accepts=part.accepts,
+            any=part.any,
             hosts=_hosts(part.hosts),
             subject=part.subject,
             origin=file.origin(file.place("waivers", number)),

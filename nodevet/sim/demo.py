@@ -24,6 +24,7 @@ waivers:
   - check: pcie_link
     hosts: gpu003
     subject: GPU 4
+    accepts: x8
     owner: ops-hw
     reason: riser on order
     until: 2099-12-31

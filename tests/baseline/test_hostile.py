@@ -157,7 +157,8 @@ def test_a_waiver_for_more_hosts_than_one_list_may_name(problems_of):
     rows = "".join(f'      - "n{i}-[1-50000]"\n' for i in range(4))
     text = (
         f"{HEAD}waivers:\n  - check: number\n    owner: a\n    reason: b\n    until: 2026-12-31\n"
+        "    accepts: 7\n"
     )
     assert problems_of(f"{text}    hosts:\n{rows}") == [
-        "x.yaml:8:7: waivers[0].hosts: names more than 100,000 hosts; check the range"
+        "x.yaml:9:7: waivers[0].hosts: names more than 100,000 hosts; check the range"
     ]

@@ -39,12 +39,12 @@ def test_a_waiver_that_has_expired(shelf):
         nodevet: 1
         expect: {number: 8}
         waivers:
-          - {check: number, owner: a, reason: b, until: 2026-01-31}
+          - {check: number, any: true, owner: a, reason: b, until: 2026-01-31}
         """
     )
     assert shelf.lint("x", today=date(2026, 1, 31)) == []  # the last day still counts
     assert shelf.lint("x", today=date(2026, 2, 1)) == [
-        "x.yaml:4:42: warning: waivers[0].until: expired on 2026-01-31: "
+        "x.yaml:4:53: warning: waivers[0].until: expired on 2026-01-31: "
         "what it covers is wrong again; remove the waiver, or agree on a new date"
     ]
 
@@ -57,7 +57,7 @@ def test_what_is_said_of_checks_that_are_not_asked_for(shelf):
         severity: {switch: info}
         fix: [number, switch]
         waivers:
-          - {check: switch, owner: a, reason: b, until: 2026-12-31}
+          - {check: switch, any: true, owner: a, reason: b, until: 2026-12-31}
         """
     )
     advice = "add it to expect, or remove this"
@@ -74,7 +74,7 @@ def test_a_waiver_of_a_base_is_not_held_against_a_child_that_drops_the_check(she
         nodevet: 1
         expect: {number: 8, switch: true}
         waivers:
-          - {check: switch, owner: a, reason: b, until: 2026-12-31}
+          - {check: switch, any: true, owner: a, reason: b, until: 2026-12-31}
         """,
         kid="nodevet: 1\nextends: base\nexpect: {switch: ~}\n",
     )

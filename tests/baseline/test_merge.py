@@ -31,6 +31,7 @@ def test_one_file_in_full(shelf):
           - check: link
             hosts: "gpu[001,003]"
             subject: GPU 4
+            accepts: x8
             owner: ops
             reason: riser on order
             until: 2026-12-31
@@ -56,6 +57,7 @@ def test_one_file_in_full(shelf):
     (waiver,) = baseline.waivers
     assert waiver.hosts == frozenset({"gpu001", "gpu003"})
     assert (waiver.check, waiver.subject, waiver.owner) == ("link", "GPU 4", "ops")
+    assert (waiver.accepts, waiver.any) == ("x8", False)
     assert (waiver.until, waiver.origin) == (date(2026, 12, 31), "x.yaml:14")
 
 
@@ -166,7 +168,7 @@ def test_severity_fix_waivers_title_and_applies_are_inherited(shelf):
         severity: {number: info, switch: info}
         fix: [number, switch]
         waivers:
-          - {check: number, owner: a, reason: b, until: 2026-12-31}
+          - {check: number, any: true, owner: a, reason: b, until: 2026-12-31}
         """,
         kid="""\
         nodevet: 1
@@ -174,7 +176,7 @@ def test_severity_fix_waivers_title_and_applies_are_inherited(shelf):
         severity: {switch: critical}
         fix: {switch: false}
         waivers:
-          - {check: switch, owner: a, reason: b, until: 2026-12-31}
+          - {check: switch, any: true, owner: a, reason: b, until: 2026-12-31}
         """,
         lone="nodevet: 1\nextends: base\ntitle: Lone\napplies: ~\n",
         other="nodevet: 1\nextends: base\napplies: {groups: b}\n",

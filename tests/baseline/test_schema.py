@@ -13,8 +13,9 @@ from nodevet.document.tree import plain
 
 KEYWORDS = {
     "$schema", "$defs", "$ref", "title", "description", "default", "format", "type", "enum",
-    "const", "anyOf", "properties", "patternProperties", "required", "additionalProperties",
-    "propertyNames", "minProperties", "items", "minItems", "pattern", "minLength",
+    "const", "anyOf", "oneOf", "properties", "patternProperties", "required",
+    "additionalProperties", "propertyNames", "minProperties", "items", "minItems", "pattern",
+    "minLength",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 }  # fmt: skip
 TYPES = {
@@ -42,6 +43,8 @@ def valid(rule, value, root):
     if names and not any(has_type(value, name) for name in names):
         return False
     if "anyOf" in rule and not any(inner(choice, value) for choice in rule["anyOf"]):
+        return False
+    if "oneOf" in rule and sum(inner(choice, value) for choice in rule["oneOf"]) != 1:
         return False
     if "enum" in rule and value not in rule["enum"]:
         return False
@@ -87,6 +90,9 @@ def test_shipped_baselines_keep_it(path, shipped_schema):
     assert valid(shipped_schema, plain(file.root), shipped_schema)
 
 
+WAIVER = {"check": "link", "owner": "a", "reason": "b", "until": "2026-12-31"}
+
+
 def document(**keys):
     return {"nodevet": 1, **keys}
 
@@ -103,7 +109,7 @@ def document(**keys):
         document(expect={"number": {"count": None, "minimum": 3}}),
         document(expect={"link": {"width": 8}}),  # the generation may be inherited
         document(expect={"zones": {"zones": {"0": {"cpus": "0-3"}}}}),
-        document(waivers=[{"check": "link", "owner": "a", "reason": "b", "until": "2026-12-31"}]),
+        document(waivers=[WAIVER | {"accepts": "x8"}, WAIVER | {"any": True}]),
     ],
 )
 def test_what_loads_keeps_it(catalog, good):
@@ -127,8 +133,12 @@ def test_what_loads_keeps_it(catalog, good):
         document(severity={"nubmer": "info"}),
         document(fix=["nubmer"]),
         document(applies={"gpu": {"device": "2330"}}),
-        document(waivers=[{"check": "link", "owner": "a", "until": "2026-12-31"}]),
-        document(waivers=[{"check": "x", "owner": "a", "reason": "b", "until": "2026-12-31"}]),
+        document(waivers=[WAIVER]),
+        document(waivers=[WAIVER | {"accepts": "x8", "any": True}]),
+        document(waivers=[WAIVER | {"any": False}]),
+        document(waivers=[WAIVER | {"accepts": None}]),
+        document(waivers=[{"check": "link", "any": True, "owner": "a", "until": "2026-12-31"}]),
+        document(waivers=[WAIVER | {"accepts": 7, "check": "x"}]),
     ],
 )
 def test_what_does_not_load_breaks_it(catalog, bad):

@@ -405,6 +405,9 @@ waivers:
 """
     assert problems_of(text) == [
         "x.yaml:3:5: waivers[0]: reason is missing; add it",
+        "x.yaml:3:5: waivers[0]: which value is accepted is not said, and a worse one would be "
+        "covered, too; add accepts: with the value as the report shows it (accepts: x8), or "
+        "any: true",
         "x.yaml:3:12: waivers[0].check: no check has this name; did you mean number?",
         "x.yaml:4:12: waivers[0].owner: must not be empty",
         'x.yaml:5:12: waivers[0].until: must be a date such as 2026-12-31, not "31.12.2026"',
@@ -412,6 +415,48 @@ waivers:
         "remove it, or name what is meant",
         "x.yaml:7:5: waivers[0].reasn: is not a key that is known here; did you mean reason?",
     ]
+
+
+WAIVER = (
+    "nodevet: 1\nwaivers:\n  - check: number\n    owner: a\n    reason: b\n    until: 2026-12-31\n"
+)
+UNLIMITED = (
+    "which value is accepted is not said, and a worse one would be covered, too; "
+    "add accepts: with the value as the report shows it (accepts: x8), or any: true"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("", f"3:5: waivers[0]: {UNLIMITED}"),
+        ("    accepts: ~\n", f"3:5: waivers[0]: {UNLIMITED}"),
+        ("    any: false\n", f"3:5: waivers[0]: {UNLIMITED}"),
+        (
+            "    accepts: 7\n    any: true\n",
+            "8:5: waivers[0].any: any covers every value, and accepts names one; "
+            "keep one of the two",
+        ),
+        (
+            "    any: 7\n",
+            "7:10: waivers[0].any: must be true or false, not 7",
+        ),
+        (
+            "    accepts: on\n",
+            "7:14: waivers[0].accepts: on without quotes is a boolean to some YAML readers and "
+            'text to others; write true, or "on" where text is meant',
+        ),
+    ],
+)
+def test_d12_a_waiver_without_a_value_is_an_error_with_its_place(problems_of, lines, told):
+    assert problems_of(WAIVER + lines) == [f"x.yaml:{told}"]
+
+
+@pytest.mark.parametrize("value", ["7", "x8", "false", "[79, 48]", "{a: 1}", "any"])
+def test_d12_a_waiver_with_a_value_is_read(shelf, value):
+    shelf.write(x=f"{WAIVER}    accepts: {value}\n")
+    (waiver,) = shelf.load("x")[0].waivers
+    assert (waiver.accepts is not None, waiver.any) == (True, False)
 
 
 def test_every_problem_of_every_file_is_told_at_once(shelf):

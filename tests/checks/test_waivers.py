@@ -1,0 +1,55 @@
+"""What a report shows of a finding can be accepted as it stands, and nothing else with it."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import date
+from typing import Any
+
+import msgspec
+
+from nodevet.evidence import decode
+from nodevet.judge import judge
+from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict, Waiver
+
+
+def shown(finding: Finding) -> str:
+    bare = finding.expected is finding.actual is None
+    return finding.why if bare else finding.text(finding.actual)
+
+
+def waived(case: Any, want: Any, catalog: Any, accepts: str) -> list[Finding]:
+    """The case's findings under a waiver for this value."""
+    wish = Expectation(check=case.check_id, want=want, severity=Severity.CRITICAL, origin="b:1")
+    until = date(2026, 12, 31)
+    waiver = Waiver(check=case.check_id, owner="a", reason="b", until=until, accepts=accepts)
+    baseline = Baseline(name="b", path="b", expectations=(wish,), waivers=(waiver,))
+    evidence = decode(msgspec.json.encode(case.document))
+    return list(judge(evidence, baseline, catalog, host="n", today=until, most=None))
+
+
+def test_d12_a_waiver_covers_what_is_shown_and_nothing_else(
+    case: Any, make_want: Callable[..., Any], catalog: Any
+) -> None:
+    want = make_want(case.check_id, case.want)
+    wrong = [f for f in waived(case, want, catalog, "") if f.verdict is Verdict.WRONG]
+    for accepts in {shown(finding) for finding in wrong}:
+        for before, after in zip(
+            waived(case, want, catalog, ""), waived(case, want, catalog, accepts), strict=True
+        ):
+            covered = before.verdict is Verdict.WRONG and shown(before) == accepts
+            assert (after.verdict is Verdict.WAIVED) is covered, (accepts, before)
+
+
+def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
+    cases: list[Any], make_want: Callable[..., Any], catalog: Any
+) -> None:
+    (case,) = [each for each in cases if each.name == "lanes-lost-on-one-of-two"]
+    want = make_want("pcie_link", case.want)
+    told = [f for f in waived(case, want, catalog, "x8") if f.verdict is not Verdict.OK]
+    assert {f.verdict for f in told} == {Verdict.WAIVED}
+    case = case._replace(document=deepcopy(case.document))
+    for gpu in case.document["sections"]["gpu"]["data"]["gpus"]:
+        gpu |= {"pcie_width": 1, "pcie_generation": 3}
+    told = waived(case, want, catalog, "x8")
+    assert {f.verdict for f in told} == {Verdict.WRONG}
+    assert all(f.waiver == "waiver covers x8, not this; until 2026-12-31 (a: b)" for f in told)
