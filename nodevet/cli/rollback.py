@@ -48,7 +48,7 @@ def command(
     from nodevet.remedy.account import host_end
     from nodevet.remedy.apply import Fleet, Stop
     from nodevet.remedy.journal import Journal, state
-    from nodevet.remedy.rollback import Back, Return, left_behind, nothing, touched
+    from nodevet.remedy.rollback import Back, Return, nothing, touched
     from nodevet.remedy.runs import Opening, RunFolder
     from nodevet.remedy.site import Site
     from nodevet.remedy.waves import Limits, Standing
@@ -60,7 +60,6 @@ def command(
     terms = apply.terms_of(run, settle=settle, drain_hook=drain_hook)
     with Journal.open(run.path) as journal:
         then = apply.same_plan(run, text, state(journal.records))
-        left = left_behind(journal.records)
         known = {host.name for host in kept.hosts}
         todo = [host for host in hosts if touched(plan.of(host), then)]
         for host in todo:
@@ -81,7 +80,6 @@ def command(
                     planned=plan.nodes[host],
                     steps=plan.of(host),
                     run=then,
-                    left=left,
                 )
                 return Return(back, Site(host, worker, journal, terms, keep)).run()
 

@@ -62,7 +62,8 @@ class Resume:
         if rebooted and ledger.driverless(evidence) and not of_packages(step):
             told = "cannot be judged before one more reboot: the driver was put back"
             return replace(result, outcome=Outcome.DOUBT, why=told)
-        back = self.steps.take_back(step, result, f"was right, and is not any more: {why}")
+        told, then = f"was right, and is not any more: {why}", self.earlier.step(step.id)
+        back = self.steps.take_back(step, result, told, then)
         if later and rebooted and back.outcome is Outcome.FAILED:
             return replace(back, why=f"{back.why}; put back, and in force after one more reboot")
         return back
@@ -76,7 +77,8 @@ class Resume:
             return replace(result, outcome=Outcome.DOUBT, why=str(error))
         if self.steps.verdict(step, evidence, after).pending:
             return replace(result, outcome=Outcome.PENDING, after=after)
-        return self.steps.take_back(step, result, "was set, and is not any more")
+        then = self.earlier.step(step.id)
+        return self.steps.take_back(step, result, "was set, and is not any more", then)
 
 
 def recall(ledger: Ledger, earlier: RunState) -> None:

@@ -1,63 +1,41 @@
 """Putting a run's steps back, node by node: what somebody else has changed since is left alone."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence import Evidence
-from nodevet.fix import Seen, Touch, Unit
+from nodevet.fix import Seen, Touch
 from nodevet.remedy import guards
 from nodevet.remedy.account import NOT_ATTEMPTED, UNKNOWN, host_end, min_of, of_state
 from nodevet.remedy.clearance import Clearance, RefusedError
-from nodevet.remedy.compare import ended, same
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import (
-    Doing,
     HostBegin,
     JournalError,
-    Looked,
-    Record,
     RolledBack,
     RollingBack,
     RunState,
     Stage,
-    StepState,
 )
+from nodevet.remedy.left import Parted, parted
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
-from nodevet.remedy.shows import shows, touch_of
-from nodevet.remedy.site import BlindError, LostError, Site, state
+from nodevet.remedy.site import BlindError, LostError, Site
 from nodevet.remedy.steps import begin, of_packages
 
 
 class Back(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be put back on one node. `left`: what the steps' touches were left as."""
+    """What is to be put back on one node."""
 
     host: str
     planned: PlannedNode
     steps: tuple[Step, ...]
     run: RunState
-    left: Mapping[str, tuple[Seen, ...]]
     closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be put back now
-
-
-def left_behind(records: Iterable[Record]) -> dict[str, tuple[Seen, ...]]:
-    """What each step's touches were seen as after its last action, as far as anybody looked."""
-    begun: set[str] = set()
-    left: dict[str, tuple[Seen, ...]] = {}
-    for record in records:
-        if isinstance(record, Doing):
-            begun.add(record.step)
-            left.pop(record.step, None)
-        elif isinstance(record, Looked) and record.step in begun:
-            left[record.step] = record.seen
-        elif isinstance(record, RolledBack) and record.ok:
-            begun.discard(record.step)
-            left.pop(record.step, None)
-    return left
 
 
 def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
@@ -144,7 +122,7 @@ class Return:
         before it, and after a while a last look. Raises LostError; until that look all of them
         are in doubt."""
         ways = [way for step in steps if (way := self._step(step))]
-        restored = [seen for way in ways for seen in way.ours]
+        restored = [seen for way in ways for seen in way.parts.ours]
         actions = [action for way in ways for action in way.step.actions]
         told, blind = list[str](), ""
         left: Mapping[Touch, str] = {}
@@ -157,9 +135,9 @@ class Return:
         except BlindError as error:
             blind = f"it cannot be proven: {error}"
         for way in ways:
-            amiss = [left[seen.touch] for seen in way.ours if seen.touch in left]
+            amiss = [left[seen.touch] for seen in way.parts.ours if seen.touch in left]
             amiss += [*dict.fromkeys((*way.told, *told))] if amiss else []
-            why = "; ".join([*way.foreign, *amiss, *([blind] if blind else [])])
+            why = "; ".join([*way.parts.told, *amiss, *([blind] if blind else [])])
             outcome = way.outcome(amiss, blind)
             now = tuple(after.get(seen.touch, seen) for seen in way.found) if after else ()
             self.site.journal.write(RolledBack(step=way.step.id, ok=not why, why=why, seen=now))
@@ -210,7 +188,6 @@ class Return:
             why = "the journal does not say what it was"
             self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
             return None
-        before = then.seen
         why = "it was not looked at once it had been put back"
         self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
         try:
@@ -219,30 +196,19 @@ class Return:
             why = str(error)
             self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
             return None
-        left = {seen.touch: seen for seen in self.back.left.get(step.id, ())}
-        theirs = [
-            not (same(was, at) or ended(was, at)) and not ours(step, then, left.get(at.touch), at)
-            for was, at in zip(before, now, strict=True)
-        ]
+        parts = parted(step, then, now)
         self._results[step.id] = replace(self._results[step.id], before=now)
         self.site.journal.write(RollingBack(step=step.id, found=now))
-        restored = [was for was, foreign in zip(before, theirs, strict=True) if not foreign]
         try:
             told = self.site.steadily(
-                lambda: self.site.put_back(restored, step.actions, settle=False)
+                lambda: self.site.put_back(parts.ours, step.actions, settle=False)
             )
         except BlindError as error:
             told = [str(error)]
         return _Way(
             step=step,
             found=now,
-            ours=restored,
-            foreign=[
-                f"{at.touch.label} is {state(at)}, neither what it was ({state(was)}) nor what "
-                f"{step.id} set: it was changed since, and is left"
-                for was, at, foreign in zip(before, now, theirs, strict=True)
-                if foreign
-            ],
+            parts=parts,
             told=told,
         )
 
@@ -252,59 +218,12 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True):
 
     step: Step
     found: tuple[Seen, ...]  # when the rollback came
-    ours: list[Seen]  # what was before, of all that nobody changed since
-    foreign: list[str]  # what somebody did, in words
+    parts: Parted
     told: list[str]  # what did not go well; it may be right by now
 
     def outcome(self, amiss: Sequence[str], blind: str) -> Outcome:
-        if blind:
+        if blind or self.parts.unknown:
             return Outcome.DOUBT
         if amiss:
             return Outcome.HALF
-        return Outcome.REFUSED if self.foreign else Outcome.ROLLED_BACK
-
-
-def ours(step: Step, then: StepState, left: Seen | None, now: Seen) -> bool:
-    """Whether what a touch is now comes from the step.
-
-    Where nobody looked after the last action, an action that says it tells; of a touch that
-    only a command changes, nothing does, and then it is taken for the step's own. A unit may
-    be anywhere between what it was and what it was to be: the step was left in the middle, or
-    the node was rebooted since.
-    """
-    if now.why:
-        return False
-    if left is not None and same(left, now):
-        return True
-    if now.touch.kind == "module" and step.effective == "reboot":
-        return True  # loaded or gone, by whether the node was rebooted since
-    if now.touch.kind == "unit":
-        was = next((seen for seen in then.seen or () if seen.touch == now.touch), None)
-        return was is not None and _between(step, was, left, now)
-    actions = [action for action in step.actions if touch_of(action) == now.touch]
-    if left is not None:
-        return False
-    return not actions or any(shows(action, [now]) is not False for action in actions)
-
-
-def _between(step: Step, was: Seen, left: Seen | None, now: Seen) -> bool:
-    """Whether each part of a unit's state is what it was, or what the step makes it."""
-    wanted: dict[str, set[object]] = {"enabled": set(), "active": set(), "masked": set()}
-    for seen in (was, left):
-        value = seen.value if seen is not None and isinstance(seen.value, Mapping) else ABSENT
-        for part, values in wanted.items():
-            values.add(value.get(part))
-    for action in step.actions:
-        if isinstance(action, Unit) and action.name == now.touch.name:
-            wanted["enabled"] |= {"enabled"} if action.enabled else set()
-            starts = action.running or action.restart or action.enabled
-            wanted["active"] |= {"active"} if starts else set()
-            wanted["masked"] |= {True} if action.masked else set()
-            wanted["enabled"] |= {"disabled"} if action.enabled is False else set()
-            wanted["active"] |= {"inactive", "failed"} if action.running is False else set()
-    value = now.value if isinstance(now.value, Mapping) else ABSENT
-    return all(value.get(part) in values for part, values in wanted.items())
-
-
-ABSENT: Mapping[str, object] = {"enabled": "disabled", "active": "inactive", "masked": False}
-"""A unit that is not there: what it is once its file is, and nothing else was done."""
+        return Outcome.REFUSED if self.parts.foreign else Outcome.ROLLED_BACK

@@ -23,6 +23,7 @@ from nodevet.remedy.journal import (
     StepState,
     Verified,
 )
+from nodevet.remedy.left import parted
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import Outcome, Ran, Refusal, StepResult
 from nodevet.remedy.shows import shows, unnamed
@@ -251,13 +252,16 @@ class Steps:
 
     # --- after ------------------------------------------------------------------------------
 
-    def take_back(self, step: Step, result: StepResult, why: str) -> StepResult:
-        """Put a step back at once and prove it."""
+    def take_back(
+        self, step: Step, result: StepResult, why: str, then: StepState | None = None
+    ) -> StepResult:
+        """Put a step back and prove it: at once, or, where `then` is what the journal says of an
+        earlier controller's step, all of it that nobody changed since."""
         journal = self.site.journal
         journal.write(Failed(step=step.id, why=why))
         journal.write(RollingBack(step=step.id))
         try:
-            left = self.site.steadily(lambda: self.site.put_back(result.before, step.actions))
+            left = self.site.steadily(lambda: self._put_back(step, result, then))
         except LostError as error:
             told = f"{why}; while it was put back: {error}"
             return replace(result, outcome=Outcome.DOUBT, why=told)
@@ -269,6 +273,13 @@ class Steps:
             return replace(result, outcome=Outcome.HALF, why=told)
         return replace(result, outcome=Outcome.FAILED, why=why, after=result.before)
 
+    def _put_back(self, step: Step, result: StepResult, then: StepState | None) -> list[str]:
+        """What is not as it was, in words."""
+        if then is None or then.seen is None:
+            return self.site.put_back(result.before, step.actions)
+        parts = parted(step, then, self.site.look(step.touches))
+        return [*parts.told, *self.site.put_back(parts.ours, step.actions)]
+
     def _lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
     ) -> tuple[StepResult, Evidence]:
@@ -279,9 +290,16 @@ class Steps:
         return self.resolve(step, result, done, f"the session was lost ({why})", evidence)
 
     def resolve(
-        self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
+        self,
+        step: Step,
+        result: StepResult,
+        done: set[int],
+        why: str,
+        evidence: Evidence,
+        then: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
-        """A step that was left in the middle: done where all of it is in place, else put back.
+        """A step that was left in the middle: done where all of it is in place, else put back as
+        `take_back` does.
 
         `done` are the actions that are known to have succeeded. Of the first other one, a
         command, the check tells whether it took place; one after it was never begun.
@@ -292,7 +310,9 @@ class Steps:
         except LostError as error:
             return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}"), evidence
         except BlindError as error:
-            return self.take_back(step, result, f"{why}; {error}"), evidence
+            return self.take_back(step, result, f"{why}; {error}", then), evidence
+        if then is not None and then.seen is not None and parted(step, then, now).told:
+            return self.take_back(step, result, why, then), evidence
         open_ones = [number for number in range(len(step.actions)) if number not in done]
         missing = [
             number
@@ -304,7 +324,8 @@ class Steps:
         ]
         if missing:
             named = ", ".join(words(step.actions[number]) for number in missing)
-            return self.take_back(step, result, f"{why} before all was done: {named}"), evidence
+            told = f"{why} before all was done: {named}"
+            return self.take_back(step, result, told, then), evidence
         told = replace(result, why=f"{why}; all of it had taken place")
         return self._judged(step, told, evidence)
 
@@ -317,8 +338,8 @@ class Steps:
         if missing := self.bench.gone(step, evidence):
             return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
-            return self.take_back(step, result, why), evidence
-        return self.resolve(step, result, set(state.done), why, evidence)
+            return self.take_back(step, result, why, state), evidence
+        return self.resolve(step, result, set(state.done), why, evidence, state)
 
 
 def of_packages(step: Step) -> bool:

@@ -39,7 +39,7 @@ from nodevet.remedy.journal import Journal, state
 from nodevet.remedy.journal import Run as RunRecord
 from nodevet.remedy.node import Node, Task
 from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
-from nodevet.remedy.rollback import Back, Return, left_behind
+from nodevet.remedy.rollback import Back, Return
 from nodevet.remedy.site import Site, Terms
 from nodevet.sim.nspawn import control
 from nodevet.sim.nspawn.place import Place
@@ -437,7 +437,6 @@ class World:
             planned=plan.nodes[host],
             steps=plan.of(host),
             run=state(journal.records),
-            left=left_behind(journal.records),
         )
         return Return(order, self.site(host, journal)).run()
 

@@ -38,7 +38,7 @@ from nodevet.remedy.compare import Bench
 from nodevet.remedy.journal import Journal, Run, state
 from nodevet.remedy.nouns import Plan
 from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
-from nodevet.remedy.rollback import Back, Return, left_behind
+from nodevet.remedy.rollback import Back, Return
 from nodevet.remedy.site import Site, Terms
 from nodevet.remedy.waves import Limits
 from nodevet.sim.nspawn import control
@@ -403,7 +403,6 @@ class Node:
                 planned=plan.nodes[self.name],
                 steps=plan.of(self.name),
                 run=state(journal.records),
-                left=left_behind(journal.records),
             )
             site = Site(
                 self.name, hands or self.worker, journal, self.terms, lambda name, document: None
