@@ -16,7 +16,7 @@ the next reboot, and with persistence mode off as soon as the GPU is unused.
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from nodevet.evidence import Evidence, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence import IN_HAND, Evidence, each_gpu, subject_of, unread, unsupported
 from nodevet.model import Check, Finding, Want, compare, exempt, wrong
 
 
@@ -43,4 +43,4 @@ def judge(evidence: Evidence, want: ComputeMode) -> Iterator[Finding]:
             yield compare(subject_of(gpu), expected=want.mode, actual=gpu.compute_mode)
 
 
-CHECK = Check(wants=ComputeMode, reads=("gpu.gpus[].compute_mode",), judge=judge)
+CHECK = Check(wants=ComputeMode, reads=(*IN_HAND, "gpu.gpus[].compute_mode"), judge=judge)

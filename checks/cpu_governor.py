@@ -8,7 +8,9 @@ differ in it make a synchronous job as slow as the slowest.
 Documentation/admin-guide/pm/cpufreq.rst in the kernel tree.
 
 **Verdicts.** Where the kernel offers no cpufreq (most virtual machines) the node is
-exempt: the hypervisor sets the clock.
+exempt: the hypervisor sets the clock. A policy whose CPUs are all offline is not judged: its
+files say what was before, or nothing. Where a CPU that is online has no policy, the node has
+an unknown beside what the others say.
 
 **To put it right** a tmpfiles.d rule that writes `performance` to
 `/sys/devices/system/cpu/cpufreq/policy*/scaling_governor` sets it now
@@ -21,7 +23,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nodevet.evidence import CpufreqPolicies, Evidence, numbers, unread
+from nodevet.evidence import CpufreqPolicies, Evidence, numbers, spans, unread
 from nodevet.model import Check, Finding, Severity, Subject, Want, compare, exempt, unknown
 
 
@@ -45,11 +47,44 @@ def judge(evidence: Evidence, want: CpuGovernor) -> Iterator[Finding]:
         yield exempt(why="the kernel offers no cpufreq here")
     else:
         for policies in section.data.policies:
-            yield judge_policies(policies, want.governor)
+            if policies.cpus == "":
+                yield exempt(subject_of(policies), why="every CPU of it is offline")
+            else:
+                yield judge_policies(policies, want.governor)
+        doubt = uncovered(evidence)
+        if doubt:
+            yield unknown(why=doubt)
+
+
+def subject_of(policies: CpufreqPolicies) -> Subject:
+    return Subject(kind="cpufreq", id=policies.policies)
+
+
+def uncovered(evidence: Evidence) -> str:
+    """Why the policies may not be those of every CPU that is online; empty where they are."""
+    cpus, cpufreq = evidence.cpu, evidence.cpufreq
+    if cpus.data is None:
+        return f"CPUs: {cpus.why}"
+    online = numbers(cpus.data.online)
+    if not online:
+        return f"online: {'not a list of CPUs' if cpus.data.online else cpus.data.why('online')}"
+    covered: set[int] = set()
+    for policies in (cpufreq.data.policies if cpufreq.data else None) or ():
+        found = numbers(policies.cpus)
+        if policies.cpus is not None and found is None:
+            return f"{subject_of(policies).label}: cpus: not a list of CPUs"
+        covered |= found or set()
+    left = online - covered
+    if not left:
+        return ""
+    read = len(online) - len(left)
+    return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(left)}"
 
 
 def judge_policies(policies: CpufreqPolicies, wanted: str) -> Finding:
-    subject = Subject(kind="cpufreq", id=policies.policies)
+    subject = subject_of(policies)
+    if policies.cpus is None:  # a governor of no CPU may be one of long ago
+        return unread(subject, policies, "cpus")
     if policies.governor is None:
         return unread(subject, policies, "governor")
     if policies.governor == wanted:
@@ -83,7 +118,7 @@ def count(policies: CpufreqPolicies) -> str:
 
 CHECK = Check(
     wants=CpuGovernor,
-    reads=("cpufreq.policies[].governor",),
+    reads=("cpu.online", "cpufreq.policies[].cpus", "cpufreq.policies[].governor"),
     judge=judge,
     severity=Severity.WARNING,
 )

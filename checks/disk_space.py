@@ -65,6 +65,11 @@ def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
             yield unknown(Subject(kind="filesystem", id="/"), why="it is not among those found")
         for found in section.data.filesystems:
             yield judge_one(found, want)
+        there = set(section.data.found or ())
+        left = sorted(there - {found.path for found in section.data.filesystems})
+        if left:
+            why = f"{len(there) - len(left)} of {len(there)} file systems were read: not "
+            yield unknown(why=why + ", ".join(path[:100] for path in left[:8]))
 
 
 def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
@@ -158,6 +163,7 @@ CHECK = Check(
         "filesystems.filesystems[].read_only",
         "filesystems.filesystems[].remote",
         "filesystems.filesystems[].size_b",
+        "filesystems.found[]",
     ),
     judge=judge,
     severity=Severity.WARNING,

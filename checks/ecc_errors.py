@@ -26,7 +26,16 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence import NOT_SUPPORTED, EccCounts, Evidence, Gpu, board, each_gpu, subject_of
+from nodevet.evidence import (
+    IN_HAND,
+    NOT_SUPPORTED,
+    EccCounts,
+    Evidence,
+    Gpu,
+    board,
+    each_gpu,
+    subject_of,
+)
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
@@ -175,6 +184,7 @@ def of(gpu: Gpu) -> str:
 CHECK = Check(
     wants=EccErrors,
     reads=(
+        *IN_HAND,
         *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),
         *(
             f"gpu.gpus[].ecc.{life}_{part}_{severity}"

@@ -17,7 +17,7 @@ The mode is kept in the board's InfoROM.
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence import IN_HAND, Evidence, Gpu, each_gpu, subject_of, unread, unsupported
 from nodevet.model import Check, Finding, Want, compare, exempt, wrong
 
 
@@ -62,6 +62,6 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
 
 CHECK = Check(
     wants=EccMode,
-    reads=("gpu.gpus[].ecc_current", "gpu.gpus[].ecc_pending"),
+    reads=(*IN_HAND, "gpu.gpus[].ecc_current", "gpu.gpus[].ecc_pending"),
     judge=judge,
 )

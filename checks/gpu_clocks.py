@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unsupported
+from nodevet.evidence import IN_HAND, Evidence, Gpu, each_gpu, subject_of, unsupported
 from nodevet.model import Check, Finding, Verdict, Want, exempt, unknown
 
 Mhz = Annotated[int, Field(gt=0, le=20_000)]
@@ -117,6 +117,7 @@ def label(field: str) -> str:
 CHECK = Check(
     wants=GpuClocks,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].app_clock_graphics_mhz",
         "gpu.gpus[].app_clock_memory_mhz",
         "gpu.gpus[].app_clock_graphics_default_mhz",

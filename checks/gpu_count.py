@@ -12,7 +12,9 @@ lost is named by the others.
 layer, even if a third could not be read; unknown where nothing contradicts but a
 layer is missing. A GPU that is lost, or needs a reset, is not counted, and the count
 is then wrong in any case; `gpu_lost` says of each GPU what is the matter. A PCI
-function whose revision reads ff no longer answers and is not counted either.
+function whose revision reads ff no longer answers and is not counted either. Nor is a
+virtual function (SR-IOV), which a vGPU host has for its guests. GPUs that a driver such as
+vfio-pci holds for virtual machines are left out where the count is right without them.
 
 **To put it right** look for Xid 79 and PCIe errors in the kernel log, reboot, and if
 the same GPU is gone again power the node off, reseat it or have it replaced. Missing
@@ -26,8 +28,16 @@ from typing import Annotated, ClassVar
 import msgspec
 from pydantic import Field, model_validator
 
-from nodevet.evidence import Evidence, Gpu, PciFunction, lost, subject_of, unread
-from nodevet.model import Check, Finding, Subject, Verdict, Want, ok, unknown, wrong
+from nodevet.evidence import (
+    KEPT_FOR_GUESTS,
+    Evidence,
+    Gpu,
+    PciFunction,
+    lost,
+    subject_of,
+    unread,
+)
+from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
 
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 
@@ -87,12 +97,15 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
         "PCI bus": on_bus(evidence),
         "/dev": len_or_why(device_numbers(evidence)),
     }
+    kept = left_out(evidence, layers["PCI bus"], want)
+    if isinstance(layers["PCI bus"], int):
+        layers["PCI bus"] -= len(kept)
     found = total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
     if found.verdict is Verdict.WRONG and not found.advice:
         found = msgspec.structs.replace(found, advice=advised(evidence, layers, want))
     yield found
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
-        yield from one_sided(gpus(evidence), functions(evidence))
+        yield from one_sided(gpus(evidence), functions(evidence), kept)
     numbers = device_numbers(evidence)
     if isinstance(numbers, frozenset):
         yield from without_node(gpus(evidence), numbers)
@@ -175,6 +188,8 @@ def on_bus(evidence: Evidence) -> Layer:
         for field in ("vendor", "class_code", "revision"):
             if getattr(function, field) is None and may_be_gpu(function):
                 return f"{field}: {function.why(field)}"
+        if "physfn" in function.errors and may_be_gpu(function):
+            return f"physfn: {function.why('physfn')}"
     return sum(answers(function) for function in section.data.functions)
 
 
@@ -186,6 +201,14 @@ def may_be_gpu(function: PciFunction) -> bool:
 
 def answers(function: PciFunction) -> bool:
     return function.kind == "gpu" and function.revision != "ff"
+
+
+def left_out(evidence: Evidence, on_bus: Layer, want: GpuCount) -> frozenset[str]:
+    """Addresses of the GPUs that are held for virtual machines, where that is as wanted."""
+    there = (each for each in functions(evidence) if answers(each))
+    kept = frozenset(each.address for each in there if each.driver in KEPT_FOR_GUESTS)
+    fits = isinstance(on_bus, int) and want.admits(on_bus - len(kept))
+    return kept if fits else frozenset()
 
 
 def device_numbers(evidence: Evidence) -> frozenset[int] | str:
@@ -202,8 +225,10 @@ def len_or_why(numbers: frozenset[int] | str) -> Layer:
     return numbers if isinstance(numbers, str) else len(numbers)
 
 
-def one_sided(found: tuple[Gpu, ...], bus: tuple[PciFunction, ...]) -> Iterator[Finding]:
-    """GPUs that only one of NVML and the PCI bus has."""
+def one_sided(
+    found: tuple[Gpu, ...], bus: tuple[PciFunction, ...], kept: frozenset[str]
+) -> Iterator[Finding]:
+    """GPUs that only one of NVML and the PCI bus has; `kept` are rightly not NVML's."""
     usable = [gpu for gpu in found if "handle" not in gpu.errors]
     on_pci = {function.address for function in bus if answers(function)}
     for gpu in usable:
@@ -221,7 +246,9 @@ def one_sided(found: tuple[Gpu, ...], bus: tuple[PciFunction, ...]) -> Iterator[
         subject = Subject(kind="pci", id=function.address, bus_id=function.address)
         if function.kind != "gpu":
             continue
-        if function.revision == "ff":
+        if function.address in kept - in_nvml:
+            yield exempt(subject, why=f"held by {function.driver} for a virtual machine")
+        elif function.revision == "ff":
             yield wrong(subject, expected="on the PCI bus", actual="off the bus", advice=OFF)
         elif function.address not in in_nvml:
             bound = f"bound to {function.driver}" if function.driver else "no driver bound"
@@ -253,6 +280,8 @@ CHECK = Check(
         "gpu.gpus[].minor_number",
         "pci.functions[].address",
         "pci.functions[].class_code",
+        "pci.functions[].driver",
+        "pci.functions[].physfn",
         "pci.functions[].vendor",
         "pci.functions[].revision",
         "modules.device_nodes[].path",

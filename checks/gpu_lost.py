@@ -22,6 +22,7 @@ comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 11
 from collections.abc import Iterator, Sequence
 
 from nodevet.evidence import (
+    IN_HAND,
     NOT_SUPPORTED,
     Evidence,
     Gpu,
@@ -33,6 +34,7 @@ from nodevet.evidence import (
     off_the_bus,
     pci_of,
     subject_of,
+    unlisted,
 )
 from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wrong
 
@@ -75,6 +77,9 @@ def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
         subject = Subject(kind="pci", id=address, bus_id=address)
         advice = advised(evidence, "off the bus", address)
         yield wrong(subject, expected="usable", actual="off the bus", advice=advice)
+    short = unlisted(evidence, off)
+    if short is not None:
+        yield short
 
 
 def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
@@ -155,13 +160,12 @@ def answers(gpu: Gpu) -> bool:
 CHECK = Check(
     wants=GpuLost,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].recovery_action",
         "gpu.gpus[].pstate",
         "gpu.gpus[].memory_used_b",
         "pci.functions[].address",
-        "pci.functions[].class_code",
-        "pci.functions[].vendor",
         "pci.functions[].revision",
     ),
     judge=judge,

@@ -21,7 +21,16 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from pydantic import BeforeValidator, Field
 
-from nodevet.evidence import Evidence, Gpu, PciFunction, board, each_gpu, pci_of, subject_of
+from nodevet.evidence import (
+    IN_HAND,
+    Evidence,
+    Gpu,
+    PciFunction,
+    board,
+    each_gpu,
+    pci_of,
+    subject_of,
+)
 from nodevet.model import Check, Finding, Value, Verdict, Want, ok, unknown, wrong
 
 NAME = (
@@ -148,12 +157,12 @@ def pci_why(function: PciFunction, key: str) -> str:
 CHECK = Check(
     wants=GpuModel,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].name",
         "gpu.gpus[].pci_device",
         "gpu.gpus[].pci_subsystem",
         "pci.functions[].address",
-        "pci.functions[].vendor",
         "pci.functions[].device",
         "pci.functions[].subsystem_vendor",
         "pci.functions[].subsystem_device",

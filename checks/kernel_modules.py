@@ -9,14 +9,15 @@ version, and every new process fails.
 (built-in modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
 
 **Verdicts.** A built-in module counts as loaded, where it is wanted and where it is
-not. Names are compared as the kernel spells them: nvidia-uvm is nvidia_uvm.
+not. Names are compared as the kernel spells them: nvidia-uvm is nvidia_uvm. One that is not
+among those that were read, while a PCI function is bound to it, makes the node unknown.
 
 **To put it right** a file in /etc/modules-load.d loads a module at every boot,
 `modprobe` now. `blacklist nouveau` in /etc/modprobe.d, and a new initramfs, keeps
 nouveau out. Versions that differ: reboot, or unload and load the nvidia modules.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
@@ -60,6 +61,7 @@ def judge(evidence: Evidence, want: KernelModules) -> Iterator[Finding]:
                 yield unknown(Subject(kind="module", id=name), why=f"modules: {section.why}")
             else:
                 yield judge_module(section.data, name, expected)
+    yield from unlisted(evidence, (*want.loaded, *want.absent))
     if want.version_matches:
         yield judge_version(evidence)
     elif not want.loaded and not want.absent:
@@ -77,6 +79,23 @@ def judge_module(modules: Modules, name: str, expected: str) -> Finding:
                 subject, expected=expected, actual=actual
             )
     return compare(subject, expected=expected, actual="not loaded")
+
+
+def unlisted(evidence: Evidence, names: Sequence[str]) -> Iterator[Finding]:
+    """An unknown for each of these modules that the lists do not have, and that is at work."""
+    modules = evidence.modules.data
+    if modules is None or modules.loaded is None or modules.builtin is None:
+        return
+    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    signs = {
+        spelled(each.driver): f"{each.address} is bound to" for each in functions if each.driver
+    }
+    if modules.nvidia_version:
+        signs["nvidia"] = f"/sys/module/nvidia has the version {modules.nvidia_version} of"
+    for name in names:
+        if name in signs and name not in modules.loaded and name not in modules.builtin:
+            why = f"{signs[name]} {name}, which is not among the modules that were read"
+            yield unknown(why=why)
 
 
 def judge_version(evidence: Evidence) -> Finding:
@@ -108,6 +127,7 @@ CHECK = Check(
         "modules.loaded[]",
         "modules.builtin[]",
         "modules.nvidia_version",
+        "pci.functions[].driver",
     ),
     judge=judge,
 )

@@ -18,7 +18,7 @@ kept with NVIDIA's mig-parted.
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence import IN_HAND, Evidence, Gpu, each_gpu, subject_of, unread, unsupported
 from nodevet.model import Check, Finding, Want, compare, exempt, wrong
 
 
@@ -63,6 +63,6 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
 
 CHECK = Check(
     wants=MigMode,
-    reads=("gpu.gpus[].mig_current", "gpu.gpus[].mig_pending"),
+    reads=(*IN_HAND, "gpu.gpus[].mig_current", "gpu.gpus[].mig_pending"),
     judge=judge,
 )

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from nodevet.evidence import (
+    IN_HAND,
     Evidence,
     Gpu,
     NumaNode,
@@ -181,10 +182,12 @@ def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> Numa
 CHECK = Check(
     wants=NumaBinding,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].processes[].pid",
         "numa.nodes[].cpulist",
         "numa.nodes[].id",
+        "numa.online",
         "pci.functions[].address",
         "pci.functions[].numa_node",
         "processes.complete",

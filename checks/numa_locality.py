@@ -24,6 +24,7 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from nodevet.evidence import (
+    IN_HAND,
     Evidence,
     Gpu,
     NumaNode,
@@ -186,10 +187,12 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
 CHECK = Check(
     wants=NumaLocality,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].index",
         "numa.nodes[].cpulist",
         "numa.nodes[].id",
+        "numa.online",
         "pci.functions[].address",
         "pci.functions[].local_cpulist",
         "pci.functions[].numa_node",

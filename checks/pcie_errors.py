@@ -70,7 +70,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
     logged = by_address(evidence)
     counted = bad = 0
-    doubts = [doubt, log_doubt(evidence)]
+    doubts = [doubt, log_doubt(evidence), short(section.data.functions)]
     for function in section.data.functions:
         events = logged.pop(function.address, [])
         above = excess(function, events, want, hours)
@@ -100,6 +100,19 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
         yield exempt(why=f"nothing was counted, and {evidence.kernel_log.why}")
     elif not bad:
         yield ok(expected="within limits", actual="within limits")
+
+
+def short(functions: Sequence[PciFunction]) -> str:
+    """Which ports are above a function, and not among those that were read."""
+    untold = [function for function in functions if function.upstream is None]
+    if untold:
+        return f"{untold[0].address}: upstream: {untold[0].why('upstream')}"
+    named = {port for function in functions for port in function.upstream or ()}
+    left = sorted(named - {function.address for function in functions})
+    if not left:
+        return ""
+    there = len(functions) + len(left)
+    return f"{len(functions)} of {there} PCI functions were read: not {', '.join(left[:8])}"
 
 
 def uptime(evidence: Evidence, want: PcieErrors) -> tuple[float | None, str]:
@@ -221,6 +234,7 @@ CHECK = Check(
         "pci.functions[].aer.correctable",
         "pci.functions[].aer.fatal",
         "pci.functions[].aer.nonfatal",
+        "pci.functions[].upstream[]",
     ),
     judge=judge,
 )

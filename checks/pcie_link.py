@@ -28,7 +28,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from pydantic import BeforeValidator
 
-from nodevet.evidence import Evidence, Gpu, PciFunction, board, each_gpu, pci_of, subject_of
+from nodevet.evidence import (
+    IN_HAND,
+    Evidence,
+    Gpu,
+    PciFunction,
+    board,
+    each_gpu,
+    pci_of,
+    subject_of,
+)
 from nodevet.model import Check, Finding, Subject, Verdict, Want
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
@@ -322,6 +331,7 @@ def merged(subject: Subject, parts: list[Part]) -> Finding:
 CHECK = Check(
     wants=PcieLink,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].event_reasons",
         "gpu.gpus[].pcie_generation",

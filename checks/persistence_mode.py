@@ -16,7 +16,7 @@ at the next reboot.
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from nodevet.evidence import Evidence, each_gpu, subject_of, unread
+from nodevet.evidence import IN_HAND, Evidence, each_gpu, subject_of, unread
 from nodevet.model import Check, Finding, Severity, Want, compare
 
 DAEMON = "nvidia-persistenced.service"
@@ -48,7 +48,7 @@ def asks(want: PersistenceMode) -> Mapping[str, tuple[str, ...]]:
 
 CHECK = Check(
     wants=PersistenceMode,
-    reads=("gpu.gpus[].persistence_mode",),
+    reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
     judge=judge,
     asks=asks,
     severity=Severity.WARNING,

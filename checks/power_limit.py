@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, Gpu, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence import IN_HAND, Evidence, Gpu, each_gpu, subject_of, unread, unsupported
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
@@ -111,6 +111,7 @@ def outside(gpu: Gpu, wanted_mw: int) -> str:
 CHECK = Check(
     wants=PowerLimit,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].power_limit_mw",
         "gpu.gpus[].power_limit_enforced_mw",
         "gpu.gpus[].power_limit_default_mw",

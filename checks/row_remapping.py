@@ -22,7 +22,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, Gpu, Record, board, each_gpu, subject_of, unsupported
+from nodevet.evidence import (
+    IN_HAND,
+    Evidence,
+    Gpu,
+    Record,
+    board,
+    each_gpu,
+    subject_of,
+    unsupported,
+)
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 RESET = (
@@ -89,6 +98,7 @@ def advice(gpu: Gpu, above: Mapping[str, int]) -> str:
 CHECK = Check(
     wants=RowRemapping,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].remapping.pending",
         "gpu.gpus[].remapping.failure",
         "gpu.gpus[].remapping.uncorrected",

@@ -24,7 +24,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, Gpu, board, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence import (
+    IN_HAND,
+    Evidence,
+    Gpu,
+    board,
+    each_gpu,
+    subject_of,
+    unread,
+    unsupported,
+)
 from nodevet.model import Check, Finding, Want, exempt, ok, wrong
 
 Reason = Literal[
@@ -133,4 +142,4 @@ def heat(gpu: Gpu, others: Sequence[Gpu]) -> str:
     return f"Look at what cools the whole node: {told}, so fans, blanking panels, inlet temperature"
 
 
-CHECK = Check(wants=ThrottleReasons, reads=("gpu.gpus[].event_reasons",), judge=judge)
+CHECK = Check(wants=ThrottleReasons, reads=(*IN_HAND, "gpu.gpus[].event_reasons"), judge=judge)

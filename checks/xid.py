@@ -24,6 +24,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodevet.evidence import (
+    IN_HAND,
     Evidence,
     Gpu,
     KernelEvent,
@@ -33,6 +34,7 @@ from nodevet.evidence import (
     located,
     logged,
     subject_of,
+    unlisted,
     unread,
 )
 from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
@@ -168,6 +170,9 @@ def judge_gpus(
         found = fault(subject, at[address], want, address)
         if found:
             yield found
+    short = unlisted(evidence, at) if gpus else None
+    if short is not None:
+        yield short
 
 
 def by_address(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
@@ -254,10 +259,9 @@ def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
 CHECK = Check(
     wants=Xid,
     reads=(
+        *IN_HAND,
         "gpu.gpus[].bus_id",
         "pci.functions[].address",
-        "pci.functions[].class_code",
-        "pci.functions[].vendor",
         "pci.functions[].revision",
         "kernel_log.complete",
         "kernel_log.events[].bus_id",

@@ -3,7 +3,9 @@
 **Now** `systemd-tmpfiles --create` with the rule below: the very thing that runs at boot.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-cpu-governor.conf`, one line for all policies; see
-tmpfiles.d(5), `w`. systemd reads it early in the boot and whenever a package asks for it. It
+tmpfiles.d(5), `w`. Where a policy's CPUs are all offline (SMT switched off, say) it takes no
+governor, and the rule has a line for each of the others: CPUs that come back later are wrong
+until it is planned anew. systemd reads it early in the boot and whenever a package asks for it. It
 is the one owner of the setting; tuned, cpupower.service and power-profiles-daemon are others.
 
 **Risk** live: only clocks change.
@@ -20,8 +22,8 @@ it. The preference is not set for itself: under `performance` the kernel sets it
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.checks.cpu_governor import CpuGovernor
-from nodevet.evidence import CpufreqPolicies, Evidence, numbers
+from nodevet.checks.cpu_governor import CpuGovernor, uncovered
+from nodevet.evidence import Cpufreq, CpufreqPolicies, Evidence, numbers
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
@@ -40,7 +42,11 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> 
     if not every:
         raise FixError("the CPU frequency policies could not be read")
     for policies in every:  # the rule speaks of all
-        refuse(policies, want.governor)
+        if policies.cpus != "":
+            refuse(policies, want.governor)
+    doubt = uncovered(evidence)
+    if doubt:
+        raise FixError(f"the rule would speak of policies that were not read: {doubt}")
     by_id = {policies.policies: policies for policies in every}
     preferences, governors, observed = [], [], {}
     for finding in wrong:
@@ -57,11 +63,21 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> 
         wanted=want.governor,
         observed=values[0] if values.count(values[0]) == len(values) else observed,
         subjects=tuple(observed),
-        actions=actions(want.governor),
+        actions=actions(want.governor, active(section)),
         # undone from the last to the first: a preference can be set once the governor is back
         touches=(Touch(kind="file", name=RULE), *preferences, *governors),
         risk=Risk.LIVE,
     )
+
+
+def active(cpufreq: Cpufreq | None) -> tuple[int, ...]:
+    """The policies that the rule names one by one; none of them where it names all at once."""
+    if cpufreq is None:
+        return ()
+    groups = cpufreq.policies or ()
+    if not cpufreq.inactive and all(each.cpus for each in groups):
+        return ()
+    return tuple(sorted({n for each in groups if each.cpus for n in numbers(each.policies) or ()}))
 
 
 def refuse(policies: CpufreqPolicies, governor: str) -> None:
@@ -81,11 +97,15 @@ def touch(policy: int, file: str) -> Touch:
     return Touch(kind="kernel", name=f"{POLICIES}/policy{policy}/{file}")
 
 
-def actions(governor: str) -> Actions:
+def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
+    """`policies`: those that are set, where it is not every one."""
     # `w-` and `w$` are younger than the systemd of distributions in use
-    rule = f"# Written by nodevet.\nw {POLICIES}/policy*/scaling_governor - - - - {governor}\n"
+    rows = (
+        f"w {POLICIES}/policy{policy}/scaling_governor - - - - {governor}\n"
+        for policy in policies or ("*",)
+    )
     return (
-        File(path=RULE, content=rule),
+        File(path=RULE, content="# Written by nodevet.\n" + "".join(rows)),
         Run(words=("systemd-tmpfiles", "--create", RULE)),
     )
 

@@ -12,7 +12,7 @@ Every list, mapping and text has a bound, in nodevet.bounds with its reason: a s
 more does not decode.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -253,6 +253,7 @@ class PciFunction(Record, frozen=True, kw_only=True):
     subsystem_device: Text | None = None
     revision: Text | None = None  # two hex digits; ff: the function no longer answers
     driver: Text | None = None  # bound kernel driver
+    physfn: Text | None = None  # of an SR-IOV virtual function the physical one; "" of any other
     numa_node: int | None = None  # -1: the firmware does not say
     local_cpulist: NumberList | None = None
     link_gts: float | None = None  # current_link_speed
@@ -269,10 +270,13 @@ class PciFunction(Record, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """gpu, nvswitch, nic, nvme, port or other, from the class code and the vendor."""
+        """gpu, vgpu, nvswitch, nic, nvme, port or other, from the class code and the vendor.
+
+        vgpu: a virtual function of a GPU, which a vGPU host gives to virtual machines; it has
+        the ids of the GPU, and NVML does not list it."""
         code = self.class_code or ""
         if self.vendor == "10de" and code[:4] in ("0300", "0302"):
-            return "gpu"
+            return "vgpu" if self.physfn else "gpu"
         if self.vendor == "10de" and code[:4] == "0680":
             return "nvswitch"
         if code[:2] == "02":
@@ -323,7 +327,8 @@ class CpufreqPolicies(Record, frozen=True, kw_only=True):
 class Cpufreq(Record, frozen=True, kw_only=True):
     """`absent` where the kernel offers no cpufreq (most virtual machines)."""
 
-    policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None
+    policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None  # with a CPU online
+    inactive: NumberList | None = None  # policy numbers: every CPU of theirs is offline
     intel_pstate: Text | None = None  # active, passive, off
     no_turbo: bool | None = None
     boost: bool | None = None
@@ -486,6 +491,7 @@ class FileSystems(Record, frozen=True, kw_only=True):
     first of them. `absent` for captured files."""
 
     filesystems: Annotated[tuple[FileSystem, ...], bounds.FILE_SYSTEMS] | None = None
+    found: Annotated[tuple[Text, ...], bounds.FILE_SYSTEMS] | None = None  # paths of all of them
 
 
 class Parameter(Record, frozen=True, kw_only=True):
@@ -684,10 +690,50 @@ def service_of(process: Process) -> str | None:
     return process.unit if found and all(part.endswith(".slice") for part in slices) else None
 
 
+IN_HAND = (
+    "gpu.count",
+    "pci.functions[].class_code",
+    "pci.functions[].driver",
+    "pci.functions[].physfn",
+    "pci.functions[].vendor",
+)
+"""What says how many GPUs there are to be judged: part of `reads` of whoever uses `each_gpu`."""
+
+KEPT_FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
+"""Drivers that hold a GPU for a virtual machine, away from NVML."""
+
+
+def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
+    """The GPUs on the PCI bus that the NVIDIA driver of this machine has, or ought to have."""
+    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    mine = (each for each in functions if each.kind == "gpu")
+    return tuple(each for each in mine if each.driver not in KEPT_FOR_GUESTS)
+
+
+def unlisted(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
+    """The unknown finding where NVML lists fewer GPUs than it counts, or than are on the bus.
+
+    `judged`: addresses on the bus that the check has judged without NVML.
+    """
+    data = evidence.gpu.data
+    if data is None or data.gpus is None:
+        return None
+    named = {gpu.bus_id for gpu in data.gpus}
+    functions = (each.address for each in gpu_functions(evidence))
+    on_bus = [address for address in functions if address in named or address not in judged]
+    there = max(data.count or 0, len(on_bus))
+    if len(data.gpus) >= there:
+        return None
+    left = [address for address in on_bus if address not in named]
+    told = f": not {', '.join(left[:8])}" if 0 < len(left) <= there - len(data.gpus) else ""
+    return unknown(why=f"NVML lists {len(data.gpus)} of {there} GPUs{told}")
+
+
 def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     """Every GPU that NVML lists; in place of one that cannot be asked, the finding that says so.
 
-    Never empty: without NVML, or without a GPU, it is one unknown finding.
+    Never empty: without NVML, or without a GPU, it is one unknown finding. So it is, after the
+    others, where NVML lists fewer than there are.
     """
     section = evidence.gpu
     if section.data is None:
@@ -702,6 +748,9 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
                 yield unknown(subject_of(gpu), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
+        short = unlisted(evidence)
+        if short is not None:
+            yield short
 
 
 def logged(evidence: Evidence) -> KernelLog | Finding:
@@ -816,8 +865,23 @@ def numbers(text: str | None) -> frozenset[int] | None:
     return frozenset(found)
 
 
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers as a kernel list, as `numbers` reads it.
+
+    >>> spans([8, 0, 1, 2])
+    '0-2,8'
+    """
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
+
+
 def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
-    """The NUMA nodes by number; none of them where the kernel has no NUMA."""
+    """Every NUMA node that is online, by number; none of them where the kernel has no NUMA."""
     section = evidence.numa
     if section.status == "absent":
         return {}
@@ -825,4 +889,12 @@ def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
         return unknown(why=f"NUMA: {section.why}")
     if not section.data.nodes:
         return unknown(why=f"nodes: {section.data.why('nodes')}")
-    return {node.id: node for node in section.data.nodes}
+    found = {node.id: node for node in section.data.nodes}
+    online = numbers(section.data.online)
+    if not online:
+        told = section.data.online
+        return unknown(why=f"online: {section.data.why('online') if told is None else told[:60]}")
+    if online - found.keys():
+        there = len(online & found.keys())
+        return unknown(why=f"{there} of {len(online)} NUMA nodes that are online were read")
+    return found

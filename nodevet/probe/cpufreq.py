@@ -60,11 +60,15 @@ def policy_places(root):
 
 
 def policy(root, place):
-    """A policy's settings and its CPUs; None for a policy whose CPUs are all offline."""
+    """A policy's settings and its CPUs; None for a policy whose CPUs are all offline.
+
+    affected_cpus has the online ones. Of a policy without any, every file reads EBUSY since
+    Linux 5.19; before, this one is empty, and the others keep what they said last.
+    """
     record = Record()
     record.take("cpus", parsed, root, place + "affected_cpus", parse_cpus)
-    if record["errors"].get("cpus") == "EBUSY":
-        return None  # what the kernel says of every file of a policy without an online CPU
+    if record["cpus"] == [] or record["errors"].get("cpus") == "EBUSY":
+        return None
     record.take("governor", line, root, place + "scaling_governor")
     record.take("driver", line, root, place + "scaling_driver")
     record.take("epp", line, root, place + "energy_performance_preference")
@@ -104,7 +108,7 @@ def collect(root, request):
     places = policy_places(root)
     policies = [(id, policy(root, place)) for id, place in sorted(places.items())]
     active = [(id, record) for id, record in policies if record is not None]
-    cpufreq = Record()
+    cpufreq = Record(inactive=format_cpulist(id for id, record in policies if record is None))
     if active:
         cpufreq["policies"] = fold(active)
     else:

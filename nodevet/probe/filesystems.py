@@ -138,4 +138,4 @@ def collect(root, request):
         if key not in seen:
             seen.add(key)
             found.append(record)
-    return Record(filesystems=found)
+    return Record(filesystems=found, found=[record["path"] for record in found])

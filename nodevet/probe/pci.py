@@ -135,6 +135,7 @@ def function(root, address):
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         record.fail("driver", "no driver is bound" if missing else reason(error))
+    record.take("physfn", physical_function, root, place)
     record.take("numa_node", parsed, root, place + "numa_node", integer)
     record.take("local_cpulist", parsed, root, place + "local_cpulist", normal)
     for field, file, parse in LINK:
@@ -144,6 +145,17 @@ def function(root, address):
     if record["upstream"] is None:
         record["upstream"] = []
     return record
+
+
+def physical_function(root, place):
+    """The address of a virtual function's physical one; empty for any other. Raises OSError.
+
+    See Documentation/PCI/pci-iov-howto.rst in the kernel tree.
+    """
+    try:
+        return link_name(root, place + "physfn")
+    except FileNotFoundError:
+        return ""
 
 
 def upstream(root, place):

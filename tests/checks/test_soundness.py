@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nodevet.evidence import Evidence
+from nodevet.catalog import Catalog
+from nodevet.evidence import IN_HAND, Evidence, numbers, spans
 from nodevet.model import Verdict
+
+CATALOG = Catalog()
 
 WORDS = ("other", "", "0", "1", "ff", "a1", "none", "kvm", "0-1", "10de", "030200", "/dev/nvidia7")
 NUMBERS = (-1, 0, 1, 2, 3, 4, 5, 8, 16, 32)
@@ -231,3 +234,169 @@ def test_a_gpu_without_a_handle_is_never_ok(case, say):
             after = oks(say(document))
             assert after <= fine
             assert f"GPU {gpu['index']}" not in after
+
+
+def data_of(document: dict[str, Any], section: str) -> dict[str, Any]:
+    """What a collector found; nothing where its section failed."""
+    return document["sections"].get(section, {}).get("data") or {}
+
+
+def counted_by_nvml(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """NVML counts all the GPUs that it lists."""
+    data = data_of(document, "gpu")
+    if data:
+        data["count"] = len(data["gpus"])
+        yield from range(len(data["gpus"]))
+
+
+def seen_on_the_bus(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """Every GPU that NVML lists is on the PCI bus."""
+    data = data_of(document, "gpu")
+    data.pop("count", None)
+    section = document["sections"].setdefault("pci", {"status": "ok", "data": {}})
+    functions = section.setdefault("data", {}).setdefault("functions", [])
+    for index, gpu in enumerate(data.get("gpus") or ()):
+        address = gpu.setdefault("bus_id", f"0000:e{index}:00.0")
+        found = [function for function in functions if function["address"] == address]
+        functions += [] if found else [{"address": address}]
+        for function in found or functions[-1:]:
+            function.update(class_code="030200", vendor="10de")
+        yield index
+
+
+def online(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """Every CPU of a policy is online."""
+    policies = data_of(document, "cpufreq").get("policies") or ()
+    cpus = [numbers(policy.get("cpus")) or frozenset() for policy in policies]
+    listed = spans(frozenset().union(*cpus))
+    document["sections"]["cpu"] = {"status": "ok", "data": {"online": listed}}
+    yield from (index for index, own in enumerate(cpus) if own)
+
+
+def nodes_online(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    data = data_of(document, "numa")
+    data["online"] = spans(node["id"] for node in data.get("nodes") or ())
+    yield from range(len(data.get("nodes") or ()))
+
+
+def named(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """The functions that NVML names, and the ports that are above one."""
+    functions = data_of(document, "pci").get("functions") or ()
+    gpus = data_of(document, "gpu").get("gpus") or ()
+    names = set()
+    if check_id in ("gpu_count", "gpu_lost", "gpu_model", "numa_locality", "pcie_link"):
+        names.update(gpu.get("bus_id") for gpu in gpus)
+    if check_id == "numa_binding":
+        names.update(gpu.get("bus_id") for gpu in gpus if gpu.get("processes"))
+    if check_id == "pcie_errors" or data_of(document, "host").get("virtualization") == "none":
+        names.update(port for each in functions for port in each.get("upstream") or ())
+    yield from (at for at, function in enumerate(functions) if function["address"] in names)
+
+
+def computing(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """The processes that NVML names."""
+    gpus = data_of(document, "gpu").get("gpus") or ()
+    pids = {process["pid"] for gpu in gpus for process in gpu.get("processes") or ()}
+    processes = data_of(document, "processes").get("processes") or ()
+    yield from (at for at, process in enumerate(processes) if process["pid"] in pids)
+
+
+def found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    data = data_of(document, "filesystems")
+    data["found"] = [each["path"] for each in data.get("filesystems") or ()]
+    yield from range(len(data["found"]))
+
+
+def bound(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """A PCI function is bound to each module that is asked for."""
+    modules = data_of(document, "modules").get("loaded") or []
+    asked = [*wanted.loaded, *wanted.absent]
+    functions = [{"address": f"0000:e{at}:00.0", "driver": name} for at, name in enumerate(modules)]
+    document["sections"]["pci"] = {"status": "ok", "data": {"functions": functions}}
+    yield from (at for at, name in enumerate(modules) if name in asked)
+
+
+def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """The baseline asks for each by name."""
+    (section, names), *_ = CATALOG.check(check_id).asks(wanted).items()
+    listed = {"services": "units", "sysctl": "parameters"}[section]
+    items = data_of(document, section).get(listed) or ()
+    yield from (at for at, item in enumerate(items) if item["name"] in names)
+
+
+COUNTED = {  # section, list: what else in the evidence says which items there are
+    ("gpu", "gpus"): (counted_by_nvml, seen_on_the_bus),
+    ("pci", "functions"): (named,),
+    ("cpufreq", "policies"): (online,),
+    ("numa", "nodes"): (nodes_online,),
+    ("processes", "processes"): (computing,),
+    ("filesystems", "filesystems"): (found,),
+    ("modules", "loaded"): (bound,),
+    ("services", "units"): (asked,),
+    ("sysctl", "parameters"): (asked,),
+}
+SAID_OTHERWISE = {  # why no count beside these lists is needed
+    ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",
+    ("modules", "builtin"): "one that is not there can only be called not loaded",
+    ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",
+    ("filesystems", "found"): "it is such a count itself",
+}
+BUS = ("pci", "functions")
+NO_MORE_OF_THE_BUS = ("xid",)  # than how many GPUs there are, and where a lost one is
+
+
+def fewer(case: Any, make_want: Any, listed: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
+    """The case's document with a count of the list's items, and it with an item less."""
+    section, name = listed
+    for tell in COUNTED[listed]:
+        document = copy.deepcopy(case.document)
+        want = make_want(case.check_id, case.want)
+        for index in list(tell(document, case.check_id, want)):
+            without = copy.deepcopy(document)
+            del without["sections"][section]["data"][name][index]
+            yield document, without
+
+
+def is_fine(findings: list[Any]) -> bool:
+    """Whether a check is ok: what it judged is, and nothing is unknown."""
+    seen = {finding.verdict for finding in findings}
+    return Verdict.OK in seen and seen <= {Verdict.OK, Verdict.EXEMPT}
+
+
+def test_d15_more_gpus_than_nvml_lists_is_never_ok(case, say):
+    if ("gpu", "gpus") not in lists_read(case.check_id) or not is_fine(say(case.document)):
+        return
+    document = copy.deepcopy(case.document)
+    data_of(document, "gpu")["count"] = len(data_of(document, "gpu")["gpus"]) + 1
+    assert not is_fine(say(document))
+    document = copy.deepcopy(case.document)
+    list(seen_on_the_bus(document, case.check_id, None))
+    one_more = {"address": "0000:ef:00.0", "class_code": "030200", "vendor": "10de"}
+    data_of(document, "pci")["functions"].append(one_more)
+    assert not is_fine(say(document))
+
+
+def lists_read(check_id: str) -> set[tuple[str, str]]:
+    """The lists whose items a check reads, by section and name."""
+    found = {read.partition("[]")[0] for read in CATALOG.check(check_id).reads if "[]" in read}
+    return {tuple(name.split(".")) for name in found}
+
+
+def test_d15_every_list_is_counted_by_something_else(check_id):
+    assert lists_read(check_id) <= COUNTED.keys() | SAID_OTHERWISE.keys()
+
+
+def test_d15_fewer_items_than_there_are_is_never_ok(check_id, cases, ask, make_want):
+    tried = set()
+    for case in cases:
+        want = make_want(check_id, case.want) if case.check_id == check_id else None
+        for listed in lists_read(check_id) & COUNTED.keys() if want else ():
+            for whole, without in fewer(case, make_want, listed):
+                if is_fine(ask(check_id, want, whole)):
+                    tried.add(listed)
+                    assert not is_fine(ask(check_id, want, without)), (case.name, without)
+    needed = lists_read(check_id) & COUNTED.keys()
+    beyond = [read for read in CATALOG.check(check_id).reads if read not in IN_HAND]
+    if check_id in NO_MORE_OF_THE_BUS or not any(read.startswith("pci.") for read in beyond):
+        needed.discard(BUS)
+    assert tried == needed

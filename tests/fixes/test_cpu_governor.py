@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodevet.evidence import numbers, spans
 from nodevet.fix import File, FixError, Risk, Run, Touch
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
@@ -18,8 +19,9 @@ def policies(ids, governor, **rest):
     } | rest
 
 
-def node(*groups):
-    return {"cpufreq": {"policies": list(groups)}}
+def node(*groups, **rest):
+    cpus = spans(cpu for group in groups for cpu in numbers(group["cpus"]))
+    return {"cpu": {"online": cpus}, "cpufreq": {"policies": list(groups)} | rest}
 
 
 def test_the_whole_change(plan):
@@ -82,3 +84,29 @@ def test_findings_of_other_evidence_are_refused(plan, wrong, evidence):
     for sections in ({}, node(), node(policies("0", "powersave"))):
         with pytest.raises(FixError):
             plan("cpu_governor", "performance", sections, findings)
+
+
+@pytest.mark.parametrize(
+    "inactive",
+    [
+        {"inactive": "2-3"},  # as the probe tells them apart
+        {"policies": [policies("2-3", "powersave", cpus="")]},  # as they were in older evidence
+    ],
+)
+def test_d14_a_policy_of_offline_cpus_is_neither_written_nor_in_the_rule(plan, inactive):
+    groups = [policies("0-1", "powersave"), *inactive.pop("policies", [])]
+    (change,) = plan("cpu_governor", "performance", node(*groups, **inactive))
+    assert change.subjects == ("cpufreq 0-1",)
+    assert change.actions[0].content == (
+        "# Written by nodevet.\n"
+        "w /sys/devices/system/cpu/cpufreq/policy0/scaling_governor - - - - performance\n"
+        "w /sys/devices/system/cpu/cpufreq/policy1/scaling_governor - - - - performance\n"
+    )
+    assert not any("policy2" in touch.name or "policy3" in touch.name for touch in change.touches)
+
+
+def test_d15_policies_of_half_of_the_cpus_are_not_set(plan):
+    sections = node(policies("0-1", "powersave")) | {"cpu": {"online": "0-3"}}
+    with pytest.raises(FixError) as refused:
+        plan("cpu_governor", "performance", sections)
+    assert "2 of the 4 CPUs online: not of 2-3" in str(refused.value)

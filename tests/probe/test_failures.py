@@ -132,6 +132,30 @@ def test_a_policy_without_an_online_cpu_is_left_out(
     assert [each.policies for each in found.policies] == ["0-6"]
 
 
+def test_d14_a_policy_that_affects_no_cpu_is_left_out_whatever_its_files_say(
+    node: Path, check: Check
+) -> None:
+    """Before Linux 5.19 only affected_cpus of it is empty."""
+    for number in (4, 5, 6, 7):
+        place = node / f"{SYSTEM}/cpu/cpufreq/policy{number}"
+        (place / "affected_cpus").write_text("\n")
+        (place / "scaling_governor").write_text("powersave\n")
+    found = check("cpufreq", cpufreq.collect(str(node), {}))
+    assert [(each.policies, each.cpus) for each in found.policies] == [("0-3", "0-3")]
+    assert found.inactive == "4-7"
+
+
+def test_d13_a_virtual_function_names_its_physical_one(node: Path, check: Check) -> None:
+    bus = node / "sys/bus/pci/devices"
+    address = sorted(place.name for place in bus.iterdir())[-1]
+    (bus / address / "physfn").symlink_to("../0000:3b:00.0")
+    functions = check("pci", pci.collect(str(node), {})).functions
+    assert {each.address: each.physfn for each in functions if each.physfn} == {
+        address: "0000:3b:00.0"
+    }
+    assert not any("physfn" in each.errors for each in functions)
+
+
 def test_a_function_that_does_not_say_what_it_is_is_kept(node: Path, check: Check) -> None:
     (node / GPU / "vendor").unlink()
     found = check("pci", pci.collect(str(node), {}))

@@ -1,0 +1,46 @@
+"""Policies that are not those of every CPU online, and policies of no CPU at all."""
+
+import pytest
+
+from nodevet.model import Verdict
+
+
+def policies(ids, cpus, governor="performance"):
+    return {"policies": ids, "cpus": cpus, "governor": governor}
+
+
+@pytest.fixture
+def verdicts(ask, make_want, make_document):
+    """(subject, verdict, why) of each finding."""
+
+    def of(*groups, online):
+        document = make_document({"cpu": {"online": online}, "cpufreq": {"policies": [*groups]}})
+        found = ask("cpu_governor", make_want("cpu_governor", "performance"), document)
+        return [(each.subject.label, each.verdict, each.why) for each in found]
+
+    return of
+
+
+def test_d15_policies_for_half_of_the_online_cpus_are_unknown(verdicts):
+    assert verdicts(policies("0-31", "0-31"), online="0-63") == [
+        ("cpufreq 0-31", Verdict.OK, ""),
+        ("", Verdict.UNKNOWN, "the policies are of 32 of the 64 CPUs online: not of 32-63"),
+    ]
+
+
+def test_d15_which_cpus_are_online_must_be_known(verdicts):
+    _, (_, verdict, why) = verdicts(policies("0-31", "0-31"), online=None)
+    assert (verdict, why) == (Verdict.UNKNOWN, "online: not in the evidence")
+
+
+def test_d14_a_stale_governor_of_offline_cpus_is_no_fault(verdicts):
+    found = verdicts(policies("0-31", "0-31"), policies("32-63", "", "powersave"), online="0-31")
+    assert found == [
+        ("cpufreq 0-31", Verdict.OK, ""),
+        ("cpufreq 32-63", Verdict.EXEMPT, "every CPU of it is offline"),
+    ]
+
+
+def test_d14_a_policy_of_no_cpu_hides_none_that_is_online(verdicts):
+    found = verdicts(policies("0-31", "0-31"), policies("32-63", "", "powersave"), online="0-63")
+    assert found[-1][1] is Verdict.UNKNOWN
