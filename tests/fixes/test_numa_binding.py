@@ -57,6 +57,7 @@ def node(*processes, gpus=None):
             ]
         },
         "numa": {
+            "online": "0-1",
             "nodes": [
                 {"id": 0, "cpulist": "0-31,64-95", "memory_total_kb": 1 << 28},
                 {"id": 1, "cpulist": "32-63,96-127", "memory_total_kb": 1 << 28},

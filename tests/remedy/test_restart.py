@@ -75,7 +75,7 @@ def servant(model: type) -> type:
                 {"id": 1, "cpulist": "2-3", "memory_total_kb": 1024},
             ]
             sections["pci"] = {"status": "ok", "data": {"functions": functions}}
-            sections["numa"] = {"status": "ok", "data": {"nodes": nodes}}
+            sections["numa"] = {"status": "ok", "data": {"online": "0-1", "nodes": nodes}}
             sections["processes"]["data"]["processes"] += [
                 {
                     "pid": job["pid"],
