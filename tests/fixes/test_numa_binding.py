@@ -61,7 +61,7 @@ def node(*processes, gpus=None):
             "nodes": [
                 {"id": 0, "cpulist": "0-31,64-95", "memory_total_kb": 1 << 28},
                 {"id": 1, "cpulist": "32-63,96-127", "memory_total_kb": 1 << 28},
-            ]
+            ],
         },
         "processes": {"processes": list(processes), "complete": True},
     }
