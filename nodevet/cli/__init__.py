@@ -20,7 +20,7 @@ import click
 from nodevet import __version__
 
 USAGE = 2  # exit code: usage or configuration
-SHARED = frozenset({"options", "output", "seconds", "session"})
+SHARED = frozenset({"options", "output", "rollout", "seconds", "session"})
 
 
 class Commands(click.Group):

@@ -13,8 +13,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from nodevet.cli import UserError, options, session
-from nodevet.cli.seconds import Seconds
-from nodevet.fix import Risk
+from nodevet.cli.rollout import carried_out, override, rollout_options, split
 from nodevet.model import Host
 from nodevet.remedy.report import ENDINGS, render
 
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from nodevet.remedy.journal import Journal, RunState
     from nodevet.remedy.nouns import Plan
     from nodevet.remedy.result import HostResult, Result
+    from nodevet.remedy.rollout import Carried, Rollout
     from nodevet.remedy.runs import Reach, RunFolder
     from nodevet.remedy.site import Terms
-    from nodevet.remedy.waves import Limits
     from nodevet.sweep import Bench
 
 inventories = click.option(
@@ -35,21 +34,6 @@ inventories = click.option(
     multiple=True,
     metavar="FILE",
     help="Inventory that says how the plan's hosts are reached; else their names are used.",
-)
-drain_hook = click.option(
-    "--drain-hook",
-    default="",
-    metavar="CMD",
-    help="Run with a host's name as its last argument before anything of risk drain or reboot "
-    "is done there; 0 means that the host is drained. No shell.",
-)
-settle = click.option(
-    "--settle",
-    type=Seconds(0),
-    default=5,
-    show_default=True,
-    metavar="SECONDS",
-    help="After which a setting is looked at once more, and must still be there.",
 )
 shown = click.option(
     "--format",
@@ -67,56 +51,8 @@ shown = click.option(
 )
 @inventories
 @options.baselines
-@click.option(
-    "--canary", default="1", show_default=True, metavar="N|N%", help="Nodes that go first."
-)
-@click.option(
-    "--batch",
-    default="10",
-    show_default=True,
-    metavar="N|N%",
-    help="Nodes at a time after that, as a sliding window.",
-)
-@click.option(
-    "--max-fail",
-    default="0",
-    show_default=True,
-    metavar="N|N%",
-    help="Nodes that may fail; at one more, no further node is begun.",
-)
-@click.option(
-    "--pause",
-    type=Seconds(0),
-    default=0,
-    metavar="SECONDS",
-    help="Between the canary and the rest.",
-)
-@settle
-@drain_hook
-@click.option(
-    "--reboot",
-    is_flag=True,
-    help="Reboot each node that was changed, and say only then that it persists. It takes "
-    "approvals for risk reboot, and --drain-hook.",
-)
-@click.option("--verify-reboot", is_flag=True, help="The same, on the canary alone.")
-@click.option(
-    "--reboot-timeout",
-    type=Seconds(1),
-    default=900,
-    show_default=True,
-    metavar="SECONDS",
-    help="For a node to be back; one that is not is in doubt. Servers with many GPUs take long.",
-)
-@click.option(
-    "--boot-settle",
-    type=Seconds(0),
-    default=120,
-    show_default=True,
-    metavar="SECONDS",
-    help="After systemd has started everything: what the check does not call right by then is "
-    "put back.",
-)
+@rollout_options(planned=False)
+@override
 @click.option(
     "--run",
     "folder",
@@ -137,26 +73,19 @@ def command(
     file: Path | None,
     inventories: tuple[str, ...],
     names: tuple[str, ...],
-    canary: str,
-    batch: str,
-    max_fail: str,
-    pause: float,
-    settle: float,
-    drain_hook: str,
-    reboot: bool,
-    verify_reboot: bool,
-    reboot_timeout: float,
-    boot_settle: float,
+    override: bool,
     folder: Path | None,
     resume: Path | None,
     form: str,
     project: Path,
-    **reach: Any,
+    **rest: Any,
 ) -> None:
     """Carry out PLAN: on the canary first, then on the others, until too many fail.
 
     Each node is locked, probed and compared with what the plan was made on; whatever the check
     does not call right afterwards is put back at once. Ctrl-C begins no further node.
+
+    Limits, times, reboots and the drain hook are the plan's; a run that is resumed keeps its own.
 
     \b
     Exit codes:
@@ -166,11 +95,10 @@ def command(
       3  a node is in doubt or half done: look at it
     """
     from nodevet.remedy.approve import signatures
-    from nodevet.remedy.journal import Journal
+    from nodevet.remedy.journal import Journal, read
     from nodevet.remedy.runs import RunFolder
 
-    if (reboot or verify_reboot) and not drain_hook:
-        raise UserError("a reboot needs --drain-hook, which says that a node is drained")
+    care, reach = split(rest)
     bench = session.open_bench(project, names)
     if resume and not file:
         run = RunFolder(resume)
@@ -182,26 +110,27 @@ def command(
         run = RunFolder(folder) if folder else RunFolder.fresh(project / "runs", plan)
     else:
         raise UserError("name either a PLAN, or a run to --resume")
-    approvals = approved(text, plan, found, kept.hosts, project, reboot=reboot or verify_reboot)
+    records = read(run.path) if resume else ()
+    carried = carried_out(plan, records, care, override=override)
+    rollout = carried.rollout
+    for one in carried.overrides:
+        say(f"not as approved: {one}")
+    approvals = approved(text, plan, found, kept.hosts, project, reboot=rollout.reboots)
     if isinstance(approvals, list):
         if not resume:
             raise UserError("\n".join(["the plan may not be applied:", *approvals]))
         approvals = ()  # what was begun is still looked at; `closed` is asked of anything else
-    limits = limits_of(len({step.host for step in plan.steps}), canary, batch, max_fail)
-    terms = terms_of(
-        run,
-        settle=settle,
-        drain_hook=drain_hook,
-        reboot=reboot,
-        reboot_seconds=reboot_timeout,
-        boot_settle=boot_settle,
-    )
+    terms = terms_of(run, rollout)
     with Journal.open(run.path) if resume else Journal.create(run.path) as journal:
         if file:
             run.begin(file.name, text, found, kept)
-        closed = closing(run, text, plan, kept.hosts, project)
-        order = {"plan": plan, "terms": terms, "closed": closed, "verify_reboot": verify_reboot}
-        result = carry_out(run, text, order, kept, bench, journal, approvals, limits, pause)
+        order = {
+            "plan": plan,
+            "terms": terms,
+            "closed": closing(run, text, plan, kept.hosts, project),
+            "verify_reboot": rollout.verify_reboot,
+        }
+        result = carry_out(run, text, order, kept, bench, journal, approvals, carried)
     finish(run, result, "result", form)
 
 
@@ -213,8 +142,7 @@ def carry_out(
     bench: "Bench",
     journal: "Journal",
     approvals: Sequence["Approval"],
-    limits: "Limits",
-    pause: float,
+    carried: "Carried",
 ) -> "Result":
     """The run itself. A second Ctrl-C leaves it as it is, and the message says how to go on."""
     from nodevet.fleet.work import Worker
@@ -228,10 +156,8 @@ def carry_out(
     earlier = same_plan(run, text, state(journal.records)) if journal.records else None
     if earlier and earlier.run:
         approvals = approvals or earlier.run.approvals
-    head = {"canary": limits.canary, "batch": limits.batch, "max_fail": limits.max_fail}
     finished = settled(plan, journal.records) if earlier else {}
-    options = {**head, "reboot": order["terms"].reboot}
-    opened = Opening(run, text, plan, journal, approvals, options)
+    opened = Opening(run, text, plan, journal, approvals, carried.options)
     reach = session.fleet_options(**unplain(kept.options), bench=bench)
     with Worker(kept.hosts, reach) as worker, Stop(say) as stop:
         try:
@@ -247,8 +173,8 @@ def carry_out(
                 ),
                 worker,
                 journal,
-                limits,
-                pause=pause,
+                carried.rollout.limits,
+                pause=carried.rollout.pause,
                 earlier=earlier,
                 finished=finished,
                 tell=tell,
@@ -345,7 +271,7 @@ def approved(
         return outcome
     if not reboot:
         return outcome.approvals
-    raised = replace(plan, steps=tuple(replace(step, risk=Risk.REBOOT) for step in plan.steps))
+    raised = replace(plan, rollout=replace(plan.rollout, reboot=True))
     reasons = approve.unfit(raised, policy, now)
     verdicts = tuple(approve.signers(text, found, policy, now))
     people, ignored = approve.judge(raised, verdicts, policy, groups)
@@ -375,21 +301,17 @@ def closing(
     return closed
 
 
-def limits_of(nodes: int, canary: str, batch: str, max_fail: str) -> "Limits":
-    """The limits of a run over so many nodes. Raises UserError."""
-    from nodevet.remedy import waves
-
-    try:
-        return waves.limits(nodes, canary=canary, batch=batch, max_fail=max_fail)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-def terms_of(run: "RunFolder", **rest: Any) -> "Terms":
+def terms_of(run: "RunFolder", rollout: "Rollout") -> "Terms":
     from nodevet.remedy.site import Terms
 
-    who = f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}"
-    return Terms(who=who, **rest)
+    return Terms(
+        who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
+        settle=rollout.settle,
+        reboot=rollout.reboot,
+        reboot_seconds=rollout.reboot_timeout,
+        boot_settle=rollout.boot_settle,
+        drain_hook=rollout.drain_hook,
+    )
 
 
 def user() -> str:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
+from nodevet import __version__
 from nodevet.cli import UserError, options, session
 from nodevet.cli.output import Output, replace, try_out
+from nodevet.cli.rollout import rollout_of, rollout_options, split
 from nodevet.fix import Risk, Touch
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Severity, Verdict
@@ -98,6 +100,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     help="Show equal changes once, or each host as a diff with its commands.",
 )
 @options.expect_hostname
+@rollout_options(planned=True)
 @options.reach
 @options.project
 def command(
@@ -115,12 +118,13 @@ def command(
     form: str,
     expect_hostname: bool,
     project: Path,
-    **reach: Any,
+    **given: Any,
 ) -> None:
     """Plan how to put right what is wrong. Nothing on a node is changed.
 
     Vets the hosts as `nodevet check` does, then looks at what the fixes would change: what it
-    is now, and whether something else on the node sets it too.
+    is now, and whether something else on the node sets it too. How the plan is carried out, from
+    --canary to --boot-settle, is approved with it.
 
     \b
     Exit codes:
@@ -132,7 +136,10 @@ def command(
     from nodevet.remedy import nouns, rest, show
     from nodevet.remedy.draft import Rules, draft
     from nodevet.remedy.plan import make
+    from nodevet.remedy.rollout import no_hook
 
+    care, reach = split(given)
+    rollout_of(1, care)
     if file:
         try_out(file)
     bench = session.open_bench(project, names)
@@ -143,6 +150,8 @@ def command(
         valid=valid,
         fixes=_named(fixes, bench) if fixes else None,
         max_risk=Risk(max_risk),
+        nodevet=__version__,
+        rollout=lambda nodes: rollout_of(nodes, care),
     )
     rules = structs.replace(rules, options=_options(bench, rules, now=now, restart=restart))
     hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
@@ -151,15 +160,20 @@ def command(
     proposal = make(drafted, rules, _look(hosts, drafted.touches, reached))
     shown = show.diff(proposal.plan) if form == "diff" else show.fold(proposal.plan)
     steps = bool(proposal.plan.steps)
+    hookless = no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
     told = [shown if steps or proposal.plan.conflicts else "", rest.rest(proposal)]
     click.echo("\n".join(text for text in told if text), nl=False)
     if not steps:
         click.echo(f"{rest.conclusion(proposal)}.", err=True)
         if file and file.exists():
             click.echo(f"nodevet: {file} is of an earlier plan and was left as it is", err=True)
+    elif file and hookless and not proposal.plan.rollout.drain_hook:
+        raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")
     elif file:
         replace(file, nouns.write(proposal.plan).decode())
         click.echo(f"{file} is written; next: nodevet approve {file}", err=True)
+    if steps and hookless:
+        click.echo(f"nodevet: it cannot be applied as it is: {hookless}", err=True)
     click.get_current_context().exit(proposal.exit_code)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodevet.cli import UserError, apply, options, session
+from nodevet.cli import UserError, apply, options, rollout, session
 
 if TYPE_CHECKING:
     from nodevet.remedy.result import HostResult
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 )
 @click.option("--host", "names", multiple=True, metavar="NODESET", help="These nodes only.")
 @apply.inventories
-@apply.settle
-@apply.drain_hook
+@rollout.settle
+@rollout.drain_hook
 @apply.shown
 @options.reach
 def command(
     folder: Path,
     names: tuple[str, ...],
     inventories: tuple[str, ...],
-    settle: float,
-    drain_hook: str,
+    settle: float | None,
+    drain_hook: str | None,
     form: str,
     **reach: Any,
 ) -> None:
@@ -57,8 +57,8 @@ def command(
     text, plan = run.plan()
     hosts = _chosen(names, tuple(plan.nodes))
     kept = apply.reached_before(run, inventories, reach)
-    terms = apply.terms_of(run, settle=settle, drain_hook=drain_hook)
     with Journal.open(run.path) as journal:
+        terms = apply.terms_of(run, rollout.of_rollback(plan, journal.records, settle, drain_hook))
         then = apply.same_plan(run, text, state(journal.records))
         known = {host.name for host in kept.hosts}
         todo = [host for host in hosts if touched(plan.of(host), then)]

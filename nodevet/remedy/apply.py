@@ -4,7 +4,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -194,6 +194,14 @@ class Order:
         return HostResult(host=host, outcome=Outcome.UNTOUCHED, why=why, steps=steps)
 
 
+def _standing(results: Iterable[HostResult]) -> Standing:
+    """How far a run is that has these results."""
+    standing = Standing()
+    for result in results:
+        standing = standing.began().over(result)
+    return standing
+
+
 def _begun(host: str, earlier: RunState | None) -> bool:
     return earlier is not None and (
         earlier.host(host) is not None
@@ -226,11 +234,12 @@ def apply(
     results = dict(kept)
     if begun:
         everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
-        ended, _ = Fleet(everything, work, journal, tell, stop).run(begun, Standing())
+        # nothing but canaries is begun before enough of them are proven
+        canary = waves.in_canary(limits, _standing(kept.values()))
+        again = Fleet(everything, lambda host, _: work(host, canary), journal, tell, stop)
+        ended, _ = again.run(begun, Standing())
         results |= {result.host: result for result in ended}
-    standing = Standing()
-    for result in results.values():
-        standing = standing.began().over(result)
+    standing = _standing(results.values())
     rest = [host for host in hosts if host not in results]
     ended, why = Fleet(limits, work, journal, tell, stop, pause).run(rest, standing)
     results |= {result.host: result for result in ended}

@@ -97,7 +97,7 @@ def unfit(plan: Plan, policy: Policy, now: datetime) -> list[str]:
 
 def needs(plan: Plan, policy: Policy) -> int:
     """How many people must approve: the most that any of its steps asks for."""
-    return max((policy.needed[step.risk] for step in plan.steps), default=1)
+    return max((policy.needed[plan.risk_of(step)] for step in plan.steps), default=1)
 
 
 def judge(
@@ -142,7 +142,7 @@ def refusal(
 
     def uncovered(step: Step) -> bool:
         groups = hosts_groups.get(step.host, ())
-        return not any(rule.covers(step.risk, groups) for rule in rules)
+        return not any(rule.covers(plan.risk_of(step), groups) for rule in rules)
 
     missing = [step for step in plan.steps if uncovered(step)]
     if not missing:
@@ -152,7 +152,7 @@ def refusal(
     more = f" and {len(missing) - 1} more steps" if len(missing) > 1 else ""
     may = either(map(str, rules)) if rules else "nothing"
     return (
-        f"{who} may not approve {plain_text(step.id)}, {step.risk.value} on a host in "
+        f"{who} may not approve {plain_text(step.id)}, {plan.risk_of(step).value} on a host in "
         f"{groups or 'no group'}{more}: {RULES} lets them approve {may}; someone who may must, "
         "or plan fewer hosts and fixes"
     )

@@ -14,6 +14,7 @@ from nodevet.document.problems import quoted
 from nodevet.fix import File, Kernel, Unit
 from nodevet.identity import SHOWN, same_key
 from nodevet.inventory.settings import name_problem
+from nodevet.remedy.rollout import faults
 from nodevet.remedy.shows import unnamed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def contradictions(plan: "Plan") -> Iterator[str]:
     """Everything for which no part of such a plan may be shown, signed, applied or rolled back."""
     if not ID.fullmatch(plan.id):
         yield f"its id {quoted(plan.id)} is not 8 to 16 letters and digits"
+    yield from faults(plan.rollout)
     for host, node in plan.nodes.items():
         if problem := name_problem(host):
             yield f"node {quoted(host)}: {problem}"

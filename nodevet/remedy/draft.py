@@ -1,6 +1,6 @@
 """What the fixes would change on each node, before anybody looked at who else sets it. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -11,6 +11,7 @@ from nodevet.fix import Change, Fix, FixError, Risk, Touch
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
 from nodevet.remedy.contradictions import EFFECTIVE
 from nodevet.remedy.nouns import Conflict
+from nodevet.remedy.rollout import Rollout
 from nodevet.remedy.shows import touch_of
 
 
@@ -24,6 +25,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     fixes: frozenset[str] | None = None  # these only; None: those that the baseline allows
     max_risk: Risk = Risk.REBOOT
     options: frozenset[str] = frozenset()  # now, restart
+    nodevet: str = ""  # the version
+    rollout: Callable[[int], Rollout] = lambda nodes: Rollout()  # by the number of nodes
 
     def allow(self, wish: Expectation) -> bool:
         return wish.fix if self.fixes is None else wish.check in self.fixes

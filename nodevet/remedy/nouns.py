@@ -8,9 +8,10 @@ import msgspec
 from nodevet.fix import Actions, Risk, Seen, Touch
 from nodevet.model import Value
 from nodevet.remedy.contradictions import contradictions
+from nodevet.remedy.rollout import Rollout
 
 MOST_TOLD = 5  # contradictions of a plan
-VERSION = 1
+VERSION = 2
 
 
 class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Steps in the order in which each node takes them."""
 
     nodevet_plan: int = VERSION
+    nodevet: str = ""  # the version that made it, and that applies it
     id: str  # 8 to 16 letters and digits
     author: str  # principal, as in allowed_signers
     created: str  # ISO 8601 with offset
@@ -65,11 +67,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, PlannedNode]
     steps: tuple[Step, ...]
     conflicts: tuple[Conflict, ...] = ()
+    rollout: Rollout = Rollout()
 
     @property
     def risk(self) -> Risk | None:
         """The highest of its steps."""
-        return max((step.risk for step in self.steps), key=lambda risk: risk.rank, default=None)
+        return max(map(self.risk_of, self.steps), key=lambda risk: risk.rank, default=None)
+
+    def risk_of(self, step: Step) -> Risk:
+        """What a step asks for: its own risk, and a reboot where the node is rebooted after it."""
+        return Risk.REBOOT if self.rollout.reboots else step.risk
 
     def of(self, host: str) -> tuple[Step, ...]:
         return tuple(step for step in self.steps if step.host == host)

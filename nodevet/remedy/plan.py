@@ -114,6 +114,7 @@ def _proposal(
     hosts = {step.host for step in steps}
     nodes = {host: node for host, node in draft.nodes.items() if host in hosts}
     plan = Plan(
+        nodevet=rules.nodevet,
         id=rules.id,
         author=rules.author,
         created=rules.now.isoformat(timespec="seconds"),
@@ -132,6 +133,7 @@ def _proposal(
         },
         steps=steps,
         conflicts=conflicts,
+        rollout=rules.rollout(len(nodes)),
     )
     reports = [node.report for node in draft.nodes.values()]
     return Proposal(

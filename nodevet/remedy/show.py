@@ -15,6 +15,7 @@ from ClusterShell.RangeSet import RangeSet
 from nodevet.fix import File, Kernel, Seen, Touch, Unit
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.nouns import Conflict, Plan, Step
+from nodevet.remedy.rollout import told
 from nodevet.remedy.undo import UndoError, chosen, text_of
 from nodevet.report.text import brief, cells, count, cut_pair, nodeset, pad, plain
 from nodevet.report.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
@@ -232,8 +233,8 @@ def _subjects(steps: Iterable[Step]) -> tuple[str, bool]:
 
 
 def _whole(plan: Plan, body: list[str]) -> str:
-    told = [*conflicts(plan.conflicts)]
-    parts = [body, told, [summary(plan)]]
+    left_out = [*conflicts(plan.conflicts)]
+    parts = [body, left_out, [summary(plan), *carried_out(plan)]]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -247,6 +248,13 @@ def summary(plan: Plan) -> str:
         f"plan {plan.id}: {count(len(plan.steps), 'step')} on {count(hosts, 'host')} · risk {risk}"
         f" · by {plan.author} · expires {plan.expires}"
     )
+
+
+def carried_out(plan: Plan) -> list[str]:
+    """How it will be carried out, and by which nodevet: what is signed with the steps."""
+    if not plan.steps:
+        return []
+    return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {told(plan.rollout)}")]
 
 
 def conflicts(found: Sequence[Conflict]) -> Iterator[str]:

@@ -49,22 +49,22 @@ class Rig(NamedTuple):
     def at(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         return self.nodevet(*words, "--project", self.project, cwd=self.project)
 
-    def plan(self, file: str = "plan.json") -> Path:
-        """A plan of what is wrong now."""
+    def plan(self, file: str = "plan.json", *options: str | Path) -> Path:
+        """A plan of what is wrong now; `options` say how it is carried out."""
         target = self.project / file
         reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
-        done = self.at("plan", *reach, "--author", "ann", "-o", target)
+        done = self.at("plan", *reach, "--author", "ann", "--settle", "0.2", *options, "-o", target)
         assert done.returncode == 1, done
         return target
 
-    def approved(self, file: str = "plan.json") -> Path:
-        plan = self.plan(file)
+    def approved(self, file: str = "plan.json", *options: str | Path) -> Path:
+        plan = self.plan(file, *options)
         done = self.at("approve", plan, "--key", self.key, "--yes")
         assert done.returncode == 0, done
         return plan
 
     def apply(self, plan: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        reach = ["-i", Place(self.fleet).inventory, "-b", "base", "--settle", "0.2"]
+        reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
         return self.at("apply", plan, *reach, *words)
 
     def on(self, node: str, command: str) -> str:
@@ -149,11 +149,11 @@ def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
     from nodevet.remedy.journal import read
 
     before = rig.state("gpu1"), rig.state("gpu2")
-    plan = rig.approved("killed.json")
+    plan = rig.approved("killed.json", "--canary", "0")
     run = rig.project / "killed"
     words: list[Any] = [
-        *("apply", plan, "-i", Place(rig.fleet).inventory, "-b", "base", "--settle", "0.2"),
-        *("--project", rig.project, "--run", run, "--canary", "0"),
+        *("apply", plan, "-i", Place(rig.fleet).inventory, "-b", "base"),
+        *("--project", rig.project, "--run", run),
     ]
     process = start(words)
     journal, limit = run / "journal.jsonl", time.monotonic() + 120
@@ -187,11 +187,11 @@ def test_a_reboot_proves_that_it_persists(rig: Rig) -> None:
     hook.write_text(f'#!/bin/sh\necho "$1" >>{rig.project}/drained\n')
     hook.chmod(0o755)
     before = rig.state("gpu1"), rig.state("gpu2")
-    plan = rig.plan("reboot.json")
+    plan = rig.plan("reboot.json", "--verify-reboot", "--drain-hook", hook)
     done = rig.at("approve", plan, "--key", key, "--yes")
     assert done.returncode == 0, done
     run = rig.project / "rebooted"
-    done = rig.apply(plan, "--verify-reboot", "--drain-hook", hook, "--run", run)
+    done = rig.apply(plan, "--run", run)
     assert done.returncode == 0, done
     hosts = json.loads((run / "result.json").read_text())["hosts"]
     assert [(host["outcome"], host["rebooted"]) for host in hosts] == [

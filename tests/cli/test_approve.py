@@ -63,7 +63,7 @@ def save(project: Path, risk: Risk, *, hours: float = 24, id: str = "ab12cd34") 
         for host, fix in (("gpu1", "one"), ("gpu2", "two"), ("gpu1", "three"))
     )
     nodes = {
-        host: PlannedNode(machine_id="m", boot_id="b", baseline="x") for host in ("gpu1", "gpu2")
+        host: PlannedNode(machine_id="m", boot_id=host, baseline="x") for host in ("gpu1", "gpu2")
     }
     plan = Plan(
         id=id,

@@ -71,7 +71,8 @@ FIXES = (
     *("persistence_mode", "mig_mode", "ecc_mode", "compute_mode", "power_limit", "gpu_clocks"),
     *("cpu_governor", "sysctl", "transparent_hugepage", "services", "kernel_modules", "swap"),
 )
-SETTLE = ("--settle", "0.2")  # what takes a setting back is in tests/remedy/test_faults_on_nodes.py
+# what takes a setting back is in tests/remedy/test_faults_on_nodes.py
+CARE = ("--drain-hook", "true", "--settle", "0.2")
 LATER = ("ecc_mode", "kernel_modules")  # in force after a reboot
 SYSCTL = """\
 d=/etc/systemd/system/systemd-sysctl.service.d; mkdir -p $d; printf '%s\\n' '[Unit]' \
@@ -188,9 +189,9 @@ def story(rig: Rig) -> Story:
     rig.sim("reboot", "h100")
     look("wrong")
     plan, run = rig.project / "plan.json", rig.project / "run"
-    do("plan", "plan", *rig.reach(), "--author", "ann", "-o", plan)
+    do("plan", "plan", *rig.reach(), "--author", "ann", *CARE, "-o", plan)
     do("approve", "approve", plan, "--key", rig.project / "bob", "--yes")
-    do("apply", "apply", plan, *rig.reach(), "--run", run, "--drain-hook", "true", *SETTLE)
+    do("apply", "apply", plan, *rig.reach(), "--run", run)
     result = run / "result.json"
     assert result.exists(), told.done
     told.result = json.loads(result.read_text())
@@ -199,7 +200,7 @@ def story(rig: Rig) -> Story:
     rig.sim("reboot", "h100")
     look("rebooted")
     do("plan at last", "plan", *rig.reach())
-    back = ("rollback", run, "--drain-hook", "true", *SETTLE)
+    back = ("rollback", run)
     told.done["rollback"] = rig.nodevet(*back, seconds=400)
     look("rolled back")
     rig.sim("reboot", "h100")

@@ -55,14 +55,16 @@ class Rig(NamedTuple):
 
     def plan(self, *options: str) -> Done:
         reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
-        return self.at("plan", *reach, "--author", "ann", *options, "-o", "plan.json")
+        return self.at(
+            "plan", *reach, "--author", "ann", "--settle", "0.2", *options, "-o", "plan.json"
+        )
 
     def applied(self, run: str, *options: str) -> str:
         """The outcome of the plan, approved and applied."""
         plan = self.project / "plan.json"
         done = self.at("approve", plan, "--key", self.project / "bob", "--yes")
         assert done.returncode == 0, done
-        reach = ["-i", Place(self.fleet).inventory, "-b", "base", "--settle", "0.2"]
+        reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
         done = self.at("apply", plan, *reach, "--run", self.project / run, *options)
         (host,) = json.loads((self.project / run / "result.json").read_text())["hosts"]
         assert done.returncode == 0, done
@@ -129,10 +131,10 @@ def test_when_it_starts_anew(rig: Rig) -> None:
 
 def test_with_a_restart_and_after_a_reboot(rig: Rig) -> None:
     before = rig.on(STATE)
-    planned = rig.plan("--restart")
+    planned = rig.plan("--restart", "--drain-hook", "true", "--reboot")
     assert planned.returncode == 1 and "restarts it" in planned.stdout, planned
-    assert "risk drain" in planned.stdout
-    assert rig.applied("restart", "--drain-hook", "true", "--reboot") == "persists"
+    assert "risk reboot" in planned.stdout
+    assert rig.applied("restart") == "persists"
     nothing = rig.plan()
     assert nothing.returncode == 0 and "Nothing to do" in nothing.stderr, nothing
     rig.rolled_back("restart", "--drain-hook", "true")

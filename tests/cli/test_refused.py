@@ -114,7 +114,7 @@ class Rig:
         """A plan of what is wrong there now, and what is said of it."""
         said = nodevet(
             *("plan", "-i", self.inventory, "--limit", host, "-b", "base", "--author", "ann"),
-            *("-o", file, "--project", self.project, "--deadline", "100"),
+            *("-o", file, "--project", self.project, "--deadline", "100", "--settle", "0.2"),
         )
         assert said.code == 1, said
         return said.out
@@ -141,7 +141,7 @@ class Rig:
         self._runs += 1
         self.run = self.project / f"run-{self._runs}"
         return nodevet(
-            *("apply", plan, "-i", inventory or self.inventory, "-b", "base", "--settle", "0.2"),
+            *("apply", plan, "-i", inventory or self.inventory, "-b", "base"),
             *("--project", self.project, "--run", self.run, "--deadline", "100", *words),
         )
 
@@ -227,8 +227,8 @@ def test_a_plan_that_is_not_approved(rig: Rig, plan: Path) -> None:
         told = why(rig.signed(plan, "expired", lambda text: text.replace(expires, past), "ann"))
         assert f"the plan expired at {past}; plan anew" in told
 
-        assert "a reboot needs --drain-hook" in why(plan, "--reboot")
-        told = why(plan, "--reboot", "--drain-hook", "true")
+        assert "a reboot needs --drain-hook" in why(plan, "--reboot", "--override")
+        told = why(plan, "--reboot", "--drain-hook", "true", "--override")
         assert "to reboot: the plan needs 2 approvals" in told
 
 

@@ -121,6 +121,8 @@ MOVED = [
     "nvidia-kernel-source-550",
 ]
 
+CARE = ("--settle", "0.2", "--drain-hook", "true")
+
 
 class Rig(NamedTuple):
     fleet: str
@@ -185,7 +187,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert rig.on(STATE) == before
 
     plan, run = rig.project / "plan.json", rig.project / "run"
-    done = rig.at("plan", *rig.reach, "--author", "ann", "-o", plan)
+    done = rig.at("plan", *rig.reach, "--author", "ann", *CARE, "-o", plan)
     assert done.returncode == 1, done
     power, driver = json.loads(plan.read_text())["steps"]
     assert (power["fix"], driver["fix"]) == ("power_limit", "driver_version")
@@ -194,8 +196,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert rig.on(STATE) == before
     done = rig.at("approve", plan, "--key", rig.project / "bob", "--yes")
     assert done.returncode == 0, done
-    settle = ("--settle", "0.2", "--drain-hook", "true")
-    done = rig.at("apply", plan, *rig.reach, *settle, "--run", run)
+    done = rig.at("apply", plan, *rig.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     assert done.returncode == 0, done
     assert [step["outcome"] for step in host["steps"]] == ["done", "pending"], host
@@ -207,7 +208,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert sorted(rig.on("apt-mark showhold").split()) == [name.partition(":")[0] for name in MOVED]
     assert f"{NEW}\n" in rig.on("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
 
-    done = rig.run("rollback", run, *settle)
+    done = rig.run("rollback", run)
     assert done.returncode == 0, done
     rig.sim("reboot", "--fleet", rig.fleet, "n1")
     assert rig.on(STATE) == before
@@ -217,11 +218,10 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
     rig.on(f"echo {NEW} >/etc/fails")
     before = rig.on(STATE)
     plan, run = rig.project / "fails.json", rig.project / "fails"
-    assert rig.at("plan", *rig.reach, "--author", "ann", "-o", plan).returncode == 1
+    care = (*CARE, "--reboot", "--boot-settle", "1")
+    assert rig.at("plan", *rig.reach, "--author", "ann", *care, "-o", plan).returncode == 1
     assert rig.at("approve", plan, "--key", rig.project / "bob", "--yes").returncode == 0
-    settle = ("--settle", "0.2", "--drain-hook", "true")
-    boot = ("--reboot", "--boot-settle", "1")
-    done = rig.at("apply", plan, *rig.reach, *settle, *boot, "--run", run)
+    done = rig.at("apply", plan, *rig.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     power, driver = host["steps"]
     assert done.returncode == 1 and host["outcome"] == "failed and rolled back", done
@@ -230,7 +230,7 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
     assert "does not outlast a reboot: " in driver["why"], driver["why"]
     assert driver["why"].endswith("put back, and rebooted once more")
     assert rig.verdicts() == {"driver_version": "wrong", "power_limit": "ok"}
-    assert rig.run("rollback", run, *settle).returncode == 0
+    assert rig.run("rollback", run).returncode == 0
     assert rig.on(STATE) == before
     rig.on("rm /etc/fails")
 

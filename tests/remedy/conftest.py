@@ -705,12 +705,12 @@ class Live:
             time.sleep(0.02)
         return True
 
-    def approved(self, name: str = "plan.json") -> Path:
-        """A plan of all that is wrong now."""
+    def approved(self, name: str = "plan.json", *options: str) -> Path:
+        """A plan of all that is wrong now; `options` say how it is carried out."""
         plan, inventory = self.folder / name, self.place.inventory
         code, said = self.nodevet(
             *("plan", "-i", inventory, "-b", "base", "--author", "ann", "-o", plan),
-            *("--deadline", "150", "--project", self.folder),
+            *(*options, "--deadline", "150", "--project", self.folder),
         )
         assert code == 1 and plan.exists(), said
         words = ("--key", self.folder / "key", "--yes", "--project", self.folder)

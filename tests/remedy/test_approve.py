@@ -142,7 +142,8 @@ def plan(*steps: Step, author: str = "alice@x") -> Plan:
         expires=(NOW + timedelta(hours=24)).isoformat(),
         baselines={"generic": "1" * 64},
         nodes={
-            one.host: PlannedNode(machine_id="m", boot_id="b", baseline="generic") for one in steps
+            one.host: PlannedNode(machine_id="m", boot_id=one.host, baseline="generic")
+            for one in steps
         },
         steps=steps,
     )

@@ -106,8 +106,7 @@ class Killer:
         """`apply`, `resume` or `rollback` of the run at hand."""
         if command == "rollback":
             return ["rollback", self.run, "--settle", "0.2", "--deadline", "150"]
-        words = ["apply", "-b", "base", "--settle", "0.2", "--project", self.live.folder]
-        words += ["--canary", "0", "--deadline", "150"]
+        words = ["apply", "-b", "base", "--project", self.live.folder, "--deadline", "150"]
         if command == "resume":
             return [*words, "--resume", self.run]
         return [*words, self.plan, "-i", self.live.place.inventory, "--run", self.run]
@@ -206,7 +205,7 @@ def killer(live: Callable[[str, str, str], Any]) -> Killer:
     """Knows both states of each node, and has the nodes as they were."""
     fleet = live("kill", SCENARIO, BASELINE)
     fleet.shell("rm -f /nothing")  # the first session of a user leaves its own traces
-    plan = fleet.approved()
+    plan = fleet.approved("plan.json", "--settle", "0.2", "--canary", "0")
     made = Killer(fleet, plan, random.Random(SEED), fleet.states(STATE))
     code, said = made.carry_out("apply")
     assert code == 0, said

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodevet.fix import Action, File, Kernel, Risk, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Status, Subject, wrong
@@ -11,6 +12,7 @@ from nodevet.remedy import rest, show
 from nodevet.remedy.draft import Left, Withheld
 from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan import Proposal
+from nodevet.remedy.rollout import Rollout
 
 
 def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **more: Any) -> Step:
@@ -30,6 +32,7 @@ def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **mor
 def plan(*steps: Step, conflicts: tuple[Conflict, ...] = ()) -> Plan:
     hosts = {each.host for each in steps}
     return Plan(
+        nodevet="0.1",
         id="0a1b2c3d",
         author="alice",
         created="2026-11-20T22:00:00+00:00",
@@ -53,6 +56,29 @@ def test_equal_changes_are_one_line() -> None:
         "\n"
         "plan 0a1b2c3d: 8 steps on 8 hosts · risk live · by alice"
         " · expires 2026-11-21T22:00:00+00:00\n"
+        "carried out by nodevet 0.1: canary 1 · batch 10 · max-fail 0 · settle 5 s"
+        " · no drain-hook\n"
+    )
+
+
+def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
+    careful = Rollout(
+        canary=2,
+        batch=3,
+        max_fail=1,
+        pause=60.0,
+        settle=0.5,
+        verify_reboot=True,
+        reboot_timeout=1800.0,
+        boot_settle=10.0,
+        drain_hook="drain --now\x1b[2J",
+    )
+    told = show.fold(replace(plan(step()), rollout=careful))
+    assert "· risk reboot ·" in told
+    assert told.splitlines()[-1] == (
+        "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 60 s · settle 0.5 s"
+        " · verify-reboot · reboot-timeout 1800 s · boot-settle 10 s"
+        " · drain-hook drain --now\\x1b[2J"
     )
 
 
@@ -107,7 +133,7 @@ def test_a_host_as_a_diff() -> None:
         step(host, "power_limit", *actions, subjects=GPUS[:2], before=before, note="mind")
         for host in ("gpu001", "gpu002")
     ]
-    assert show.diff(plan(*steps)).splitlines()[:-2] == [
+    assert show.diff(plan(*steps)).splitlines()[:-3] == [
         "# gpu[001-002] (h100)",
         "## power_limit GPU 0-1: risk live; mind",
         "## 500 W, wanted 700 W (site.yaml:4)",

@@ -118,7 +118,7 @@ def mend_some(fleet: Any) -> None:
 
 def tell(fleet: Any, run: str, stem: str, *words: Any) -> Told:
     """Run a command, and read what it left in the run's folder."""
-    code, said = fleet.nodevet(*words, "--settle", "0.1", "--deadline", "150")
+    code, said = fleet.nodevet(*words, "--deadline", "150")
     folder = fleet.folder / run
     texts = {ending: (folder / f"{stem}.{ending}").read_text() for ending in ("txt", "md", "html")}
     return Told(code, said, json.loads((folder / f"{stem}.json").read_text()), texts)
@@ -128,7 +128,8 @@ def tell(fleet: Any, run: str, stem: str, *words: Any) -> Told:
 def story(live: Callable[[str, str, str], Any]) -> Story:
     fleet, story = live("wave", SCENARIO, BASELINE), Story()
     story.start = fleet.states(STATE)
-    plan = fleet.approved()
+    first = ("--canary", "1", "--batch", str(BATCH), "--max-fail", "2", "--settle", "0.1")
+    plan = fleet.approved("plan.json", *first)
     break_them(fleet)
     reached = [name for name in NAMES if name != "n01"]
     story.faulty = {**story.start, "n06": fleet.states(STATE, "n06")["n06"]}
@@ -136,21 +137,20 @@ def story(live: Callable[[str, str, str], Any]) -> Story:
     order = (*apply, plan, "-i", fleet.place.inventory)
     run, again = fleet.folder / "run", fleet.folder / "again"
 
-    limits = ("--canary", 1, "--batch", BATCH, "--max-fail", 2)
-    story.stopped = tell(fleet, "run", "result", *order, "--run", run, *limits)
+    story.stopped = tell(fleet, "run", "result", *order, "--run", run)
     records = read(run)
     story.begun = {each.host for each in records if isinstance(each, HostBegin | HostEnd)}
     story.written = {id.split("/")[0] for id, step in state(records).steps.items() if step.touched}
     story.after_stop = fleet.states(STATE, *reached)
 
-    limits = ("--batch", BATCH, "--max-fail", "20%")
+    limits = ("--max-fail", "20%", "--override")
     story.resumed = tell(fleet, "run", "result", *apply, "--resume", run, *limits)
     story.disks = {
         name: {path for path, _, _ in fleet.ask("diff", name)["changes"]} for name in NAMES
     }
 
     mend_some(fleet)
-    limits = ("--batch", BATCH, "--max-fail", 3)
+    limits = ("--max-fail", 3, "--override")
     story.again = tell(fleet, "again", "result", *order, "--run", again, *limits)
     for name in ("again", "run"):
         words = ("rollback", fleet.folder / name)

@@ -37,6 +37,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
         ("author", plain(result.author)),
         ("approved by", ", ".join(approved) or "nobody: not needed"),
         ("started", f"{plain(result.started)}, took {duration(result.seconds)}"),
+        *[("override", plain(str(one))) for one in result.options.get("overrides", ())],
         *([("stopped", plain(result.stopped))] if result.stopped else []),
     ]
 
