@@ -10,9 +10,10 @@ import msgspec
 
 from nodevet import identity
 from nodevet.evidence import Evidence
-from nodevet.fix import Action, Run, Seen, Touch, Unit
+from nodevet.fix import Action, Risk, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.draft import Candidate, Draft, Left, Rules, Withheld
+from nodevet.remedy.guards import users
 from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.shows import shows
 from nodevet.remedy.undo import UndoError, undo
@@ -95,6 +96,11 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:
             fit = [pair for pair in fit if pair[0] is not each]
             why = f"{more.fix} does it too, and more"
             conflicts.append(_conflict(each, why, "plan again once that is applied"))
+    for each, _ in fit[:]:
+        others = [one for one, _ in fit if one.host == each.host and one is not each]
+        if clash := _barred(each, others, draft.nodes[each.host].evidence):
+            fit = [pair for pair in fit if pair[0] is not each]
+            conflicts.append(_conflict(each, *clash))
     shared = _shared(each for each, _ in fit)
     hosts = {host: place for place, host in enumerate(draft.nodes)}
     numbers: Counter[tuple[str, str]] = Counter()
@@ -269,6 +275,28 @@ def _does(one: Candidate, other: Candidate) -> bool:
             any(_covers(mine, theirs) for mine in one.change.actions)
             for theirs in other.change.actions
         )
+    )
+
+
+def _barred(
+    each: Candidate, others: Sequence[Candidate], evidence: Evidence | None
+) -> Clash | None:
+    """Its risk wants GPUs free that a service uses which another change needs to be running."""
+    change = each.change
+    services = {name for other in others for name in other.change.services}
+    if change.risk is Risk.LIVE or change.services or not services or evidence is None:
+        return None
+    nvml = change.risk is Risk.IDLE
+    free = set(users(evidence, change.gpus, nvml=nvml, services=services))
+    theirs = [one for one in users(evidence, change.gpus, nvml=nvml) if one not in free]
+    if not theirs:
+        return None
+    fixes = sorted({other.fix for other in others if other.change.services})
+    names = " ".join(sorted(services))
+    return (
+        f"its risk is {change.risk.value}, and {theirs[0]}, which {' and '.join(fixes)} is about: "
+        "one plan cannot have both",
+        f"apply this plan, stop {names}, then plan --fix {each.fix}",
     )
 
 

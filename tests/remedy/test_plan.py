@@ -12,6 +12,7 @@ import pytest
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.evidence import Evidence, decode
 from nodevet.fix import Action, Change, File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.judge import judge
 from nodevet.model import (
     Baseline,
     Expectation,
@@ -524,3 +525,98 @@ def test_the_shipped_fixes_answer_shipped_checks_and_are_in_the_order() -> None:
     for fix in catalog.fixes:
         assert catalog.fix(fix) is not None
         assert catalog.fix_title(fix).endswith(".")
+
+
+JOB = {
+    "pid": 100,
+    "command": "python3",
+    "cpus_allowed": "0-127",
+    "mems_allowed": "0",
+    "unit": "train.service",
+    "cgroup": "/system.slice/train.service",
+}
+SERVING: dict[str, Any] = {
+    "host": {"machine_id": "m", "boot_id": "b"},
+    "gpu": {
+        "gpus": [{"index": 0, "uuid": UUID, "bus_id": "0000:09:00.0", "processes": [{"pid": 100}]}]
+    },
+    "pci": {"functions": [{"address": "0000:09:00.0", "numa_node": 0}]},
+    "numa": {
+        "online": "0-1",
+        "nodes": [
+            {"id": 0, "cpulist": "0-31,64-95", "memory_total_kb": 1 << 28},
+            {"id": 1, "cpulist": "32-63,96-127", "memory_total_kb": 1 << 28},
+        ],
+    },
+    "processes": {"processes": [JOB], "complete": True},
+    "memory": {
+        "swap_total_kb": 1000,
+        "swap_free_kb": 1000,
+        "available_kb": 1 << 20,
+        "swaps": [
+            {"name": "/swapfile", "kind": "file", "size_kb": 1000, "used_kb": 0, "priority": -2}
+        ],
+        "fstab": [],
+        "swap_units": [],
+    },
+}
+
+
+@pytest.mark.parametrize("options", [(), ("restart",)])
+@pytest.mark.parametrize("serves", [True, False])
+def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
+    options: tuple[str, ...], serves: bool
+) -> None:
+    """swap with numa_binding: with the service running the one is refused, without it the other."""
+    sections = {**SERVING}
+    if not serves:  # somebody else's process: nothing that the plan is about
+        away = {**JOB, "pid": 9, "unit": "x.scope", "cgroup": "/x.scope"}
+        sections["processes"] = {"processes": [{**JOB}, away], "complete": True}
+    whole = {name: {"status": "ok", "data": part} for name, part in sections.items()}
+    found = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole}))
+    catalog = Catalog()
+    names = ("swap", "numa_binding") if serves else ("swap",)
+    wants = {"swap": {"maximum_kb": "none"}, "numa_binding": {"bound": True, "memory": False}}
+    baseline = Baseline(
+        name="site",
+        path="site.yaml",
+        sha256="5ha",
+        expectations=tuple(
+            Expectation(
+                check=name,
+                want=catalog.check(name).wants.model_validate(wants[name]),
+                severity=Severity.CRITICAL,
+                origin="site.yaml:1",
+                fix=True,
+            )
+            for name in names
+        ),
+    )
+    report = HostReport(
+        host="n1",
+        status=Status.VETTED,
+        baseline="site",
+        machine_id="m",
+        boot_id="b",
+        findings=judge(found, baseline, catalog, host="n1", today=NOW.date()),
+    )
+    rules = msgspec.structs.replace(RULES, options=frozenset(options))
+    drafted = draft([Node(report=report, evidence=found, baseline=baseline)], catalog, rules)
+    values = {
+        "file": {"exists": False},
+        "unit": {"exists": True, "value": {"enabled": "enabled", "active": "active"}},
+        "swap": {"exists": True, "value": {"active": True, "priority": -2}},
+    }
+    seen = tuple(Seen(touch=each, **values[each.kind]) for each in drafted.touches["n1"])
+    proposal = make(drafted, rules, {"n1": Looked(seen=seen)})
+    planned = [step.fix for step in proposal.plan.steps]
+    if not serves:
+        assert planned == ["swap"], proposal
+        return
+    assert planned == ["numa_binding"], proposal
+    (conflict,) = proposal.plan.conflicts
+    assert (
+        conflict.fix == "swap" and "its risk is idle, and GPU 0 in use by python3" in conflict.why
+    )
+    assert "which numa_binding is about: one plan cannot have both" in conflict.why
+    assert conflict.advice == "apply this plan, stop train.service, then plan --fix swap"
