@@ -17,6 +17,8 @@ from nodevet.remedy.nouns import Step
 from nodevet.remedy.subjects import gone
 
 FINE = (Verdict.OK, Verdict.EXEMPT)
+SETTINGS = ("file", "kernel", "gpu")
+"""Kinds of touches that stay as they were set unless something else sets them."""
 
 
 class Standing(Enum):
@@ -192,6 +194,18 @@ def same(one: Seen, other: Seen) -> bool:
     if one.touch.kind == "process" and not other.exists:
         return True  # it ended; a later one was never bound
     return one.exists == other.exists and canonical(_still(one)) == canonical(_still(other))
+
+
+def moved(then: Sequence[Seen], now: Sequence[Seen]) -> list[tuple[Seen, Seen]]:
+    """Settings that are no longer what they were, then and now, of those that were seen twice."""
+    present = {seen.touch: seen for seen in now if not seen.why}
+    return [
+        (seen, present[seen.touch])
+        for seen in then
+        if seen.touch.kind in SETTINGS
+        and seen.touch in present
+        and not same(seen, present[seen.touch])
+    ]
 
 
 def ended(then: Seen, now: Seen) -> bool:

@@ -9,6 +9,7 @@ from nodevet.remedy.account import host_end
 from nodevet.remedy.boot import Boot
 from nodevet.remedy.clearance import Clearance, RefusedError
 from nodevet.remedy.compare import Bench, Standing
+from nodevet.remedy.earlier import Earlier
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.ledger import BAD, WRITTEN, Ledger, Task
@@ -16,7 +17,7 @@ from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, worst
 from nodevet.remedy.resume import Resume, recall
 from nodevet.remedy.site import BlindError, LostError, Site
-from nodevet.remedy.steps import Steps, begin
+from nodevet.remedy.steps import MovedError, Steps, begin
 
 __all__ = ["Node", "Task"]
 
@@ -97,7 +98,7 @@ class Node:
             self._clearance.approved()
         if steps is None:
             raise RefusedError(Refusal.STALE, "the baseline that the plan was made by is not here")
-        boot = Boot(ledger, steps, self._clearance)
+        boot, others = Boot(ledger, steps, self._clearance), Earlier(ledger, steps)
         self._enter()
         evidence = self._first_look(earlier)
         if earlier is not None:
@@ -108,10 +109,17 @@ class Node:
         for step in ledger.open():
             if why := guards.other_node(self.task.planned, evidence):  # it was lost, and came back
                 raise RefusedError(Refusal.STALE, why)
-            ledger.results[step.id], evidence = steps.carry_out(step, evidence)
+            try:
+                result, evidence = steps.carry_out(step, evidence, others.settings())
+            except MovedError:
+                evidence = others.before(step, evidence)
+                if ledger.stopped():
+                    return
+                result, evidence = steps.carry_out(step, evidence)
+            ledger.results[step.id] = result
             if ledger.stopped():
                 return
-            self._still(steps, step, evidence)
+            others.after(step, evidence)
             if ledger.stopped():
                 return
         if self.task.reboot and ledger.written():
@@ -184,32 +192,3 @@ class Node:
         if standing is Standing.STALE:
             raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
         return standing
-
-    def _still(self, steps: Steps, last: Step, evidence: Evidence) -> None:
-        """A step that undoes an earlier one is put back, and the earlier one with it if need be."""
-        if self.ledger.results[last.id].outcome not in WRITTEN or self.ledger.dark(evidence):
-            return
-        earlier = [step for step in self.ledger.written() if step is not last]
-        for step in earlier:
-            if missing := steps.bench.gone(step, evidence):
-                self.ledger.tell([step], missing, Outcome.DOUBT)
-        if self.ledger.stopped():
-            return
-        broken = [step for step in earlier if self._broken(steps, step, evidence)]
-        if not broken:
-            return
-        why = f"it undoes {', '.join(step.id for step in broken)}"
-        self.ledger.results[last.id] = steps.take_back(last, self.ledger.results[last.id], why)
-        try:
-            evidence = self.site.steadily(lambda: self.site.probe("after"))
-        except BlindError as error:
-            told = f"cannot be verified after {last.id} was put back: {error}"
-            broken_now = broken
-        else:
-            told = f"undone by {last.id}"
-            broken_now = [step for step in broken if self._broken(steps, step, evidence)]
-        for step in reversed(broken_now):
-            self.ledger.results[step.id] = steps.take_back(step, self.ledger.results[step.id], told)
-
-    def _broken(self, steps: Steps, step: Step, evidence: Evidence) -> str:
-        return steps.verdict(step, evidence, self.ledger.results[step.id].after).why

@@ -10,7 +10,7 @@ from nodevet.evidence import Evidence
 from nodevet.fix import Seen, Unit
 from nodevet.model import NODE
 from nodevet.remedy.clearance import Clearance, RefusedError
-from nodevet.remedy.compare import Bench, Standing, same
+from nodevet.remedy.compare import SETTINGS, Bench, Standing, moved, same
 from nodevet.remedy.hands import WorkError
 from nodevet.remedy.journal import (
     Doing,
@@ -30,8 +30,9 @@ from nodevet.remedy.shows import shows, unnamed
 from nodevet.remedy.site import BlindError, LostError, Site, apart, said, words
 from nodevet.remedy.undo import UndoError, undo
 
-SETTINGS = ("file", "kernel", "gpu")
-"""Kinds of touches that stay as they were set unless something else sets them."""
+
+class MovedError(Exception):
+    """Settings of earlier steps are no longer what they were; nothing was written."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +57,8 @@ class Steps:
         self.bench = bench
         self.clearance = clearance
         self.begun: set[str] = set()  # steps with an action that was, or may have been, sent
+        self.witness: tuple[Seen, ...] = ()
+        """What was watched, right after the last action of the last step; empty: not looked at."""
 
     # --- before -----------------------------------------------------------------------------
 
@@ -111,8 +114,15 @@ class Steps:
 
     # --- the step ---------------------------------------------------------------------------
 
-    def carry_out(self, step: Step, evidence: Evidence) -> tuple[StepResult, Evidence]:
-        """A step from compare to verified. Raises RefusedError; after that nothing was written."""
+    def carry_out(
+        self, step: Step, evidence: Evidence, watched: Sequence[Seen] = ()
+    ) -> tuple[StepResult, Evidence]:
+        """A step from compare to verified. Raises RefusedError; after that nothing was written.
+
+        `watched` are settings of earlier steps, as these left them. Raises MovedError where one is
+        another by now.
+        """
+        self.witness = ()
         standing = self.standing(step, evidence)
         if standing is Standing.RIGHT:
             verdicts = self.verdicts(step, evidence)
@@ -122,6 +132,8 @@ class Steps:
             return begin(step, outcome=Outcome.PENDING, why=why), evidence
         before = self.earlier(step)
         self.clearance.step(step, evidence)
+        if moved(watched, self._watch(watched)):
+            raise MovedError
         self.site.journal.write(Looked(step=step.id, seen=before))
         result, ran = begin(step, before=before), []
         for number, action in enumerate(step.actions):
@@ -149,7 +161,16 @@ class Steps:
             if not acted.ok:
                 why = f"{words(action)}: {said(acted.code, acted.output)}"
                 return self.take_back(step, result, why), evidence
+        self.witness = self._watch(watched)
         return self._judged(step, result, evidence)
+
+    def _watch(self, watched: Sequence[Seen]) -> tuple[Seen, ...]:
+        """What watched settings are now; nothing where the node does not say so at once: later
+        would be too late to tell who moved them."""
+        try:
+            return self.site.look([seen.touch for seen in watched]) if watched else ()
+        except (WorkError, BlindError):  # whoever asks next learns that, too
+            return ()
 
     def _judged(
         self, step: Step, result: StepResult, evidence: Evidence
