@@ -18,7 +18,9 @@ from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, Ste
 from nodevet.remedy.steps import begin
 
 OPEN = frozenset({Outcome.DOUBT, Outcome.HALF, Outcome.UNTOUCHED})
-"""What a resumed run looks at again."""
+"""What a resumed run looks at again,"""
+PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
+"""and what was refused for a reason that passes."""
 
 UNKNOWN = frozenset({Outcome.HALF, Outcome.DOUBT})
 KILLED = "the controller ended while it was at it, and nobody heard more"
@@ -61,7 +63,7 @@ def settled(plan: Plan, records: Sequence[Record]) -> dict[str, HostResult]:
         host.host: host
         for host in story.result("apply").hosts
         if host.host in story.named
-        or (host.host in story.ends and host.outcome not in OPEN)
+        or (host.host in story.ends and host.outcome not in OPEN and host.refusal not in PASSING)
         or host.host not in plan.nodes
     }
 

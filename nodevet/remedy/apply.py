@@ -148,7 +148,7 @@ class Order:
             steps = self.plan.of(host)
             begun = _begun(host, earlier)
             if host not in self.hosts:
-                return ended(self._unknown(host, canary))
+                return ended(self._unknown(host, canary, earlier))
             if not begun and (why := self.closed(False)):
                 return ended(replace(self.untouched(host, why), canary=canary))
             baseline = self.baselines.get(planned.baseline)
@@ -175,12 +175,13 @@ class Order:
 
         return one
 
-    def _unknown(self, host: str, canary: bool) -> HostResult:
+    def _unknown(self, host: str, canary: bool, earlier: RunState | None) -> HostResult:
         steps = tuple(begin(step) for step in self.plan.of(host))
+        touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
             host=host,
-            outcome=Outcome.REFUSED,
-            refusal=Refusal.UNREACHABLE,
+            outcome=Outcome.DOUBT if touched else Outcome.REFUSED,
+            refusal=None if touched else Refusal.UNREACHABLE,
             why="the inventory does not name it",
             canary=canary,
             steps=steps,

@@ -37,6 +37,7 @@ class Node:
             services=guards.services_of(task.steps),
         )
         self._steps = Steps(site, bench, self._clearance) if bench else None
+        self._unseen: tuple[str, ...] = ()  # steps that an earlier controller left, not looked at
 
     def run(self, earlier: RunState | None = None) -> HostResult:
         """Every step, in order, up to the first that is refused or fails.
@@ -47,6 +48,7 @@ class Node:
         refusal, why, lost = None, "", ""
         if earlier is not None:
             recall(self.ledger, earlier)
+            self._unseen = tuple(s.id for s in self.task.steps if earlier.step(s.id).touched)
         try:
             self._run(earlier)
         except RefusedError as error:
@@ -73,6 +75,9 @@ class Node:
             outcome, told = Outcome.UNTOUCHED, [lost]
         elif lost and outcome is not Outcome.HALF:
             outcome, told = Outcome.DOUBT, [lost, *told]
+        elif refusal and self._unseen and outcome is not Outcome.HALF:
+            told = [f"{', '.join(self._unseen)}: not looked at again: {why}", *told]
+            outcome = Outcome.DOUBT  # nobody knows what is there by now
         elif refusal and outcome in BAD:
             told = [*told, why]
         elif refusal:
@@ -103,6 +108,7 @@ class Node:
         evidence = self._first_look(earlier)
         if earlier is not None:
             evidence = Resume(ledger, steps, boot, earlier).run(evidence)
+            self._unseen = ()
         if ledger.stopped():
             return
         evidence = self._guarded(steps, evidence)
