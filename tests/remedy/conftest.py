@@ -570,7 +570,7 @@ class Said(NamedTuple):
     err: str
 
 
-QUICK = ("-b", "b", "--settle", "0", "--boot-settle", "0")
+QUICK = ("-b", "b", "--settle", "0", "--boot-settle", "0", "--override")
 
 
 @pytest.fixture
