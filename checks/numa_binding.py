@@ -12,8 +12,9 @@ numa_node under /sys/bus/pci/devices and the nodes' cpulist.
 computes on. One that only holds a GPU open, such as a monitor, is exempt. Where
 other users' processes could not be looked into, the node has an unknown for the
 rest. Mems_allowed shows what cgroups and cpusets allow, not the policy that
-numactl sets: with jobs bound by numactl say `memory: false`. On a machine with one
-node every process is bound.
+numactl sets: with jobs bound by numactl say `memory: false`. Nodes of memory alone (a
+Grace Hopper GPU's own, CXL) belong to the node whose CPUs are nearest, by `node*/distance`.
+On a machine with one node that has CPUs every process is bound.
 
 **To put it right** let the scheduler bind: Slurm with `--gpu-bind` or
 `--cpus-per-gpu` and task/affinity and task/cgroup, Kubernetes with the topology
@@ -31,6 +32,8 @@ from nodevet.evidence import (
     NumaNode,
     Process,
     each_gpu,
+    has_memory_alone,
+    nearest,
     nodes_of,
     numbers,
     pci_of,
@@ -115,20 +118,22 @@ def judge_process(
     want: NumaBinding,
 ) -> Finding:
     subject = Subject(kind="process", id=str(process.pid))
-    if len(nodes) < 2 and not any(is_elsewhere(evidence, gpu, nodes) for gpu in gpus):
+    with_cpus = [node for node in nodes.values() if not has_memory_alone(node)]
+    if len(with_cpus) < 2 and not any(is_elsewhere(evidence, gpu, nodes) for gpu in gpus):
         return exempt(subject, why="the machine has one NUMA node")
     homes = homes_of(evidence, gpus, nodes)
     if isinstance(homes, str):
         return unknown(subject, why=homes)
     cpus = [numbers(home.cpulist) for home in homes.values()]
-    wanted = {
-        "cpus": (process.cpus_allowed, ",".join(home.cpulist or "" for home in homes.values())),
-        "memory": (process.mems_allowed, ",".join(map(str, sorted(homes)))),
-    }
     if any(part is None for part in cpus):
         return unknown(subject, why="a NUMA node's cpulist was not read")
-    if not want.memory:
-        del wanted["memory"]
+    local = ",".join(home.cpulist or "" for home in homes.values())
+    wanted = {"cpus": (process.cpus_allowed, local)}
+    if want.memory:
+        memory = memory_of(evidence, homes, nodes)
+        if isinstance(memory, str):
+            return unknown(subject, why=memory)
+        wanted["memory"] = (process.mems_allowed, ",".join(map(str, sorted(memory))))
     for key, (allowed, _) in wanted.items():
         if not numbers(allowed):
             field = "cpus_allowed" if key == "cpus" else "mems_allowed"
@@ -157,14 +162,31 @@ def is_elsewhere(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) ->
 def homes_of(
     evidence: Evidence, gpus: list[Gpu], nodes: Mapping[int, NumaNode]
 ) -> dict[int, NumaNode] | str:
-    """The nodes that GPUs hang on, by number, or why they cannot be told."""
+    """The nodes with the CPUs beside these GPUs, by number, or why they cannot be told."""
     homes: dict[int, NumaNode] = {}
     for gpu in gpus:
         home = home_of(evidence, gpu, nodes)
         if isinstance(home, str):
             return f"GPU {gpu.index}: {home}"
-        homes[home.id] = home
+        near = nearest(evidence, home, nodes)
+        if isinstance(near, str):
+            return f"GPU {gpu.index}: {near}"
+        homes.update({each.id: each for each in near})
     return homes
+
+
+def memory_of(
+    evidence: Evidence, homes: Mapping[int, NumaNode], nodes: Mapping[int, NumaNode]
+) -> dict[int, NumaNode] | str:
+    """These nodes and those of memory alone that are theirs, or why that cannot be told."""
+    found = dict(homes)
+    for node in nodes.values():
+        near = nearest(evidence, node, nodes) if has_memory_alone(node) else ()
+        if isinstance(near, str):
+            return near
+        if near and {each.id for each in near} <= homes.keys():
+            found[node.id] = node
+    return found
 
 
 def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> NumaNode | str:
@@ -186,6 +208,8 @@ CHECK = Check(
         "gpu.gpus[].bus_id",
         "gpu.gpus[].processes[].pid",
         "numa.nodes[].cpulist",
+        "numa.nodes[].cpus_present",
+        "numa.nodes[].distances[]",
         "numa.nodes[].id",
         "numa.online",
         "pci.functions[].address",

@@ -9,8 +9,10 @@ to NVML's list by bus id, and `/sys/devices/system/node/node*/cpulist`.
 
 **Verdicts.** `platform` expects that the node exists and that the GPU's local CPUs
 are that node's. A map from GPU indices to nodes expects these nodes; a GPU that it
-does not name is exempt. Where the firmware does not say (-1) the node is unknown,
-unless there is only one. A kernel without NUMA has one node, 0.
+does not name is exempt. A node of memory alone (a Grace Hopper GPU's own, CXL) is no
+fault: a GPU on one counts as on the node whose CPUs are nearest, by `node*/distance`.
+Where the firmware does not say (-1) the node is unknown, unless there is only one with
+CPUs. A kernel without NUMA has one node, 0.
 
 **To put it right** a GPU on another node sits in another slot, or the indices moved
 because a GPU is missing (`gpu_count`). -1 on a machine of several nodes: enable NUMA
@@ -30,9 +32,12 @@ from nodevet.evidence import (
     NumaNode,
     PciFunction,
     each_gpu,
+    has_memory_alone,
+    nearest,
     nodes_of,
     numbers,
     pci_of,
+    spans,
     subject_of,
     unread,
 )
@@ -124,7 +129,7 @@ def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
         elif isinstance(nodes, Finding):
             yield unknown(subject_of(gpu), why=nodes.why)
         else:
-            yield judge_gpu(gpu, pci_of(evidence, gpu), nodes, want.node_of.get(gpu.index))
+            yield judge_gpu(evidence, gpu, nodes, want.node_of.get(gpu.index))
     found = evidence.gpu.data.gpus if evidence.gpu.data else None
     missing = set(want.node_of) - {gpu.index for gpu in found or ()}
     for index in sorted(missing) if found else ():
@@ -132,9 +137,9 @@ def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
 
 
 def judge_gpu(
-    gpu: Gpu, function: PciFunction | Finding, nodes: Mapping[int, NumaNode], wanted: int | None
+    evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode], wanted: int | None
 ) -> Finding:
-    subject = subject_of(gpu)
+    subject, function = subject_of(gpu), pci_of(evidence, gpu)
     if not nodes and isinstance(function, PciFunction) and (function.numa_node or 0) > 0:
         why = f"NUMA nodes were not found, and yet the GPU is on node {function.numa_node}"
         return unknown(subject, expected=wanted, why=why)
@@ -148,7 +153,8 @@ def judge_gpu(
     actual = function.numa_node
     if actual is None:
         return unread(subject, function, "numa_node")
-    if actual < 0 and len(nodes) > 1:
+    with_cpus = [node.id for node in nodes.values() if not has_memory_alone(node)]
+    if actual < 0 and len(with_cpus) != 1:
         return unknown(
             subject,
             expected=wanted,
@@ -156,13 +162,47 @@ def judge_gpu(
             advice=UNTOLD,
         )
     if actual < 0:
-        actual = min(nodes)
+        actual = with_cpus[0]
+    if actual in nodes and has_memory_alone(nodes[actual]):
+        return judge_memory(evidence, subject, function, nodes, actual, wanted)
     if wanted is not None and actual != wanted:
         return wrong(subject, expected=wanted, actual=actual, advice=MOVED)
     if actual not in nodes:
         why = "there is no such node"
         return wrong(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
     return judge_cpus(subject, function, nodes[actual])
+
+
+def judge_memory(
+    evidence: Evidence,
+    subject: Subject,
+    function: PciFunction,
+    nodes: Mapping[int, NumaNode],
+    actual: int,
+    wanted: int | None,
+) -> Finding:
+    """A GPU on a node of memory alone: by that node, and by those of the nearest CPUs."""
+    homes = nearest(evidence, nodes[actual], nodes)
+    if isinstance(homes, str):
+        return unknown(subject, expected=wanted, why=homes)
+    beside = spans(home.id for home in homes)
+    why = f"node {actual} has memory alone, and the nearest CPUs are those of node {beside}"
+    if wanted is not None and wanted not in (actual, *(home.id for home in homes)):
+        return wrong(subject, expected=wanted, actual=actual, why=why, advice=MOVED)
+    local = numbers(function.local_cpulist)
+    if local is None:
+        return unread(subject, function, "local_cpulist")
+    cpus = frozenset().union(*(numbers(home.cpulist) or () for home in homes))
+    if local and local != cpus:
+        return wrong(
+            subject,
+            expected=spans(cpus),
+            actual=function.local_cpulist,
+            why=f"the CPUs beside it are not those nearest to its NUMA node {actual}",
+            advice=OFFLINE,
+        )
+    shown = actual if wanted is None else wanted
+    return ok(subject, expected=shown, actual=shown, why=why)
 
 
 def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Finding:
@@ -191,6 +231,8 @@ CHECK = Check(
         "gpu.gpus[].bus_id",
         "gpu.gpus[].index",
         "numa.nodes[].cpulist",
+        "numa.nodes[].cpus_present",
+        "numa.nodes[].distances[]",
         "numa.nodes[].id",
         "numa.online",
         "pci.functions[].address",

@@ -15,7 +15,8 @@ load. In a P-state of P5 or above such a link is exempt, since it says nothing; 
 again under load. In P0 to P4 it is unknown where NVML calls the GPU idle, else
 wrong. Gen3 and above are never excused, nor is a GPU or a port that cannot reach
 what is wanted. A link further up is wrong where it carries less than the wanted
-link would. `max` is the best that GPU and ports can do together.
+link would. `max` is the best that GPU and ports can do together. A vGPU, for which NVML tells
+neither, has no link of its own and is exempt: the GPU is judged on its host.
 
 **To put it right** reseat the GPU, then its riser or cable; look at the slot's
 lanes, at bifurcation and at a fixed link speed in the BIOS; compare with the same
@@ -37,8 +38,9 @@ from nodevet.evidence import (
     each_gpu,
     pci_of,
     subject_of,
+    unsupported,
 )
-from nodevet.model import Check, Finding, Subject, Verdict, Want
+from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
@@ -92,10 +94,14 @@ Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not rea
 
 
 def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
-    found = [
-        gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, ports_above(evidence, gpu), want))
-        for gpu in each_gpu(evidence)
-    ]
+    found: list[Finding | tuple[Gpu, Finding]] = []
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            found.append(gpu)
+        elif has_no_link(gpu):
+            found.append(exempt(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
+        else:
+            found.append((gpu, judge_gpu(gpu, ports_above(evidence, gpu), want)))
     links = [entry for entry in found if not isinstance(entry, Finding)]
     for entry in found:
         if isinstance(entry, Finding) or entry[1].verdict is not Verdict.WRONG:
@@ -103,6 +109,12 @@ def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
         else:
             others = [finding.verdict for gpu, finding in links if gpu is not entry[0]]
             yield advised(evidence, *entry, others)
+
+
+def has_no_link(gpu: Gpu) -> bool:
+    """Whether it is a virtual machine's share of a GPU, without a link that could be slow."""
+    told = ("pcie_generation", "pcie_width")
+    return gpu.virtualization_mode == "VGPU" and all(unsupported(gpu, field) for field in told)
 
 
 def advised(evidence: Evidence, gpu: Gpu, finding: Finding, others: list[Verdict]) -> Finding:
@@ -340,6 +352,7 @@ CHECK = Check(
         "gpu.gpus[].pcie_width",
         "gpu.gpus[].pcie_width_max",
         "gpu.gpus[].pstate",
+        "gpu.gpus[].virtualization_mode",
         "host.virtualization",
         "pci.functions[].address",
         "pci.functions[].link_gts",

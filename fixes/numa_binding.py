@@ -10,6 +10,8 @@ AllowedMemoryNodes=. A policy does not show in what the check reads, Mems_allowe
 bind a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad are
 other owners.
 
+Nodes of memory alone that are nearest to these CPUs are among them: a Grace Hopper GPU's own.
+
 **Risk** live without a restart. A restart asks for a drained node, drain: what is lost with the
 service cannot be known. Its own processes are no obstacle to it.
 
@@ -32,7 +34,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nodevet.checks.numa_binding import NumaBinding, homes_of, users_of
+from nodevet.checks.numa_binding import NumaBinding, homes_of, memory_of, users_of
 from nodevet.evidence import Evidence, NumaNode, Process, nodes_of, numbers, service_of
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes._gpus import alike
@@ -152,7 +154,11 @@ def place_of(evidence: Evidence, processes: Sequence[Process]) -> Place:
         )
     for node in first:
         usable(nodes[node])
-    return Place(",".join(nodes[node].cpulist or "" for node in first), ",".join(map(str, first)))
+    memory = memory_of(evidence, {node: nodes[node] for node in first}, nodes)
+    if isinstance(memory, str):
+        raise FixError(memory)
+    filled = sorted(node for node, each in memory.items() if node in first or each.memory_total_kb)
+    return Place(",".join(nodes[node].cpulist or "" for node in first), ",".join(map(str, filled)))
 
 
 def usable(node: NumaNode) -> None:

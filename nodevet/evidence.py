@@ -157,6 +157,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     ecc_pending: bool | None = None
     mig_current: bool | None = None
     mig_pending: bool | None = None
+    virtualization_mode: Text | None = None  # NONE, PASSTHROUGH, VGPU (in a guest), HOST_VGPU
     compute_mode: Text | None = None  # DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS
     power_limit_mw: int | None = None  # nvmlDeviceGetPowerManagementLimit
     power_limit_enforced_mw: int | None = None
@@ -339,6 +340,7 @@ class NumaNode(Record, frozen=True, kw_only=True):
 
     id: int
     cpulist: NumberList | None = None  # empty: a node without CPUs
+    cpus_present: NumberList | None = None  # its cpu<N> entries: those that are offline too
     memory_total_kb: int | None = None
     memory_free_kb: int | None = None
     # to every online node, in their order
@@ -898,3 +900,32 @@ def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
         there = len(online & found.keys())
         return unknown(why=f"{there} of {len(online)} NUMA nodes that are online were read")
     return found
+
+
+def has_memory_alone(node: NumaNode) -> bool:
+    """Whether a node is one without any CPU: a GPU's memory (Grace Hopper), CXL, HBM.
+
+    A node whose CPUs are all offline is none: it keeps its cpu<N> entries,
+    register_cpu_under_node() in the kernel.
+    """
+    return node.cpulist == "" and node.cpus_present == ""
+
+
+def nearest(
+    evidence: Evidence, node: NumaNode, nodes: Mapping[int, NumaNode]
+) -> tuple[NumaNode, ...] | str:
+    """The nodes whose CPUs are nearest to a node, itself where it has some; or why not known."""
+    if not has_memory_alone(node):
+        return (node,)
+    order = sorted(numbers(evidence.numa.data.online if evidence.numa.data else None) or ())
+    if node.distances is None or len(node.distances) != len(order):
+        known = node.why("distances") if node.distances is None else "not one for each node"
+        return f"NUMA node {node.id} has no CPUs, and its distances were not read: {known}"
+    away = dict(zip(order, node.distances, strict=True))
+    if any(each.cpulist is None for each in nodes.values()):
+        return "a NUMA node's cpulist was not read"
+    with_cpus = [each for each in nodes.values() if numbers(each.cpulist) and each.id in away]
+    least = min((away[each.id] for each in with_cpus), default=None)
+    if least is None:
+        return "no NUMA node has CPUs"
+    return tuple(each for each in with_cpus if away[each.id] == least)

@@ -16,6 +16,7 @@ class SeenGpu(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str | None = None  # 10de:2330
     subsystem: str | None = None  # 10de:16c1
+    vgpu: bool = False  # a virtual machine's share of a GPU, which has the device id of all of it
     why: str = ""  # what is not known
 
 
@@ -80,6 +81,7 @@ def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:
         seen[key] = SeenGpu(
             device=before.device or device,
             subsystem=before.subsystem or (gpu.pci_subsystem or "").lower() or None,
+            vgpu=gpu.virtualization_mode == "VGPU",
             why=f"GPU {gpu.index} does not say what it is ({reason})",
         )
     if functions is None and not seen:
@@ -128,6 +130,9 @@ def _gpus_fit(match: GpuMatch, gpus: tuple[SeenGpu, ...] | Unknown) -> bool | Un
 
 
 def _one_fits(match: GpuMatch, gpu: SeenGpu) -> bool | Unknown:
+    """A vGPU is no board: only its subsystem id, which tells its profile, can fit."""
+    if gpu.vgpu and not match.subsystems:
+        return False
     for wanted, actual in ((match.devices, gpu.device), (match.subsystems, gpu.subsystem)):
         if wanted and actual is not None and actual not in wanted:
             return False
@@ -190,7 +195,7 @@ def _nothing_fits(candidates: Sequence[Baseline], gpus: tuple[SeenGpu, ...] | Un
         return f"none of {_names(candidates)} fits"
     if not gpus:
         return f"none of {_names(candidates)} fits: the node shows no NVIDIA GPU"
-    kinds = Counter(gpu.device or "unknown" for gpu in gpus)
+    kinds = Counter((gpu.device or "unknown") + " (vGPU)" * gpu.vgpu for gpu in gpus)
     found = ", ".join(f"{number} × {device}" for device, number in sorted(kinds.items()))
     mixed = " (mixed)" if len(kinds) > 1 else ""
     return f"none of {_names(candidates)} fits: the GPUs are {found}{mixed}"

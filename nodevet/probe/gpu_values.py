@@ -89,6 +89,12 @@ SETTINGS = (
     ("ecc_pending", flag, 1, ("nvmlDeviceGetEccMode",)),
     ("mig_current", flag, 0, ("nvmlDeviceGetMigMode",)),
     ("mig_pending", flag, 1, ("nvmlDeviceGetMigMode",)),
+    (
+        "virtualization_mode",
+        "NVML_GPU_VIRTUALIZATION_MODE_",
+        None,
+        ("nvmlDeviceGetVirtualizationMode",),
+    ),
     ("compute_mode", "NVML_COMPUTEMODE_", None, ("nvmlDeviceGetComputeMode",)),
     ("power_limit_mw", number, None, ("nvmlDeviceGetPowerManagementLimit",)),
     ("power_limit_enforced_mw", number, None, ("nvmlDeviceGetEnforcedPowerLimit",)),

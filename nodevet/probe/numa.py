@@ -2,11 +2,12 @@
 
 import re
 
-from nodevet.probe.cpulist import normal, normal_some
+from nodevet.probe.cpulist import format_cpulist, normal, normal_some
 from nodevet.probe.files import Absent, Record, integer, numbered, parsed
 
 NODES = "/sys/devices/system/node"
 LARGEST = 1024  # nodes; the kernel's limit
+CPUS = 8192
 
 
 def parse_amount(text, key):
@@ -25,10 +26,16 @@ def parse_distances(text):
     return distances
 
 
+def present(root, place):
+    """The CPUs of a node, offline ones too, as a list: its links cpu<N>. Raises OSError."""
+    return format_cpulist(numbered(root, place, "cpu", CPUS))
+
+
 def node(root, id):
     place = "{}/node{}/".format(NODES, id)
     record = Record(id=id)
     record.take("cpulist", parsed, root, place + "cpulist", normal)
+    record.take("cpus_present", present, root, place)
     record.take("memory_total_kb", parsed, root, place + "meminfo", parse_amount, "MemTotal")
     record.take("memory_free_kb", parsed, root, place + "meminfo", parse_amount, "MemFree")
     record.take("distances", parsed, root, place + "distance", parse_distances)

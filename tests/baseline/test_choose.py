@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from nodevet.baseline import choose
+from nodevet.baseline.choose import seen_gpus
 from nodevet.evidence import SCHEMA, Evidence, decode
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
@@ -268,3 +269,22 @@ def test_other_functions_on_the_bus_are_no_gpus():
         function(2, "10de:22a3", class_code="068000"),  # NVSwitch
     ]
     assert choose([BY_DEVICE, OTHER], evidence([gpu(0)], bus), HOST) is BY_DEVICE
+
+
+def test_d13_a_vgpu_is_not_taken_for_the_gpu_that_it_is_a_share_of():
+    share = gpu(0, H100, "10de:1a2b") | {"virtualization_mode": "VGPU"}
+    seen = evidence([share], [function(0, H100, "10de:1a2b")])
+    board = baseline("board", devices=(H100,))
+    told = choose([board], seen, Host(name="guest"))
+    assert isinstance(told, str)
+    assert "none of board fits: the GPUs are 1 × 10de:2330 (vGPU)" in told
+    profile = baseline("profile", devices=(H100,), subsystems=("10de:1a2b",))
+    assert choose([board, profile], seen, Host(name="guest")) is profile
+    whole = evidence([share | {"virtualization_mode": "PASSTHROUGH"}], [function(0)])
+    assert choose([board], whole, Host(name="guest")) is board
+
+
+def test_d13_virtual_functions_of_a_vgpu_host_count_for_nothing():
+    virtual = [function(i, address=f"0000:01:00.{i}", physfn="0000:01:00.0") for i in range(4, 8)]
+    seen = evidence([gpu(0)], [function(0), *virtual])
+    assert len(seen_gpus(seen)) == 1

@@ -93,3 +93,21 @@ def test_d13_gpus_kept_for_virtual_machines_are_left_out_of_a_count_without_them
     four = ask("gpu_count", make_want("gpu_count", 4), document)
     assert [finding.verdict for finding in four] == [Verdict.WRONG, Verdict.WRONG]
     assert "expect one GPU less here" in four[1].advice
+
+
+def test_d13_a_vgpu_in_a_guest_has_no_link_to_be_judged(ask, make_want, make_document):
+    unsupported = dict.fromkeys(("pcie_generation", "pcie_width"), "NVML_ERROR_NOT_SUPPORTED")
+    share = gpu(0) | {"virtualization_mode": "VGPU", "errors": unsupported}
+    sections = {
+        "host": {"virtualization": "kvm"},
+        "gpu": {"count": 1, "gpus": [share]},
+        "pci": {"functions": list(functions(1, 0, None))},
+        "modules": {"device_nodes": [{"path": "/dev/nvidia0"}]},
+    }
+    for check, want, verdict in (
+        ("pcie_link", {"generation": 4, "width": 16}, Verdict.EXEMPT),
+        ("gpu_count", 1, Verdict.OK),
+        ("gpu_lost", {}, Verdict.OK),
+    ):
+        (found,) = ask(check, make_want(check, want), make_document(sections))
+        assert (check, found.verdict) == (check, verdict)

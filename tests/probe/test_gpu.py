@@ -48,6 +48,7 @@ TEXTS = {
     "pci_device": "10de:2330",
     "pci_subsystem": "15d9:16c1",
     "compute_mode": "EXCLUSIVE_PROCESS",
+    "virtualization_mode": "VGPU",
     "recovery_action": "DRAIN_AND_RESET",
     "fabric.state": "COMPLETED",
     "fabric.status": "NOT_READY",

@@ -20,6 +20,8 @@ const struct word architectures[] = {
 const struct word compute_modes[] = {
     {"DEFAULT", 0}, {"EXCLUSIVE_THREAD", 1}, {"PROHIBITED", 2}, {"EXCLUSIVE_PROCESS", 3},
     {NULL, 0}};
+static const struct word virtualization_modes[] = {
+    {"NONE", 0}, {"PASSTHROUGH", 1}, {"VGPU", 2}, {"HOST_VGPU", 3}, {"HOST_VSGA", 4}, {NULL, 0}};
 TEXT(nvmlDeviceGetUUID, "uuid")
 TEXT(nvmlDeviceGetName, "name")
 TEXT(nvmlDeviceGetSerial, "serial")
@@ -77,6 +79,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *
 UINT(nvmlDeviceGetPersistenceMode, "persistence_mode")
 PAIR(nvmlDeviceGetEccMode, "ecc_current", "ecc_pending")
 PAIR(nvmlDeviceGetMigMode, "mig_current", "mig_pending")
+NAMED(nvmlDeviceGetVirtualizationMode, virtualization_modes, "virtualization_mode")
 NAMED(nvmlDeviceGetComputeMode, compute_modes, "compute_mode")
 UINT(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
 UINT(nvmlDeviceGetEnforcedPowerLimit, "power_limit_enforced_mw")
