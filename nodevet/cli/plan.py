@@ -25,6 +25,7 @@ from nodevet.sweep import Bench, reports
 
 if TYPE_CHECKING:
     from nodevet.fleet.work import Worker
+    from nodevet.remedy.attempts import Failure
     from nodevet.remedy.draft import Node, Rules
     from nodevet.remedy.plan import Looked
 
@@ -82,6 +83,16 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     metavar="TIME",
     help="How long the plan may be applied: 90m, 24h, 2d.",
 )
+@click.option(
+    "--window",
+    callback=_time,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="A fix that failed twice on a node within this time, by the runs that the project keeps, "
+    "is not planned there.",
+)
+@click.option("--again", is_flag=True, help="Plan it there all the same.")
 @click.option("--author", metavar="NAME", help="Who makes it, as allowed_signers says it.")
 @click.option(
     "-o",
@@ -113,6 +124,8 @@ def command(
     now: bool,
     max_risk: str,
     valid: timedelta,
+    window: timedelta,
+    again: bool,
     author: str | None,
     file: Path | None,
     form: str,
@@ -151,6 +164,7 @@ def command(
         fixes=_named(fixes, bench) if fixes else None,
         max_risk=Risk(max_risk),
         nodevet=__version__,
+        failed=() if again else _failed(project / "runs", window),
         rollout=lambda nodes: rollout_of(nodes, care),
     )
     rules = structs.replace(rules, options=_options(bench, rules, now=now, restart=restart))
@@ -175,6 +189,16 @@ def command(
     if steps and hookless:
         click.echo(f"nodevet: it cannot be applied as it is: {hookless}", err=True)
     click.get_current_context().exit(proposal.exit_code)
+
+
+def _failed(runs: Path, window: timedelta) -> "tuple[Failure, ...]":
+    """What failed lately; a run that cannot be read is told."""
+    from nodevet.remedy.attempts import recent
+
+    found, problems = recent(runs, datetime.now().astimezone(), window)
+    for problem in problems:
+        click.echo(f"nodevet: what failed in an earlier run is not known: {problem}", err=True)
+    return found
 
 
 def _named(fixes: Sequence[str], bench: Bench) -> frozenset[str]:

@@ -9,6 +9,7 @@ from nodevet.catalog import Catalog
 from nodevet.evidence import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk, Touch
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
+from nodevet.remedy.attempts import Failure, runs_of
 from nodevet.remedy.contradictions import EFFECTIVE
 from nodevet.remedy.nouns import Conflict
 from nodevet.remedy.rollout import Rollout
@@ -26,6 +27,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_risk: Risk = Risk.REBOOT
     options: frozenset[str] = frozenset()  # now, restart
     nodevet: str = ""  # the version
+    failed: tuple[Failure, ...] = ()  # lately, on the same nodes: not planned again by itself
     rollout: Callable[[int], Rollout] = lambda nodes: Rollout()  # by the number of nodes
 
     def allow(self, wish: Expectation) -> bool:
@@ -51,12 +53,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
-    """Wrong findings that have a fix which may not enter. `risk` is set where that is why."""
+    """Wrong findings that have a fix which may not enter. `risk`, `runs`: set where that is why."""
 
     host: str
     fix: str
     findings: int
     risk: Risk | None = None
+    runs: tuple[str, ...] = ()  # in which it failed, where that is why
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +117,8 @@ def _of_node(node: Node, catalog: Catalog, rules: Rules) -> Iterator[Entry]:
             yield from (Left(host=host, finding=finding) for finding in wrong)
         elif not rules.allow(wish):
             yield Withheld(host=host, fix=wish.check, findings=len(wrong))
+        elif runs := runs_of(rules.failed, host, wish.check, node.report.machine_id or ""):
+            yield Withheld(host=host, fix=wish.check, findings=len(wrong), runs=runs)
         else:
             listed = tuple(finding for finding in wrong if finding.subject != MORE)
             yield from _of_fix(host, node.evidence, wish, fix, listed, rules)

@@ -65,7 +65,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
         """1 there is something to do; 3 there may be; 0 there is not, as far as fixes go."""
         if self.plan.steps:
             return 1
-        return 3 if self.unvetted or self.unknown or self.plan.conflicts else 0
+        again = any(each.runs for each in self.withheld)
+        return 3 if self.unvetted or self.unknown or self.plan.conflicts or again else 0
 
 
 def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:

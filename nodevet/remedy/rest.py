@@ -66,13 +66,16 @@ def _row(line: Line, head: str) -> list[str]:
 
 
 def _withheld(withheld: Iterable[Withheld]) -> list[str]:
-    def key(each: Withheld) -> tuple[str, str]:
-        return each.fix, each.risk.value if each.risk else ""
+    def key(each: Withheld) -> tuple[str, str, tuple[str, ...]]:
+        return each.fix, each.risk.value if each.risk else "", each.runs
 
     rows = []
-    for (fix, risk), some in groupby(sorted(withheld, key=key), key=key):
+    for (fix, risk, runs), some in groupby(sorted(withheld, key=key), key=key):
         members = list(some)
         number = count(sum(each.findings for each in members), "finding")
         way = f"its risk is {risk}: --max-risk {risk}" if risk else f"--fix {plain(fix)}"
+        if runs:
+            told = ", ".join(map(plain, runs))
+            way = f"it failed in {told}: look at why (nodevet report), then --again"
         rows.append([plain(fix), number, nodeset(each.host for each in members), way])
     return table(rows)
