@@ -20,7 +20,7 @@ import click
 from nodevet import __version__
 
 USAGE = 2  # exit code: usage or configuration
-SHARED = frozenset({"options", "output", "rollout", "seconds", "session"})
+SHARED = frozenset({"options", "output", "rollout", "seconds", "session", "speech"})
 
 
 class Commands(click.Group):
@@ -57,19 +57,21 @@ class UserError(Exception):
 def main() -> NoReturn:
     """Run a command. Exit codes: see `nodevet check --help`."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, _interrupt)
     _standard_streams()
     try:
         # not standalone: the errors come here, and an exit code comes back as the result
         code = nodevet.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         sys.exit(USAGE)
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         sys.exit(USAGE)
     except Exception as error:
         if os.environ.get("NODEVET_DEBUG"):
@@ -95,8 +97,24 @@ def _standard_streams() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends a run as Ctrl-C does: with a report."""
+    """SIGTERM ends a run as Ctrl-C does, with a report; so does a lost terminal, once."""
+    if number == signal.SIGHUP:  # from the shell, and once more from the kernel
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _show(error: click.ClickException) -> None:
+    try:
+        error.show()
+    except OSError:
+        _silence()
+
+
+def _silence() -> None:
+    from nodevet.cli.speech import silence
+
+    for stream in (sys.stdout, sys.stderr):
+        silence(stream)
 
 
 def _is_ours(error: Exception) -> bool:
@@ -105,4 +123,6 @@ def _is_ours(error: Exception) -> bool:
 
 
 def _say(text: str) -> None:
-    click.echo(f"nodevet: {text}", err=True)
+    from nodevet.cli.speech import say
+
+    say(text)

@@ -12,8 +12,9 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from nodevet.cli import UserError, options, session
+from nodevet.cli import UserError, options, session, speech
 from nodevet.cli.rollout import carried_out, override, rollout_options, split
+from nodevet.cli.speech import say, say_at_once
 from nodevet.model import Host
 from nodevet.remedy.report import ENDINGS, render
 
@@ -159,7 +160,7 @@ def carry_out(
     finished = settled(plan, journal.records) if earlier else {}
     opened = Opening(run, text, plan, journal, approvals, carried.options)
     reach = session.fleet_options(**unplain(kept.options), bench=bench)
-    with Worker(kept.hosts, reach) as worker, Stop(say) as stop:
+    with Worker(kept.hosts, reach) as worker, Stop(say_at_once) as stop:
         try:
             _, stopped = apply(
                 Order(
@@ -321,21 +322,17 @@ def user() -> str:
         return f"uid {os.getuid()}"
 
 
-def say(text: str) -> None:
-    click.echo(f"nodevet: {text}", err=True)
-
-
 def tell(host: "HostResult") -> None:
     """A node that ended, while the others go on."""
     from nodevet.remedy.report.words import line
 
-    click.echo(line(host), err=True)
+    speech.tell(line(host), err=True)
 
 
 def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:
     """Keep the reports, show one, and end with the run's exit code."""
     texts = {each: render(result, each) for each in ENDINGS}
     run.keep({f"{stem}{ENDINGS[each]}": text for each, text in texts.items()})
-    click.echo(texts[form], nl=False)
+    speech.tell(texts[form], nl=False)
     say(f"the run is kept in {run.path}")
     click.get_current_context().exit(result.exit_code)

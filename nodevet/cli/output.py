@@ -13,6 +13,7 @@ import msgspec
 
 from nodevet import report
 from nodevet.cli import UserError
+from nodevet.cli.speech import silence
 from nodevet.fleet import Visit
 from nodevet.model import Host, Run
 
@@ -109,8 +110,8 @@ class Output:
 
     def give_up(self, sink: Sink, error: OSError) -> None:
         """Remember that a sink is lost."""
-        if sink.file is None:  # or the interpreter fails once more on its way out
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sink.file is None:
+            silence(sys.stdout)
         self._give_up(str(sink), error)
 
     def _give_up(self, what: str, error: OSError) -> None:

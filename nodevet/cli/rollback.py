@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodevet.cli import UserError, apply, options, rollout, session
+from nodevet.cli.speech import say, say_at_once
 
 if TYPE_CHECKING:
     from nodevet.remedy.result import HostResult
@@ -71,7 +72,7 @@ def command(
                 journal.write(host_end(nothing(host, plan.of(host), then)))
         stem = run.next_stem("rollback")
         reached = session.fleet_options(**apply.unplain(kept.options))
-        with Worker(kept.hosts, reached) as worker, Stop(apply.say) as stop:
+        with Worker(kept.hosts, reached) as worker, Stop(say_at_once) as stop:
 
             def one(host: str, canary: bool) -> "HostResult":
                 keep = partial(run.keep_evidence, host)
@@ -84,7 +85,11 @@ def command(
                 return Return(back, Site(host, worker, journal, terms, keep)).run()
 
             limits = Limits(canary=0, batch=reached.parallel, max_fail=len(todo))
-            _, why = Fleet(limits, one, journal, apply.tell, stop).run(todo, Standing())
+            try:
+                _, why = Fleet(limits, one, journal, apply.tell, stop).run(todo, Standing())
+            except KeyboardInterrupt:
+                say(f"nodes were left as they are: nodevet rollback {run.path}")
+                raise
             result = opened.result(why)
     apply.finish(run, result, stem, form)
 

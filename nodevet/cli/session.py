@@ -7,13 +7,13 @@ from contextlib import closing, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
-import click
 from msgspec import structs
 
 from nodevet import __version__, report
 from nodevet.catalog import Catalog
 from nodevet.cli import UserError
 from nodevet.cli.output import Output
+from nodevet.cli.speech import say, silence
 from nodevet.fleet import Options
 from nodevet.identity import Met, told_apart
 from nodevet.model import Baseline, Host, HostReport, Run, Severity
@@ -57,7 +57,7 @@ def read_run(path: Path) -> Run:
     except ReportError as error:
         raise UserError(f"{path}: {error}") from error
     for note in notes:
-        click.echo(f"nodevet: {path}: {note}", err=True)
+        say(f"{path}: {note}")
     return run
 
 
@@ -65,7 +65,7 @@ def earlier_run(path: Path) -> Run | None:
     """The run to compare with; the first of a series has none, and that is said."""
     if path.exists():
         return read_run(path)
-    click.echo(f"nodevet: {path}: no earlier run is there; nothing is marked as new", err=True)
+    say(f"{path}: no earlier run is there; nothing is marked as new")
     return None
 
 
@@ -79,9 +79,28 @@ def _progress(total: int, *, wanted: bool) -> Iterator[Callable[[HostReport], No
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda host: bar.advance(task)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", total=total)
+    shown = _while_written(bar.start)
+
+    def advance(host: HostReport) -> None:
+        nonlocal shown
+        shown = shown and _while_written(lambda: bar.advance(task))
+
+    try:
+        yield advance
+    finally:
+        _while_written(bar.stop)
+
+
+def _while_written(draw: Callable[[], object]) -> bool:
+    """Draw on standard error; False, and never again, where that is gone."""
+    try:
+        draw()
+    except OSError:
+        silence(sys.stderr)
+        return False
+    return True
 
 
 def carry_out(

@@ -236,8 +236,9 @@ class _Story:
             outcome, why = Outcome.RIGHT, NOT_ATTEMPTED
         elif kind == "apply" and host in self.returned and outcome is Outcome.RIGHT:
             outcome, why = Outcome.UNTOUCHED, CLOSED
-        elif host in self.asked and self._end is None:
-            waits = "the rollback ended before its turn: what the run did there is still there"
+        elif kind == "rollback" and host in self.asked:
+            stopped = (self._end and self._end.stopped) or "the rollback ended before its turn"
+            waits = f"{stopped}: what the run did there is still there"
             outcome, why = min_of(outcome, Outcome.UNTOUCHED), "; ".join(filter(None, (waits, why)))
         elif kind == "apply" and host in self.returned:
             why = "; ".join(filter(None, ("by `nodevet rollback`", why)))

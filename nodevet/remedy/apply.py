@@ -31,30 +31,45 @@ Tell = Callable[[HostResult], None]
 
 
 class Stop(AbstractContextManager["Stop"]):
-    """The first Ctrl-C begins no further node and lets those in hand end; a second one ends all."""
+    """The first Ctrl-C begins no further node and lets those in hand end; a second one ends all.
+
+    A lost terminal is a first one, however often it is said: by the shell, then by the kernel.
+    `told` is called from the handler of a signal.
+    """
 
     def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
         self.asked = False
+        self._pressed = False
+        self._hung_up = False
         self._told = told
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+            for number in (signal.SIGINT, signal.SIGTERM, *hung_up):  # nohup ignores it
                 self._before[number] = signal.signal(number, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given to us
+        if self._hung_up:  # what is left is to be written down
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if number == signal.SIGHUP:
+            self._hung_up = True
+        elif self._pressed:
             raise KeyboardInterrupt
-        self.asked = True
-        self._told(
-            "no further node is begun; those in hand end first (once more: leave them as they are)"
-        )
+        else:
+            self._pressed = True
+        if not self.asked:
+            self.asked = True
+            self._told(
+                "no further node is begun; those in hand end first "
+                "(once more: leave them as they are)"
+            )
 
 
 class Fleet:

@@ -191,14 +191,14 @@ class Journal:
         self.close()
 
 
-def read(path: Path) -> tuple[Record, ...]:
-    """The records of a journal, by its file or folder, also while a run writes it.
+def read(path: Path, *, first: bool = False) -> tuple[Record, ...]:
+    """The records of a journal, by its file or folder, also while a run writes it; or the first.
 
     A torn last line is left out. Raises JournalError for anything else that is no record.
     """
     path = _file(path)
     try:
-        data = _contents(path)
+        data = _contents(path, first=first)
     except OSError as error:
         raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
     return parse(data, str(path))[0]
@@ -242,9 +242,9 @@ def _file(path: Path) -> Path:
     return path / NAME if path.is_dir() else path
 
 
-def _contents(path: Path) -> bytes:
+def _contents(path: Path, *, first: bool = False) -> bytes:
     with path.open("rb") as file:
-        return file.read()
+        return file.readline() if first else file.read()
 
 
 def _own(descriptor: int, path: Path) -> None:

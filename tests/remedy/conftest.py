@@ -26,7 +26,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodevet import cli
+from nodevet import __version__, cli
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence import decode
@@ -40,6 +40,7 @@ from nodevet.remedy.journal import Run as RunRecord
 from nodevet.remedy.node import Node, Task
 from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
 from nodevet.remedy.rollback import Back, Return
+from nodevet.remedy.rollout import Rollout
 from nodevet.remedy.site import Site, Terms
 from nodevet.sim.nspawn import control
 from nodevet.sim.nspawn.place import Place
@@ -491,21 +492,27 @@ class Desk:
         (found,) = load(["b"], folders=[self.project / "baselines"], catalog=w.catalog)
         self.baseline = found
 
-    def plan(self, name: str = "plan.json", **changes: Any) -> Path:
+    def plan(self, name: str = "plan.json", **rollout: Any) -> Path:
         """An approved plan of what is wrong now."""
-        plan = replace(self.w.plan(), baselines={"b": self.baseline.sha256}, **changes)
+        quick = Rollout(**{"canary": 0, "settle": 0, "boot_settle": 0, **rollout})
+        plan = replace(
+            self.w.plan(),
+            baselines={"b": self.baseline.sha256},
+            nodevet=__version__,
+            rollout=quick,
+        )
         file = self.project / name
         file.write_bytes(write(plan))
         said = self("approve", file, "--key", self.project / "key", "--yes")
         assert said.code == 0, said
         return file
 
-    def apply(self, *words: str | Path, plan: Path | None = None) -> "Said":
-        file = plan or self.plan()
-        return self("apply", file, "--run", self.run, "--canary", "0", *QUICK, *words)
+    def apply(self, *words: str | Path, plan: Path | None = None, **rollout: Any) -> "Said":
+        file = plan or self.plan(**rollout)
+        return self("apply", file, "--run", self.run, "-b", "b", *words)
 
     def resume(self, *words: str | Path) -> "Said":
-        return self("apply", "--resume", self.run, *QUICK, *words)
+        return self("apply", "--resume", self.run, "-b", "b", *words)
 
     def rollback(self, *words: str | Path) -> "Said":
         return self("rollback", self.run, "--settle", "0", *words)
@@ -568,9 +575,6 @@ class Said(NamedTuple):
     code: int
     out: str
     err: str
-
-
-QUICK = ("-b", "b", "--settle", "0", "--boot-settle", "0", "--override")
 
 
 @pytest.fixture

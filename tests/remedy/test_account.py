@@ -36,7 +36,7 @@ def test_r2_what_is_told_at_the_end_is_what_the_journal_says(desk: Callable[...,
     d = desk("n1", "n2", "n3")
     d.w.boxes["n2"].refused["/etc/tmpfiles.d/nodevet-pages.conf"] = "No space left on device"
     d.w.boxes["n3"].holder = "bob"
-    done = d.apply("--format", "json", "--max-fail", "5")
+    done = d.apply("--format", "json", max_fail=5)
     assert done.code == 1, done
     said = d.report()
     assert (said.code, said.out) == (1, done.out)
@@ -130,7 +130,7 @@ def test_r2_a_report_of_a_rollback_lists_its_steps(desk: Callable[..., Desk]) ->
 def test_r6_a_node_that_apply_never_had_is_told_as_that(desk: Callable[..., Desk]) -> None:
     """Killed before n2 began, and the inventory at hand does not name it."""
     d = desk("n1", "n2")
-    assert d.apply("--batch", "1").code == 0
+    assert d.apply(batch=1).code == 0
     lines = (d.run / "journal.jsonl").read_bytes().splitlines()
     d.cut(next(number for number, line in enumerate(lines) if b'"n2"' in line))
     reach = d.run / "reach.json"
@@ -188,11 +188,11 @@ def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
     desk: Callable[..., Desk],
 ) -> None:
     d = desk("n1", "n2")
-    assert d.apply("--batch", "1").code == 0
+    assert d.apply(batch=1).code == 0
     lines = (d.run / "journal.jsonl").read_bytes().splitlines()
     d.cut(next(number for number, line in enumerate(lines) if b'"n2"' in line))
     d.w.boxes["n2"].__init__("n2")  # as it was before it was begun
     assert d.rollback("--host", "n1").code == 0
-    said = d.resume("--canary", "1")
+    said = d.resume("--canary", "1", "--override")
     assert said.code == 1, said
     assert d.outcomes() == {"n1": "rolled back", "n2": "done"}

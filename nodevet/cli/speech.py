@@ -1,0 +1,39 @@
+"""What is said on standard output and error, which may be gone: that ends nothing that runs."""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+import click
+
+
+def say(text: str) -> None:
+    """One line of nodevet's own on standard error."""
+    tell(f"nodevet: {text}", err=True)
+
+
+def tell(text: str, *, err: bool = False, nl: bool = True) -> bool:
+    """Write text; whether it was written. What cannot be written once is not tried again."""
+    try:
+        click.echo(text, err=err, nl=nl)
+    except OSError:  # the pipe's reader, or the terminal, is gone
+        silence(sys.stderr if err else sys.stdout)
+        return False
+    return True
+
+
+def say_at_once(text: str) -> None:
+    """As `say`, from the handler of a signal: past the buffer that it may have interrupted."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"nodevet: {text}\n".encode())
+
+
+def silence(stream: TextIO) -> None:
+    """Let a lost stream lead nowhere, or the interpreter fails once more on its way out."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with suppress(OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)

@@ -1,0 +1,178 @@
+"""Output that cannot be written, and terminals that are gone, stop no apply and no rollback.
+
+Each command runs in a process of its own, on the boxes of a world: real pipes, real signals.
+"""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet import cli
+from nodevet.remedy.journal import JournalError, RunEnd, read
+
+Desk = Any
+
+
+@pytest.fixture
+def slow(desk: Callable[..., Desk]) -> Desk:
+    """Three nodes, one at a time, each with something to wait for."""
+    d = desk("n1", "n2", "n3")
+    pause = threading.Event()
+
+    def fault(box: Any, call: str, when: str) -> None:
+        if when == "before" and call == "act":
+            pause.wait(0.1)
+
+    d.w.hands.fault = fault
+    return d
+
+
+@contextmanager
+def started(words: list[Any], *, terminal: bool = False) -> Iterator[tuple[int, int]]:
+    """A command in another process: its id, and the end that reads what it says.
+
+    `terminal`: it has a terminal of its own, of which this is the other side.
+    """
+    reading, writing = pty.openpty() if terminal else os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            os.setsid()
+            if terminal:
+                fcntl.ioctl(writing, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.close(reading)
+            for number in (1, 2):
+                os.dup2(writing, number)
+            sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
+            sys.argv = ["nodevet", *map(str, words)]
+            cli.main()
+        except SystemExit as ended:
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            code = ended.code if isinstance(ended.code, int) else 98
+        finally:
+            os._exit(code)
+    os.close(writing)
+    try:
+        yield pid, reading
+    finally:
+        with suppress(OSError):
+            os.close(reading)
+
+
+def wait(pid: int) -> int:
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        threading.Event().wait(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("it does not end")
+
+
+def at(run: Path, word: bytes, times: int = 1) -> None:
+    """Wait until the journal has a word so many times."""
+    limit = time.monotonic() + 60
+    while not ((run / "journal.jsonl").exists() and journal(run).count(word) >= times):
+        assert time.monotonic() < limit
+        threading.Event().wait(0.01)
+
+
+def journal(run: Path) -> bytes:
+    return (run / "journal.jsonl").read_bytes()
+
+
+def ended(run: Path) -> bool:
+    with suppress(JournalError):
+        return isinstance(read(run)[-1], RunEnd)
+    return False
+
+
+def applying(d: Desk) -> list[Any]:
+    return ["apply", d.plan(batch=1), "--run", d.run, "-b", "b"]
+
+
+def test_r1_a_pipe_that_closes_ends_no_apply(slow: Desk) -> None:
+    with started(applying(slow)) as (pid, reading):
+        at(slow.run, b'"doing"')
+        os.close(reading)
+        assert wait(pid) == 0
+    assert ended(slow.run)
+    assert slow.outcomes() == {"n1": "done", "n2": "done", "n3": "done"}
+    assert json.loads((slow.run / "result.json").read_text())["hosts"]
+
+
+def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Desk) -> None:
+    """As with `2>&1 | tee`: both have it."""
+    with started(applying(slow)) as (pid, reading):
+        at(slow.run, b'"doing"')
+        os.close(reading)
+        os.kill(pid, signal.SIGINT)
+        assert wait(pid) == 1
+    assert ended(slow.run)
+    assert slow.outcomes() == {"n1": "done", "n2": "untouched", "n3": "untouched"}
+
+
+def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
+    """Told twice: by the shell, and by the kernel as the terminal goes."""
+    with started(applying(slow), terminal=True) as (pid, reading):
+        at(slow.run, b'"doing"')
+        os.kill(pid, signal.SIGHUP)
+        os.close(reading)
+        os.kill(pid, signal.SIGHUP)
+        assert wait(pid) == 1
+    assert ended(slow.run)
+    assert slow.outcomes() == {"n1": "done", "n2": "untouched", "n3": "untouched"}
+
+
+def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: Desk) -> None:
+    pause = threading.Event()
+    slow.w.hands.fault = lambda box, call, when: call == "act" and pause.wait(1.5)
+    with started(applying(slow)) as (pid, _):
+        at(slow.run, b'"doing"')
+        os.kill(pid, signal.SIGHUP)
+        os.kill(pid, signal.SIGINT)
+        pause.wait(1.0)  # signals of one kind that come together are one
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+        os.kill(pid, signal.SIGINT)
+        assert wait(pid) == 130
+    assert not ended(slow.run) and slow.report().code == 3
+
+
+def test_r1_a_rollback_whose_reader_is_gone_goes_on(slow: Desk) -> None:
+    assert slow.apply().code == 0
+    words = ["rollback", slow.run, "--settle", "0", "--parallel", "1"]
+    with started(words, terminal=True) as (pid, reading):
+        at(slow.run, b'"rolling-back"')
+        os.close(reading)
+        assert wait(pid) == 1
+    assert ended(slow.run)
+    assert slow.outcomes() == {"n1": "rolled back", "n2": "untouched", "n3": "untouched"}
+
+
+def test_r1_check_says_what_it_has_though_the_terminal_is_gone(tmp_path: Path) -> None:
+    """Progress is drawn on a terminal that closes; the report still goes to its file."""
+    told = tmp_path / "told.json"
+    words = ["check", "@local", "127.0.0.9", "-b", "generic", "--format", f"json:{told}"]
+    with started([*words, "--project", tmp_path], terminal=True) as (pid, reading):
+        os.read(reading, 1)
+        os.close(reading)
+        assert wait(pid) in (1, 3)
+    assert len(json.loads(told.read_text())["hosts"]) == 2
