@@ -7,13 +7,11 @@ name, and says nothing about the hardware.
 import re
 
 from nodevet.probe.files import Record
+from nodevet.probe.kernel_hardware import ADDRESS, TEXT, Hardware, place, spelled
 
 EVENTS = 1000  # different ones; a healthy node has few, a broken one tens
-TEXT = 300  # characters of a line
 LONGEST = 1024  # characters that are looked at; no message of the kernel is longer
 
-ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
-PLACE = re.compile(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
 # NVRM: Xid (PCI:0000:19:00): 79, ... and, by age and MIG, (0000:19:00), (PCI:0000:19:00.0),
 # PCI:0000:19:00, (PCI:0000:19:00 GPU-I:05 GPU-CI:00)
 XID = re.compile(r"NVRM: Xid \(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?![0-9A-Za-z])")
@@ -21,23 +19,9 @@ SXID = re.compile(
     r"nvidia-nvswitch[0-9]+: SXid \(?" + ADDRESS + r"\)?: ([0-9]{1,6})(?![0-9A-Za-z])"
     r"(?:, (Fatal|Non-fatal|Severity [0-9]+)\b)?"
 )
-AER = re.compile(
-    r"[\w-]+ [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]: (?:AER|PCIe Bus Er)"
-)
 OTHERS = (
-    ("mce", re.compile(r"(?:mce: )?(?:\{[0-9]+\})?\[Hardware Error\]: |EDAC \S+: [0-9]+ [CU]E ")),
     ("oom", re.compile(r"(?:Memory cgroup o|O)ut of memory: ")),
     ("hung_task", re.compile(r"INFO: task .* blocked for more than ")),
-)
-# mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
-STATUS = re.compile(
-    r"Machine Check(?: Exception)?: [0-9a-fA-F]{1,16} Bank [0-9]{1,3}: ([0-9a-fA-F]{16})\b"
-)
-UNCORRECTED, CORRUPT = 1 << 61, 1 << 57  # UC and PCC of IA32_MCi_STATUS
-MCE_WORDS = (  # EDAC's, APEI's and AMD's own
-    ("fatal", re.compile(r"severity: fatal|: System Fatal error")),
-    ("nonfatal", re.compile(r"EDAC \S+: [0-9]+ UE |severity: recoverable|: (?:Unc|Def)[a-z]+[, ]")),
-    ("corrected", re.compile(r"EDAC \S+: [0-9]+ CE |severity: corrected|: Corrected error")),
 )
 SEVERITIES = {  # of an NVSwitch's error, in the driver's words
     "Fatal": "fatal",
@@ -45,58 +29,6 @@ SEVERITIES = {  # of an NVSwitch's error, in the driver's words
     "Non-fatal": "nonfatal",
     "Severity 0": "nonfatal",
 }
-
-
-def spelled(match):
-    """A PCI address as sysfs spells it, from a match that begins with ADDRESS's groups.
-
-    >>> spelled(PLACE.search("PCI:0000:9B:00"))
-    '0000:9b:00.0'
-    """
-    domain, bus, device, function = match.groups()[:4]
-    return "{:04x}:{}:{}.{}".format(
-        int(domain or "0", 16), bus.lower(), device.lower(), function or "0"
-    )
-
-
-def place(text):
-    """The first PCI address in a text, or None."""
-    match = PLACE.search(text)
-    return spelled(match) if match else None
-
-
-def aer_severity(text):
-    """corrected, nonfatal or fatal, from any kernel's words for it; None where it has none.
-
-    >>> aer_severity("AER: Multiple Uncorrected (Non-Fatal) error received: 0000:19:00.0")
-    'nonfatal'
-    """
-    low = text.lower()
-    for word, severity in (
-        ("non-fatal", "nonfatal"),
-        ("fatal", "fatal"),
-        ("severity=correct", "corrected"),
-        ("aer: correct", "corrected"),
-        ("multiple correct", "corrected"),
-    ):
-        if word in low:
-            return severity
-    return None
-
-
-def mce_severity(text):
-    """corrected, nonfatal or fatal, by the status of a machine check or by words for it.
-
-    >>> mce_severity("mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
-    'corrected'
-    """
-    match = STATUS.search(text)
-    if match:
-        status = int(match.group(1), 16)
-        if status & CORRUPT:
-            return "fatal"
-        return "nonfatal" if status & UNCORRECTED else "corrected"
-    return next((severity for severity, words in MCE_WORDS if words.search(text)), None)
 
 
 def classify(text):
@@ -115,23 +47,18 @@ def classify(text):
         if text.startswith(", Data {", match.end(5)):  # belongs to the line before
             return None
         return "sxid", int(match.group(5)), spelled(match), SEVERITIES.get(match.group(6))
-    if AER.match(text):
-        if "rror" not in text:  # AER: enabled with IRQ 122
-            return None
-        matches = list(PLACE.finditer(text))
-        return "aer", None, spelled(matches[-1]), aer_severity(text)
     for kind, pattern in OTHERS:
         if pattern.match(text):
-            return kind, None, None, mce_severity(text) if kind == "mce" else None
+            return kind, None, None, None
     return None
 
 
-class Events(object):
-    """The events of a log: those of one kind, code, address and severity as one."""
+class Reader(object):
+    """Takes the messages of one log in their order, and gives what they say to `keep`."""
 
-    def __init__(self):
-        self.found = {}
-        self.dropped = 0
+    def __init__(self, keep):
+        self.keep = keep
+        self.hardware = Hardware(keep)
 
     def add(self, seconds, text, *readings):
         """Take a message of the kernel, of so many seconds after boot or None.
@@ -141,20 +68,43 @@ class Events(object):
         """
         kinds = set()
         for reading in (text,) + readings:
+            if self.hardware.take(seconds, reading[:LONGEST]):
+                continue
             said = classify(reading[:LONGEST])
             if said is not None and (said[2] is not None or said[0] not in kinds):
                 kinds.add(said[0])
                 self.keep(said, seconds, reading)
 
-    def keep(self, said, seconds, text):
+    def end(self):
+        """There is no further message."""
+        self.hardware.end()
+
+
+class Events(object):
+    """The events of a log: those of one kind, code, address and severity as one."""
+
+    def __init__(self):
+        self.found = {}
+        self.dropped = 0
+
+    def reader(self):
+        """A Reader of one log, whose events are kept here."""
+        return Reader(self.keep)
+
+    def keep(self, said, seconds, text, times=1):
         event = self.found.get(said)
         if event is None:
             if len(self.found) >= EVENTS:
                 self.dropped += 1
                 return
-            self.found[said] = {"count": 1, "first": seconds, "last": seconds, "text": text[:TEXT]}
+            self.found[said] = {
+                "count": times,
+                "first": seconds,
+                "last": seconds,
+                "text": text[:TEXT],
+            }
             return
-        event["count"] += 1
+        event["count"] += times
         if seconds is not None:
             if event["first"] is None or seconds < event["first"]:
                 event["first"], event["text"] = seconds, text[:TEXT]

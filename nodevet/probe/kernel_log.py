@@ -54,6 +54,7 @@ class Log(object):
         self.gone = "it does not begin with the kernel's first lines"
         self.lost = []
         self.early = set()  # what it said in its first moments
+        self.reader = events.reader()
         self.parts = Rows(self.take_message, self.count, self.lose)
 
     def lose(self, why):
@@ -74,7 +75,7 @@ class Log(object):
             self.gone = ""
         if seconds is not None and seconds <= self.first_s + OVERLAP_S:
             self.early.add((seconds, text))
-        self.events.add(seconds, text, *readings)
+        self.reader.add(seconds, text, *readings)
 
     def take_row(self, row):
         """One row of /dev/kmsg, or of what dmesg(1) prints; `end` after the last."""
@@ -83,6 +84,7 @@ class Log(object):
     def end(self):
         """There is no further row."""
         self.parts.end()
+        self.reader.end()
 
     def take_message(self, message):
         """A message of one row or more."""
@@ -223,6 +225,7 @@ def read_journal(events, seconds, other=frozenset(), end=None):
         code = journalctl.wait()
     if ended and code:
         log.lose("journalctl ended with exit code {}".format(code))
+    log.end()
     return log
 
 

@@ -1,0 +1,280 @@
+"""What the kernel logs of errors of CPU, memory and PCIe, in its words from 3.10 to 6.x.
+
+Sources, below the kernel tree: arch/x86/kernel/cpu/mce/core.c (print_mce; the prefix is `mce: `,
+`core: ` or none), drivers/edac/mce_amd.c, drivers/edac/edac_mc.c, mm/memory-failure.c,
+drivers/pci/pcie/aer.c, err.c and dpc.c, drivers/acpi/apei/ghes.c and bert.c with
+drivers/firmware/efi/cper.c. A line that begins like one of these and is none that is known
+becomes an event without a severity: it is told, and nobody takes it for nothing.
+"""
+
+import re
+
+ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
+PLACE = re.compile(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
+OPEN = 16  # reports at hand of one kind
+TEXT = 300  # characters of a line
+
+# mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
+HARDWARE = re.compile(r"(?:[\w-]{1,30}: )?(?:\{([0-9]{1,10})\})?\[Hardware Error\]: ?(.*)\Z")
+STATUS = re.compile(
+    r"Machine Check(?: Exception| Event)?: [0-9a-fA-F]{1,16} Bank [0-9]{1,3}: ([0-9a-fA-F]{16})\b"
+    r"|MC[0-9]{1,3}_STATUS\[[^\]]{0,100}\]: 0x([0-9a-fA-F]{16})\b"  # AMD's
+)
+UNCORRECTED, CORRUPT, DEFERRED = 1 << 61, 1 << 57, 1 << 44  # UC, PCC, AMD's, of MCi_STATUS
+LOGGED = "Machine check events logged"
+WORDS = (
+    ("fatal", re.compile(r"System Fatal error|Processor context corrupt|Fatal")),
+    ("nonfatal", re.compile(r"(?:Error Status: )?(?:Uncorrect|Deferred )")),
+    ("corrected", re.compile(r"(?:Error Status: )?Corrected error")),
+)
+# lines that follow one with a severity
+MCE_DETAILS = re.compile(
+    r"TSC |RIP|PROCESSOR |SYND|IPID|PPIN|Error Addr|Syndrome|cache level|MISC|ADDR|FRU"
+    r"|Run the above through|MC[0-9]{1,3}(?: Error|_ADDR|_MISC)|[\w ,/-]{1,60} Ext\. Error Code|CPU:[0-9]+ .*PPIN"
+    r"|(?:Combined Unit|Data Cache|Instruction Cache|Bus Unit|Load Store|Northbridge|Fixed Issue"
+    r"|Execution Unit|Floating Point Unit)\b"
+)
+EDAC = re.compile(
+    r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? (?:- )?(?:([0-9]{1,7}) )?([CU]E)\b"
+)
+EDAC_OTHER = re.compile(
+    r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? .*"
+    r"(?:\b[CU]E\b|uncorrect|fatal|parity error|system error)",
+    re.IGNORECASE,
+)
+MEMORY_FAILURE = re.compile(
+    r"(?:Memory failure:|MCE) (?:0x)?[0-9a-f]{1,16}: |MCE: Killing |mce: Uncorrected hardware"
+)
+
+# cper.c; up to 3.12 `severity: 2, corrected` and `section: 0, severity: 2, corrected`
+RANK = {"fatal": "fatal", "recoverable": "nonfatal", "corrected": "corrected", "info": "info"}
+GRADE = r"(?:[0-9], )?(fatal|recoverable|corrected|info)\b"
+BLOCK = re.compile(r"(?:event )?severity: " + GRADE)
+SECTION = re.compile(r"(?:Error [0-9]{1,4}, type|section: [0-9]{1,4}, severity): " + GRADE)
+KIND = re.compile(r"section[_ ]type: (.{1,60})")
+DEVICE_ID = re.compile(r"device_id: " + ADDRESS + r"\Z")
+BEGINS = ("Hardware error from APEI", "event severity:", "APEI generic hardware error status")
+BY_HARDWARE = "It has been corrected by h/w"
+
+PCIE = re.compile(
+    r"[\w.-]{1,40} ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?::pcie[0-9a-f]{2,4})?: "
+    r"(AER: |DPC: |(?=DPC |(?:PCIe|CXL) Bus Err|aer_|broadcast \w+ message|device recovery))(.*)\Z"
+)
+REQUESTER = re.compile(r"(?:id=|source:0x)([0-9a-fA-F]{4})\b")
+BUS_ERROR = re.compile(r"(?:PCIe|CXL) Bus Error: severity=(Unc|C)orrect\w+(?: \((Non-)?Fatal\))?")
+RECEIVED = re.compile(
+    r"(?:Multiple )?(Unc|C)orrect\w+(?: \((Non-)?Fatal\))? error (?:message )?received"
+)
+CONTAINED = re.compile(r"(?:DPC )?containment event, status:0x([0-9a-fA-F]{1,4})\b")
+AER_STATUS = re.compile(r"aer_status: 0x([0-9a-fA-F]{1,8}), aer_mask: 0x([0-9a-fA-F]{1,8})")
+UNCOR_SEVERITY = re.compile(r"aer_uncor_severity: 0x([0-9a-fA-F]{1,8})")
+PCIE_DETAILS = re.compile(
+    r" *(?:\[ *[0-9]{1,2}\]|device \[|TLP|Error of this Agent|broadcast|can't |found no error details"
+    r"|(?:DPC )?error containment capabilities|enabled with IRQ|(?:aer|rp_pio)_|RP PIO|Non-Fatal errors sig"
+    r"|device recovery successful"
+    r"|(?:DPC )?(?:unmasked uncorrectable error|ERR_(?:NON)?FATAL|software trigger|reserved error)"
+    r" detected)"
+)
+
+
+def spelled(match):
+    """A PCI address as sysfs spells it, from a match that begins with ADDRESS's groups.
+
+    >>> spelled(PLACE.search("PCI:0000:9B:00"))
+    '0000:9b:00.0'
+    """
+    domain, bus, device, function = match.groups()[:4]
+    return "{:04x}:{}:{}.{}".format(
+        int(domain or "0", 16), bus.lower(), device.lower(), function or "0"
+    )
+
+
+def place(text):
+    """The first PCI address in a text, or None."""
+    match = PLACE.search(text)
+    return spelled(match) if match else None
+
+
+def requester(port, number):
+    """The function of a requester id in a port's domain; the port where it is none.
+
+    >>> requester("0000:00:01.0", 0x1900)
+    '0000:19:00.0'
+    """
+    if not number:
+        return port
+    domain = port.split(":")[0]
+    return "{}:{:02x}:{:02x}.{}".format(domain, number >> 8, number >> 3 & 31, number & 7)
+
+
+def graded(match):
+    """The severity in a match of BUS_ERROR or RECEIVED."""
+    if match.group(1) == "C":
+        return "corrected"
+    return "nonfatal" if match.group(2) else "fatal"
+
+
+def by_status(match):
+    """(severity, whether AMD's words tell the same) of a match of STATUS."""
+    status = int(match.group(1) or match.group(2), 16)
+    if status & CORRUPT:
+        return "fatal", False
+    if status & UNCORRECTED or (match.group(2) and status & DEFERRED):
+        return "nonfatal", False
+    return "corrected", match.group(2) is not None
+
+
+def machine_check(body):
+    """(kind, severity) of what follows `[Hardware Error]: `; None where it tells nothing new.
+
+    >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
+    ('mce', 'corrected')
+    """
+    match = STATUS.search(body)
+    if match:
+        severity, told = by_status(match)
+        return None if told else ("mce", severity)
+    if body.startswith(LOGGED):
+        return "mce_logged", None
+    for severity, words in WORDS:
+        if words.match(body) or words.match(body.partition(": ")[2]):
+            return "mce", severity
+    return None if MCE_DETAILS.match(body) else ("mce", None)
+
+
+class Report(object):
+    """One that the firmware made (APEI): its lines, and of each section what it is."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.severity = None
+        self.sections = []
+
+    def take(self, body):
+        text = body.strip()
+        section, block = SECTION.match(text), BLOCK.match(text)
+        if section:
+            self.sections.append({"severity": RANK[section.group(1)], "lines": [text]})
+            return
+        if block:
+            self.severity = RANK[block.group(1)]
+        elif text.startswith(BY_HARDWARE):
+            self.severity = self.severity or "corrected"
+        kind, device = KIND.match(text), DEVICE_ID.match(text)
+        if kind and (not self.sections or "kind" in self.sections[-1]):
+            self.sections.append({"severity": None, "lines": []})
+        if kind or device:
+            last = self.sections[-1] if self.sections else {}
+            last["kind" if kind else "bus_id"] = kind.group(1) if kind else spelled(device)
+            last.setdefault("lines", []).append(text)
+
+    def events(self):
+        """((kind, None, address, severity), text) of each section but those for information."""
+        for section in self.sections or [{"severity": None, "lines": []}]:
+            severity = section["severity"] or self.severity
+            pcie = section.get("kind", "").startswith("PCIe")
+            text = "[Hardware Error]: firmware reports, severity {}: {}".format(
+                severity or "not said", ", ".join(section["lines"]) or "nothing more"
+            )
+            if severity != "info":
+                said = ("aer" if pcie else "mce", None, section.get("bus_id"), severity)
+                yield said, text[:TEXT]
+
+
+class Hardware(object):
+    """Takes the messages of one log in their order; `keep(said, seconds, text, times)` gets
+    what they tell, said as (kind, code, address, severity)."""
+
+    def __init__(self, keep):
+        self.keep = keep
+        self.reports = {}  # of the firmware, by number; "" for those of the boot before
+        self.states = {}  # address -> [seconds, text, status, whether the last line was seen]
+
+    def take(self, seconds, text):
+        """Whether a message is about hardware, and was taken."""
+        hardware, pcie = HARDWARE.match(text), PCIE.match(text)
+        if hardware:
+            self.error(seconds, text, *hardware.groups())
+        elif pcie:
+            self.pcie(seconds, text, *pcie.groups())
+        elif text.startswith("EDAC "):
+            match = EDAC.match(text)
+            if match:
+                severity = "corrected" if match.group(2) == "CE" else "nonfatal"
+                times = max(1, int(match.group(1) or 1))
+                self.keep(("mce", None, None, severity), seconds, text, times)
+            elif EDAC_OTHER.match(text):
+                self.keep(("mce", None, None, None), seconds, text)
+        elif MEMORY_FAILURE.match(text):
+            self.keep(("mce", None, None, "nonfatal"), seconds, text)
+        else:
+            return False
+        return True
+
+    def error(self, seconds, text, number, body):
+        """A line with `[Hardware Error]: `, of the firmware's report of that number or without."""
+        key = number or ""
+        if body.startswith(BEGINS[0]) or (not number and body.startswith(BEGINS[1:])):
+            self.report_ends(key)
+        elif not number and not (key in self.reports and body.startswith(" ")):
+            said = machine_check(body)
+            if said:
+                self.keep((said[0], None, None, said[1]), seconds, text)
+            return
+        if key not in self.reports:
+            if len(self.reports) >= OPEN:
+                self.report_ends(next(iter(self.reports)))
+            self.reports[key] = Report(seconds)
+        self.reports[key].take(body)
+
+    def report_ends(self, key):
+        report = self.reports.pop(key, None)
+        for said, text in report.events() if report else ():
+            self.keep(said, report.seconds, text)
+
+    def pcie(self, seconds, text, port, _, body):
+        """A line of the AER or DPC service, or of one about a function's errors."""
+        port = port.lower()
+        received, contained = RECEIVED.match(body), CONTAINED.match(body)
+        bus_error, state = BUS_ERROR.match(body), AER_STATUS.match(body)
+        if received or contained:
+            places, number = list(PLACE.finditer(body)), REQUESTER.search(body)
+            where = spelled(places[-1]) if places else port
+            if number:
+                where = requester(port, int(number.group(1), 16))
+            severity = graded(received) if received else "fatal"
+            if contained:
+                trigger = int(contained.group(1), 16) >> 1 & 3  # PCI_EXP_DPC_STATUS_TRIGGER_RSN
+                severity = "nonfatal" if trigger == 1 else "fatal"
+                where = where if trigger in (1, 2) else port
+            self.keep(("aer", None, where, severity), seconds, text)
+        elif bus_error:
+            self.keep(("aer", None, port, graded(bus_error)), seconds, text)
+        elif state:
+            self.state_ends(port)
+            if len(self.states) >= OPEN:
+                self.state_ends(next(iter(self.states)))
+            self.states[port] = [seconds, text, int(state.group(1), 16), False]
+        elif body.startswith("aer_layer=") and port in self.states:
+            self.states[port][3] = True
+        elif UNCOR_SEVERITY.match(body) and port in self.states:
+            fatal = int(UNCOR_SEVERITY.match(body).group(1), 16)
+            self.state_ends(port, "fatal" if self.states[port][2] & fatal else "nonfatal")
+        elif body.startswith("device recovery failed"):
+            self.keep(("aer", None, port, "nonfatal"), seconds, text)
+        elif "rror" in body and not PCIE_DETAILS.match(body):
+            self.keep(("aer", None, port, None), seconds, text)
+
+    def state_ends(self, port, severity=None):
+        """aer_status is told; without aer_uncor_severity after aer_layer it was corrected."""
+        state = self.states.pop(port, None)
+        if state:
+            severity = severity or ("corrected" if state[3] else None)
+            self.keep(("aer", None, port, severity), state[0], state[1])
+
+    def end(self):
+        """There is no further message."""
+        for key in list(self.reports):
+            self.report_ends(key)
+        for port in list(self.states):
+            self.state_ends(port)
