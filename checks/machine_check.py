@@ -5,13 +5,15 @@ that could not be corrected killed what it met, or will; corrected ones that kee
 announce a DIMM that fails under load.
 
 **Read from** the kernel log since boot: machine checks, and what EDAC and the firmware (APEI)
-report. Severities are those of the machine check's status, UC and PCC, or the line's words.
+report, but for PCIe errors, which are `pcie_errors`'. Severities are those of the machine
+check's status, UC, PCC and AMD's deferred, or the line's words.
 
 **Verdicts.** An uncorrected error is wrong. Corrected ones are shown, and judged where the
-baseline gives the most lines that are allowed. Lines that only say that something was logged
-are unknown, unless others tell what. Without such lines it is ok only where the log is
-complete since boot, else unknown. Captured files without a kernel log are exempt. Errors that
-a firmware keeps to itself are in the BMC's log only.
+baseline gives the most that is allowed, in all or for each day since boot; the first day counts
+whole. Lines that only say that something was logged are unknown, unless others tell what, and
+so is a line that is not understood. Without such lines it is ok only where the log is complete
+since boot, else unknown. Captured files without a kernel log are exempt. Errors that a firmware
+keeps to itself are in the BMC's log only.
 
 **To put it right** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or
 the CPU: have it replaced; some firmware repairs a row of memory at the next boot.
@@ -35,12 +37,16 @@ CORRECTED = (
     "parts at once are the board's or its supply's"
 )
 
+DAY = 86400.0  # seconds
+
 
 class MachineCheck(Want):
-    """`machine_check: {}` or `machine_check: {corrected: 10}`"""
+    """`machine_check: {}` or `machine_check: {corrected: 10, corrected_per_day: 50}`"""
 
     corrected: Annotated[int, Field(ge=0)] | None = None
-    """The most lines about corrected errors since boot; without it they are not judged."""
+    """The most corrected errors since boot; without it they are not judged."""
+    corrected_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """The same, for each day since boot."""
 
 
 def judge(evidence: Evidence, want: MachineCheck) -> Iterator[Finding]:
@@ -48,31 +54,62 @@ def judge(evidence: Evidence, want: MachineCheck) -> Iterator[Finding]:
     if isinstance(log, Finding):
         yield log
     else:
-        events = [event for event in log.events or () if event.kind == "mce"]
         doubt = "" if log.complete is True else log.why("complete")
-        yield judge_events(events, want, doubt)
+        yield judge_events(log.events or (), want, days(evidence), doubt)
 
 
-def judge_events(events: Sequence[KernelEvent], want: MachineCheck, doubt: str) -> Finding:
-    """`doubt`: why the log may not hold all lines since boot."""
-    corrected = [event for event in events if event.severity == "corrected"]
-    worse = [event for event in events if event.severity in ("nonfatal", "fatal")]
+def days(evidence: Evidence) -> float | str:
+    """Days since boot, at least one; or why they cannot be told."""
+    host = evidence.host
+    if host.data is None:
+        return f"host: {host.why}"
+    if host.data.uptime_s is None or host.data.uptime_s < 0:
+        return f"uptime_s: {host.data.why('uptime_s')}"
+    return max(1.0, host.data.uptime_s / DAY)
+
+
+def judge_events(
+    events: Sequence[KernelEvent], want: MachineCheck, up: float | str, doubt: str
+) -> Finding:
+    """`up`: days since boot; `doubt`: why the log may not hold all lines since then."""
+    told_of = [event for event in events if event.kind == "mce"]
+    corrected = [event for event in told_of if event.severity == "corrected"]
+    worse = [event for event in told_of if event.severity in ("nonfatal", "fatal")]
     if worse:
         actual = f"uncorrected {told(worse)}"
         return wrong(expected="none", actual=actual, why=line_of(worse), advice=UNCORRECTED)
+    limits = allowed(want, up)
     count = lines(corrected)
-    if want.corrected is not None and corrected and (count is None or count > want.corrected):
+    least = min(limits.values(), default=None)
+    if corrected and least is not None and (count is None or count > least):
         return wrong(
-            expected=f"at most {want.corrected} corrected",
+            expected=next(text for text, most in limits.items() if most == least),
             actual=f"corrected {told(corrected)}",
             why=line_of(corrected),
             advice=CORRECTED,
         )
-    if len(corrected) < len(events) and not corrected:
-        return unknown(why=f"it is not said how bad it was: {line_of(events)}", advice=NAME)
+    unclear = [event for event in told_of if event not in corrected]
+    if unclear:
+        return unknown(why=f"it is not said how bad it was: {line_of(unclear)}", advice=NAME)
+    only = [event for event in events if event.kind == "mce_logged"]
+    if only and not corrected:
+        return unknown(why=f"it is not said how bad it was: {line_of(only)}", advice=NAME)
+    if want.corrected_per_day is not None and corrected and isinstance(up, str):
+        return unknown(why=up)
     if doubt:
         return unknown(why=doubt)
     return ok(expected="none", actual=f"corrected {told(corrected)}" if corrected else "none")
+
+
+def allowed(want: MachineCheck, up: float | str) -> dict[str, float]:
+    """The most corrected errors that are allowed, by how that is said."""
+    found: dict[str, float] = {}
+    if want.corrected is not None:
+        found[f"at most {want.corrected} corrected"] = want.corrected
+    if want.corrected_per_day is not None and not isinstance(up, str):
+        most = want.corrected_per_day * up
+        found[f"at most {want.corrected_per_day:g} corrected a day: {most:.0f}"] = most
+    return found
 
 
 def lines(events: Sequence[KernelEvent]) -> int | None:
@@ -88,6 +125,7 @@ def told(events: Sequence[KernelEvent]) -> str:
 CHECK = Check(
     wants=MachineCheck,
     reads=(
+        "host.uptime_s",
         "kernel_log.complete",
         "kernel_log.events[].count",
         "kernel_log.events[].kind",

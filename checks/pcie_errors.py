@@ -6,14 +6,20 @@ uncorrected error lost data, and a fatal one the link.
 
 **Read from** the counters of Advanced Error Reporting,
 `/sys/bus/pci/devices/*/aer_dev_{correctable,nonfatal,fatal}`, of every NVIDIA function, NIC,
-NVMe and the ports above them, and its lines in the kernel log since boot.
+NVMe and the ports above them; who is told of errors, `/sys/bus/pci_express/drivers/aer` and
+`/sys/bus/platform/drivers/GHES`; and the kernel log since boot: AER, DPC and what the firmware
+reports (APEI).
 
-**Verdicts.** Uncorrected errors are wrong, counted or logged. Corrected ones are judged by
-their counters where the baseline gives the most that is allowed, in all or for each hour since
-boot; the first hour counts whole. A function without counters has no such reporting. The node
-is ok only where some function has counters, all were read, and the log is complete since boot;
-captured files without one are exempt. Some firmware has unsupported requests counted while it
-looks for devices: allow what a healthy node of the kind has at boot, or leave this check out.
+**Verdicts.** Uncorrected errors are wrong, counted or logged. Corrected ones are judged where
+the baseline gives the most that is allowed, in all or for each hour since boot; the first hour
+counts whole. A function without counters has no such reporting. Counters that stay 0 are
+believed only below a port that tells the kernel: where the firmware handles errors first, the
+log is judged, which has what APEI passes on, and corrected errors are counted by its lines, two
+for one; beyond those, they are exempt. The same holds of kernels that count nothing, before
+4.19. Where nobody is told, and in a virtual machine, whose errors are its host's, it is exempt.
+The node is ok only where all counters were read, and the log is complete since boot; captured
+files without one are exempt. Some firmware has unsupported requests counted while it looks for
+devices: allow what a healthy node of the kind has at boot, or leave this check out.
 
 **To put it right** the advice says it by the kinds of error: those of the physical layer are
 for hands (reseat, riser, cable, retimer), those of the protocol for firmware and driver.
@@ -43,6 +49,7 @@ PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP"
 FIELDS = ("correctable", "nonfatal", "fatal")
 UNCORRECTED = FIELDS[1:]
 HOUR = 3600.0  # seconds
+LINES_EACH = 2  # of the log, at most, for one corrected error
 
 Most = Annotated[int, Field(ge=0)]
 
@@ -69,17 +76,24 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     hours, doubt = uptime(evidence, want)
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
     logged = by_address(evidence)
-    counted = bad = 0
+    ports = frozenset(section.data.aer_ports or ())
+    counted: list[PciFunction] = []
+    silent: list[PciFunction] = []
+    bad = 0
     doubts = [doubt, log_doubt(evidence), short(section.data.functions)]
+    if section.data.aer_ports is None:
+        doubts.append(f"aer_ports: {section.data.why('aer_ports')}")
     for function in section.data.functions:
         events = logged.pop(function.address, [])
-        above = excess(function, events, want, hours)
+        tells = bool(ports.intersection((function.address, *(function.upstream or ()))))
+        above = excess(function, events, want, hours, tells)
         if above:
             bad += 1
             yield fault(function, gpus.get(function.address), *above)
             continue
-        counted += any(getattr(function.aer, field) is not None for field in FIELDS)
         doubts += unread(function)
+        if any(getattr(function.aer, field) is not None for field in FIELDS):
+            (counted if tells else silent).append(function)
     for address, events in sorted(logged.items()):
         serious = [event for event in events if event.severity in UNCORRECTED]
         if serious:
@@ -94,12 +108,46 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     told = "; ".join(dict.fromkeys(filter(None, doubts)))
     if told:
         yield unknown(why=told)
-    elif not counted and not bad:
-        yield unknown(why="no function here counts its errors: the kernel or the platform does not")
-    elif not bad and evidence.kernel_log.status == "absent":
+    elif bad:
+        return
+    elif evidence.kernel_log.status == "absent":
         yield exempt(why=f"nothing was counted, and {evidence.kernel_log.why}")
-    elif not bad:
+    elif counted and not silent:
         yield ok(expected="within limits", actual="within limits")
+    else:
+        yield from by_log(evidence, want, len(counted), len(silent))
+
+
+def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> Iterator[Finding]:
+    """What the log says, where counters are missing or nobody raises them. `counted`, `silent`:
+    of how many functions the counters are believed, and are not."""
+    data, host = evidence.pci.data, evidence.host.data
+    sources = data.firmware_sources if data else None
+    if host is None or not host.virtualization:
+        yield unknown(why=f"virtualization: {host.why('virtualization') if host else 'no host'}")
+        return
+    if host.virtualization not in ("none", "container"):
+        yield exempt(why="in a virtual machine, PCIe errors are its host's")
+        return
+    if data and data.aer_ports and not silent:
+        why = "no function here counts its errors: the kernel's log is judged"
+    elif sources is None:
+        yield unknown(why=f"firmware_sources: {data.why('firmware_sources') if data else ''}")
+        return
+    elif sources > 0:
+        where = f"firmware-first, and the counters of {silent} functions are not believed"
+        why = f"{where}: what the firmware passes on to the kernel's log is judged"
+    else:
+        if counted:
+            yield ok(expected="within limits", actual="within limits")
+        what = f"errors of {silent} functions" if counted else "PCIe errors here"
+        yield exempt(
+            why=f"neither the kernel nor APEI is told of {what}: the BMC's event log may have them"
+        )
+        return
+    yield ok(expected="within limits", actual="within limits", why=why)
+    if (want.corrected, want.corrected_per_hour) != (None, None):
+        yield exempt(why=f"corrected errors are not counted; {why}")
 
 
 def short(functions: Sequence[PciFunction]) -> str:
@@ -148,9 +196,15 @@ def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
 
 
 def excess(
-    function: PciFunction, events: Sequence[KernelEvent], want: PcieErrors, hours: float | None
+    function: PciFunction,
+    events: Sequence[KernelEvent],
+    want: PcieErrors,
+    hours: float | None,
+    tells: bool,
 ) -> tuple[dict[str, object], dict[str, object], str] | None:
-    """What is wanted, what is there, and a line of the log, where a function had too many."""
+    """What is wanted, what is there, and a line of the log, where a function had too many.
+
+    `tells`: whether its counters are raised; else corrected errors are counted by lines."""
     aer = function.aer
     expected: dict[str, object] = {}
     actual: dict[str, object] = {}
@@ -169,10 +223,14 @@ def excess(
     ]
     if serious and not actual:
         expected["logged"], actual["logged"] = "none uncorrected", lines(serious)
+    corrected = aer.correctable or 0
+    if not tells or aer.correctable is None:
+        logged = sum(event.count or 0 for event in events if event.severity == "corrected")
+        corrected = max(corrected, logged // LINES_EACH)
     if want.corrected is not None:
-        take("corrected", want.corrected, aer.correctable)
-    if want.corrected_per_hour is not None and hours and aer.correctable is not None:
-        take("corrected per hour", want.corrected_per_hour, round(aer.correctable / hours, 1))
+        take("corrected", want.corrected, corrected)
+    if want.corrected_per_hour is not None and hours:
+        take("corrected per hour", want.corrected_per_hour, round(corrected / hours, 1))
     return (expected, actual, line_of(serious or events)) if actual else None
 
 
@@ -226,8 +284,10 @@ CHECK = Check(
     wants=PcieErrors,
     reads=(
         "host.uptime_s",
+        "host.virtualization",
         "kernel_log.complete",
         "kernel_log.events[].bus_id",
+        "kernel_log.events[].count",
         "kernel_log.events[].kind",
         "kernel_log.events[].severity",
         "pci.functions[].address",
@@ -235,6 +295,8 @@ CHECK = Check(
         "pci.functions[].aer.fatal",
         "pci.functions[].aer.nonfatal",
         "pci.functions[].upstream[]",
+        "pci.aer_ports[]",
+        "pci.firmware_sources",
     ),
     judge=judge,
 )

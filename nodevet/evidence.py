@@ -291,6 +291,10 @@ class Pci(Record, frozen=True, kw_only=True):
     """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
 
     functions: Annotated[tuple[PciFunction, ...], bounds.FUNCTIONS] | None = None
+    # the ports that tell the kernel of errors, by /sys/bus/pci_express/drivers/aer; none where
+    # the firmware handles them first
+    aer_ports: Annotated[tuple[Text, ...], bounds.FUNCTIONS] | None = None
+    firmware_sources: int | None = None  # of errors, by APEI: /sys/bus/platform/drivers/GHES
 
 
 class Cpu(Record, frozen=True, kw_only=True):
@@ -450,7 +454,9 @@ class Processes(Record, frozen=True, kw_only=True):
 class KernelEvent(Record, frozen=True, kw_only=True):
     """Lines of the kernel log that say the same of the same thing."""
 
-    kind: Text  # xid, sxid, off_bus, aer, mce, oom, hung_task
+    # xid, sxid, off_bus, aer (PCIe: AER, DPC and the firmware's), mce (CPU and memory),
+    # mce_logged (that some were, and no more), oom, hung_task
+    kind: Text
     count: int | None = None
     first_s: float | None = None  # seconds after boot
     last_s: float | None = None

@@ -30,7 +30,7 @@ WORDS = (
 # lines that follow one with a severity
 MCE_DETAILS = re.compile(
     r"TSC |RIP|PROCESSOR |SYND|IPID|PPIN|Error Addr|Syndrome|cache level|MISC|ADDR|FRU"
-    r"|Run the above through|MC[0-9]{1,3}(?: Error|_ADDR|_MISC)|[\w ,/-]{1,60} Ext\. Error Code|CPU:[0-9]+ .*PPIN"
+    r"|Run the above through|MC[0-9]{1,3}(?: Error|_ADDR|_MISC)|[\w ,/-]{1,60} Ext\. Error Code"
     r"|(?:Combined Unit|Data Cache|Instruction Cache|Bus Unit|Load Store|Northbridge|Fixed Issue"
     r"|Execution Unit|Floating Point Unit)\b"
 )
@@ -69,9 +69,9 @@ CONTAINED = re.compile(r"(?:DPC )?containment event, status:0x([0-9a-fA-F]{1,4})
 AER_STATUS = re.compile(r"aer_status: 0x([0-9a-fA-F]{1,8}), aer_mask: 0x([0-9a-fA-F]{1,8})")
 UNCOR_SEVERITY = re.compile(r"aer_uncor_severity: 0x([0-9a-fA-F]{1,8})")
 PCIE_DETAILS = re.compile(
-    r" *(?:\[ *[0-9]{1,2}\]|device \[|TLP|Error of this Agent|broadcast|can't |found no error details"
-    r"|(?:DPC )?error containment capabilities|enabled with IRQ|(?:aer|rp_pio)_|RP PIO|Non-Fatal errors sig"
-    r"|device recovery successful"
+    r" *(?:\[ *[0-9]{1,2}\]|device \[|TLP|Error of this Agent|broadcast|can't |found no error"
+    r"|(?:DPC )?error containment capabilities|enabled with IRQ|(?:aer|rp_pio)_|RP PIO"
+    r"|Non-Fatal errors signaled|[Dd]evice recovery successful"
     r"|(?:DPC )?(?:unmasked uncorrectable error|ERR_(?:NON)?FATAL|software trigger|reserved error)"
     r" detected)"
 )

@@ -28,6 +28,8 @@ ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}\Z")
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 AER = ("correctable", "nonfatal", "fatal")
+AER_SERVICES = "/sys/bus/pci_express/drivers/aer"  # of ports, as 0000:17:01.0:pcie002
+FIRMWARE = "/sys/bus/platform/drivers/GHES"  # APEI's error sources, drivers/acpi/apei/ghes.c
 IDS = (  # field, file, hex digits
     ("class_code", "class", 6),
     ("vendor", "vendor", 4),
@@ -122,6 +124,20 @@ def aer(root, place):
     return record
 
 
+def bound(root, driver):
+    """The names of the devices that a driver has; none where there is no such driver."""
+    try:
+        return [name for name in names(root, driver, LARGEST) if ":" in name or "." in name]
+    except FileNotFoundError:
+        return []
+
+
+def aer_ports(root):
+    """The ports whose AER service is the kernel's own, drivers/pci/pcie/portdrv.c: none where
+    the firmware handles errors first (_OSC), with pci=noaer, and where no port is seen."""
+    return sorted({name.rpartition(":")[0] for name in bound(root, AER_SERVICES) if ":" in name})
+
+
 def function(root, address):
     """Everything about one function. Where its path does not say what is above it,
     `upstream` is empty and its reason given."""
@@ -189,4 +205,7 @@ def collect(root, request):
     for address in sorted(ports.difference(functions)):
         note(address)
         functions[address] = function(root, address)
-    return Record(functions=[functions[address] for address in sorted(functions)])
+    found = Record(functions=[functions[address] for address in sorted(functions)])
+    found.take("aer_ports", aer_ports, root)
+    found.take("firmware_sources", lambda: len(bound(root, FIRMWARE)))
+    return found

@@ -287,7 +287,10 @@ def _ttar_content(rows: list[bytes]) -> bytes:
 AREAS = {  # area -> its paths, and those without which it is not described
     "sys/devices/system/cpu": (r"sys/(devices/system|bus)/cpu/", r".*/cpu[0-9]+/"),
     "sys/devices/system/node": (r"sys/(devices/system|bus)/node/", r".*/node[0-9]+/cpu(list|map)$"),
-    "sys/bus/pci": (r"sys/(bus/pci/|devices/pci[0-9a-f]{4,8}:)", r".*/[0-9a-f:]+\.[0-7]/vendor$"),
+    "sys/bus/pci": (
+        r"sys/(bus/pci(_express)?/|devices/pci[0-9a-f]{4,8}:)",
+        r".*/[0-9a-f:]+\.[0-7]/vendor$",
+    ),
     "sys/class/dmi": (r"sys/(class|devices/virtual)/dmi/", r".*/id/(sys_|product_|board_)"),
     "sys/kernel/mm/transparent_hugepage": (r"sys/kernel/mm/transparent_hugepage/", r".*/enabled$"),
     "sys/module": (r"sys/module/", r""),

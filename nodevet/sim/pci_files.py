@@ -12,6 +12,7 @@ from nodevet.sim.cpu_files import Files, Links, lines, mask
 from nodevet.sim.machine import Function, Link, Machine
 
 BUS = "sys/bus/pci"
+AER_SERVICE = "pcie002"  # drivers/pci/pcie/portdrv.c: of a root port, its AER service
 CONFIG_BYTES = 64  # what an unprivileged reader gets
 AER_FILES = {
     "correctable": ("TOTAL_ERR_COR", ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout")),
@@ -49,6 +50,8 @@ def files(machine: Machine) -> Files:
             yield from lines(folder, link_values(function.link))
         if function.aer is not None:
             yield from _aer(folder, function.aer)
+    for address, place in _roots(machine).items():
+        yield f"sys/{place}/{address}:{AER_SERVICE}/uevent", "DRIVER=aer\n"
 
 
 def links(machine: Machine) -> Links:
@@ -59,6 +62,16 @@ def links(machine: Machine) -> Links:
         if function.driver is not None:
             yield f"sys/{place}/driver", f"{up}bus/pci/drivers/{function.driver}"
             yield f"{BUS}/drivers/{function.driver}/{address}", f"../../../../{place}"
+    for address, place in _roots(machine).items():
+        service = f"{address}:{AER_SERVICE}"
+        yield f"sys/bus/pci_express/drivers/aer/{service}", f"../../../../{place}/{service}"
+
+
+def _roots(machine: Machine) -> dict[str, str]:
+    """Address -> directory below sys, of every root port: the kernel is told of errors there."""
+    tops = {function.ports[-1].address for function in (*machine.gpus, *machine.others)
+            if function.ports}  # fmt: skip
+    return {address: place for address, (place, _) in placed(machine).items() if address in tops}
 
 
 def placed(machine: Machine) -> dict[str, tuple[str, Function]]:

@@ -15,7 +15,10 @@ def test_advice_by_kind(kinds, why, advice, ask, make_want, make_document):
     aer = {"correctable": 100, "nonfatal": 0, "fatal": 0, "kinds": kinds}
     document = make_document(
         {
-            "pci": {"functions": [{"address": "0000:5d:00.0", "upstream": [], "aer": aer}]},
+            "pci": {
+                "aer_ports": ["0000:5d:00.0"],
+                "functions": [{"address": "0000:5d:00.0", "upstream": [], "aer": aer}],
+            },
             "kernel_log": {"complete": True, "events": []},
         }
     )

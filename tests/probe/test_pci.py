@@ -1,0 +1,86 @@
+"""Who is told of PCIe errors: the kernel by its ports, the firmware by APEI, or nobody."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.catalog import Catalog
+from nodevet.evidence import decode
+from nodevet.probe import pci
+
+PORT, GPU = "0000:17:01.0", "0000:19:00.0"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A machine of one GPU below a port that tells the kernel, with counters that stay 0."""
+    place = tmp_path / f"sys/devices/pci0000:17/{PORT}"
+    for folder, code in ((place, "060400"), (place / GPU, "030200")):
+        folder.mkdir(parents=True)
+        for name, text in (("class", f"0x{code}"), ("vendor", "0x10de"), ("revision", "0xa1")):
+            (folder / name).write_text(f"{text}\n")
+        for name in pci.AER:
+            (folder / f"aer_dev_{name}").write_text(f"TOTAL_ERR_{name.upper()} 0\n")
+    devices = tmp_path / "sys/bus/pci/devices"
+    devices.mkdir(parents=True)
+    for folder in (place, place / GPU):
+        (devices / folder.name).symlink_to(os.path.relpath(folder, devices))
+    services = tmp_path / "sys/bus/pci_express/drivers/aer"
+    services.mkdir(parents=True)
+    (services / f"{PORT}:pcie002").symlink_to(os.path.relpath(place, services))
+    for name in ("bind", "unbind", "uevent"):
+        (services / name).write_text("")
+    sources = tmp_path / "sys/bus/platform/drivers/GHES"
+    sources.mkdir(parents=True)
+    for name in ("bind", "unbind", "GHES.0", "GHES.1"):
+        (sources / name).write_text("")
+    return tmp_path.resolve()
+
+
+def test_t4_who_is_told_of_errors_is_read(root: Path, check: Callable[..., Any]) -> None:
+    found = check("pci", pci.collect(str(root), {}))
+    assert (found.aer_ports, found.firmware_sources, found.errors) == ((PORT,), 2, {})
+    assert [each.aer.correctable for each in found.functions] == [0, 0]
+    (root / f"sys/bus/pci_express/drivers/aer/{PORT}:pcie002").unlink()
+    for source in (root / "sys/bus/platform/drivers/GHES").iterdir():
+        source.unlink()
+    found = check("pci", pci.collect(str(root), {}))
+    assert (found.aer_ports, found.firmware_sources) == ((), 0)
+
+
+def test_t4_counters_that_nobody_raises_are_no_ok(
+    root: Path, check: Callable[..., Any], judged: Callable[..., Any]
+) -> None:
+    assert judged(root) == ["ok"]
+    (root / f"sys/bus/pci_express/drivers/aer/{PORT}:pcie002").unlink()
+    assert judged(root) == ["ok", "exempt"]  # by the log, and not of corrected ones
+    for source in (root / "sys/bus/platform/drivers/GHES").iterdir():
+        source.unlink()
+    assert judged(root) == ["exempt"]
+
+
+@pytest.fixture
+def judged() -> Callable[[Path], list[str]]:
+    """What pcie_errors says of a machine whose log is whole and silent."""
+
+    def ask(root: Path) -> list[str]:
+        sections = {
+            "host": {"virtualization": "none", "uptime_s": 7200.0},
+            "pci": pci.collect(str(root), {}),
+            "kernel_log": {"complete": True, "events": []},
+        }
+        document = {
+            "schema": 1,
+            "probe": "0",
+            "sections": {name: {"status": "ok", "data": data} for name, data in sections.items()},
+        }
+        check = Catalog().check("pcie_errors")
+        want = check.wants.model_validate({"corrected_per_hour": 960})
+        found = check.judge(decode(msgspec.json.encode(document)), want)
+        return [finding.verdict.value for finding in found]
+
+    return ask
