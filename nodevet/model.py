@@ -285,6 +285,8 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     machine_id: str | None = None
     boot_id: str | None = None
+    arrived: str = ""  # when the evidence came in by the controller's clock, ISO 8601; or unknown
+    clock: str = ""  # when it was read by the node's own clock, ISO 8601; or unknown
     seconds: float = 0.0
     groups: tuple[str, ...] = ()
 
@@ -303,12 +305,13 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep: what every report format renders and `report` reads back."""
 
-    schema: int = 1
+    schema: int = 2
     nodevet: str
     started: str  # ISO 8601 with offset
     seconds: float
     fail_on: Severity = Severity.WARNING
     interrupted: bool = False
+    replayed: bool = False  # saved evidence was judged; no host was visited
     baselines: Mapping[str, str] = {}  # name -> sha256
     hosts: tuple[HostReport, ...] = ()
 

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from nodevet import age
 from nodevet.baseline import choose
 from nodevet.catalog import Catalog
 from nodevet.evidence import EvidenceError, decode
@@ -32,12 +33,20 @@ class AskError(Exception):
     """What baselines ask of the probe cannot be asked; the message says why."""
 
 
+class MaxAge(msgspec.Struct, frozen=True, kw_only=True):
+    """How old evidence may be that is judged. Seconds; `now` since 1970 UTC."""
+
+    now: float
+    most: float
+
+
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """What visits are judged by. `chosen` is the one baseline for every host, if there is one."""
 
     baselines: tuple[Baseline, ...]
     catalog: Catalog
     today: date
+    age: MaxAge | None = None  # of saved evidence; None: it is judged whatever its age
     chosen: Baseline | None = None
 
 
@@ -81,6 +90,7 @@ def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
         why=visit.why,
         seconds=round(visit.seconds, 3),
         groups=tuple(sorted(host.groups)),
+        arrived=age.instant(visit.at),
     )
     if visit.evidence is None:
         return blank
@@ -94,8 +104,12 @@ def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
         blank,
         machine_id=data.machine_id if data else None,
         boot_id=data.boot_id if data else None,
+        clock=age.instant(data.clock_s if data else None),
         findings=(named,) if named else (),
     )
+    if bench.age and (why := _too_old(known, bench.age)):
+        old = unknown(why=why, check=age.CHECK, advice=age.ADVICE)
+        return msgspec.structs.replace(known, findings=(old,))
     baseline = bench.chosen or choose(bench.baselines, evidence, host)
     if isinstance(baseline, str):
         none = unknown(why=baseline, check="baseline")
@@ -106,6 +120,10 @@ def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
     return msgspec.structs.replace(
         known, baseline=baseline.name, findings=(*known.findings, *findings)
     )
+
+
+def _too_old(report: HostReport, limit: MaxAge) -> str:
+    return age.too_old(report.arrived, report.clock, now=limit.now, most=limit.most)
 
 
 def _budget() -> Callable[[], bool]:
@@ -150,6 +168,7 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
             "why": visit.why,
             "seconds": round(visit.seconds, 3),
             "groups": sorted(host.groups),
+            "arrived": age.instant(visit.at) or None,
             "expect_hostname": expected_hostname(host) is not None and host.expect_hostname,
             "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
         }
@@ -173,6 +192,7 @@ class _Kept(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     groups: frozenset[str] = frozenset()
     expect_hostname: bool | str = True
+    arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
@@ -195,7 +215,8 @@ def _visit(path: Path) -> tuple[Visit, Host]:
         evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
         if (kept.status is Status.VETTED) != (evidence is not None):
             raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
-        visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds)
+        at = kept.arrived.timestamp() if kept.arrived else None
+        visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds, at)
         return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)
     try:
         decode(text)

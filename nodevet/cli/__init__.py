@@ -20,7 +20,7 @@ import click
 from nodevet import __version__
 
 USAGE = 2  # exit code: usage or configuration
-SHARED = frozenset({"options", "output", "rollout", "seconds", "session", "speech"})
+SHARED = frozenset({"options", "output", "rollout", "saved", "seconds", "session", "speech"})
 
 
 class Commands(click.Group):

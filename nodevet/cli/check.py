@@ -1,12 +1,17 @@
 """`nodevet check`: vet hosts against their baselines."""
 
+import math
+import time
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
-from nodevet.cli import UserError, options, session
+from nodevet.age import WEEK
+from nodevet.cli import UserError, options, saved, session
 from nodevet.cli.output import Output
+from nodevet.cli.seconds import longest
 from nodevet.model import Severity
 
 
@@ -21,7 +26,14 @@ from nodevet.model import Severity
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
     metavar="PATH",
-    help="Judge saved evidence, a file or a folder, without touching a node.",
+    help="Judge saved evidence, a file or a folder, without touching a node; with hosts or an "
+    "inventory, only theirs.",
+)
+@click.option(
+    "--max-age",
+    callback=longest,
+    metavar="TIME",
+    help="Older saved evidence is unknown: 90m, 24h, 2d, or none for any age.  [default: 7d]",
 )
 @click.option(
     "--save",
@@ -41,6 +53,7 @@ def command(
     previous: Path | None,
     fail_on: str,
     evidence: tuple[Path, ...],
+    max_age: float | None,
     save: Path | None,
     expect_hostname: bool,
     project: Path,
@@ -61,26 +74,30 @@ def command(
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """
     from nodevet.fleet import visit
-    from nodevet.sweep import replay, reports
+    from nodevet.sweep import MaxAge, reports
 
+    if max_age is not None and not evidence:
+        raise UserError("--max-age is about --evidence; what is visited now has no age")
+    if evidence and save:
+        raise UserError("--evidence judges what was saved; it takes no --save")
     output = Output(formats, save)
     before = session.earlier_run(previous) if previous else None
+    if previous and before:
+        saved.tell_age(previous, before, most=saved.PREVIOUS)
     bench = session.open_bench(project, names)
     if evidence:
-        if targets or inventories or save:
-            raise UserError("--evidence judges what was saved; it takes no hosts and no --save")
-        kept = list(replay(evidence))
-        hosts = tuple(host for _, host in kept)
+        hosts, visits = saved.replayed(evidence, targets, inventories, limit)
         hosts = hosts if expect_hostname else session.any_hostname(hosts)
-        if len({host.name for host in hosts}) < len(hosts):
-            raise UserError("--evidence: two files are of the same host")
-        by_name = {host.name: host for host in hosts}
-        seen = reports((visit for visit, _ in kept), by_name, bench)
+        limits = MaxAge(now=time.time(), most=WEEK if max_age is None else max_age)
+        bench = structs.replace(bench, age=limits if math.isfinite(limits.most) else None)
+        seen = reports(iter(visits), {host.name: host for host in hosts}, bench)
     else:
         hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
-        by_name = {host.name: host for host in hosts}
+        if save:
+            saved.tell_strangers(save, hosts, inventories)
         reach_options = session.fleet_options(bench=bench, **reach)
+        by_name = {host.name: host for host in hosts}
         seen = reports(visit(hosts, reach_options), by_name, bench, output.keep)
-    run = session.carry_out(hosts, seen, bench, output, Severity(fail_on))
+    run = session.carry_out(hosts, seen, bench, output, Severity(fail_on), replayed=bool(evidence))
     output.finish(run, before)
     click.get_current_context().exit(output.code(run))

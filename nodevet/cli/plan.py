@@ -18,6 +18,7 @@ from nodevet import __version__
 from nodevet.cli import UserError, options, session
 from nodevet.cli.output import Output, replace, try_out
 from nodevet.cli.rollout import rollout_of, rollout_options, split
+from nodevet.cli.seconds import duration
 from nodevet.fix import Risk, Touch
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Severity, Verdict
@@ -31,16 +32,14 @@ if TYPE_CHECKING:
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
 LONGEST = timedelta(days=30)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_signers
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     """`24h`, `90m`, `2d`."""
-    found = re.fullmatch(r"([0-9]{1,5})([mhd])", value)
-    if found is None:
+    time = duration(value)
+    if time is None:
         raise click.BadParameter(f"{value!r} is no time; say 24h, 90m or 2d", ctx, param)
-    time = timedelta(**{_UNITS[found[2]]: int(found[1])})
     if not timedelta(0) < time <= LONGEST:
         raise click.BadParameter(f"{value} is not between 1m and {LONGEST.days}d", ctx, param)
     return time

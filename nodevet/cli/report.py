@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodevet.cli import UserError, options, session
+from nodevet.cli import UserError, options, saved, session
 from nodevet.cli.output import Output
 
 if TYPE_CHECKING:
@@ -27,9 +27,12 @@ def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
     if run.is_dir():
         _fixes(run, output, previous)
     before = session.read_run(previous) if previous else None
-    saved = session.read_run(run)
-    output.finish(saved, before, streamed=False)
-    click.get_current_context().exit(output.code(saved))
+    if previous and before:
+        saved.tell_age(previous, before, most=saved.PREVIOUS)
+    found = session.read_run(run)
+    saved.tell_age(run, found, most=saved.DAY)
+    output.finish(found, before, streamed=False)
+    click.get_current_context().exit(output.code(found))
 
 
 def _fixes(folder: Path, output: Output, previous: Path | None) -> None:

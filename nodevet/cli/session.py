@@ -109,8 +109,13 @@ def carry_out(
     bench: Bench,
     output: Output,
     fail_on: Severity,
+    *,
+    replayed: bool = False,
 ) -> Run:
-    """Take in every host report, streaming it where asked; Ctrl-C ends with what there is."""
+    """Take in every host report, streaming it where asked; Ctrl-C ends with what there is.
+
+    `replayed`: they are of saved evidence.
+    """
     started, clock = datetime.now().astimezone(), time.monotonic()
     done: dict[str, HostReport] = {}
     met = Met()
@@ -124,6 +129,7 @@ def carry_out(
             seconds=round(time.monotonic() - clock, 3),
             fail_on=fail_on,
             interrupted=interrupted,
+            replayed=replayed,
             baselines=_hashes(bench.baselines, done.values()),
             hosts=tuple(sorted(done.values(), key=lambda host: order[host.host])),
         )

@@ -7,8 +7,10 @@ node-local run never needs more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,9 +64,10 @@ class Visit:
     why: str = ""
     evidence: bytes | None = None  # the JSON document
     seconds: float = 0.0
+    at: float | None = None  # when it came in by this machine's clock, seconds since 1970 UTC
 
 
-def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+def visit(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     """Visit every host and yield each exactly once, as it finishes.
 
     Closing the iterator ends every child process; what was not yielded was not
@@ -72,7 +75,9 @@ def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
     """
     from nodevet.fleet.crew import tour
 
-    return tour(hosts, options)
+    with closing(tour(hosts, options)) as visits:
+        for one in visits:
+            yield replace(one, at=time.time())
 
 
 class FleetError(Exception):

@@ -4,7 +4,7 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.local import LocalProbe
@@ -68,7 +68,7 @@ class Crew:
         return list(source.unfinished(code, stderr, late=late))
 
 
-def tour(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+def tour(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     """See nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
     at_once = min(options.parallel, 2 * cpus())

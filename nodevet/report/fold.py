@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
+from nodevet.report.ages import evidence_age
 from nodevet.report.text import brief, count, duration
 from nodevet.report.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
@@ -122,7 +123,7 @@ def summary(run: Run, since: str = "") -> str:
         told = [f"{number:,} {word}" for word, number in found.hosts.items() if number]
         head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
         parts = []
-    parts += [since, duration(run.seconds)]
+    parts += [since, evidence_age(run), duration(run.seconds)]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
 

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
 from nodevet.report import table
+from nodevet.report.ages import evidence_age, read_at
 from nodevet.report.changes import Changes, changes
 from nodevet.report.diff import value_lines
 from nodevet.report.fold import Line, findings_in_words, lines, plight, tally, totals
@@ -96,7 +97,8 @@ def _facts(run: Run) -> list[str]:
         f"nodevet {plain(run.nodevet)}",
         f"fails on {run.fail_on.value}",
     ]
-    return [*facts, "interrupted"] if run.interrupted else facts
+    more = (evidence_age(run), "interrupted" if run.interrupted else "")
+    return [*facts, *filter(None, more)]
 
 
 def _since(since: Changes | None) -> dict[str, Any] | None:
@@ -218,6 +220,7 @@ def _host(report: HostReport, members: int, new: list[int], lost: bool) -> dict[
         "machine": _text(report.machine_id or ""),
         "boot": _text(report.boot_id or ""),
         "took": duration(report.seconds),
+        "read": _text(read_at(report)),
         "groups": _text(", ".join(report.groups)),
         "gpus": sorted([_text(part) for part in gpu] for gpu in gpus),
         "new": new,

@@ -9,7 +9,7 @@ import msgspec
 from nodevet.model import Run
 from nodevet.report.errors import ReportError
 
-SCHEMA = 1
+SCHEMA = 2
 
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
 

@@ -21,6 +21,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     nodevet: str
     started: str
     fail_on: Severity
+    replayed: bool
     baselines: Mapping[str, str]
     hosts: tuple[str, ...]
 
@@ -54,6 +55,7 @@ def head(run: Run, hosts: Iterable[str] = ()) -> str:
             nodevet=run.nodevet,
             started=run.started,
             fail_on=run.fail_on,
+            replayed=run.replayed,
             baselines=run.baselines,
             hosts=names,
         )
@@ -122,6 +124,7 @@ def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
         seconds=end.seconds if end else max((host.seconds for host in hosts), default=0.0),
         fail_on=start.fail_on,
         interrupted=end.interrupted if end else True,
+        replayed=start.replayed,
         baselines=start.baselines,
         hosts=(*hosts, *missing),
     )

@@ -12,6 +12,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.report.ages import read_at
 from nodevet.report.fold import plight
 from nodevet.report.text import name, plain
 from nodevet.report.words import difference
@@ -48,7 +49,11 @@ def suite_of(
 
 
 def _suite(report: HostReport, started: str) -> tuple[TestSuite, float]:
-    properties = (("baseline", report.baseline), ("boot_id", report.boot_id or ""))
+    properties = (
+        ("baseline", report.baseline),
+        ("boot_id", report.boot_id or ""),
+        ("read", read_at(report)),
+    )
     return suite_of(report.host, started, properties, _cases(report)), report.seconds
 
 

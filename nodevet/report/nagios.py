@@ -7,6 +7,7 @@ CRITICAL; a warning is one also where `fail_on` lets it pass.
 from collections.abc import Iterable, Iterator
 
 from nodevet.model import Run, Severity, Verdict
+from nodevet.report.ages import evidence_age
 from nodevet.report.fold import Totals, findings_in_words, lines, totals
 from nodevet.report.text import count, nodeset, plain
 
@@ -54,7 +55,8 @@ def _headline(run: Run, found: Totals) -> str:
     if not told:
         return "no hosts: nothing was vetted"
     hosts = count(len(run.hosts), "host")
-    return f"{', '.join(told)} of {hosts}, {findings_in_words(found)}"
+    parts = (f"{', '.join(told)} of {hosts}", findings_in_words(found), evidence_age(run))
+    return ", ".join(part for part in parts if part)
 
 
 def _performance(run: Run, found: Totals) -> Iterator[str]:

@@ -5,12 +5,13 @@ One series per host and per host and check; single GPUs are counted, not listed.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from nodevet.age import seconds_of
 from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.report.ages import read_at
 from nodevet.report.fold import totals
 from nodevet.report.text import name, plain
 
@@ -46,7 +47,7 @@ class _Collector:
 
 
 def _about_run(run: Run) -> Iterator[Metric]:
-    started = timestamp(run.started)
+    started = seconds_of(run.started)
     if started is not None:
         yield gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", started)
     yield gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
@@ -85,12 +86,19 @@ def _about_hosts(run: Run) -> Iterator[Metric]:
     seconds = GaugeMetricFamily(
         "nodevet_host_duration_seconds", "How long the visit to the host took.", labels=["host"]
     )
+    read = GaugeMetricFamily(
+        "nodevet_host_evidence_timestamp_seconds",
+        "When the evidence of the host was read, Unix time.",
+        labels=["host"],
+    )
     for report in run.hosts:
         host = name(report.host)
         status.add_metric([host, report.status.value], 1)
         verdict.add_metric([host], RANK[report.verdict])
         seconds.add_metric([host], report.seconds)
-    yield from (status, verdict, seconds)
+        if (at := seconds_of(read_at(report))) is not None:
+            read.add_metric([host], at)
+    yield from (status, verdict, seconds, *([read] if read.samples else []))
 
 
 def _about_checks(run: Run) -> Iterator[Metric]:
@@ -120,14 +128,6 @@ def _by_check(report: HostReport) -> dict[str, list[Finding]]:
     for finding in report.findings:
         found.setdefault(finding.check, []).append(finding)
     return found
-
-
-def timestamp(started: str) -> float | None:
-    """Unix time of an ISO 8601 instant; None for text that is none."""
-    try:
-        return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return None
 
 
 def gauge(metric: str, help_: str, value: float) -> Metric:

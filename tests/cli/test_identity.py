@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nodevet import fleet
 from nodevet.cli import nodevet as command_line
 from nodevet.fleet import Options, Visit
 from nodevet.identity import Met, is_same_name, told_apart
@@ -38,11 +37,11 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Given:
     """What answers under each name: the fields of the evidence's host section."""
     answers: Given = {}
 
-    def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+    def tour(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
         for host in hosts:
             yield Visit(host.name, Status.VETTED, "", document(**answers[host.name]), 0.1)
 
-    monkeypatch.setattr(fleet, "visit", visit)
+    monkeypatch.setattr("nodevet.fleet.crew.tour", tour)
     return answers
 
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from nodevet.age import seconds_of
 from nodevet.remedy.report.words import tally
 from nodevet.remedy.result import Outcome, Result
-from nodevet.report.prometheus import gauge, page, timestamp
+from nodevet.report.prometheus import gauge, page
 from nodevet.report.text import name, plain
 
 RUN = "nodevet_fix_run"
@@ -18,7 +19,7 @@ def render(result: Result) -> str:
 
 
 def _about_run(result: Result) -> Iterator[Metric]:
-    started = timestamp(result.started)
+    started = seconds_of(result.started)
     if started is not None:
         yield gauge(f"{RUN}_timestamp_seconds", "When the run started, Unix time.", started)
     yield gauge(f"{RUN}_duration_seconds", "How long the run took.", result.seconds)

@@ -1,0 +1,64 @@
+"""How old evidence is, and whether that is too old to judge by. Pure: now is an argument.
+
+Two clocks say when evidence was read: the controller's as it came in, which a saved visit keeps,
+and the node's own, which is in the evidence. The controller's counts where it is known: a node's
+clock may be wrong, and `clock_skew` asks about that.
+"""
+
+from datetime import datetime, timezone
+
+CHECK = "evidence_age"
+"""What such a finding stands under in the place of a check."""
+
+WEEK = 7 * 86400.0  # seconds
+AHEAD = 300.0  # seconds that two clocks may differ; a later time is no time of reading
+STEPS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+ADVICE = "visit the host again; --max-age none judges saved evidence of any age"
+
+
+def instant(seconds: float | None) -> str:
+    """Seconds since 1970 UTC as ISO 8601; empty where there are none, or no calendar has them.
+
+    >>> instant(0.0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    if seconds is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def seconds_of(text: str) -> float | None:
+    """Unix time of an ISO 8601 instant; None for text that is none."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def words(seconds: float) -> str:
+    """`40 s`, `90 min`, `30 h`, `12 d`: whole units, of which there are at least two."""
+    for unit, size in STEPS:
+        if seconds >= 2 * size:
+            return f"{int(seconds // size):,} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def too_old(arrived: str, clock: str, *, now: float, most: float) -> str:
+    """Why evidence is not judged for its age; empty where it is young enough.
+
+    `arrived` by the controller's clock, or else `clock`, the node's; `most` in seconds.
+    """
+    read = arrived or clock
+    at = seconds_of(read)
+    if at is None:
+        return "when the evidence was read is not known"
+    if at > now + AHEAD:
+        return f"the evidence is of {read}, {words(at - now)} in the future: its age is not known"
+    if now - at > most:
+        return (
+            f"the evidence is {words(now - at)} old, of {read}; at most {words(most)} are allowed"
+        )
+    return ""
