@@ -49,6 +49,7 @@ def command(
     from nodevet.remedy.account import host_end
     from nodevet.remedy.apply import Fleet, Stop
     from nodevet.remedy.journal import Journal, state
+    from nodevet.remedy.order import newer
     from nodevet.remedy.rollback import Back, Return, nothing, touched
     from nodevet.remedy.runs import Opening, RunFolder
     from nodevet.remedy.site import Site
@@ -71,6 +72,9 @@ def command(
             if host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
         stem = run.next_stem("rollback")
+        after = newer(run)
+        for why in after.unread:
+            say(f"whether it is a newer run is not known, and it is not heeded: {why}")
         reached = session.fleet_options(**apply.unplain(kept.options))
         with Worker(kept.hosts, reached) as worker, Stop(say_at_once) as stop:
 
@@ -81,6 +85,7 @@ def command(
                     planned=plan.nodes[host],
                     steps=plan.of(host),
                     run=then,
+                    newer=after.claims.get(plan.nodes[host].machine_id, {}),
                 )
                 return Return(back, Site(host, worker, journal, terms, keep)).run()
 

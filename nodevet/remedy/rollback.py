@@ -35,6 +35,7 @@ class Back(msgspec.Struct, frozen=True, kw_only=True):
     planned: PlannedNode
     steps: tuple[Step, ...]
     run: RunState
+    newer: Mapping[Touch, str] = {}  # what a newer run set, and that run
     closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be put back now
 
 
@@ -196,7 +197,7 @@ class Return:
             why = str(error)
             self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
             return None
-        parts = parted(step, then, now)
+        parts = kept_from(parted(step, then, now), self.back.newer)
         self._results[step.id] = replace(self._results[step.id], before=now)
         self.site.journal.write(RollingBack(step=step.id, found=now))
         try:
@@ -211,6 +212,18 @@ class Return:
             parts=parts,
             told=told,
         )
+
+
+def kept_from(parts: Parted, newer: Mapping[Touch, str]) -> Parted:
+    """Without what a newer run needs: a boot unit that both have belongs to the newest."""
+    taken = [seen.touch for seen in parts.ours if seen.touch in newer]
+    told = [
+        f"{touch.label} is also of run {newer[touch]}, which is newer, and is left to that: roll "
+        "that back first"
+        for touch in taken
+    ]
+    mine = tuple(seen for seen in parts.ours if seen.touch not in newer)
+    return replace(parts, ours=mine, foreign=(*parts.foreign, *told))
 
 
 class _Way(msgspec.Struct, frozen=True, kw_only=True):

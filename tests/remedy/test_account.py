@@ -196,3 +196,46 @@ def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
     said = d.resume("--canary", "1", "--override")
     assert said.code == 1, said
     assert d.outcomes() == {"n1": "rolled back", "n2": "done"}
+
+
+def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(desk: Callable[..., Desk]) -> None:
+    """The same text of the same unit: what is there says nothing of whose it is."""
+    d = desk("n1")
+    box, unit = d.w.boxes["n1"], "nodevet-pages.service"
+    before = box.everything()
+    older, d.run = d.run, d.run.with_name("newer")
+    assert d("apply", d.plan(), "--run", older, "-b", "b").code == 0
+    thp = next(iter(box.kernel))
+    box.kernel[thp] = "always"  # something set it back: the file and its unit stay as they are
+    wanted = box.everything()
+    assert d.apply().code == 0
+    newest = d.run
+    d.run = older
+    said = d.rollback()
+    assert said.code == 1 and "is also of run newer" in said.out, said
+    assert box.units[unit]["enabled"] == "enabled" and box.kernel[thp] == "never"
+    assert f"/etc/systemd/system/{unit}" in box.files
+    d.run = newest
+    assert d.rollback().code == 0
+    assert box.everything() == wanted
+    d.run = older
+    assert d.rollback().code in (0, 1)
+    files, _kernel, units, _ = box.everything()
+    assert (files, units) == (before[0], before[2])
+
+
+def test_r11_the_order_is_that_of_time_and_an_older_run_claims_nothing(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1")
+    older, d.run = d.run, d.run.with_name("a-newer")
+    assert d("apply", d.plan(), "--run", older, "-b", "b").code == 0
+    box = d.w.boxes["n1"]
+    wanted = box.everything()
+    box.kernel[next(iter(box.kernel))] = "always"
+    assert d.apply().code == 0
+    (d.run.parent / "stray").mkdir()
+    (d.run.parent / "stray" / "journal.jsonl").write_text("what\n")
+    said = d.rollback()
+    assert said.code == 0 and "stray" in said.err, said
+    assert box.files == wanted[0] and box.units == wanted[2]
