@@ -10,7 +10,8 @@ library. The version of the loaded kernel module is judged by `kernel_modules`.
 **Verdicts.** Versions compare as PEP 440 says: part by part, as numbers. A plain
 version means that one only; `550.*` means the branch; `>=550.90.07,<560` a range;
 `!=550.54.14` leaves one out. Where the library refuses the loaded kernel module, because
-the two are of different versions, no version is admitted.
+the two are of different versions, or is not there while the module is loaded, no version is
+admitted. Without a loaded module and without the library it is unknown.
 
 **To put it right** install the wanted version of every driver package that is there, the
 fabric manager's with it, then reboot, or unload and load the modules while nothing uses a
@@ -26,7 +27,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator
 
-from nodevet.evidence import Evidence
+from nodevet.evidence import INSTALL_LIBRARY, Evidence, half_a_driver
 from nodevet.model import Check, Finding, Want, ok, unknown, wrong
 
 
@@ -73,6 +74,13 @@ def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
             why=f"NVML: {section.why}{loaded(evidence)}",
             advice="reboot, or unload and load the nvidia modules",
         )
+    elif half_a_driver(evidence):
+        yield wrong(
+            expected=want.version,
+            actual="kernel module without its library",
+            why=half_a_driver(evidence),
+            advice=INSTALL_LIBRARY,
+        )
     elif section.data is None:
         yield unknown(why=f"NVML: {section.why}")
     elif section.data.driver_version is None:
@@ -98,4 +106,9 @@ def asks(want: DriverVersion) -> Mapping[str, tuple[str, ...]]:
     return {"packages": (want.version,)}
 
 
-CHECK = Check(wants=DriverVersion, reads=("gpu.driver_version",), judge=judge, asks=asks)
+CHECK = Check(
+    wants=DriverVersion,
+    reads=("gpu.driver_version", "modules.nvidia_version"),
+    judge=judge,
+    asks=asks,
+)

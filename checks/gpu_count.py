@@ -10,7 +10,8 @@ lost is named by the others.
 
 **Verdicts.** Wrong where a layer that was read contradicts the baseline or another
 layer, even if a third could not be read; unknown where nothing contradicts but a
-layer is missing. A GPU that is lost, or needs a reset, is not counted, and the count
+layer is missing. A loaded driver whose library is not installed reaches no GPU, which is
+wrong. A GPU that is lost, or needs a reset, is not counted, and the count
 is then wrong in any case; `gpu_lost` says of each GPU what is the matter. A PCI
 function whose revision reads ff no longer answers and is not counted either. Nor is a
 virtual function (SR-IOV), which a vGPU host has for its guests. GPUs that a driver such as
@@ -29,10 +30,12 @@ import msgspec
 from pydantic import Field, model_validator
 
 from nodevet.evidence import (
+    INSTALL_LIBRARY,
     KEPT_FOR_GUESTS,
     Evidence,
     Gpu,
     PciFunction,
+    half_a_driver,
     lost,
     subject_of,
     unread,
@@ -101,6 +104,8 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
     if isinstance(layers["PCI bus"], int):
         layers["PCI bus"] -= len(kept)
     found = total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
+    if half_a_driver(evidence) and not want.admits(0):
+        found = without_library(evidence, found)
     if found.verdict is Verdict.WRONG and not found.advice:
         found = msgspec.structs.replace(found, advice=advised(evidence, layers, want))
     yield found
@@ -109,6 +114,17 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
     numbers = device_numbers(evidence)
     if isinstance(numbers, frozenset):
         yield from without_node(gpus(evidence), numbers)
+
+
+def without_library(evidence: Evidence, found: Finding) -> Finding:
+    """The finding about a node of which no GPU can be reached, whatever the bus shows."""
+    counts = found.actual if isinstance(found.actual, dict) else {"PCI bus, /dev": found.actual}
+    return wrong(
+        expected=found.expected,
+        actual={"NVML reaches": 0, **counts},
+        why=half_a_driver(evidence),
+        advice=INSTALL_LIBRARY,
+    )
 
 
 def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> Finding:
@@ -285,6 +301,7 @@ CHECK = Check(
         "pci.functions[].vendor",
         "pci.functions[].revision",
         "modules.device_nodes[].path",
+        "modules.nvidia_version",
     ),
     judge=judge,
 )

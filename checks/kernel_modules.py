@@ -9,8 +9,11 @@ version, and every new process fails.
 (built-in modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
 
 **Verdicts.** A built-in module counts as loaded, where it is wanted and where it is
-not. Names are compared as the kernel spells them: nvidia-uvm is nvidia_uvm. One that is not
-among those that were read, while a PCI function is bound to it, makes the node unknown.
+not. One that is installed and that the driver's setuid nvidia-modprobe(1) loads when a
+program first needs it is exempt while it is not loaded: nvidia_uvm and nvidia_modeset. A
+loaded nvidia module whose library is not installed is wrong. Names are compared as the kernel
+spells them: nvidia-uvm is nvidia_uvm. One that is not among those that were read, while a PCI
+function is bound to it, makes the node unknown.
 
 **To put it right** a file in /etc/modules-load.d loads a module at every boot,
 `modprobe` now. `blacklist nouveau` in /etc/modprobe.d, and a new initramfs, keeps
@@ -22,8 +25,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from nodevet.evidence import Evidence, Modules
-from nodevet.model import Check, Finding, Subject, Want, compare, ok, unknown, wrong
+from nodevet.evidence import INSTALL_LIBRARY, Evidence, Modules, half_a_driver
+from nodevet.model import Check, Finding, Subject, Want, compare, exempt, ok, unknown, wrong
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 
@@ -78,6 +81,8 @@ def judge_module(modules: Modules, name: str, expected: str) -> Finding:
             return (ok if expected == "loaded" else wrong)(
                 subject, expected=expected, actual=actual
             )
+    if expected == "loaded" and name in (modules.on_demand or ()):
+        return exempt(subject, why="not loaded yet: nvidia-modprobe loads it at its first use")
     return compare(subject, expected=expected, actual="not loaded")
 
 
@@ -109,6 +114,14 @@ def judge_version(evidence: Evidence) -> Finding:
             why=f"NVML: {nvml.why}",
             advice="reboot, or unload and load the nvidia modules",
         )
+    if half_a_driver(evidence):
+        return wrong(
+            subject,
+            expected="the library's version",
+            actual=modules.data.nvidia_version if modules.data else None,
+            why=half_a_driver(evidence),
+            advice=INSTALL_LIBRARY,
+        )
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")
     if not modules.data.nvidia_version:
@@ -127,6 +140,7 @@ CHECK = Check(
         "modules.loaded[]",
         "modules.builtin[]",
         "modules.nvidia_version",
+        "modules.on_demand[]",
         "pci.functions[].driver",
     ),
     judge=judge,

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from nodevet.checks.driver_version import DriverVersion, specifiers
-from nodevet.evidence import Evidence, Package
+from nodevet.evidence import INSTALL_LIBRARY, Evidence, Package, half_a_driver
 from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
@@ -111,6 +111,8 @@ def running_version(evidence: Evidence) -> str:
     gpu, modules = evidence.gpu.data, evidence.modules.data
     version = gpu.driver_version if gpu else None
     loaded = modules.nvidia_version if modules else None
+    if half_a_driver(evidence):
+        raise FixError(f"{half_a_driver(evidence)}: {INSTALL_LIBRARY}; then plan again")
     if version is None:
         raise FixError(
             f"the driver's library and the loaded module ({loaded or 'of no known version'}) do "

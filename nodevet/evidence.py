@@ -423,6 +423,7 @@ class Modules(Record, frozen=True, kw_only=True):
     loaded: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
     # in /sys/module or modules.builtin, and not loaded
     builtin: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
+    on_demand: Annotated[tuple[Text, ...], bounds.MODULES] | None = None  # see nodevet.probe.demand
     nvidia_version: Text | None = None  # /sys/module/nvidia/version
     nvidia_flavour: Text | None = None  # open or proprietary, from /proc/driver/nvidia/version
     device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None
@@ -844,6 +845,28 @@ def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
             return function
     return unknown(subject, why="not among the functions on the PCI bus")
 
+
+NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND"
+
+
+def half_a_driver(evidence: Evidence) -> str:
+    """What is there of a driver whose kernel module is loaded and whose library is not there.
+
+    Empty without a loaded module: then there is no driver, or another one, and kernel_modules
+    says which. So it is where the library is there and does not load, or refuses the module.
+    """
+    section, modules = evidence.gpu, evidence.modules.data
+    missing = section.status == "absent" and section.why.startswith(NO_LIBRARY)
+    if not missing or modules is None or not modules.nvidia_version:
+        return ""
+    return f"kernel module nvidia {modules.nvidia_version} is loaded; NVML: {section.why}"
+
+
+INSTALL_LIBRARY = (
+    "install the library of the loaded module's own version (Ubuntu and Debian: libnvidia-compute "
+    "of the branch, RHEL: nvidia-driver-cuda-libs); of a driver that a container brings (GPU "
+    "Operator: /run/nvidia/driver) the node's loader must know its libraries"
+)
 
 NO_OTHER_CLOCK = "no controller's clock came with the request"
 """Why `asked_s` is None where a node is probed by itself."""

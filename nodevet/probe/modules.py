@@ -9,6 +9,7 @@ import re
 import stat
 from contextlib import suppress
 
+from nodevet.probe.demand import on_demand
 from nodevet.probe.files import (
     Record,
     attempt,
@@ -118,6 +119,7 @@ def collect(root, request):
         modules.fail("builtin", "loaded: " + modules["errors"]["loaded"])
     else:
         modules.take("builtin", builtin, root, modules["loaded"])
+    modules.take("on_demand", on_demand, root)
     modules.take("nvidia_version", line, root, "/sys/module/nvidia/version")
     modules.take("nvidia_flavour", parsed, root, "/proc/driver/nvidia/version", parse_flavour)
     modules.take("device_nodes", device_nodes, root)
