@@ -19,6 +19,7 @@ from nodevet.remedy.steps import begin
 
 OPEN = frozenset({Outcome.DOUBT, Outcome.HALF, Outcome.UNTOUCHED})
 """What a resumed run looks at again,"""
+PARTS = frozenset({Outcome.REFUSED, Outcome.PARTLY})
 PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 """and what was refused for a reason that passes."""
 
@@ -249,7 +250,7 @@ class _Story:
             host=host,
             outcome=outcome,
             why=why,
-            refusal=Refusal(end.refusal) if outcome is Outcome.REFUSED and end.refusal else None,
+            refusal=Refusal(end.refusal) if outcome in PARTS and end.refusal else None,
             canary=end.canary,
             rebooted=end.rebooted,
             seconds=end.seconds,

@@ -12,6 +12,7 @@ from nodevet.remedy.steps import of_packages
 
 BAD = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
 WRITTEN = frozenset({Outcome.DONE, Outcome.PENDING})
+KEPT = WRITTEN | {Outcome.PERSISTS}
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

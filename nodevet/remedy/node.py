@@ -12,7 +12,7 @@ from nodevet.remedy.compare import Bench, Standing
 from nodevet.remedy.earlier import Earlier
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import HostBegin, JournalError, RunState
-from nodevet.remedy.ledger import BAD, WRITTEN, Ledger, Task
+from nodevet.remedy.ledger import BAD, KEPT, Ledger, Task
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, worst
 from nodevet.remedy.resume import Resume, recall
@@ -81,14 +81,15 @@ class Node:
         elif refusal and outcome in BAD:
             told = [*told, why]
         elif refusal:
-            outcome, told = Outcome.REFUSED, [why]
-        if outcome in (Outcome.FAILED, Outcome.REFUSED):
-            told += [f"{step.id} is done, and stays" for step in steps if step.outcome in WRITTEN]
+            stays = any(step.outcome in KEPT and step.ran for step in steps)
+            outcome, told = Outcome.PARTLY if stays else Outcome.REFUSED, [why]
+        if outcome in (Outcome.FAILED, Outcome.PARTLY):
+            told += [f"{step.id} is done, and stays" for step in steps if step.outcome in KEPT]
         return HostResult(
             host=self.task.host,
             outcome=outcome,
             why="; ".join(dict.fromkeys(told)),
-            refusal=refusal if outcome is Outcome.REFUSED else None,
+            refusal=refusal if outcome in (Outcome.REFUSED, Outcome.PARTLY) else None,
             canary=self.task.canary,
             rebooted=self.ledger.rebooted,
             seconds=round(seconds, 3),

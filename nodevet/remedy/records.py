@@ -94,6 +94,7 @@ class RollingBack(Entry, frozen=True, kw_only=True, tag="rolling-back"):
     """Putting a step back is about to begin; until `RolledBack` the step is in doubt."""
 
     step: str
+    again: bool = False  # it did not fail: it was interrupted, and may be begun anew after this
     found: tuple[Seen, ...] = ()  # the touches, when a rollback came
 
 
@@ -174,6 +175,7 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     doing: int | None = None  # the action whose end is not known
     done: tuple[int, ...] = ()  # the actions that ended well, since the last rollback
     rolling_back: bool = False  # putting back was begun, and its end is not known
+    again: bool = False  # and the step may be begun anew after that
     verdicts: Mapping[str, str] = {}
     why: str = ""
     pending: bool = False  # verified, and not in force yet
@@ -268,7 +270,16 @@ def _after(step: StepState, record: StepRecord) -> StepState:
     if isinstance(record, Failed):
         return now(stage=Stage.FAILED, why=record.why)
     if isinstance(record, RollingBack):
-        return now(stage=Stage.IN_DOUBT, touched=True, done=(), rolling_back=True, why="")
+        return now(
+            stage=Stage.IN_DOUBT,
+            touched=True,
+            done=(),
+            rolling_back=True,
+            again=record.again,
+            why="",
+        )
+    if record.ok and step.again:
+        return StepState()
     if record.ok:
         return StepState(stage=Stage.ROLLED_BACK, seen=step.seen, why=record.why)
     return now(stage=Stage.FAILED, rolling_back=False, why=record.why)

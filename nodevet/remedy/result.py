@@ -19,6 +19,7 @@ class Outcome(str, Enum):
     HALF = "half done"  # putting it back failed too: the words say exactly what is what
     DOUBT = "in doubt"  # the node did not come back to be looked at
     FAILED = "failed and rolled back"
+    PARTLY = "partly done"  # some is done, or put back, and stays; the rest was refused, or left
     REFUSED = "refused"  # nothing was written
     UNTOUCHED = "untouched"
     PENDING = "pending"  # in place, in force from the next restart, reset or reboot on
@@ -117,7 +118,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exit_code(hosts: Iterable[HostResult]) -> int:
-    """0 all good; 3 something is in doubt or half done; 1 failed, refused or untouched. 3 wins.
+    """0 all good; 3 something is in doubt or half done; 1 failed, refused, partly done or
+    untouched. 3 wins.
 
     The state of a node that is half done or in doubt needs a person; a failure that was
     rolled back does not.

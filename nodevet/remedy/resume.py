@@ -1,13 +1,14 @@
-"""What an earlier controller left on one node: looked at, and completed or put back."""
+"""What an earlier controller left on one node: looked at, completed, put back, or begun anew."""
 
 from msgspec.structs import replace
 
 from nodevet.evidence import Evidence
 from nodevet.remedy.boot import Boot
+from nodevet.remedy.clearance import RefusedError
 from nodevet.remedy.journal import RunState, Stage
 from nodevet.remedy.ledger import Ledger
 from nodevet.remedy.nouns import Step
-from nodevet.remedy.result import Outcome, StepResult
+from nodevet.remedy.result import Outcome, Refusal, StepResult
 from nodevet.remedy.site import BlindError
 from nodevet.remedy.steps import Steps, of_packages, recalled
 
@@ -43,7 +44,21 @@ class Resume:
             elif state.touched:
                 result, evidence = self.steps.resume(step, state, evidence)
                 self.ledger.results[step.id] = result
-        return evidence
+        return self._opened(evidence)
+
+    def _opened(self, evidence: Evidence) -> Evidence:
+        """Interrupted steps that were put back are open again, under all that guards a first try;
+        the evidence is fresh then."""
+        results = self.ledger.results
+        put_back = [id for id, result in results.items() if result.outcome is Outcome.UNTOUCHED]
+        for id in put_back:
+            del results[id]
+        if not put_back or self.ledger.stopped():
+            return evidence
+        try:
+            return self.steps.site.steadily(lambda: self.steps.site.probe("resumed"))
+        except BlindError as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
     def _again(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
         """A step that was verified before the controller ended; `why` it does not hold now."""

@@ -12,6 +12,7 @@ from nodevet.fix import Seen, Touch
 from nodevet.remedy import guards
 from nodevet.remedy.account import NOT_ATTEMPTED, UNKNOWN, host_end, min_of, of_state
 from nodevet.remedy.clearance import Clearance, RefusedError
+from nodevet.remedy.compare import same
 from nodevet.remedy.hands import LockedError, WorkError
 from nodevet.remedy.journal import (
     HostBegin,
@@ -77,6 +78,9 @@ class Return:
         )
         outcome = worst(self._results.values())
         told = [step.why for step in steps if step.outcome is outcome and step.why]
+        returned = any(one.outcome is Outcome.ROLLED_BACK for one in self._results.values())
+        if outcome is Outcome.REFUSED and returned:
+            outcome = Outcome.PARTLY
         if lost or refusal is Refusal.UNREACHABLE:  # nobody knows what is there by now
             outcome, told = min_of(outcome, Outcome.DOUBT), [lost or why, *told]
         elif refusal:
@@ -239,4 +243,8 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True):
             return Outcome.DOUBT
         if amiss:
             return Outcome.HALF
-        return Outcome.REFUSED if self.parts.foreign else Outcome.ROLLED_BACK
+        if not self.parts.foreign:
+            return Outcome.ROLLED_BACK
+        found = {seen.touch: seen for seen in self.found}
+        changed = any(not same(was, found[was.touch]) for was in self.parts.ours)
+        return Outcome.PARTLY if changed else Outcome.REFUSED

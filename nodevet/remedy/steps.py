@@ -173,9 +173,17 @@ class Steps:
             return ()
 
     def _judged(
-        self, step: Step, result: StepResult, evidence: Evidence
+        self,
+        step: Step,
+        result: StepResult,
+        evidence: Evidence,
+        unheard: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
-        """The check decides; what it does not agree with is put back."""
+        """The check decides; what it does not agree with is put back.
+
+        `unheard` is what the journal says of a step where nobody knows whether a command took
+        place: one that did not has not failed.
+        """
         try:
             held = self.held(step)
         except LostError as error:
@@ -185,7 +193,8 @@ class Steps:
             told = replace(result, outcome=Outcome.DOUBT, why=held.why)
             return told, held.evidence or evidence
         if held.why:
-            return self.take_back(step, result, held.why), held.evidence or evidence
+            back = self.take_back(step, result, held.why, unheard, again=unheard is not None)
+            return back, held.evidence or evidence
         self.site.journal.write(
             Verified(step=step.id, verdicts=held.verdicts, pending=held.pending)
         )
@@ -274,13 +283,21 @@ class Steps:
     # --- after ------------------------------------------------------------------------------
 
     def take_back(
-        self, step: Step, result: StepResult, why: str, then: StepState | None = None
+        self,
+        step: Step,
+        result: StepResult,
+        why: str,
+        then: StepState | None = None,
+        *,
+        again: bool = False,
     ) -> StepResult:
         """Put a step back and prove it: at once, or, where `then` is what the journal says of an
-        earlier controller's step, all of it that nobody changed since."""
+        earlier controller's step, all of it that nobody changed since. `again`: it did not fail;
+        once it is put back it is untouched, and may be begun anew."""
         journal = self.site.journal
-        journal.write(Failed(step=step.id, why=why))
-        journal.write(RollingBack(step=step.id))
+        if not again:
+            journal.write(Failed(step=step.id, why=why))
+        journal.write(RollingBack(step=step.id, again=again))
         try:
             left = self.site.steadily(lambda: self._put_back(step, result, then))
         except LostError as error:
@@ -292,6 +309,8 @@ class Steps:
         if left:
             told = f"{why}; it could not be put back: {'; '.join(left)}"
             return replace(result, outcome=Outcome.HALF, why=told)
+        if again:
+            return begin(step)
         return replace(result, outcome=Outcome.FAILED, why=why, after=result.before)
 
     def _put_back(self, step: Step, result: StepResult, then: StepState | None) -> list[str]:
@@ -320,7 +339,7 @@ class Steps:
         then: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
         """A step that was left in the middle: done where all of it is in place, else put back as
-        `take_back` does.
+        `take_back` does, and then untouched where `then` says that a controller ended there.
 
         `done` are the actions that are known to have succeeded. Of the first other one, a
         command, the check tells whether it took place; one after it was never begun.
@@ -345,21 +364,26 @@ class Steps:
         ]
         if missing:
             named = ", ".join(words(step.actions[number]) for number in missing)
-            told = f"{why} before all was done: {named}"
-            return self.take_back(step, result, told, then), evidence
+            told, again = f"{why} before all was done: {named}", then is not None
+            return self.take_back(step, result, told, then, again=again), evidence
         told = replace(result, why=f"{why}; all of it had taken place")
-        return self._judged(step, told, evidence)
+        unheard = any(shows(step.actions[number], now) is None for number in open_ones)
+        return self._judged(step, told, evidence, then if unheard else None)
 
     def resume(
         self, step: Step, state: StepState, evidence: Evidence
     ) -> tuple[StepResult, Evidence]:
-        """A step that an earlier controller left in doubt, or did not have judged."""
+        """A step that an earlier controller left in doubt, or did not have judged.
+
+        Untouched: it was interrupted, and is put back.
+        """
         why = state.why or "the controller ended in the middle of it"
         result = recalled(step, state)
         if missing := self.bench.gone(step, evidence):
             return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
-            return self.take_back(step, result, why, state), evidence
+            again = state.rolling_back and state.again
+            return self.take_back(step, result, why, state, again=again), evidence
         return self.resolve(step, result, set(state.done), why, evidence, state)
 
 

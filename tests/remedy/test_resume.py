@@ -1,14 +1,18 @@
 """A run that is taken up again: what was begun is looked at until its state is known."""
 
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
+from nodevet.remedy.apply import Order, Stop, apply
 from nodevet.remedy.hands import WorkError
-from nodevet.remedy.journal import Verified, read
-from nodevet.remedy.result import Outcome
+from nodevet.remedy.journal import Verified, read, state
+from nodevet.remedy.result import Outcome, Refusal, exit_code
+from nodevet.remedy.waves import Limits
 
 World = Any
 Desk = Any
@@ -148,3 +152,145 @@ def test_r8_killed_while_it_waits_is_still_after_a_reboot(world: Callable[..., W
     w.hands.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PERSISTS
+
+
+# --- interrupted steps ----------------------------------------------------------------------------
+
+POINTS = [(number, when) for number in range(1, 14) for when in ("before", "after")]
+
+
+def killing(world: Any, number: int, when: str) -> Callable[..., None]:
+    """Ends the controller at one call."""
+    calls = [0]
+
+    def kill(box: Any, call: str, now: str) -> None:
+        calls[0] += now == "before"
+        if calls[0] == number and now == when:
+            raise world.killed
+
+    return kill
+
+
+def free(w: World) -> Any:
+    """The killed controller's sessions end."""
+    w.hands.fault = lambda box, call, when: None
+    for box in w.boxes.values():
+        box.session, box.holder = False, ""
+    return w.boxes["n1"]
+
+
+@pytest.mark.parametrize(("number", "when"), POINTS)
+def test_r15_an_interrupted_step_is_completed_wherever_it_was_killed(
+    world: Callable[..., World], number: int, when: str
+) -> None:
+    w = world()
+    plan, before = w.plan(), w.boxes["n1"].everything()
+    w.hands.fault = killing(world, number, when)
+    with pytest.raises(world.killed):
+        w.node(plan, w.journal())
+    box = free(w)
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.outcome is Outcome.DONE, result
+    assert box.kernel[world.thp] == "never" and box.units
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_r15_also_where_the_resumes_are_killed(world: Callable[..., World], seed: int) -> None:
+    w, dice = world(pages="never", ecc_mode=True), random.Random(seed)
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
+    plan, before = w.plan(), w.boxes["n1"].everything()
+    for _ in range(5):
+        w.hands.fault = killing(world, dice.randint(3, 30), dice.choice(["before", "after"]))
+        with suppress(world.killed):
+            w.node(plan, w.journal(), resume=True)
+        free(w)
+    result = w.node(plan, w.journal(), resume=True)
+    assert [step.outcome for step in result.steps] == [Outcome.DONE, Outcome.PENDING], result
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
+    assert w.boxes["n1"].everything() == before
+
+
+def busy(w: World) -> None:
+    w.boxes["n1"].processes = [{"pid": 7, "command": "job", "gpu_minors": [0]}]
+
+
+def owned(w: World) -> None:
+    w.boxes["n1"].owners = {"kernel /sys/kernel/mm/transparent_hugepage/enabled": ("unit tuned",)}
+
+
+def rebooted(w: World) -> None:
+    w.boxes["n1"].reboot()
+
+
+@pytest.mark.parametrize("change", [busy, owned, rebooted])
+def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
+    world: Callable[..., World], change: Callable[[World], None]
+) -> None:
+    w = world(pages={"mode": "never", "risk": "idle"})
+    plan, before = w.plan(), w.boxes["n1"].everything()
+    w.hands.fault = killing(world, 8, "after")
+    with pytest.raises(world.killed):
+        w.node(plan, w.journal())
+    box = free(w)
+    change(w)
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.outcome is Outcome.REFUSED and box.everything() == before, result
+    assert [step.outcome for step in result.steps] == [Outcome.UNTOUCHED]
+
+
+@pytest.mark.parametrize("number", range(3, 14))
+def test_r15_the_run_goes_on_after_an_interrupted_canary(
+    world: Callable[..., World], number: int
+) -> None:
+    w = world("n1", "n2", "n3")
+    plan = w.plan()
+    w.hands.fault = killing(world, number, "before")
+    with pytest.raises(world.killed):
+        w.node(plan, w.journal(), canary=True)
+    free(w)
+    order = Order(
+        plan=plan,
+        bench=w.bench,
+        baselines={"b": w.baseline},
+        hosts=frozenset(w.boxes),
+        terms=w.terms,
+    )
+    journal = w.journal()
+    with Stop() as stop:
+        earlier = state(journal.records)
+        results, why = apply(order, w.hands, journal, Limits(), earlier=earlier, stop=stop)
+    assert [result.outcome for result in results] == [Outcome.DONE] * 3 and not why, results
+
+
+# --- partly done ----------------------------------------------------------------------------------
+
+
+def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
+    world: Callable[..., World],
+) -> None:
+    w = world(pages="never", ecc_mode=True)
+    w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
+    plan, box = w.plan(), w.boxes["n1"]
+
+    def taken(box: Any, call: str, when: str) -> None:
+        if box.writes == 4:
+            gpu = box.gpus[0]["uuid"]
+            box.owners = {f"gpu {gpu}:ecc_pending": ("cron /etc/cron.d/site",)}
+
+    w.hands.fault = taken
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.PARTLY and exit_code([result]) == 1, result
+    assert result.refusal is Refusal.OWNER and "cron /etc/cron.d/site" in result.why
+    assert result.why.endswith("n1/pages/1 is done, and stays") and box.writes == 4
+
+
+def test_r15_a_node_that_is_partly_rolled_back_is_not_said_to_be_unchanged(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1")
+    assert d.apply().code == 0
+    d.w.boxes["n1"].files["/etc/tmpfiles.d/nodevet-pages.conf"] = ("mine\n", 0o644)
+    said = d.rollback()
+    assert said.code == 1 and d.outcomes() == {"n1": "partly done"}, said
+    assert "refused" not in said.out and "it was changed since, and is left" in said.out
