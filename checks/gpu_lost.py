@@ -19,7 +19,8 @@ while nothing uses the GPU, else reboot. Off the bus: power the node off and on.
 comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 119, 154).
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 
 from nodevet.evidence import (
     IN_HAND,
@@ -71,25 +72,26 @@ def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
     gpus = located(evidence)
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
+    several = together(evidence, gpus, off)
     for gpu in gpus:
-        yield from judge_gpu(evidence, gpu)
+        yield from judge_gpu(evidence, gpu, several)
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        advice = advised(evidence, "off the bus", address)
+        advice = advised("off the bus", address, several)
         yield wrong(subject, expected="usable", actual="off the bus", advice=advice)
     short = unlisted(evidence, off)
     if short is not None:
         yield short
 
 
-def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
+def judge_gpu(evidence: Evidence, gpu: Gpu, several: str) -> Iterator[Finding]:
     subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
     off = isinstance(function, PciFunction) and function.revision == "ff"
     signs = [why for why in ("off the bus" if off else None, lost(gpu)) if why]
     if action not in (None, "NONE"):
         signs.append(action)
     if signs:
-        advice = advised(evidence, signs[0], board(gpu))
+        advice = advised(signs[0], board(gpu), several)
         yield wrong(subject, expected="usable", actual=", ".join(signs), advice=advice)
         return
     unclear = unread(gpu, function)
@@ -101,26 +103,31 @@ def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
         yield exempt(subject, why="the driver does not tell whether the GPU wants a reset")
 
 
-def advised(evidence: Evidence, sign: str, named: str) -> str:
-    """What to do about a GPU that is lost, and what others that are lost tell of the cause."""
+def advised(sign: str, named: str, several: str) -> str:
+    """What to do about a GPU that is lost. `several`: what it shares with others that are."""
     first = ADVICE.get(sign, LOST)
     if sign == "DRAIN_P2P":
         return first
-    gone = [gpu.bus_id for gpu in located(evidence) if lost(gpu) not in (None, WANTS_RESET)]
-    gone += sorted(off_the_bus(evidence) - set(gone))
-    if len(gone) > 1 and first in (OFF_THE_BUS, LOST):
-        port = shared(evidence, gone)
-        where = f", all behind port {port}" if port else ""
-        again = (
-            f"{len(gone)} GPUs are lost{where}: before any single one look at what they share, "
-            "power and riser or switch board"
-        )
-    else:
-        again = (
-            f"If it comes back, reseat {named} or change its place; an RMA wants the report "
-            "and the Xid lines of the kernel log (79, 119, 154)"
-        )
-    return f"{first}. {again}"
+    if several and first in (OFF_THE_BUS, LOST):
+        return f"{first}. {several}"
+    return (
+        f"{first}. If it comes back, reseat {named} or change its place; an RMA wants the report "
+        "and the Xid lines of the kernel log (79, 119, 154)"
+    )
+
+
+def together(evidence: Evidence, gpus: Sequence[Gpu], off: Set[str]) -> str:
+    """What several GPUs that are lost tell of the cause; nothing where fewer than two are."""
+    gone = [gpu.bus_id for gpu in gpus if lost(gpu) not in (None, WANTS_RESET)]
+    gone += sorted(off - set(gone))
+    if len(gone) < 2:
+        return ""
+    port = shared(evidence, gone)
+    where = f", all behind port {port}" if port else ""
+    return (
+        f"{len(gone)} GPUs are lost{where}: before any single one look at what they share, "
+        "power and riser or switch board"
+    )
 
 
 def shared(evidence: Evidence, gone: Sequence[str | None]) -> str:
@@ -128,10 +135,12 @@ def shared(evidence: Evidence, gone: Sequence[str | None]) -> str:
     functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
     gpus = {each.address: each.upstream or () for each in functions if each.kind == "gpu"}
     above = [gpus[address] for address in gone if address in gpus]
-    others = {port for address, ports in gpus.items() if address not in gone for port in ports}
     if len(above) < len(gone):
         return ""
-    common = (port for port in above[0] if all(port in ports for ports in above))
+    all_lost = set(gone)
+    others = {port for address, ports in gpus.items() if address not in all_lost for port in ports}
+    times = Counter(port for ports in above for port in set(ports))
+    common = (port for port in above[0] if times[port] == len(above))
     return next((port for port in common if port not in others), "")
 
 

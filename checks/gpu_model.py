@@ -15,7 +15,7 @@ is the marketing name; it tells a vGPU from the physical GPU, which share their 
 put the right one in. Where all of them differ, the node has the wrong baseline.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -82,21 +82,21 @@ def judge(evidence: Evidence, want: GpuModel) -> Iterator[Finding]:
         gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, pci_of(evidence, gpu), want))
         for gpu in each_gpu(evidence)
     ]
-    judged = [entry[1] for entry in found if not isinstance(entry, Finding)]
+    verdicts = [entry[1].verdict for entry in found if not isinstance(entry, Finding)]
+    fine = verdicts.count(Verdict.OK)
     for entry in found:
-        yield entry if isinstance(entry, Finding) else advised(*entry, judged)
+        yield entry if isinstance(entry, Finding) else advised(*entry, fine, len(verdicts))
 
 
-def advised(gpu: Gpu, finding: Finding, judged: Sequence[Finding]) -> Finding:
-    """A wrong finding with what the node's other GPUs tell of it."""
+def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
+    """A wrong finding with what the node's GPUs tell of it, `fine` of them the right board."""
     if finding.verdict is not Verdict.WRONG or finding.advice:
         return finding
-    fine = sum(each.verdict is Verdict.OK for each in judged)
     if set(finding.actual) == {"name"}:
         advice = NAME
     elif fine:
         advice = (
-            f"{fine} of {len(judged)} GPUs here are the right board, so {board(gpu)} came with a "
+            f"{fine} of {judged} GPUs here are the right board, so {board(gpu)} came with a "
             "repair or a swap: have it replaced by its vendor's number; no setting changes it"
         )
     else:

@@ -124,8 +124,7 @@ def judge_process(
     homes = homes_of(evidence, gpus, nodes)
     if isinstance(homes, str):
         return unknown(subject, why=homes)
-    cpus = [numbers(home.cpulist) for home in homes.values()]
-    if any(part is None for part in cpus):
+    if any(numbers(home.cpulist) is None for home in homes.values()):
         return unknown(subject, why="a NUMA node's cpulist was not read")
     local = ",".join(home.cpulist or "" for home in homes.values())
     wanted = {"cpus": (process.cpus_allowed, local)}

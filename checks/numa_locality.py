@@ -120,18 +120,18 @@ def judge(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
 
 
 def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
-    nodes = nodes_of(evidence)
+    nodes, homes = nodes_of(evidence), want.node_of
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
-        elif want.gpus != "platform" and gpu.index not in want.node_of:
+        elif want.gpus != "platform" and gpu.index not in homes:
             yield exempt(subject_of(gpu), why="the baseline names no NUMA node for it")
         elif isinstance(nodes, Finding):
             yield unknown(subject_of(gpu), why=nodes.why)
         else:
-            yield judge_gpu(evidence, gpu, nodes, want.node_of.get(gpu.index))
+            yield judge_gpu(evidence, gpu, nodes, homes.get(gpu.index))
     found = evidence.gpu.data.gpus if evidence.gpu.data else None
-    missing = set(want.node_of) - {gpu.index for gpu in found or ()}
+    missing = set(homes) - {gpu.index for gpu in found or ()}
     for index in sorted(missing) if found else ():
         yield unknown(Subject(kind="gpu", id=str(index)), why="NVML lists no such GPU")
 

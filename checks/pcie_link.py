@@ -23,6 +23,7 @@ lanes, at bifurcation and at a fixed link speed in the BIOS; compare with the sa
 slot of a healthy node. A port named as the limit is a matter of slot or platform.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -102,13 +103,12 @@ def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
             found.append(exempt(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
         else:
             found.append((gpu, judge_gpu(gpu, ports_above(evidence, gpu), want)))
-    links = [entry for entry in found if not isinstance(entry, Finding)]
+    every = Counter(entry[1].verdict for entry in found if not isinstance(entry, Finding))
     for entry in found:
         if isinstance(entry, Finding) or entry[1].verdict is not Verdict.WRONG:
             yield entry if isinstance(entry, Finding) else entry[1]
         else:
-            others = [finding.verdict for gpu, finding in links if gpu is not entry[0]]
-            yield advised(evidence, *entry, others)
+            yield advised(evidence, *entry, every)
 
 
 def has_no_link(gpu: Gpu) -> bool:
@@ -117,16 +117,16 @@ def has_no_link(gpu: Gpu) -> bool:
     return gpu.virtualization_mode == "VGPU" and all(unsupported(gpu, field) for field in told)
 
 
-def advised(evidence: Evidence, gpu: Gpu, finding: Finding, others: list[Verdict]) -> Finding:
-    """The finding with what the node's other GPUs tell of where its fault is."""
+def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdict]) -> Finding:
+    """A wrong finding with what the node's other GPUs, of all `every`, tell of the cause."""
     host, retrain = evidence.host.data, RETRAIN in finding.advice
-    fine = others.count(Verdict.OK)
-    healthy = f"that is right ({fine} of {len(others)} others)" if fine else "of a healthy node"
+    fine, others = every[Verdict.OK], every.total() - 1
+    healthy = f"that is right ({fine} of {others} others)" if fine else "of a healthy node"
     steps = [finding.advice]
     if host and host.virtualization not in (None, "none", "container"):
         steps = [VIRTUAL]
-    elif others and set(others) == {Verdict.WRONG}:
-        steps = [*([] if retrain else steps), ALL.format(len(others) + 1)]
+    elif others and every[Verdict.WRONG] == others + 1:
+        steps = [*([] if retrain else steps), ALL.format(others + 1)]
     elif retrain:
         steps += [
             f"Change places with a GPU {healthy}: what goes along is the GPU's ({board(gpu)}), "
@@ -173,8 +173,7 @@ def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
         return ()
     if function.upstream is None or "upstream" in function.errors:
         return f"upstream: {function.why('upstream')}"
-    functions = evidence.pci.data.functions if evidence.pci.data else None
-    found = {other.address: other for other in functions or ()}
+    found = evidence.pci.data.by_address if evidence.pci.data else {}
     if any(address not in found for address in function.upstream):
         return "a port above the GPU is not in the evidence"
     return tuple(found[address] for address in function.upstream)

@@ -19,7 +19,7 @@ sw_thermal_slowdown: cooling, before the hardware steps in. sync_boost: the sync
 boost group in DCGM.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -104,40 +104,45 @@ def names(mask: int) -> list[str]:
 
 
 def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
-    every = [gpu for gpu in each_gpu(evidence) if not isinstance(gpu, Finding)]
+    heats = temperatures(gpu for gpu in each_gpu(evidence) if not isinstance(gpu, Finding))
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
         elif unsupported(gpu, "event_reasons"):
             yield exempt(subject_of(gpu), why="this GPU reports no clock event reasons")
-        elif gpu.event_reasons is None or gpu.event_reasons < 0:
+        elif gpu.event_reasons is None or not 0 <= gpu.event_reasons < 1 << 64:
             yield unread(subject_of(gpu), gpu, "event_reasons")
         else:
             found = [name for name in names(gpu.event_reasons) if name not in want.allow]
             if not found:
                 yield ok(subject_of(gpu), expected=[], actual=[])
             else:
-                others = [other for other in every if other is not gpu]
-                advice = advised(gpu, found, others)
+                advice = advised(gpu, found, heats)
                 yield wrong(subject_of(gpu), expected=[], actual=found, advice=advice)
 
 
-def advised(gpu: Gpu, found: Sequence[str], others: Sequence[Gpu]) -> str:
+def temperatures(gpus: Iterable[Gpu]) -> list[int]:
+    """Degrees Celsius of those that were read, the lowest first."""
+    return sorted(gpu.temperature_gpu_c for gpu in gpus if gpu.temperature_gpu_c is not None)
+
+
+def advised(gpu: Gpu, found: Sequence[str], heats: Sequence[int]) -> str:
     name = next((name for name in ADVICE if name in found), "")
     if name not in HOT:
         return ADVICE.get(name, UNNAMED)
-    return f"{ADVICE[name]}. {heat(gpu, others)}"
+    return f"{ADVICE[name]}. {heat(gpu, heats)}"
 
 
-def heat(gpu: Gpu, others: Sequence[Gpu]) -> str:
-    """Where to look for the cause, by what the other GPUs' temperatures tell."""
+def heat(gpu: Gpu, heats: Sequence[int]) -> str:
+    """Where to look for the cause, by what the temperatures of all GPUs tell, this one's too."""
     own = gpu.temperature_gpu_c
-    read = [each.temperature_gpu_c for each in others if each.temperature_gpu_c is not None]
-    if own is None or not read:
+    if own is None or len(heats) < 2:
         now = f" ({own} °C now)" if own is not None else ""
         return f"Look at fans, airflow, inlet temperature and its heat sink{now}"
-    told = f"it has {own} °C, the others {min(read)}-{max(read)} °C"
-    if own >= max(read) + HOTTER_C:
+    lowest = heats[1] if heats[0] == own else heats[0]
+    highest = heats[-2] if heats[-1] == own else heats[-1]
+    told = f"it has {own} °C, the others {lowest}-{highest} °C"
+    if own >= highest + HOTTER_C:
         return f"Look at {board(gpu)} itself: {told}, so heat sink, its fan or what blocks its air"
     return f"Look at what cools the whole node: {told}, so fans, blanking panels, inlet temperature"
 

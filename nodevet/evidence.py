@@ -13,7 +13,7 @@ more does not decode.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -287,7 +287,7 @@ class PciFunction(Record, frozen=True, kw_only=True):
         return "port" if code[:4] == "0604" else "other"
 
 
-class Pci(Record, frozen=True, kw_only=True):
+class Pci(Record, frozen=True, kw_only=True, dict=True):
     """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
 
     functions: Annotated[tuple[PciFunction, ...], bounds.FUNCTIONS] | None = None
@@ -295,6 +295,10 @@ class Pci(Record, frozen=True, kw_only=True):
     # the firmware handles them first
     aer_ports: Annotated[tuple[Text, ...], bounds.FUNCTIONS] | None = None
     firmware_sources: int | None = None  # of errors, by APEI: /sys/bus/platform/drivers/GHES
+
+    @cached_property
+    def by_address(self) -> Mapping[str, PciFunction]:
+        return {function.address: function for function in self.functions or ()}
 
 
 class Cpu(Record, frozen=True, kw_only=True):
@@ -627,9 +631,9 @@ def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
     if section.status == "ok":
         if section.data is None:
             return Section(status="error", why="the probe's answer says ok and holds no data")
-        twice = _twice(name, section.data)
-        if twice:
-            return Section(status="error", why=f"the probe's answer is not valid: {twice}")
+        wrong = _twice(name, section.data) or _longer(section.data)
+        if wrong:
+            return Section(status="error", why=f"the probe's answer is not valid: {wrong}")
         return section
     if not section.why:
         return Section(status="error", why=f"the probe's answer says {section.status} and not why")
@@ -647,6 +651,14 @@ def _twice(name: str, data: Record) -> str:
                 return f"two {listed} with the {key} {value}"
             if value is not None:
                 seen.add(value)
+    return ""
+
+
+def _longer(data: Record) -> str:
+    """Lists that one machine cannot have together, though each by itself; nothing where fine."""
+    nodes = (data.nodes if isinstance(data, Numa) else None) or ()
+    if sum(len(node.cpulist or "") for node in nodes) > bounds.LONGEST_LIST:
+        return "the nodes have more CPUs together than a machine can have"
     return ""
 
 
@@ -840,10 +852,8 @@ def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
         return unknown(subject, why=f"PCI: {section.why}")
     if section.data.functions is None:
         return unread(subject, section.data, "functions")
-    for function in section.data.functions:
-        if function.address == gpu.bus_id:
-            return function
-    return unknown(subject, why="not among the functions on the PCI bus")
+    function = section.data.by_address.get(gpu.bus_id)
+    return function or unknown(subject, why="not among the functions on the PCI bus")
 
 
 NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND"

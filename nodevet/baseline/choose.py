@@ -9,6 +9,8 @@ from nodevet.evidence import Evidence, Gpu, PciFunction
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 NAME_ONE = "name one with -b"
+MOST_KINDS = 8  # of GPUs, in a sentence
+LONGEST_ID = 40  # characters of what a node says that its GPU is
 
 
 class SeenGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +198,10 @@ def _nothing_fits(candidates: Sequence[Baseline], gpus: tuple[SeenGpu, ...] | Un
     if not gpus:
         return f"none of {_names(candidates)} fits: the node shows no NVIDIA GPU"
     kinds = Counter((gpu.device or "unknown") + " (vGPU)" * gpu.vgpu for gpu in gpus)
-    found = ", ".join(f"{number} × {device}" for device, number in sorted(kinds.items()))
+    shown = sorted(kinds.items())[:MOST_KINDS]
+    found = ", ".join(f"{number} × {device[:LONGEST_ID]}" for device, number in shown)
+    if len(kinds) > MOST_KINDS:
+        found += f" and {len(kinds) - MOST_KINDS} other kinds"
     mixed = " (mixed)" if len(kinds) > 1 else ""
     return f"none of {_names(candidates)} fits: the GPUs are {found}{mixed}"
 

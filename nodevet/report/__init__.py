@@ -14,7 +14,7 @@ from types import ModuleType
 from nodevet.model import Run
 from nodevet.report.errors import ReportError
 
-HELPERS = frozenset({"ages", "changes", "errors", "fold", "spans", "text", "words"})
+HELPERS = frozenset({"ages", "changes", "errors", "fold", "hunks", "spans", "text", "words"})
 
 
 @cache

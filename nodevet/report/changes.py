@@ -1,6 +1,8 @@
 """What differs between two runs: what is new, gone or changed since last night. Pure."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -120,58 +122,97 @@ def changes(before: Run, after: Run) -> Changes:
     )
 
 
+_Key = tuple[Any, ...]  # check, kind of subject, how it is named, its name, what is said or None
+
+
+class _Waiting:
+    """Findings of the earlier run, each taken once; as fast for many as for few."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self._findings = tuple(findings)
+        self._taken: set[int] = set()
+        self._places: dict[_Key, deque[int]] = {}
+        for place, finding in enumerate(self._findings):
+            said = _said(finding)
+            for key in _known_by(finding):
+                self._places.setdefault((*key, None), deque()).append(place)
+                self._places.setdefault((*key, said), deque()).append(place)
+
+    def take(self, finding: Finding, *, alike: bool) -> Finding | None:
+        """The first that speaks of the same subject, and says the same where `alike`."""
+        said = _said(finding) if alike else None
+        places = [self._first((*key, said)) for key in _asked_for(finding)]
+        found = min((place for place in places if place is not None), default=None)
+        if found is None:
+            return None
+        self._taken.add(found)
+        return self._findings[found]
+
+    def _first(self, key: _Key) -> int | None:
+        places = self._places.get(key, deque())
+        while places and places[0] in self._taken:
+            places.popleft()
+        return places[0] if places else None
+
+    @property
+    def left(self) -> Iterator[Finding]:
+        for place, finding in enumerate(self._findings):
+            if place not in self._taken:
+                yield finding
+
+
+def _known_by(finding: Finding) -> Iterator[_Key]:
+    """The names under which a finding's subject may be asked for."""
+    subject = finding.subject
+    yield finding.check, subject.kind, "id", subject.id
+    if subject.uuid:
+        yield finding.check, subject.kind, "uuid", subject.uuid
+    else:
+        yield finding.check, subject.kind, "id alone", subject.id
+
+
+def _asked_for(finding: Finding) -> Iterator[_Key]:
+    """A subject is the same by its UUID where both have one, else by its id."""
+    subject = finding.subject
+    if subject.uuid:
+        yield finding.check, subject.kind, "uuid", subject.uuid
+        yield finding.check, subject.kind, "id alone", subject.id
+    else:
+        yield finding.check, subject.kind, "id", subject.id
+
+
+def _said(finding: Finding) -> tuple[str, ...]:
+    return (finding.verdict.value, finding.why, *values(finding))
+
+
 def _match(old: Iterable[Finding], report: HostReport) -> Iterable[Change]:
     """The troubles of one host that appeared, went or changed."""
-    left = [finding for finding in old if finding.verdict in TROUBLE]
+    waiting = _Waiting(finding for finding in old if finding.verdict in TROUBLE)
     fresh: list[tuple[int, Finding]] = []
     for place, finding in enumerate(report.findings):
-        if finding.verdict not in TROUBLE:
-            continue
-        same = next((past for past in left if _same(past, finding) and _alike(past, finding)), None)
-        if same is None:
+        if finding.verdict in TROUBLE and waiting.take(finding, alike=True) is None:
             fresh.append((place, finding))
-        else:
-            left.remove(same)
     for place, finding in fresh:
-        past = next((past for past in left if _same(past, finding)), None)
-        if past is not None:
-            left.remove(past)
         yield Change(
             host=report.host,
             check=finding.check,
             subject=finding.subject,
-            before=past,
+            before=waiting.take(finding, alike=False),
             after=finding,
             place=place,
         )
-    for past in left:
-        place, now = _settled(past, report)
+    settled: dict[_Key, int] = {}  # what a check now says of a subject, apart from troubles
+    for place, finding in enumerate(report.findings):
+        if finding.verdict not in TROUBLE:
+            for key in _known_by(finding):
+                settled.setdefault(key, place)
+    for past in waiting.left:
+        place = min((settled[key] for key in _asked_for(past) if key in settled), default=-1)
         yield Change(
             host=report.host,
             check=past.check,
             subject=past.subject,
             before=past,
-            after=now,
+            after=report.findings[place] if place >= 0 else None,
             place=place,
         )
-
-
-def _settled(past: Finding, report: HostReport) -> tuple[int, Finding | None]:
-    """What the check now says of the subject, apart from troubles of its own."""
-    for place, finding in enumerate(report.findings):
-        if finding.verdict not in TROUBLE and _same(past, finding):
-            return place, finding
-    return -1, None
-
-
-def _same(one: Finding, other: Finding) -> bool:
-    """Whether two findings ask the same question of the same subject."""
-    if one.check != other.check or one.subject.kind != other.subject.kind:
-        return False
-    if one.subject.uuid and other.subject.uuid:
-        return one.subject.uuid == other.subject.uuid
-    return one.subject.id == other.subject.id
-
-
-def _alike(one: Finding, other: Finding) -> bool:
-    return (one.verdict, one.why, *values(one)) == (other.verdict, other.why, *values(other))

@@ -5,8 +5,6 @@ Hosts that differ in the same way share one diff under their nodeset. Lines
 that start with `#` belong to no diff: hosts without findings, and the totals.
 """
 
-import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -15,13 +13,14 @@ import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Verdict, show
 from nodevet.report.fold import lines, summary
+from nodevet.report.hunks import Pair
+from nodevet.report.hunks import hunks as hunks_of
 from nodevet.report.text import nodeset, plain, wrap
 from nodevet.report.words import values
 
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice
 _ALIKE = (Verdict.OK, Verdict.EXEMPT)
-_AT = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def render(run: Run) -> str:
@@ -74,26 +73,21 @@ def hunks(report: HostReport) -> Iterator[str]:
     yield from labelled(_parts(report))
 
 
-def labelled(parts: Iterable[tuple[str, list[str], list[str]]]) -> Iterator[str]:
-    """The hunks of (label, lines of one side, of the other), one document each side, each hunk
-    with its label behind the `@@`."""
+def labelled(parts: Iterable[tuple[str, list[Pair]]]) -> Iterator[str]:
+    """The hunks of (label, pairs of lines that answer one another), one document each side, each
+    hunk with its label behind the `@@`."""
     before = after = 0
-    for label, one, other in parts:
-        diff = list(difflib.unified_diff(one, other, lineterm="", n=CONTEXT))
-        for line in diff[2:]:
-            head = line.startswith("@@")
-            yield f"{_moved(line, before, after)} {label}" if head else line
-        before += len(one)
-        after += len(other)
+    for label, pairs in parts:
+        for line in hunks_of(pairs, CONTEXT, (before, after)):
+            yield f"{line} {label}" if line.startswith("@@") else line
+        before += sum(len(one) for one, _ in pairs)
+        after += sum(len(other) for _, other in pairs)
 
 
-def _parts(report: HostReport) -> Iterator[tuple[str, list[str], list[str]]]:
+def _parts(report: HostReport) -> Iterator[tuple[str, list[Pair]]]:
     for check, findings in _checks(report):
-        pairs = [_pair(finding) for finding in findings]
-        wanted = [line for pair in pairs for line in pair[0]]
-        actual = [line for pair in pairs for line in pair[1]]
         origin = next((f"  {plain(f.origin)}" for f in findings if f.origin), "")
-        yield f"{plain(check)}{origin}", wanted, actual
+        yield f"{plain(check)}{origin}", [_pair(finding) for finding in findings]
 
 
 def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
@@ -102,16 +96,7 @@ def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
         yield check, list(findings)
 
 
-def _moved(at: str, before: int, after: int) -> str:
-    """A hunk's header, counted from the beginning of the host's document."""
-    found = _AT.match(at)
-    if found is None:
-        raise ValueError(f"not the head of a hunk: {at}")
-    old, old_length, new, new_length = found.groups("")
-    return f"@@ -{int(old) + before}{old_length} +{int(new) + after}{new_length} @@"
-
-
-def _pair(finding: Finding) -> tuple[list[str], list[str]]:
+def _pair(finding: Finding) -> Pair:
     """A finding as wanted and as it is: alike for ok, unlike for every other verdict."""
     note = "; ".join(plain(note) for note in (finding.why, finding.waiver) if note)
     advice = _advice(finding)

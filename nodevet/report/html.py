@@ -6,7 +6,6 @@ policy runs exactly the script and style below, by hash.
 """
 
 import base64
-import difflib
 import hashlib
 import json
 from collections.abc import Iterable
@@ -22,9 +21,11 @@ from nodevet.report.ages import evidence_age, read_at
 from nodevet.report.changes import Changes, changes
 from nodevet.report.diff import value_lines
 from nodevet.report.fold import Line, findings_in_words, lines, plight, tally, totals
+from nodevet.report.hunks import hunks
 from nodevet.report.text import brief, count, duration, name, nodeset, plain
 from nodevet.report.words import difference, values
 
+MOST_LINES = 200  # of one finding's differences in the page
 LONGEST = 2000  # characters of one text in the page
 _FINE = (Verdict.OK, Verdict.EXEMPT)
 _BLANK: tuple[object, ...] = ("", [])  # left out of the data
@@ -199,8 +200,11 @@ def _diff(finding: Finding) -> Iterable[str]:
     unsaid = bare or finding.verdict is Verdict.UNKNOWN
     wanted = [] if finding.expected is None else value_lines(finding, finding.expected, 0)
     actual = [] if unsaid else value_lines(finding, finding.actual, 1)
-    changed = list(difflib.unified_diff(wanted, actual, lineterm="", n=1))[2:]
+    changed = list(hunks([(wanted, actual)], 1))
     marked = changed or [*(f"-{line}" for line in wanted), *(f"+{line}" for line in actual)]
+    if len(marked) > MOST_LINES:
+        more = f" and {count(len(marked) - MOST_LINES, 'line')} more"
+        marked = [*marked[:MOST_LINES], more]
     return [line[0] + _text(line[1:]) if line[0] in "+- " else "@" for line in marked]
 
 

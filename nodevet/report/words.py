@@ -67,10 +67,19 @@ def _lists(finding: Finding) -> str:
         return ""
     if max(map(len, values(finding))) <= LIMIT:
         return ""
-    missing = [item for item in expected if item not in actual]
-    extra = [item for item in actual if item not in expected]
+    missing, extra = _without(expected, actual), _without(actual, expected)
     told = {"missing": missing, "not wanted": extra}
     return "; ".join(f"{word} {brief(show(some), LIMIT)}" for word, some in told.items() if some)
+
+
+def _without(items: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """The items that are not among the others, by what they print as where lists are in them."""
+    known = {_comparable(other) for other in others}
+    return [item for item in items if _comparable(item) not in known]
+
+
+def _comparable(item: Any) -> Any:
+    return item if isinstance(item, (str, int, float)) else (_exact(item),)
 
 
 def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
@@ -79,13 +88,15 @@ def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
     Empty for the nodes themselves.
     """
     subjects = {(host, finding.subject.kind, finding.subject.id) for host, finding in members}
-    kinds = sorted({kind for _, kind, _ in subjects} - {"node"})
+    kinds: dict[str, list[str]] = {}
+    for _, kind, key in subjects:
+        kinds.setdefault(kind, []).append(key)
+    kinds.pop("node", None)
     hosts = {host for host, _, _ in subjects}
     parts = []
     named = True
-    for kind in kinds:
-        ids = sorted({(len(key), key) for _, other, key in subjects if other == kind})
-        number = sum(other == kind for _, other, _ in subjects)
+    for kind, keys in sorted(kinds.items()):
+        ids, number = sorted({(len(key), key) for key in keys}), len(keys)
         noun = "GPU" if kind == "gpu" else brief(kind, LIMIT)
         if len(ids) == 1:
             parts.append(f"{noun} {brief(ids[0][1], LIMIT)}".strip())

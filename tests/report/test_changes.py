@@ -1,9 +1,12 @@
 """What changed between two runs; above all, what must not be called fixed."""
 
+import random
+
+import pytest
 from msgspec.structs import replace
 
-from nodevet.model import Status, Subject, Verdict, compare, exempt, unknown, wrong
-from nodevet.report.changes import changes
+from nodevet.model import Finding, Status, Subject, Verdict, compare, exempt, unknown, wrong
+from nodevet.report.changes import TROUBLE, changes
 
 
 def run(make, *findings, host="gpu001"):
@@ -106,3 +109,64 @@ def test_the_sweep_of_the_sketch(cases, previous):
     assert [change.host for change in found.fixed] == ["gpu060"]
     assert (found.appeared, found.vanished) == (("gpu001",), ("old001",))
     assert {change.host for change in found.lost} == {f"gpu{n}" for n in range(120, 125)}
+
+
+def naive(old, new):
+    """Each against each, as the rule is written: what was alike first, then the same subject."""
+
+    def same(one, other):
+        if one.check != other.check or one.subject.kind != other.subject.kind:
+            return False
+        if one.subject.uuid and other.subject.uuid:
+            return one.subject.uuid == other.subject.uuid
+        return one.subject.id == other.subject.id
+
+    def alike(one, other):
+        return (one.verdict, one.actual) == (other.verdict, other.actual)
+
+    left = [each for each in old if each.verdict in TROUBLE]
+    pairs, fresh = [], []
+    for finding in (each for each in new if each.verdict in TROUBLE):
+        found = next((past for past in left if same(past, finding) and alike(past, finding)), None)
+        if found is None:
+            fresh.append(finding)
+        else:
+            left = [each for each in left if each is not found]
+    for finding in fresh:
+        past = next((past for past in left if same(past, finding)), None)
+        if past is not None:
+            left = [each for each in left if each is not past]
+        pairs.append((past, finding))
+    settled = [each for each in new if each.verdict not in TROUBLE]
+    pairs += [(past, next((each for each in settled if same(past, each)), None)) for past in left]
+    return pairs
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_d1_findings_are_matched_as_each_against_each_would(seed, make):
+    draw = random.Random(seed)
+
+    def some():
+        return tuple(
+            Finding(
+                verdict=draw.choice(list(Verdict)),
+                check=draw.choice("ab"),
+                subject=Subject(
+                    kind="gpu", id=draw.choice("01"), uuid=draw.choice((None, "x", "y"))
+                ),
+                actual=draw.randrange(2),
+            )
+            for _ in range(draw.randrange(12))
+        )
+
+    old, new = some(), some()
+    ok = Finding(verdict=Verdict.OK, check="c")
+    runs = [make.run_of(make.vetted("n", (*each, ok))) for each in (old, new)]
+    found = changes(*runs)
+    pairs = naive(old, new)
+    for name, wanted in {
+        "new": [pair for pair in pairs if pair[0] is None],
+        "gone": [p for p in pairs if p[0] and (p[1] is None or p[1].verdict not in TROUBLE)],
+        "changed": [p for p in pairs if p[0] and p[1] and p[1].verdict in TROUBLE],
+    }.items():
+        assert [(each.before, each.after) for each in getattr(found, name)] == wanted, name

@@ -1,5 +1,7 @@
 """The terminal table at any width, and diffs that really turn wanted into actual."""
 
+import difflib
+import random
 import re
 
 import pytest
@@ -8,6 +10,7 @@ from ClusterShell.NodeSet import expand
 from nodevet import report
 from nodevet.model import Subject, Verdict, wrong
 from nodevet.report import diff
+from nodevet.report.hunks import hunks
 from nodevet.report.text import cells
 
 
@@ -132,3 +135,27 @@ def test_no_format_cuts_advice(name, make):
     finding = wrong(check="c", expected=1, actual=2, advice=TOLD)
     text = report.render(name, make.run_of(make.vetted("gpu1", (finding,))))
     assert "".join(TOLD.split()) in re.sub(r"\s|\n[+ ]", "", text).replace("+", "")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_d1_hunks_are_those_of_difflib(seed):
+    """Of small documents; of larger ones they need not be the shortest, and are as quick."""
+    draw = random.Random(seed)
+    one = [draw.choice("abc") for _ in range(draw.randrange(20))]
+    other = [line if draw.random() < 0.7 else draw.choice("abcd") for line in one]
+    other += [draw.choice("abc")] * draw.randrange(3)
+    context = draw.randrange(4)
+    wanted = list(difflib.unified_diff(one, other, lineterm="", n=context))[2:]
+    assert list(hunks([(one, other)], context)) == wanted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_d1_hunks_turn_one_document_into_the_other(seed):
+    draw = random.Random(seed)
+    pairs = []
+    for _ in range(draw.randrange(1, 9)):
+        one = [f"{draw.randrange(5)}" for _ in range(draw.choice((0, 1, 3, 60)))]
+        other = [line for line in one if draw.random() < 0.9] + ["x"] * draw.randrange(2)
+        pairs.append((one, other))
+    before, after = ([line for pair in pairs for line in pair[side]] for side in (0, 1))
+    assert patched(before, list(hunks(pairs, 1))) == after

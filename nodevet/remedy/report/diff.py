@@ -13,6 +13,7 @@ from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, su
 from nodevet.remedy.result import HostResult, Result, StepResult
 from nodevet.remedy.site import state
 from nodevet.report.diff import labelled
+from nodevet.report.hunks import Pair
 from nodevet.report.text import brief, nodeset, plain
 
 LINES = 2000  # of one file; a longer one, or one that is no text, is told by its checksum
@@ -48,14 +49,11 @@ def _notes(host: HostResult) -> Iterator[str]:
 
 def _hunks(host: HostResult) -> Iterator[str]:
     """Of each step that left something other than it found, one hunk or more."""
-    return labelled((plain(step.fix), *_sides(step)) for step in host.steps)
+    return labelled((plain(step.fix), _sides(step)) for step in host.steps)
 
 
-def _sides(step: StepResult) -> tuple[list[str], list[str]]:
-    pairs = changed(step)
-    return [line for then, _ in pairs for line in _lines(then)], [
-        line for _, now in pairs for line in _lines(now)
-    ]
+def _sides(step: StepResult) -> list[Pair]:
+    return [(list(_lines(then)), list(_lines(now))) for then, now in changed(step)]
 
 
 def _lines(seen: Seen) -> Iterator[str]:
