@@ -22,8 +22,9 @@ manager. There is a fix for systemd services: CPUAffinity= and NUMAPolicy=, and 
 memory is judged AllowedMemoryNodes=, which takes the unified cgroup hierarchy.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import ClassVar, Literal, NamedTuple
 
 from nodevet.evidence import (
     IN_HAND,
@@ -74,14 +75,15 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
         return
     known = {process.pid: process for process in section.data.processes}
     nodes = nodes_of(evidence)
+    machine = nodes if isinstance(nodes, Finding) else machine_of(evidence, nodes)
     for pid, gpus in users.items():
         subject = Subject(kind="process", id=str(pid))
         if pid not in known:
             yield unknown(subject, why="NVML names it, /proc does not: it ended, or is elsewhere")
-        elif isinstance(nodes, Finding):
-            yield unknown(subject, why=nodes.why)
+        elif isinstance(machine, Finding):
+            yield unknown(subject, why=machine.why)
         else:
-            yield judge_process(evidence, known[pid], gpus, nodes, want)
+            yield judge_process(known[pid], gpus, machine, want)
     for pid in sorted(known.keys() - users.keys()):
         subject = Subject(kind="process", id=str(pid))
         if told:
@@ -110,18 +112,35 @@ def users_of(evidence: Evidence) -> tuple[dict[int, list[Gpu]], list[Finding]]:
     return users, silent
 
 
+class Machine(NamedTuple):
+    """What all processes of a machine share, each found once."""
+
+    flat: bool  # whether at most one node has CPUs
+    elsewhere: Callable[[Gpu], bool]
+    homes: Callable[[Sequence[Gpu]], dict[int, NumaNode] | str]
+    memory: Callable[[tuple[int, ...]], dict[int, NumaNode] | str]
+
+
+def machine_of(evidence: Evidence, nodes: Mapping[int, NumaNode]) -> Machine:
+    near = cache(lambda node: nearest(evidence, nodes[node], nodes))
+    memories = cache(
+        lambda homes: memory_of(evidence, {node: nodes[node] for node in homes}, nodes, near)
+    )
+    return Machine(
+        flat=sum(not has_memory_alone(node) for node in nodes.values()) < 2,
+        elsewhere=lambda gpu: is_elsewhere(evidence, gpu, nodes),
+        homes=lambda gpus: homes_of(evidence, gpus, nodes, near),
+        memory=memories,
+    )
+
+
 def judge_process(
-    evidence: Evidence,
-    process: Process,
-    gpus: list[Gpu],
-    nodes: Mapping[int, NumaNode],
-    want: NumaBinding,
+    process: Process, gpus: list[Gpu], machine: Machine, want: NumaBinding
 ) -> Finding:
     subject = Subject(kind="process", id=str(process.pid))
-    with_cpus = [node for node in nodes.values() if not has_memory_alone(node)]
-    if len(with_cpus) < 2 and not any(is_elsewhere(evidence, gpu, nodes) for gpu in gpus):
+    if machine.flat and not any(map(machine.elsewhere, gpus)):
         return exempt(subject, why="the machine has one NUMA node")
-    homes = homes_of(evidence, gpus, nodes)
+    homes = machine.homes(gpus)
     if isinstance(homes, str):
         return unknown(subject, why=homes)
     if any(numbers(home.cpulist) is None for home in homes.values()):
@@ -129,7 +148,7 @@ def judge_process(
     local = ",".join(home.cpulist or "" for home in homes.values())
     wanted = {"cpus": (process.cpus_allowed, local)}
     if want.memory:
-        memory = memory_of(evidence, homes, nodes)
+        memory = machine.memory(tuple(homes))
         if isinstance(memory, str):
             return unknown(subject, why=memory)
         wanted["memory"] = (process.mems_allowed, ",".join(map(str, sorted(memory))))
@@ -155,35 +174,43 @@ def is_elsewhere(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) ->
     """Whether the bus puts a GPU on a NUMA node that was not found."""
     function = pci_of(evidence, gpu)
     node = None if isinstance(function, Finding) else function.numa_node
-    return node is not None and node >= 0 and node not in (set(nodes) or {0})
+    return node is not None and node >= 0 and node not in (nodes or {0})
+
+
+Near = Callable[[int], tuple[NumaNode, ...] | str]  # of a node, as nodevet.evidence.nearest
 
 
 def homes_of(
-    evidence: Evidence, gpus: list[Gpu], nodes: Mapping[int, NumaNode]
+    evidence: Evidence, gpus: Sequence[Gpu], nodes: Mapping[int, NumaNode], near: Near | None = None
 ) -> dict[int, NumaNode] | str:
     """The nodes with the CPUs beside these GPUs, by number, or why they cannot be told."""
+    near = near or (lambda node: nearest(evidence, nodes[node], nodes))
     homes: dict[int, NumaNode] = {}
     for gpu in gpus:
         home = home_of(evidence, gpu, nodes)
         if isinstance(home, str):
             return f"GPU {gpu.index}: {home}"
-        near = nearest(evidence, home, nodes)
-        if isinstance(near, str):
-            return f"GPU {gpu.index}: {near}"
-        homes.update({each.id: each for each in near})
+        beside = near(home.id)
+        if isinstance(beside, str):
+            return f"GPU {gpu.index}: {beside}"
+        homes.update({each.id: each for each in beside})
     return homes
 
 
 def memory_of(
-    evidence: Evidence, homes: Mapping[int, NumaNode], nodes: Mapping[int, NumaNode]
+    evidence: Evidence,
+    homes: Mapping[int, NumaNode],
+    nodes: Mapping[int, NumaNode],
+    near: Near | None = None,
 ) -> dict[int, NumaNode] | str:
     """These nodes and those of memory alone that are theirs, or why that cannot be told."""
+    near = near or (lambda node: nearest(evidence, nodes[node], nodes))
     found = dict(homes)
     for node in nodes.values():
-        near = nearest(evidence, node, nodes) if has_memory_alone(node) else ()
-        if isinstance(near, str):
-            return near
-        if near and {each.id for each in near} <= homes.keys():
+        beside = near(node.id) if has_memory_alone(node) else ()
+        if isinstance(beside, str):
+            return beside
+        if beside and {each.id for each in beside} <= homes.keys():
             found[node.id] = node
     return found
 
