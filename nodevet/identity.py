@@ -14,6 +14,7 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
+from nodevet.document.problems import plain_text
 from nodevet.evidence import Evidence
 from nodevet.model import Finding, Host, HostReport, Verdict, unknown, wrong
 
@@ -177,10 +178,11 @@ def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
     for report in listed:
         for finding in report.findings:
             if finding.check == HOSTNAME and finding.verdict is not Verdict.OK:
-                found.setdefault(report.host, (_unlike(finding), finding.advice))
+                found.setdefault(report.host, (in_words(finding), finding.advice))
     return found
 
 
-def _unlike(finding: Finding) -> str:
+def in_words(finding: Finding) -> str:
+    """What `judge_hostname` found, printable."""
     shown, meant = finding.text(finding.actual), finding.text(finding.expected)
-    return finding.why or f"its host name is {shown}, not {meant}"
+    return plain_text(finding.why or f"its host name is {shown}, not {meant}")

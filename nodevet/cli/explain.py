@@ -8,6 +8,7 @@ import click
 from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
 from nodevet.catalog import Catalog
 from nodevet.cli import UserError, options, session
+from nodevet.cli.speech import say
 from nodevet.fleet import Options
 from nodevet.model import Expectation, Host, show
 
@@ -71,11 +72,15 @@ def _fitting(resolved: tuple[Resolved, ...], node: Host, reach: Options) -> Reso
     """The baseline for a host, from what it is. Raises UserError where that cannot be told."""
     from nodevet.evidence import decode
     from nodevet.fleet import visit
+    from nodevet.identity import in_words, judge_hostname
 
     (one,) = visit([node], reach)
     if one.evidence is None:
         raise UserError(f"{node.name}: {one.status.value}: {one.why}; name its baseline with -b")
-    chosen = choose([each.baseline for each in resolved], decode(one.evidence), node)
+    evidence = decode(one.evidence)
+    if doubt := judge_hostname(node, evidence):
+        say(f"{node.name}: {in_words(doubt)}; {doubt.advice}")
+    chosen = choose([each.baseline for each in resolved], evidence, node)
     if isinstance(chosen, str):
         raise UserError(f"{node.name}: {chosen}")
     return next(each for each in resolved if each.baseline is chosen)

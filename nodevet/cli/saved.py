@@ -5,15 +5,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from nodevet.age import WEEK, seconds_of, words
+from nodevet.age import AHEAD, WEEK, seconds_of, words
 from nodevet.cli import UserError, session
 from nodevet.cli.speech import say
 from nodevet.fleet import Visit
 from nodevet.model import Host, Run, Status
-from nodevet.report.text import nodeset
+from nodevet.report.text import brief, nodeset
 
 DAY, PREVIOUS = 86400.0, WEEK
 """Seconds: a run that is rendered again is of today; one that is compared with, of last week."""
+SHOWN = 40  # columns of a time
 NOT_SAVED = "no evidence of it is saved there"
 
 
@@ -69,6 +70,8 @@ def _strangers(
 def tell_age(path: Path, run: Run, *, most: float) -> None:
     """Say how old a saved run is, where that is more than `most` seconds or cannot be."""
     started, now = seconds_of(run.started), time.time()
-    if started is None or now - started > most:
-        age = "of unknown age" if started is None else f"{words(now - started)} old"
-        say(f"{path}: the run is {age}: it was started at {run.started or 'an unknown time'}")
+    unknown = started is None or started > now + AHEAD
+    if started is None or unknown or now - started > most:
+        age = "of unknown age" if unknown or started is None else f"{words(now - started)} old"
+        at = brief(run.started, SHOWN) or "an unknown time"
+        say(f"{path}: the run is {age}: it was started at {at}")

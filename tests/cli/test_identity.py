@@ -263,3 +263,12 @@ def test_d4_a_host_name_that_is_none_is_told_with_its_place(call: Call, value: s
 def test_d4_labels_are_compared_whole() -> None:
     assert not is_same_name("gpu1", "gpu10", exact=False)
     assert is_same_name("gpu1.a.", "GPU1.A", exact=True)
+
+
+def test_d4_explain_says_that_another_machine_may_have_answered(nodes: Given, call: Call) -> None:
+    nodes["gpu002"] = MACHINE | {"hostname": "gpu001\x1b[2K"}
+    Path("baselines/other.yaml").write_text(
+        "nodevet: 1\napplies: {hosts: gpu002}\nexpect: {fine: {}}\n"
+    )
+    done = call("explain", "fine", "--host", "gpu002", "-b", "other")
+    assert "gpu002: its host name is gpu001\\x1b[2K, not gpu002" in done.stderr
