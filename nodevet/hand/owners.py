@@ -1,10 +1,14 @@
 """Who else would set what a fix is about to set: then or at the next boot they would undo it.
 
 Looked for: tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
-enabled or running, their drop-ins and the scripts that they name; cron, rc.local, udev rules;
-tuned's profile; cpupower and its like. What a script calls in turn is not followed, nor is
-what a program does by itself. DCGM owns settings where somebody configures it to, not by
-running. Files named nodevet-* are ours.
+enabled or running, by themselves, a timer, a path, a socket or a device, or transient, with their
+drop-ins; cron, rc.local, udev rules and what they run; the scripts that all of these name, and
+those that these call, three deep; tuned's profile; cpupower and its like. DCGM owns settings
+where somebody configures it to, not by running. Files named nodevet-* are ours.
+
+Not looked at: what a compiled program does by itself; services that another unit's own file alone
+pulls in (Wants= and the like) and that do not run now; user managers; at(1); what is started from
+elsewhere, over SSH or by a configuration manager.
 """
 
 import fnmatch
@@ -12,8 +16,10 @@ import os
 import re
 
 from nodevet.hand.needles import BINDING, names_key, needle, pins
-from nodevet.hand.sources import EXEC, Node
+from nodevet.hand.programs import Programs
+from nodevet.hand.sources import Node
 from nodevet.hand.tools import ToolError, show
+from nodevet.hand.units import Units
 from nodevet.probe.files import path_under
 
 AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
@@ -21,6 +27,7 @@ VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 INCLUDES = 8
 MOST = 20  # owners told of one touch
+QUOTES = re.compile("[\"']")
 
 
 def owners(request):
@@ -49,8 +56,8 @@ class Survey(object):
     def __init__(self, root):
         self.root = root
         self.node = Node(root)
-        self.units = self.node.units()
-        self.enabled = self.node.enabled()
+        self.units = Units(self.node)
+        self.programs = Programs(self.node)
 
     def has_module(self, name):
         return os.path.isdir(path_under(self.root, "/sys/module/" + name.replace("-", "_")))
@@ -72,16 +79,21 @@ class Survey(object):
                 found += self.mentions(wanted, path)
             for path in self.node.rules():
                 found += self.matches(wanted.words, path)
+                for _, line in self.node.lines(path):
+                    for script in self.programs.of_rule(line):
+                        found += self.matches(wanted.words, script)
         return list(dict.fromkeys(found))
 
     def lives(self, unit):
-        """Whether a unit is started at boot or runs now."""
-        if unit not in self.units:
+        """Whether a service is started at boot or runs now, or what triggers it does."""
+        if unit not in self.units.services:
             return False
-        if unit in self.enabled:
+        starters = self.units.starters(unit)
+        if any(map(self.units.is_started, starters)):
             return True
-        if self.root != "/":
-            return False
+        return self.root == "/" and any(map(self.is_active, starters))
+
+    def is_active(self, unit):
         try:
             return show(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
         except ToolError:
@@ -93,37 +105,33 @@ class Survey(object):
     def matches(self, pattern, path):
         """Places of a file's lines that match."""
         rows = self.node.lines(path)
-        return ["{}:{}".format(path, number) for number, line in rows if pattern.search(line)]
+        return ["{}:{}".format(path, number) for number, line in rows if says(pattern, line)]
 
     def mentions(self, wanted, path):
         """Places in a file, or in the scripts that its lines name."""
         found = self.matches(wanted.words, path)
         for _, line in self.node.lines(path):
-            for script in self.node.scripts(line):
+            for script in self.programs.scripts(line):
                 if script != path:
                     found += self.matches(wanted.words, script)
         return found
 
     def in_units(self, wanted, known):
-        for name, path in sorted(self.units.items()):
+        for name in sorted(self.units.services):
             if name == wanted.unit or "unit " + name in known:
                 continue
             places = []
-            for file in self.node.unit_files(name, path):
-                for number, line in self.node.lines(file):
-                    command = EXEC.match(line)
-                    if command is None:
-                        continue
-                    if wanted.words.search(command.group(1)):
-                        places.append("{}:{}".format(file, number))
-                    for script in self.node.scripts(command.group(1)):
-                        places += self.matches(wanted.words, script)
+            for file, number, command in self.units.commands(name):
+                if says(wanted.words, command):
+                    places.append("{}:{}".format(file, number))
+                for script in self.programs.scripts(command):
+                    places += self.matches(wanted.words, script)
             if places and self.lives(name):
                 yield "unit {} ({})".format(name, places[0])
 
     def drop_ins(self, unit):
         """Other drop-ins that bind a unit to CPUs or memory."""
-        for path in self.node.drop_ins(unit):
+        for path in self.units.drop_ins(unit):
             for place in self.matches(re.compile(BINDING), path):
                 yield place
 
@@ -148,7 +156,7 @@ class Survey(object):
         found = []
         for path in self.node.drop_in_folder("tmpfiles.d"):
             for number, line in self.node.lines(path):
-                words = line.split()
+                words = fields(line)
                 if len(words) > 1 and names_path(words[1], wanted):
                     found.append("{}:{}".format(path, number))
         for path in ["/etc/sysfs.conf"] + [
@@ -209,6 +217,30 @@ class Survey(object):
             if "/" not in name and os.path.isfile(path_under(self.root, path)):
                 return path
         return None
+
+
+def says(pattern, line):
+    """Whether a line matches, as it is or without its quotes: nvidia-smi "-pl" 500."""
+    return bool(pattern.search(line) or pattern.search(QUOTES.sub("", line)))
+
+
+def fields(line):
+    """The fields of a line of tmpfiles.d(5), which may be quoted, with the escapes of C.
+
+    >>> fields('w "/sys/a b" - - - - "1"')
+    ['w', '/sys/a b', '-', '-', '-', '-', '1']
+    """
+    words = re.findall(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line)
+    return [unescaped(QUOTES.sub("", word)) for word in words]
+
+
+def unescaped(word):
+    """Without the escapes of C that stand for one byte."""
+    return re.sub(
+        r"\\(?:x([0-9A-Fa-f]{2})|([0-7]{3})|(.))",
+        lambda it: it.group(3) or chr(int(it.group(1) or it.group(2), 16 if it.group(1) else 8)),
+        word,
+    )
 
 
 def names_path(word, wanted):

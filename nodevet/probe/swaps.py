@@ -15,22 +15,13 @@ from nodevet.probe.files import (
     read_bytes,
     resolve,
 )
+from nodevet.probe.unit_path import UNIT_PATH
 
 SWAPS = "/proc/swaps"
 FSTAB = "/etc/fstab"
 MOST = 64  # active ones, and units; no kernel has more than 32 of the first
 LIMIT = 1 << 16  # bytes of /etc/fstab, and of a unit
 SECRET = re.compile(r"(?i)(?<![a-z])pass(?:wd|word|phrase)?\d*=|\bsecret\w*=")  # an option of mount
-UNITS = (  # where systemd looks, first wins
-    "/run/systemd/generator.early",
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/run/systemd/generator",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-    "/run/systemd/generator.late",
-)
 NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.swap\Z")
 WHAT = re.compile(r"^What=(.*)$", re.MULTILINE)
 FROM_FSTAB = re.compile(r"^SourcePath=/etc/fstab$", re.MULTILINE)
@@ -107,7 +98,7 @@ def fstab(root):
 def units(root):
     """The units of type swap that others want, but for those of /etc/fstab and masked ones."""
     wanted = set()
-    for folder in UNITS:
+    for folder in UNIT_PATH:
         for name in entries(root, folder):
             if name.endswith((".wants", ".requires")):
                 wanted.update(filter(NAME.match, entries(root, folder + "/" + name)))
@@ -127,7 +118,7 @@ def entries(root, folder):
 
 def unit(root, name):
     """{name, path, what}; None for one without a file, masked, or of /etc/fstab."""
-    for folder in UNITS:
+    for folder in UNIT_PATH:
         path = folder + "/" + name
         try:
             if resolve(root, path) == "/dev/null":

@@ -1,5 +1,7 @@
 """Who else sets a thing: each kind of owner is found where it is written, and nothing else."""
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodevet.hand.owners import owners
+from nodevet.probe.unit_path import UNIT_PATH
 
 CPUS = "/sys/devices/system/cpu"
 BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"
@@ -224,6 +227,185 @@ def test_an_owner_is_named_with_its_place(
     assert owners_of(touch, tree(files)) == named
 
 
+CAP = "nvidia-smi -pl 500"
+SMI = f"[Service]\nExecStart=/usr/bin/{CAP}\n"
+TIMER = UNITS + "timers.target.wants/nightly.timer"
+UNSEEN = [  # each was found nowhere
+    pytest.param(
+        {
+            **service(CAP, enabled=False),
+            TIMER: "-> ../nightly.timer",
+            UNITS + "nightly.timer": "[Timer]\nOnCalendar=daily\nUnit=site.service\n",
+        },
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+        id="a timer with Unit=",
+    ),
+    pytest.param(
+        {
+            UNITS + "cap@.service": SMI,
+            TIMER: "-> ../nightly.timer",
+            UNITS + "nightly.timer": "[Timer]\nOnCalendar=daily\n",
+            UNITS + "nightly.timer.d/u.conf": "[Timer]\nUnit=cap@0.service\n",
+        },
+        POWER,
+        ["unit cap@.service (/etc/systemd/system/cap@.service:2)"],
+        id="a timer whose drop-in names an instance",
+    ),
+    pytest.param(
+        {
+            **service(CAP, enabled=False),
+            UNITS + "sockets.target.wants/cap.socket": "-> ../cap.socket",
+            UNITS + "cap.socket": "[Socket]\nListenStream=9\nService=site.service\n",
+        },
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+        id="a socket with Service=",
+    ),
+    pytest.param(
+        {"/run/systemd/transient/run-r1.service": SMI},
+        POWER,
+        ["unit run-r1.service (/run/systemd/transient/run-r1.service:2)"],
+        id="a transient unit",
+    ),
+    pytest.param(
+        {
+            **service(CAP, enabled=False),
+            "/etc/udev/rules.d/9.rules": 'KERNEL=="nvidia0", ENV{SYSTEMD_WANTS}+="site.service"',
+        },
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+        id="a device that wants a service",
+    ),
+    pytest.param(
+        {
+            "/etc/udev/rules.d/9.rules": 'KERNEL=="nvidia0", RUN+="/opt/cap %k 500"\n',
+            "/opt/cap": "#!/bin/sh\nnvidia-smi -i $1 -pl $2\n",
+        },
+        POWER,
+        ["/opt/cap:2"],
+        id="RUN+= of udev",
+    ),
+    pytest.param(
+        {
+            "/usr/lib/udev/rules.d/9.rules": 'KERNEL=="x", PROGRAM="cap 1", RUN{program}+="/bin/x"',
+            "/usr/lib/udev/cap": "#!/bin/sh\n/opt/inner\n",
+            "/opt/inner": f"#!/bin/sh\n{CAP}\n",
+        },
+        POWER,
+        ["/opt/inner:2"],
+        id="a program of udev and what it calls",
+    ),
+    pytest.param(
+        {**service("/bin/bash -e /opt/cap"), "/opt/cap": f"{CAP}\n"},
+        POWER,
+        ["unit site.service (/opt/cap:1)"],
+        id="a script without #!, of a shell",
+    ),
+    pytest.param(
+        {"/etc/cron.d/x": "@reboot root . /opt/cap >>/var/log/cap\n", "/opt/cap": f"{CAP}\n"},
+        POWER,
+        ["/opt/cap:1"],
+        id="a script without #!, sourced",
+    ),
+    pytest.param(
+        {
+            "/etc/cron.d/x": "@reboot root cap-all --now\n",
+            "/usr/local/sbin/cap-all": f"#!/bin/sh\n{CAP}\n",
+        },
+        POWER,
+        ["/usr/local/sbin/cap-all:2"],
+        id="a site's own program by its name",
+    ),
+    pytest.param(
+        {"/etc/tmpfiles.d/thp.conf": f'w "{THP[7:]}" - - - - never\n'},
+        THP,
+        ["/etc/tmpfiles.d/thp.conf:1"],
+        id="a quoted path of tmpfiles.d",
+    ),
+    pytest.param(
+        {"/etc/tmpfiles.d/thp.conf": "w '" + THP[7:].replace("e/e", r"e\x2fe") + "' - - - - x"},
+        THP,
+        ["/etc/tmpfiles.d/thp.conf:1"],
+        id="an escaped path of tmpfiles.d",
+    ),
+    pytest.param(
+        service('"/usr/bin/nvidia-smi" "-pl" "500"'),
+        POWER,
+        ["unit site.service (/etc/systemd/system/site.service:3)"],
+        id="quoted words",
+    ),
+    pytest.param(
+        {
+            **service("/bin/true"),
+            "/run/systemd/generator.early/site.service": SMI,
+        },
+        POWER,
+        ["unit site.service (/run/systemd/generator.early/site.service:2)"],
+        id="generator.early comes before /etc",
+    ),
+    pytest.param(
+        {
+            UNITS[:-1] + ".control/train.service.d/50-AllowedCPUs.conf": (
+                "[Service]\nAllowedCPUs=0-3\n"
+            )
+        },
+        BINDING,
+        ["/etc/systemd/system.control/train.service.d/50-AllowedCPUs.conf:2"],
+        id="systemctl set-property",
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "touch", "named"), UNSEEN)
+def test_r14_an_owner_that_hides_is_seen(
+    tree: Callable[[dict[str, str]], Path], files: dict[str, str], touch: str, named: list[str]
+) -> None:
+    assert owners_of(touch, tree(files)) == named
+
+
+def test_r14_a_script_without_a_first_line_is_one_where_it_may_be_run(
+    tree: Callable[[dict[str, str]], Path],
+) -> None:
+    root = tree({"/etc/cron.d/x": "@reboot root /opt/cap\n", "/opt/cap": f"{CAP}\n"})
+    assert owners_of(POWER, root) == []  # data, as far as anybody can tell
+    (root / "opt/cap").chmod(0o755)
+    assert owners_of(POWER, root) == ["/opt/cap:1"]
+    (root / "opt/cap").write_bytes(b"\x7fELF\0\n" + CAP.encode())
+    assert owners_of(POWER, root) == []
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_r14_the_search_path_is_systemds_own() -> None:
+    """Where /lib is /usr/lib, its two names are one folder, and either may come first."""
+    words = ["systemd-analyze", "unit-paths"]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
+    ours, theirs = (
+        [path for path in paths if not path.startswith("/lib/")]
+        for paths in (UNIT_PATH, told.split())
+    )
+    assert ours == [path for path in theirs if path.startswith(("/etc/", "/run/", "/usr/"))]
+
+
+def test_r14_scripts_that_call_one_another_end(
+    tree: Callable[[dict[str, str]], Path],
+) -> None:
+    files = {f"/opt/s{n}": f"#!/bin/sh\n/opt/s{(n + 1) % 3}\n" for n in range(3)}
+    assert owners_of(POWER, tree({"/etc/rc.local": "#!/bin/sh\n/opt/s0\n", **files})) == []
+
+
+def test_r14_more_scripts_than_are_looked_into_are_told(
+    tree: Callable[[dict[str, str]], Path],
+) -> None:
+    calls = "".join(f"/opt/s{n}\n" for n in range(100))
+    files = {f"/opt/s{n}": "#!/bin/sh\n" for n in range(100)}
+    files["/opt/all"] = f"#!/bin/sh\n{calls}"
+    found = owners_of(POWER, tree({"/etc/cron.d/x": "@reboot root /opt/all\n", **files}))
+    assert found and all(
+        each.endswith("more scripts are called than are looked into") for each in found
+    )
+
+
 FREE = [
     (
         {"/etc/tmpfiles.d/nodevet-cpu-governor.conf": f"w {CPUS}/cpufreq/policy0/scaling_governor"},
@@ -276,6 +458,37 @@ FREE = [
     (
         {UNITS + PERSISTENCED + ".d/site.conf": "[Service]\nCPUAffinity=0-3\n"},
         f"file {UNITS}{PERSISTENCED}.d/90-nodevet-persistence-mode.conf",
+    ),
+    (  # a drop-in that empties it takes it away
+        {
+            WANTS + "site.service": "-> ../site.service",
+            UNITS + "site.service": "[Service]\nExecStart=/bin/x\nExecStartPost=nvidia-smi -pl 5\n",
+            UNITS + "site.service.d/off.conf": "[Service]\nExecStartPost=\n",
+        },
+        POWER,
+    ),
+    (  # of equal names the first drop-in counts
+        {
+            **service("/bin/true"),
+            "/usr/lib/systemd/system/site.service.d/a.conf": PM.replace("-pm 1", "-pl 1"),
+            UNITS + "site.service.d/a.conf": "[Service]\n",
+        },
+        POWER,
+    ),
+    (  # what a command writes to is not what it runs
+        {
+            "/etc/cron.d/x": "@daily root sh /opt/a >> /var/log/a 2>/var/log/b\n",
+            "/var/log/a": "#!/bin/sh\nnvidia-smi -pl 500\n",
+            "/var/log/b": "nvidia-smi -pl 500\n",
+        },
+        POWER,
+    ),
+    (
+        {
+            **service("nvidia-smi -pl 5", enabled=False),
+            UNITS + "nightly.timer": "[Timer]\nUnit=site.service\n",
+        },
+        POWER,
     ),
     ({"/etc/cron.d/x": "nouveau"}, "file /etc/modprobe.d/nodevet-nouveau.conf"),
     ({}, "gpu GPU-1:no_such_field"),
