@@ -74,7 +74,7 @@ reach = apply(
     click.option(
         "--deadline",
         type=Seconds(1),
-        default=60,
+        default=120,
         show_default=True,
         metavar="SECONDS",
         help="For one host, from connecting to its last byte.",

@@ -21,7 +21,7 @@ from nodevet.cli.seconds import Seconds
 @click.option(
     "--deadline",
     type=Seconds(1),
-    default=30,
+    default=80,
     show_default=True,
     metavar="SECONDS",
     help="For the whole probe; what hangs is left out and named.",

@@ -26,7 +26,7 @@ class Options:
 
     parallel: int = 100  # hosts at the same time, over all shards
     connect_timeout: float = 10  # TCP, banner and key exchange, per hop
-    deadline: float = 60  # a whole host: connect, run, read
+    deadline: float = 120  # a whole host: connect, run, read; see nodevet.probe.settle
     probe_deadline: float | None = None  # what the probe is told; None: two thirds of the deadline
     ssh_config: Path | None = None  # None: ~/.ssh/config
     known_hosts: Path | None = None  # None: what ssh_config names, else ssh's own files

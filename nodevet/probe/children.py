@@ -202,9 +202,19 @@ def listen(child):
     return None if text is None else decode(text)
 
 
+def late(child, seconds):
+    """The result of a child that did not answer in time."""
+    last = "; last: " + child.note if child.note else ""
+    result = failure("no answer within {:g} s{}".format(round(seconds, 1), last), "timeout")
+    result["seconds"] = round(seconds, 4)
+    return result
+
+
 def gather(wanted, root, request, seconds):
-    """The results of these sections, by name, within so many seconds."""
-    end = time.monotonic() + seconds
+    """The results of these sections, by name, within so many seconds; a dict has those of each."""
+    if not isinstance(seconds, dict):
+        seconds = dict.fromkeys(wanted, seconds)
+    started = time.monotonic()
     running = {}  # reader: child
     results = {}
     pids = []
@@ -213,25 +223,30 @@ def gather(wanted, root, request, seconds):
     try:
         for name in wanted:
             try:
-                child = spawn(name, root, request, seconds, prctl, list(running))
+                child = spawn(name, root, request, seconds[name], prctl, list(running))
             except OSError as error:
                 results[name] = failure("cannot start the collector: " + reason(error))
                 continue
             running[child.reader] = child
             pids.append(child.pid)
             poll.register(child.reader, select.POLLIN)
-        while running and time.monotonic() < end:
-            for reader, _ in poll.poll(max(0.0, end - time.monotonic()) * 1000):
+        while running:
+            left = min(seconds[child.name] for child in running.values())
+            left -= time.monotonic() - started
+            for reader, _ in poll.poll(max(0.0, left) * 1000):
                 result = listen(running[reader])
                 if result is not None:
                     results[running.pop(reader).name] = result
                     poll.unregister(reader)
                     os.close(reader)
-        for child in running.values():
-            last = "; last: " + child.note if child.note else ""
-            why = "no answer within {:g} s{}".format(round(seconds, 1), last)
-            results[child.name] = failure(why, "timeout")
-            results[child.name]["seconds"] = round(seconds, 4)
+            passed = time.monotonic() - started
+            for reader, child in list(running.items()):
+                if passed >= seconds[child.name]:
+                    results[child.name] = late(child, seconds[child.name])
+                    os.kill(child.pid, signal.SIGKILL)
+                    poll.unregister(reader)
+                    os.close(reader)
+                    del running[reader]
     finally:
         for child in running.values():
             os.kill(child.pid, signal.SIGKILL)

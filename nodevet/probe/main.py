@@ -10,6 +10,7 @@ import time
 
 from nodevet.probe.children import failure, gather
 from nodevet.probe.files import reason
+from nodevet.probe.settle import AGAIN, NEEDED, PATIENCE, PAUSE, limits, on_bus, unsettled
 
 SECTIONS = (
     "host",
@@ -28,7 +29,7 @@ SECTIONS = (
     "processes",
 )
 LATE = ("processes",)  # needs what the gpu section found
-SHARE = 0.8  # of the deadline, for everything that is not late
+SHARE = 0.8  # of the deadline, for everything that is not late; see also nodevet.probe.settle
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0
 ASKS = 500  # names of a baseline, of all sections together
@@ -83,10 +84,28 @@ def probe(request):
     else:
         late = [name for name in wanted if name in LATE]
         early = [name for name in wanted if name not in LATE]
-        results = gather(early, root, request, seconds * (SHARE if late else 1))
+        results = settled(early, root, request, seconds * (SHARE if late else 1))
         found = dict(request, found=results)
         results.update(gather(late, root, found, max(0.0, end - time.monotonic())))
     return {"schema": 1, "probe": str(request.get("probe", "")), "sections": results}
+
+
+def settled(wanted, root, request, seconds):
+    """The results of these sections; those of the GPUs anew while a node that has just booted
+    is still bringing them up."""
+    end = time.monotonic() + seconds
+    results = gather(wanted, root, request, limits(wanted, seconds, on_bus(root)))
+    patient = min(end, time.monotonic() + PATIENCE)
+    if not set(NEEDED) <= set(wanted):
+        return results
+    while unsettled(results) and time.monotonic() + 2 * PAUSE < patient:
+        time.sleep(PAUSE)
+        left = patient - time.monotonic()
+        again = gather(AGAIN, root, request, dict.fromkeys(AGAIN, left))
+        if any(result["status"] == "timeout" for result in again.values()):
+            break
+        results.update(again)
+    return results
 
 
 def frame(text, nonce):
