@@ -27,9 +27,15 @@ demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the
 
 .PHONY: test
 test: .venv/ready ## run all tests
-	@./.ci/setup sshd sim browser
-	$(BIN)/pytest -n 2 --dist loadscope || { echo "once more, what failed, one at a time:"; \
+	@./.ci/setup sshd sim test browser
+	export NODEVET_SET_UP=1; $(BIN)/pytest -n 2 --dist loadscope || \
+		{ echo "once more, what failed, one at a time:"; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
+
+.PHONY: fresh
+fresh: ## make demo and make test in a clone on a minimal Debian, booted for it
+	@./.ci/setup fresh test
+	@./.ci/fresh
 
 .PHONY: lint
 lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe

@@ -20,7 +20,7 @@ from nodevet.fleet import payload
 from nodevet.probe import main
 
 Run = Callable[..., Any]
-PYTHONS = sorted((Path.home() / ".pyenv/versions").glob("3.*/bin/python3"))
+PYTHONS = [Path(sys.executable), *sorted((Path.home() / ".pyenv/versions").glob("3.*/bin/python3"))]
 
 COLLECTORS = {
     "good": "def collect(root, request): return {'errors': {}}",

@@ -14,8 +14,12 @@ from nodevet.report.text import name
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
+UBUNTU = "\nID=ubuntu\n" in f"\n{Path('/etc/os-release').read_text(encoding='utf-8')}"
 pytestmark = pytest.mark.skipif(
-    not (CHROMIUM.exists() and DRIVER.exists()), reason="Chromium or chromedriver is not installed"
+    not (CHROMIUM.exists() and DRIVER.exists()),
+    reason="Chromium comes as a snap on Ubuntu"
+    if UBUNTU
+    else "Chromium or chromedriver is not installed",
 )
 
 

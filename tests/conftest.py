@@ -1,0 +1,70 @@
+"""What every test is held to: it calls only programs that the set-up installs, and where the set-up
+ran (`make test` says so in NODEVET_SET_UP) it is skipped for few reasons only."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[1] / ".ci" / "programs"
+MAY_SKIP = re.compile(
+    "no nvidia-smi, so no GPU|this machine has a (GPU|driver)|no (such )?captures?\\b"
+    "|the captures of real machines are not here"
+    "|Chromium comes as a snap on Ubuntu"
+)
+"""Why a test may be skipped on a machine that is set up: no GPU there, or no captures beside it."""
+
+
+def listed() -> frozenset[str]:
+    """The names of the programs that `.ci/setup` installs, or that every machine has."""
+    rows = PROGRAMS.read_text(encoding="utf-8").splitlines()
+    return frozenset(row.split()[0].rsplit("/", 1)[-1] for row in rows if row[:1] not in {"#", ""})
+
+
+def unlisted(program: str) -> str:
+    """The name of a program that no list has; empty for one that is listed, or is the test's own.
+
+    >>> unlisted("/usr/bin/cat")
+    ''
+    >>> unlisted("cowsay")
+    'cowsay'
+    """
+    own = (sys.prefix, sys.base_prefix, gettempdir(), str(Path.home() / ".pyenv"))
+    if not program or program.startswith(tuple(f"{place}/" for place in own)):
+        return ""
+    name = program.rsplit("/", 1)[-1]
+    return "" if name in _LISTED or not _exists(program) else name
+
+
+def _exists(program: str) -> bool:
+    """Whether it can be run at all: some tests call what is not there, on purpose."""
+    folders = [""] if "/" in program else os.environ.get("PATH", "").split(":")
+    return any(os.access(Path(folder, program), os.X_OK) for folder in folders)
+
+
+def _hold(event: str, args: tuple[Any, ...]) -> None:
+    """An audit hook; see sys.audit: `subprocess.Popen` has (executable, args, cwd, env)."""
+    if event != "subprocess.Popen" or "PYTEST_CURRENT_TEST" not in os.environ:
+        return
+    if name := unlisted(os.fsdecode(args[0] or "")):
+        raise AssertionError(f"{name} is called by a test: name it in .ci/programs")
+
+
+_LISTED = listed()
+sys.addaudithook(_hold)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Where the set-up ran, a skip for want of something is a fault of the set-up."""
+    report: pytest.TestReport = yield
+    if report.skipped and os.environ.get("NODEVET_SET_UP") and isinstance(report.longrepr, tuple):
+        reason = str(report.longrepr[2])
+        if not MAY_SKIP.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"skipped where `make test` has set up everything: {reason}"
+    return report
