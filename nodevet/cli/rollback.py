@@ -40,7 +40,8 @@ def command(
 
     \b
     Exit codes:
-      0  everything is as it was before the run
+      0  everything is as it was before the run, or will be after the reboot or restart that the
+         report names (pending); another rollback then says whether it is
       1  a node was refused, or something on it was changed since and is left
       2  usage or configuration
       3  a node is in doubt, or could not be put back: look at it

@@ -242,6 +242,8 @@ class _Story:
             waits = f"{stopped}: what the run did there is still there"
             outcome, why = min_of(outcome, Outcome.UNTOUCHED), "; ".join(filter(None, (waits, why)))
         elif kind == "apply" and host in self.returned:
+            steps = tuple(_not_pending(step) for step in steps)
+            outcome = Outcome.ROLLED_BACK if outcome is Outcome.PENDING else outcome
             why = "; ".join(filter(None, ("by `nodevet rollback`", why)))
         for step in steps:
             if step.outcome in UNKNOWN and step.outcome.rank < outcome.rank:
@@ -292,11 +294,20 @@ class _Story:
         )
 
 
+def _not_pending(step: StepResult) -> StepResult:
+    """In the words of an apply: what waits there is what was before it."""
+    if step.outcome is Outcome.PENDING:
+        return replace(step, outcome=Outcome.ROLLED_BACK)
+    return step
+
+
 def of_state(state: StepState, kind: str) -> Outcome:
     """How a step stands where no try that was at it came to its end."""
     if state.stage is Stage.VERIFIED:
         return Outcome.PENDING if state.pending else Outcome.DONE
     if state.stage is Stage.ROLLED_BACK:
+        if state.waits:
+            return Outcome.PENDING
         return Outcome.ROLLED_BACK if kind == "rollback" else Outcome.FAILED
     if state.stage is Stage.FAILED and state.touched and state.doing is None:
         return Outcome.HALF

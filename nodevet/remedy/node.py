@@ -159,6 +159,7 @@ class Node:
                     host=self.task.host,
                     machine_id=host.machine_id or "",
                     boot_id=host.boot_id or "",
+                    uptime_s=host.uptime_s,
                 )
             )
         return evidence

@@ -45,6 +45,7 @@ class HostBegin(Entry, frozen=True, kw_only=True, tag="host-begin"):
     host: str
     machine_id: str
     boot_id: str
+    uptime_s: float | None = None
 
 
 class Looked(Entry, frozen=True, kw_only=True, tag="looked"):
@@ -105,6 +106,9 @@ class RolledBack(Entry, frozen=True, kw_only=True, tag="rolled-back"):
     ok: bool
     why: str = ""
     seen: tuple[Seen, ...] = ()  # the touches, when a rollback looked last
+    waits: str = ""  # what it is in force after, `a reboot`; empty: it is
+    boot_id: str = ""  # of the node, where it waits
+    uptime_s: float | None = None
 
 
 class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +172,8 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a run."""
 
     stage: Stage = Stage.UNTOUCHED
-    touched: bool = False  # an action was begun, and the step has not been put back since
+    touched: bool = False
+    """An action was begun, and the step has not been put back since, or is not in force so."""
     seen: tuple[Seen, ...] | None = None
     """The touches before the first action: what a rollback restores. None: never looked at."""
     after: tuple[Seen, ...] | None = None  # the same, as last looked at since
@@ -179,6 +184,11 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, str] = {}
     why: str = ""
     pending: bool = False  # verified, and not in force yet
+    boot_id: str = ""  # of the node, when the first action was begun
+    uptime_s: float | None = None  # of the node, before that
+    waits: str = ""  # what the earlier state, put back, is in force after; empty: it is
+    back_boot_id: str = ""  # of the node, when it was put back and waited
+    back_uptime_s: float | None = None
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +196,7 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
 
     machine_id: str = ""
     boot_id: str = ""
+    uptime_s: float | None = None
     outcome: str | None = None
     why: str = ""
 
@@ -223,7 +234,9 @@ def state(records: Iterable[Record]) -> RunState:
             resumed += run is not None
             run, outcome = run or record, None
         elif isinstance(record, HostBegin):
-            hosts[record.host] = HostState(machine_id=record.machine_id, boot_id=record.boot_id)
+            hosts[record.host] = HostState(
+                machine_id=record.machine_id, boot_id=record.boot_id, uptime_s=record.uptime_s
+            )
         elif isinstance(record, HostEnd):
             before = hosts.get(record.host, HostState())
             hosts[record.host] = msgspec.structs.replace(
@@ -232,7 +245,14 @@ def state(records: Iterable[Record]) -> RunState:
         elif isinstance(record, RunEnd):
             outcome = record.outcome
         else:
-            steps[record.step] = _after(steps.get(record.step, StepState()), record)
+            before_it = steps.get(record.step, StepState())
+            after_it = _after(before_it, record)
+            if after_it.touched and not before_it.touched:
+                node = hosts.get(record.step.rsplit("/", 2)[0], HostState())
+                after_it = msgspec.structs.replace(
+                    after_it, boot_id=node.boot_id, uptime_s=node.uptime_s
+                )
+            steps[record.step] = after_it
     return RunState(run=run, resumed=resumed, hosts=hosts, steps=steps, outcome=outcome)
 
 
@@ -280,6 +300,16 @@ def _after(step: StepState, record: StepRecord) -> StepState:
         )
     if record.ok and step.again:
         return StepState()
+    if record.ok and record.waits:  # touched: a later rollback looks whether it is in force
+        return now(
+            stage=Stage.ROLLED_BACK,
+            done=(),
+            rolling_back=False,
+            why=record.why,
+            waits=record.waits,
+            back_boot_id=record.boot_id,
+            back_uptime_s=record.uptime_s,
+        )
     if record.ok:
         return StepState(stage=Stage.ROLLED_BACK, seen=step.seen, why=record.why)
     return now(stage=Stage.FAILED, rolling_back=False, why=record.why)

@@ -21,12 +21,16 @@ from nodevet.remedy.journal import (
     RollingBack,
     RunState,
     Stage,
+    StepState,
 )
 from nodevet.remedy.left import Parted, parted
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.remedy.site import BlindError, LostError, Site
 from nodevet.remedy.steps import begin, of_packages
+from nodevet.remedy.waits import waits_for
+
+BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
 
 
 class Back(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +82,7 @@ class Return:
         )
         outcome = worst(self._results.values())
         told = [step.why for step in steps if step.outcome is outcome and step.why]
-        returned = any(one.outcome is Outcome.ROLLED_BACK for one in self._results.values())
+        returned = any(one.outcome in BACK for one in self._results.values())
         if outcome is Outcome.REFUSED and returned:
             outcome = Outcome.PARTLY
         if lost or refusal is Refusal.UNREACHABLE:  # nobody knows what is there by now
@@ -130,13 +134,14 @@ class Return:
         restored = [seen for way in ways for seen in way.parts.ours]
         actions = [action for way in ways for action in way.step.actions]
         told, blind = list[str](), ""
+        evidence: Evidence | None = None
         left: Mapping[Touch, str] = {}
         after: Mapping[Touch, Seen] = {}
         try:
             told = self.site.steadily(lambda: self.site.put_back(restored, actions, settle=False))
             time.sleep(self.site.terms.settle)
             after, left = self.site.steadily(lambda: self.site.left(restored))
-            self.site.steadily(lambda: self.site.probe("rolled-back"))
+            evidence = self.site.steadily(lambda: self.site.probe("rolled-back"))
         except BlindError as error:
             blind = f"it cannot be proven: {error}"
         for way in ways:
@@ -145,9 +150,14 @@ class Return:
             why = "; ".join([*way.parts.told, *amiss, *([blind] if blind else [])])
             outcome = way.outcome(amiss, blind)
             now = tuple(after.get(seen.touch, seen) for seen in way.found) if after else ()
-            self.site.journal.write(RolledBack(step=way.step.id, ok=not why, why=why, seen=now))
+            record = RolledBack(step=way.step.id, ok=not why, why=why, seen=now)
+            then = self.back.run.step(way.step.id)
+            if evidence and not amiss and (waits := waits_for(way.step, then, evidence)):
+                record = waiting(record, then, waits, evidence)
+                outcome = Outcome.PENDING if record.ok else outcome
+            self.site.journal.write(record)
             self._results[way.step.id] = replace(
-                self._results[way.step.id], outcome=outcome, why=why, after=now
+                self._results[way.step.id], outcome=outcome, why=record.why, after=now
             )
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
@@ -176,6 +186,7 @@ class Return:
                 host=self.back.host,
                 machine_id=self.back.planned.machine_id,
                 boot_id=booted or "",
+                uptime_s=host.uptime_s if host else None,
             )
         )
         return evidence
@@ -216,6 +227,18 @@ class Return:
             parts=parts,
             told=told,
         )
+
+
+def waiting(record: RolledBack, then: StepState, waits: str, evidence: Evidence) -> RolledBack:
+    """A step that was put back and is in force later; the node as it was when that was done."""
+    host = evidence.host.data
+    return replace(
+        record,
+        why="; ".join(filter(None, (record.why, f"reverted, in force after {waits}"))),
+        waits=waits,
+        boot_id=then.back_boot_id if then.waits else (host and host.boot_id) or "",
+        uptime_s=then.back_uptime_s if then.waits else host and host.uptime_s,
+    )
 
 
 def kept_from(parts: Parted, newer: Mapping[Touch, str]) -> Parted:

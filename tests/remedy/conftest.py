@@ -399,13 +399,14 @@ class World:
         # as it comes out of a file
         return msgspec.json.decode(msgspec.json.encode(steps), type=list[Step])
 
-    def journal(self, name: str = "run") -> Journal:
+    def journal(self, name: str = "run", **run: Any) -> Journal:
         """A new journal, or the one of that name as another controller finds it."""
         folder = self.folder / name
         for other in self._journals:
             other.close()
         journal = Journal.open(folder) if folder.exists() else Journal.create(folder)
-        journal.write(RunRecord(plan="0" * 64, path="plan.json", controller="here", pid=1))
+        record = RunRecord(plan="0" * 64, path="plan.json", controller="here", pid=1, **run)
+        journal.write(record)
         self._journals.append(journal)
         return journal
 
@@ -432,7 +433,7 @@ class World:
 
     def back(self, plan: Plan, host: str = "n1") -> Any:
         """One node's rollback, as it ends."""
-        journal = self.journal()
+        journal = self.journal(kind="rollback", hosts=(host,))
         order = Back(
             host=host,
             planned=plan.nodes[host],

@@ -5,12 +5,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fix import Unit
+from nodevet.evidence import Evidence, decode
+from nodevet.fix import File, Risk, Touch, Unit
+from nodevet.remedy.account import account
 from nodevet.remedy.hands import WorkError
+from nodevet.remedy.journal import read
+from nodevet.remedy.nouns import Step
+from nodevet.remedy.records import StepState
+from nodevet.remedy.report import ENDINGS, render
 from nodevet.remedy.result import Outcome, Refusal, exit_code
+from nodevet.remedy.waits import waits_for
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -228,6 +236,112 @@ def test_killed_again_and_again(world: Callable[..., World], seed: int) -> None:
         result = commands["rollback"]()
     assert result.outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT), (told, result)
     assert box.everything() == before, (told, result)
+
+
+# --- in force later ------------------------------------------------------------------------------
+
+
+def ecc(world: Callable[..., World]) -> tuple[World, Any, Any]:
+    """ECC is to be on, from a reboot on; its plan is carried out."""
+    w = world(ecc_mode=True)
+    w.terms = replace(w.terms, drain_hook="true")
+    plan = w.plan()
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.PENDING, result
+    return w, plan, w.boxes["n1"]
+
+
+def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_put_back(
+    world: Callable[..., World],
+) -> None:
+    w, plan, box = ecc(world)
+    box.reboot()
+    assert [gpu["ecc"] for gpu in box.gpus] == [[True, True]] * 2
+    result = w.back(plan)
+    assert [gpu["ecc"] for gpu in box.gpus] == [[True, False]] * 2
+    assert result.outcome is Outcome.PENDING and "in force after a reboot" in result.why, result
+    told = account(plan, read(w.folder / "run"))
+    assert told.hosts[0].outcome is Outcome.PENDING
+    for form in ENDINGS:
+        text = render(told, form)
+        assert "pending" in text.lower(), form
+        assert "in force after a reboot" in text or form == "prometheus", form
+    resumed = account(plan, read(w.folder / "run"), kind="apply")
+    assert resumed.hosts[0].outcome is Outcome.ROLLED_BACK and not resumed.good(Outcome.ROLLED_BACK)
+    again = w.back(plan)
+    assert again.outcome is Outcome.PENDING, "it was not rebooted since"
+    box.reboot()
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
+    assert w.back(plan).outcome is Outcome.RIGHT
+
+
+def test_r3_a_mode_that_never_came_into_force_is_rolled_back(world: Callable[..., World]) -> None:
+    w, plan, box = ecc(world)
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
+    assert [gpu["ecc"] for gpu in box.gpus] == [[False, False]] * 2
+
+
+STEP = Step(
+    id="n1/x/1", host="n1", fix="x", subjects=(), wanted=1, observed=0, risk=Risk.LIVE,
+    actions=(File(path="/etc/x", content="x"),), touches=(Touch(kind="file", name="/etc/x"),),
+    reason="",
+)  # fmt: skip
+SERVICE = {"cgroup": "/system.slice/s.service", "unit": "s.service"}
+
+
+def of(*started: float, boot: str = "b1", uptime: float = 900, complete: bool = True) -> Evidence:
+    processes = [
+        {"pid": number, "started_s": at, **SERVICE} for number, at in enumerate(started, 7)
+    ]
+    sections = {
+        "host": {"boot_id": boot, "machine_id": "m", "uptime_s": uptime},
+        "processes": {"processes": processes, "complete": complete},
+    }
+    whole = {name: {"status": "ok", "data": data} for name, data in sections.items()}
+    return decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole}))
+
+
+DONE_AT = StepState(boot_id="b1", uptime_s=500)
+BACK_AT = replace(DONE_AT, waits="x", back_boot_id="b1", back_uptime_s=800)
+
+
+@pytest.mark.parametrize(
+    ("then", "evidence", "waits"),
+    [
+        (DONE_AT, of(400), ""),  # what runs was never bound
+        (DONE_AT, of(400, 600), "a restart of s.service"),
+        (DONE_AT, of(), ""),
+        (DONE_AT, of(400, complete=False), "a restart of s.service"),
+        (DONE_AT, of(400, boot="b2"), "a restart of s.service"),
+        (BACK_AT, of(600), "a restart of s.service"),
+        (BACK_AT, of(850), ""),
+        (BACK_AT, of(600, boot="b2"), ""),
+    ],
+)
+def test_r3_a_binding_of_a_service_that_was_restarted_since_is_pending(
+    then: StepState, evidence: Evidence, waits: str
+) -> None:
+    later = replace(STEP, services=("s.service",), effective="restart")
+    assert waits_for(later, then, evidence) == waits
+    assert waits_for(replace(later, effective="now"), then, evidence) == waits, "with --now"
+    with_it = replace(later, effective="now", actions=(Unit(name="s.service", restart=True),))
+    assert waits_for(with_it, then, evidence) == ""
+
+
+@pytest.mark.parametrize(
+    ("then", "boot", "waits"),
+    [
+        (DONE_AT, "b1", ""),  # never booted into it
+        (DONE_AT, "b2", "a reboot"),
+        (StepState(), "b2", "a reboot"),
+        (replace(BACK_AT, back_boot_id="b2"), "b2", "a reboot"),
+        (replace(BACK_AT, back_boot_id="b2"), "b3", ""),
+    ],
+)
+def test_r3_a_driver_that_was_booted_into_is_pending(
+    then: StepState, boot: str, waits: str
+) -> None:
+    assert waits_for(replace(STEP, effective="reboot"), then, of(boot=boot)) == waits
 
 
 def strike(w: World, number: int, when: str, error: Any) -> None:

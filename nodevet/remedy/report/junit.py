@@ -48,7 +48,7 @@ def _cases(host: HostResult, result: Result) -> Iterator[TestCase]:
         untouched = step.outcome is Outcome.UNTOUCHED
         skipped: list[FinalResult] = [Skipped(plain(step.why), "untouched")]
         case.result = skipped if untouched else _results(result, step.outcome, step.why)
-        if done := "\n".join(_done(step)):
+        if done := "\n".join(_done(step, result)):
             case.system_out = done
         yield case
 
@@ -60,8 +60,10 @@ def _results(result: Result, outcome: Outcome, why: str) -> list[FinalResult]:
     return [kind(plain(why) or outcome.value, outcome.value)]
 
 
-def _done(step: StepResult) -> Iterator[str]:
-    """The commands, what the check said, then what became what."""
+def _done(step: StepResult, result: Result) -> Iterator[str]:
+    """What is yet to come, the commands, what the check said, then what became what."""
+    if step.why and result.good(step.outcome):
+        yield f"{step.outcome.value}: {plain(step.why)}"
     yield from (f"ran {ran(one)}" for one in step.ran)
     if step.verdicts:
         yield f"the check says {verdicts(step)}"
