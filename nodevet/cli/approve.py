@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,6 +13,7 @@ from nodevet.document.problems import plain_text
 
 if TYPE_CHECKING:
     from nodevet.remedy.allowed import Policy
+    from nodevet.remedy.approve import Approved
     from nodevet.remedy.nouns import Plan
 
 LARGEST = 64 * 1024 * 1024  # bytes of a plan
@@ -20,7 +21,7 @@ KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 
 
 @click.command("approve")
-@click.argument("file", metavar="PLAN", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option(
     "--key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -30,6 +31,11 @@ KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 )
 @click.option("--yes", is_flag=True, help="Sign without a question.")
 @click.option("--folded", is_flag=True, help="Show one line per change, without its commands.")
+@click.option(
+    "--rollback",
+    is_flag=True,
+    help="PLAN is the folder of a run: approve that somebody rolls it back who did not apply it.",
+)
 @click.option("--verify", is_flag=True, help="Sign nothing: say who approved, and if it is enough.")
 @click.option(
     "--project",
@@ -38,7 +44,13 @@ KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
     help="Folder with allowed_signers and approval.yaml.  [default: .]",
 )
 def command(
-    file: Path, key: Path | None, yes: bool, folded: bool, verify: bool, project: Path
+    file: Path,
+    key: Path | None,
+    yes: bool,
+    folded: bool,
+    rollback: bool,
+    verify: bool,
+    project: Path,
 ) -> None:
     """Show PLAN once more and sign it with your SSH key.
 
@@ -54,21 +66,52 @@ def command(
     from nodevet.remedy.allowed import load
     from nodevet.remedy.nouns import read
 
-    content = _content(file)
-    plan = read(content)
-    policy = load(project)
-    if verify:
-        code = _verify(file, content, plan, policy)
-    else:
-        code = _approve(file, content, plan, policy, key, yes=yes, folded=folded)
+    content = _content(file / "plan.json" if rollback else file)
+    asked = _Asked(
+        file=file / "rollback" if rollback else file,
+        content=content,
+        plan=read(content),
+        policy=load(project),
+        rollback=rollback,
+    )
+    code = _verify(asked) if verify else _approve(asked, key, yes=yes, folded=folded)
     click.get_current_context().exit(code)
 
 
-def _verify(file: Path, content: bytes, plan: "Plan", policy: "Policy") -> int:
-    """Say who approved; 0 where that is enough."""
-    from nodevet.remedy.approve import Approved, check_approvals, signatures
+class _Asked(NamedTuple):
+    """What is to be approved. `file`: beside which its signatures are."""
 
-    outcome = check_approvals(content, plan, signatures(file), policy, _now(), _groups(plan))
+    file: Path
+    content: bytes
+    plan: "Plan"
+    policy: "Policy"
+    rollback: bool
+
+    @property
+    def namespace(self) -> str:
+        from nodevet.remedy import signatures
+
+        return signatures.ROLLBACK if self.rollback else signatures.NAMESPACE
+
+    def check(self) -> "Approved | list[str]":
+        from nodevet.remedy import approve
+
+        check = approve.check_rollback if self.rollback else approve.check_approvals
+        found = approve.signatures(self.file)
+        return check(self.content, self.plan, found, self.policy, _now(), _groups(self.plan))
+
+    def unfit(self) -> list[str]:
+        from nodevet.remedy import approve
+
+        plan = approve.back(self.plan) if self.rollback else self.plan
+        return approve.unfit(plan, self.policy, _now(), expires=not self.rollback)
+
+
+def _verify(asked: _Asked) -> int:
+    """Say who approved; 0 where that is enough."""
+    from nodevet.remedy.approve import Approved
+
+    outcome = asked.check()
     if not isinstance(outcome, Approved):
         _say("not approved", outcome)
         return 1
@@ -78,46 +121,44 @@ def _verify(file: Path, content: bytes, plan: "Plan", policy: "Policy") -> int:
     return 0
 
 
-def _approve(
-    file: Path,
-    content: bytes,
-    plan: "Plan",
-    policy: "Policy",
-    key: Path | None,
-    *,
-    yes: bool,
-    folded: bool,
-) -> int:
+def _approve(asked: _Asked, key: Path | None, *, yes: bool, folded: bool) -> int:
     """Show, ask, sign and keep the signature; 1 where it would not count."""
     from nodevet.remedy import approve
 
-    if unfit := approve.unfit(plan, policy, _now()):
+    content, policy = asked.content, asked.policy
+    plan = approve.back(asked.plan) if asked.rollback else asked.plan
+    if unfit := asked.unfit():
         _say("cannot be approved", unfit)
         return 1
-    click.echo(_shown(plan, folded=folded), nl=False)
+    if asked.rollback:
+        click.echo("that all of this is taken back, on the nodes where it was done:")
+    click.echo(_shown(asked.plan, folded=folded), nl=False)
     key = key or _only_key()
     if not yes and not _confirmed(plan):
         click.echo("not approved: nothing is signed", err=True)
         return 1
-    signature = approve.Signature(name=f"your key {key}", data=approve.sign(content, key))
-    (verdict,) = approve.signers(content, [signature], policy, _now())
+    data = approve.sign(content, key, asked.namespace)
+    signature = approve.Signature(name=f"your key {key}", data=data)
+    (verdict,) = approve.signers(content, [signature], policy, _now(), asked.namespace)
     people, refused = approve.judge(plan, [verdict], policy, _groups(plan))
     if not people or isinstance(verdict, str):
         _say("your signature would not count, and is not kept", refused)
         return 1
-    target = approve.signature_file(file, people[0].who)
+    target = approve.signature_file(asked.file, people[0].who)
     _keep(target, signature.data)
     click.echo(f"approved by {plain_text(people[0].who)}: {target}")
-    known = approve.signatures(file)
-    people, _ = approve.judge(
-        plan, tuple(approve.signers(content, known, policy, _now())), policy, _groups(plan)
+    verdicts = approve.signers(
+        content, approve.signatures(asked.file), policy, _now(), asked.namespace
     )
+    people, _ = approve.judge(plan, tuple(verdicts), policy, _groups(plan))
     needed = approve.needs(plan, policy)
-    enough = len(people) >= needed
+    way = (
+        f"nodevet rollback {asked.file.parent}" if asked.rollback else f"nodevet apply {asked.file}"
+    )
     click.echo(
-        f"that is enough; run it with: nodevet apply {file}"
-        if enough
-        else approve.too_few(plan, people, needed)
+        f"that is enough; run it with: {way}"
+        if len(people) >= needed
+        else approve.too_few(plan, people, needed, rollback=asked.rollback)
     )
     return 0
 

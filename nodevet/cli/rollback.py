@@ -1,16 +1,25 @@
 """`nodevet rollback`: put back what a run did."""
 
+from collections.abc import Sequence
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from nodevet.cli import UserError, apply, options, rollout, session
 from nodevet.cli.speech import say, say_at_once
+from nodevet.document.problems import plain_text
+from nodevet.model import Host
 
 if TYPE_CHECKING:
+    from nodevet.remedy.approve import Approval
+    from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.records import Record
     from nodevet.remedy.result import HostResult
+    from nodevet.remedy.runs import RunFolder
 
 
 @click.command("rollback")
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 @rollout.drain_hook
 @apply.shown
 @options.reach
+@options.project
 def command(
     folder: Path,
     names: tuple[str, ...],
@@ -30,6 +40,7 @@ def command(
     settle: float | None,
     drain_hook: str | None,
     form: str,
+    project: Path,
     **reach: Any,
 ) -> None:
     """Put back every step of RUN that was done or is in doubt, the last one first.
@@ -37,6 +48,8 @@ def command(
     Everything that a step touched is made what it was before, and looked at again. What is now
     neither what it was nor what the step set was changed since by somebody else: that is said,
     and it is left. May be run again.
+
+    A run that somebody else applied takes approvals as its plan did: nodevet approve --rollback.
 
     \b
     Exit codes:
@@ -52,6 +65,7 @@ def command(
     from nodevet.remedy.journal import Journal, state
     from nodevet.remedy.order import newer
     from nodevet.remedy.rollback import Back, Return, nothing, touched
+    from nodevet.remedy.rollout import no_hook
     from nodevet.remedy.runs import Opening, RunFolder
     from nodevet.remedy.site import Site
     from nodevet.remedy.waves import Limits, Standing
@@ -61,14 +75,19 @@ def command(
     hosts = _chosen(names, tuple(plan.nodes))
     kept = apply.reached_before(run, inventories, reach)
     with Journal.open(run.path) as journal:
-        terms = apply.terms_of(run, rollout.of_rollback(plan, journal.records, settle, drain_hook))
+        care = rollout.of_rollback(plan, journal.records, settle, drain_hook)
+        terms = apply.terms_of(run, care)
         then = apply.same_plan(run, text, state(journal.records))
         known = {host.name for host in kept.hosts}
         todo = [host for host in hosts if touched(plan.of(host), then)]
         for host in todo:
             if host not in known:
                 raise UserError(f"{host}: the inventory does not name it; give one with -i")
-        opened = Opening(run, text, plan, journal, (), {}, kind="rollback", hosts=hosts)
+        risks = [step.risk for host in todo for step in touched(plan.of(host), then)]
+        if missing := no_hook(risks, care):
+            raise UserError(f"{missing}; or name nodes that need none with --host")
+        approvals = _approved(run, text, plan, todo, kept.hosts, project, journal.records)
+        opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
         for host in hosts:
             if host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
@@ -98,6 +117,41 @@ def command(
                 raise
             result = opened.result(why)
     apply.finish(run, result, stem, form)
+
+
+def _approved(
+    run: "RunFolder",
+    text: bytes,
+    plan: "Plan",
+    todo: Sequence[str],
+    hosts: Sequence[Host],
+    project: Path,
+    records: "Sequence[Record]",
+) -> "Sequence[Approval]":
+    """Who approved that the run is rolled back on these nodes; nobody has to where whoever applied
+    it does so. Raises UserError where too few did."""
+    from nodevet.remedy import allowed, approve
+    from nodevet.remedy.records import Run
+    from nodevet.remedy.runs import operator
+
+    mine = operator()
+    theirs = {one.user for one in records if isinstance(one, Run) and one.kind == "apply"}
+    if not todo or mine in theirs:
+        return ()
+    part = replace(plan, steps=tuple(step for step in plan.steps if step.host in todo))
+    outcome = approve.check_rollback(
+        text,
+        part,
+        approve.signatures(run.path / "rollback"),
+        allowed.load(project),
+        datetime.now(timezone.utc),
+        {host.name: host.groups for host in hosts},
+    )
+    if isinstance(outcome, approve.Approved):
+        return outcome.approvals
+    who = ", ".join(sorted(plain_text(one) for one in theirs if one)) or "it does not say who"
+    head = f"{run.path}: applied by {who}, not by {plain_text(mine)}; it may not be rolled back:"
+    raise UserError("\n".join([head, *outcome]))
 
 
 def _chosen(names: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.document.problems import either, plain_text
 from nodevet.fix import Risk
 from nodevet.remedy.allowed import RULES, Approval, Policy
 from nodevet.remedy.nouns import Plan, Step, read
 from nodevet.remedy.signatures import (
+    ROLLBACK,
     ApproveError,
     Signature,
     Signer,
@@ -20,12 +22,15 @@ from nodevet.remedy.signatures import (
 )
 
 __all__ = [
+    "ROLLBACK",
     "Approval",
     "ApproveError",
     "Approved",
     "Signature",
     "Signer",
+    "back",
     "check_approvals",
+    "check_rollback",
     "judge",
     "needs",
     "refusal",
@@ -72,20 +77,43 @@ def check_approvals(
     return reasons or Approved(approvals=tuple(people), ignored=tuple(ignored))
 
 
-def unfit(plan: Plan, policy: Policy, now: datetime) -> list[str]:
+def check_rollback(
+    plan_bytes: bytes,
+    plan: Plan,
+    found: Sequence[Signature],
+    policy: Policy,
+    now: datetime,
+    hosts_groups: Mapping[str, Collection[str]],
+) -> Approved | list[str]:
+    """Whether what `plan` names may be rolled back by somebody else than who applied it, or why
+    not. `plan` may be a part of that of `plan_bytes`. Raises as `check_approvals`.
+
+    It takes what its risk takes; a rollback reboots nothing, and a plan that expired can be
+    rolled back.
+    """
+    part = back(plan)
+    reasons = unfit(part, policy, now, expires=False)
+    verdicts = tuple(signers(plan_bytes, found, policy, now, ROLLBACK))
+    people, ignored = judge(part, verdicts, policy, hosts_groups)
+    if part.risk is not None and len(people) < (needed := needs(part, policy)):
+        reasons += [*ignored, too_few(part, people, needed, rollback=True)]
+    return reasons or Approved(approvals=tuple(people), ignored=tuple(ignored))
+
+
+def back(plan: Plan) -> Plan:
+    """A plan as its rollback is judged."""
+    return replace(plan, rollout=replace(plan.rollout, reboot=False, verify_reboot=False))
+
+
+def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) -> list[str]:
     """Why nobody can approve this plan, whoever signs it."""
     if now.tzinfo is None:
         raise ValueError("now needs an offset")
     reasons = []
     if plan.risk is None:
         reasons.append("the plan has no steps: there is nothing to approve")
-    ends = _moment(plan.expires)
-    if ends is None:
-        reasons.append(
-            f"the plan does not say when it expires ({plain_text(plan.expires)}); plan anew"
-        )
-    elif now >= ends:
-        reasons.append(f"the plan expired at {plain_text(plan.expires)}; plan anew")
+    if expires and (why := _expired(plan, now)):
+        reasons.append(why)
     if plan.risk is not None and policy.forbids_own(plan.risk) and not policy.names(plan.author):
         reasons.append(
             f"the author, {plain_text(plan.author)}, is not in {policy.shown}, so nobody can tell "
@@ -93,6 +121,13 @@ def unfit(plan: Plan, policy: Policy, now: datetime) -> list[str]:
             "plan anew with --author and the name that stands there"
         )
     return reasons
+
+
+def _expired(plan: Plan, now: datetime) -> str:
+    ends = _moment(plan.expires)
+    if ends is None:
+        return f"the plan does not say when it expires ({plain_text(plan.expires)}); plan anew"
+    return f"the plan expired at {plain_text(plan.expires)}; plan anew" if now >= ends else ""
 
 
 def needs(plan: Plan, policy: Policy) -> int:
@@ -158,13 +193,18 @@ def refusal(
     )
 
 
-def too_few(plan: Plan, people: Sequence[Approval], needed: int) -> str:
+def too_few(plan: Plan, people: Sequence[Approval], needed: int, *, rollback: bool = False) -> str:
     """How many approvals are missing, and whose count."""
     risk = (plan.risk or Risk.LIVE).value
     who = ", ".join(plain_text(one.who) for one in people)
     have = f"{len(people)} ({who})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"
-    return f"the plan needs {needed} {noun} for {risk} and has {have}; run: nodevet approve"
+    what, way = (
+        ("its rollback by somebody else", "nodevet approve --rollback RUN")
+        if rollback
+        else ("the plan", "nodevet approve")
+    )
+    return f"{what} needs {needed} {noun} for {risk} and has {have}; run: {way}"
 
 
 def _people(found: Sequence[Signer]) -> list[list[Signer]]:

@@ -34,6 +34,7 @@ class Run(Entry, frozen=True, kw_only=True, tag="run"):
     path: str
     approvals: tuple[Approval, ...] = ()
     options: Mapping[str, Any] = {}
+    user: str = ""  # who is at the controller
     controller: str  # its host name
     pid: int
     boot_id: str = ""  # of the controller

@@ -1,6 +1,7 @@
 """The folder of a run: the plan with its signatures, the journal, the evidence, the results."""
 
 import os
+import pwd
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -177,6 +178,7 @@ class Opening:
                 path=str(folder.plan_file),
                 approvals=tuple(approvals),
                 options=options,
+                user=operator(),
                 controller=socket.gethostname(),
                 pid=os.getpid(),
                 boot_id=_boot_id(),
@@ -195,6 +197,17 @@ def _file(host: str) -> str:
     """A host's name as one name of a file: neither a path, nor a folder above."""
     name = quote(host, safe="")
     return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+def operator() -> str:
+    """Who is at this controller: the user of this process, or who became root by sudo."""
+    sudo = os.environ.get("SUDO_USER", "")
+    if os.getuid() == 0 and sudo:
+        return sudo
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # no name in this container
+        return f"uid {os.getuid()}"
 
 
 def _boot_id() -> str:

@@ -18,6 +18,7 @@ from nodevet.document.problems import plain_text, sentence
 from nodevet.remedy.allowed import SIGNERS, Policy
 
 NAMESPACE = "nodevet-plan@v1"
+ROLLBACK = "nodevet-rollback@v1"  # over the plan of a run: that it may be rolled back
 LARGEST = 64 * 1024  # bytes of a signature
 MOST = 100  # signatures beside a plan
 PATIENCE = 30.0  # seconds for ssh-keygen where it asks nobody
@@ -69,7 +70,7 @@ def signature_file(plan: Path, principal: str) -> Path:
     return plan.with_name(f"{plan.name}.{safe}.sig")
 
 
-def sign(plan: bytes, key: Path) -> bytes:
+def sign(plan: bytes, key: Path, namespace: str = NAMESPACE) -> bytes:
     """The signature of a private key file, or of a public one whose other half the agent has.
 
     ssh-keygen asks for a passphrase, or a touch, at the terminal. Raises ApproveError.
@@ -78,7 +79,7 @@ def sign(plan: bytes, key: Path) -> bytes:
         _require(scratch)
         copy = Path(scratch) / "plan"
         copy.write_bytes(plan)
-        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(copy)]
+        words = ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", str(key), str(copy)]
         try:
             # its stdin and stderr are ours: without a terminal there, it would not ask
             done = subprocess.run(
@@ -98,7 +99,11 @@ def sign(plan: bytes, key: Path) -> bytes:
 
 
 def signers(
-    plan: bytes, found: Sequence[Signature], policy: Policy, now: datetime
+    plan: bytes,
+    found: Sequence[Signature],
+    policy: Policy,
+    now: datetime,
+    namespace: str = NAMESPACE,
 ) -> Iterator[Signer | str]:
     """Whose each signature is, or why it does not count. Raises ApproveError."""
     with TemporaryDirectory(prefix="nodevet-approve-") as scratch:
@@ -106,11 +111,13 @@ def signers(
         Path(scratch, SIGNERS).write_text(policy.signers, encoding="utf-8")
         for signature in found:
             Path(scratch, "signature").write_bytes(signature.data)
-            yield _signer(plan, signature.name, policy, now, scratch)
+            yield _signer(plan, signature.name, policy, now, scratch, namespace)
 
 
-def _signer(plan: bytes, name: str, policy: Policy, now: datetime, scratch: str) -> Signer | str:
-    fits = _keygen("check-novalidate", "-n", NAMESPACE, "-s", "signature", at=scratch, stdin=plan)
+def _signer(
+    plan: bytes, name: str, policy: Policy, now: datetime, scratch: str, namespace: str
+) -> Signer | str:
+    fits = _keygen("check-novalidate", "-n", namespace, "-s", "signature", at=scratch, stdin=plan)
     key = re.search(rb"with \S+ key (SHA256:[A-Za-z0-9+/=]+)\s*\Z", fits.stdout)
     if fits.returncode != 0 or not key:
         return (
@@ -137,7 +144,7 @@ def _signer(plan: bytes, name: str, policy: Policy, now: datetime, scratch: str)
             "signed cannot be told; write the person's name there; patterns are for cert-authority"
         )
     valid = _keygen(
-        *("verify", "-O", moment, "-n", NAMESPACE, "-I", names[0], "-s", "signature"),
+        *("verify", "-O", moment, "-n", namespace, "-I", names[0], "-s", "signature"),
         *("-f", SIGNERS),
         at=scratch,
         stdin=plan,

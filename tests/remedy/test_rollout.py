@@ -255,3 +255,50 @@ def test_r15_a_hook_must_be_executable_where_a_risk_needs_it(tmp_path: Path) -> 
     assert "is not a program that can be run here" in no_hook([Risk.LIVE, Risk.DRAIN], care)
     hook.chmod(0o755)
     assert not no_hook([Risk.DRAIN], care) and os.access(hook, os.X_OK)
+
+
+def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nodevet.remedy import runs
+
+    d = desk("n1")
+    box = d.world.boxes["n1"]
+    before = box.everything()
+    d.plan()
+    monkeypatch.setattr(runs, "operator", lambda: "carla")
+    assert d.apply().code == 0
+    changed = box.everything()
+    monkeypatch.setattr(runs, "operator", lambda: "dora")
+    calls = len(d.calls)
+    back = ("rollback", d.run, "--project", d.project)
+    said = d.say(*back)
+    assert said.code == 2 and "applied by carla, not by dora" in said.err, said
+    assert "its rollback by somebody else needs 1 approval for live and has none" in said.err
+    assert box.everything() == changed and len(d.calls) == calls
+    # who approved the plan has not approved that
+    shutil.copy(d.run / "plan.json.ann.sig", d.run / "rollback.ann.sig")
+    said = d.say(*back)
+    assert said.code == 2 and "does not fit this plan" in said.err and len(d.calls) == calls
+    (d.run / "rollback.ann.sig").unlink()
+    sign = ("approve", d.run, "--rollback", "--project", d.project)
+    assert d.say(*sign, "--verify").code == 1
+    said = d.say(*sign, "--key", d.key, "--yes")
+    assert said.code == 0 and f"run it with: nodevet rollback {d.run}" in said.out, said
+    assert d.say(*sign, "--verify").code == 0
+    said = d.say(*back)
+    assert said.code == 0 and box.everything() == before, said
+    result = json.loads((d.run / "rollback-1.json").read_bytes())
+    assert [one["who"] for one in result["approvals"]] == ["ann"]
+
+
+def test_d23_whoever_applied_a_run_rolls_it_back_at_once_and_after_the_plan_expired(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1")
+    before = d.world.boxes["n1"].everything()
+    d.plan()
+    assert d.apply().code == 0
+    (d.project / "allowed_signers").unlink()
+    said = d.say("rollback", d.run, "--project", d.project)
+    assert said.code == 0 and d.world.boxes["n1"].everything() == before, said
