@@ -36,6 +36,7 @@ from nodevet.evidence import (
     Gpu,
     PciFunction,
     half_a_driver,
+    located,
     lost,
     subject_of,
     unread,
@@ -110,7 +111,7 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
         found = msgspec.structs.replace(found, advice=advised(evidence, layers, want))
     yield found
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
-        yield from one_sided(gpus(evidence), functions(evidence), kept)
+        yield from one_sided(located(evidence), functions(evidence), kept)
     numbers = device_numbers(evidence)
     if isinstance(numbers, frozenset):
         yield from without_node(gpus(evidence), numbers)
@@ -257,12 +258,14 @@ def one_sided(
             )
     if any(gpu.bus_id is None for gpu in usable):
         return
-    in_nvml = {gpu.bus_id for gpu in found}
+    in_nvml = {gpu.bus_id: gpu for gpu in found}
     for function in bus:
         subject = Subject(kind="pci", id=function.address, bus_id=function.address)
+        if function.address in in_nvml:
+            subject = subject_of(in_nvml[function.address])
         if function.kind != "gpu":
             continue
-        if function.address in kept - in_nvml:
+        if function.address in kept - in_nvml.keys():
             yield exempt(subject, why=f"held by {function.driver} for a virtual machine")
         elif function.revision == "ff":
             yield wrong(subject, expected="on the PCI bus", actual="off the bus", advice=OFF)

@@ -9,7 +9,8 @@ no longer reaches back to boot. Only lines that the kernel itself wrote count.
 
 **Verdicts.** `ignore` names the Xids that an application causes by itself; they are
 shown, and are no fault. Every other one is wrong, a number that nodevet does not know
-too. A GPU without Xids is ok only where the log is complete since boot, else unknown. An
+too. A GPU that fell off the bus is one loss, however many lines say so; a line that does
+not say of which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only where the log is complete since boot, else unknown. An
 SXid (NVSwitch) is wrong unless the driver calls it non-fatal; then it is exempt, and
 shown. Captured files without a kernel log are exempt.
 
@@ -31,8 +32,12 @@ from nodevet.evidence import (
     KernelLog,
     board,
     each_gpu,
+    gpu_functions,
+    line_of,
     located,
     logged,
+    lost,
+    off_the_bus,
     subject_of,
     unlisted,
     unread,
@@ -155,12 +160,13 @@ def judge_gpus(
     doubt = ""
     if log.complete is not True:
         doubt = log.errors.get("complete") or "the log is not known to be complete since boot"
+    gpus = located(evidence)
     at = by_address(events)
+    join(evidence, gpus, at)
     nameless = fault(NODE, at.pop("", []), want, "the GPU that they are about")
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
-    gpus = located(evidence)
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
@@ -181,6 +187,22 @@ def by_address(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
     for event in events:
         found.setdefault(event.bus_id or "", []).append(event)
     return found
+
+
+def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent]]) -> None:
+    """Move lines that say "off the bus", and not of which GPU, to the one that is: the one that
+    has the Xid of it, or else the only one that NVML or the PCI bus has lost."""
+    spare = [event for event in at.get("", []) if event.kind == "off_bus"]
+    where = {
+        address
+        for address, own in at.items()
+        if any(event.kind == "xid" and event.code == OFF_BUS for event in own)
+    }
+    if not where and all(function.revision for function in gpu_functions(evidence)):
+        where = {gpu.bus_id or "" for gpu in gpus if lost(gpu)} | off_the_bus(evidence)
+    if len(where) == 1 and "" not in where and spare:
+        at.setdefault(*where, []).extend(spare)
+        at[""] = [event for event in at[""] if event not in spare]
 
 
 def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str) -> Finding:
@@ -226,16 +248,28 @@ def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str
     by_code: dict[int, list[KernelEvent]] = {}
     for event in events:
         by_code.setdefault(number(event) or 0, []).append(event)
+    unread = by_code.pop(0, [])
     for code, same in sorted(by_code.items()):
         name = names.get(code, "is not known to nodevet" if names else "")
-        counts = [event.count for event in same if event.count is not None]
-        times = f" ×{sum(counts)}" if counts else ""
-        last = max((event.last_s for event in same if event.last_s is not None), default=None)
-        parts.append(f"{code} {name}".rstrip() + times + when(last))
+        parts.append(f"{code} {name}".rstrip() + times(same) + when(same))
+    if unread:
+        text = line_of(unread)
+        shown = f": {text}" if text else ""
+        parts.append(f"a line whose number cannot be read{times(unread)}{when(unread)}{shown}")
     return "; ".join(parts)
 
 
-def when(seconds: float | None) -> str:
+def times(same: Sequence[KernelEvent]) -> str:
+    """How often, as ` ×2`. A loss has an Xid and further lines, which are no further loss."""
+    counted = [event for event in same if event.kind != "off_bus"]
+    if not counted:
+        return " ×1"
+    counts = [event.count for event in counted if event.count is not None]
+    return f" ×{sum(counts)}" if counts else ""
+
+
+def when(same: Sequence[KernelEvent]) -> str:
+    seconds = max((event.last_s for event in same if event.last_s is not None), default=None)
     if seconds is None or not 0 <= seconds < 1e10:
         return ""
     hours, rest = divmod(round(seconds), 3600)
@@ -263,6 +297,7 @@ CHECK = Check(
         "gpu.gpus[].bus_id",
         "pci.functions[].address",
         "pci.functions[].revision",
+        "pci.functions[].driver",
         "kernel_log.complete",
         "kernel_log.events[].bus_id",
         "kernel_log.events[].code",

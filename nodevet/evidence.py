@@ -764,9 +764,9 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     elif not section.data.gpus:
         yield unknown(why="NVML lists no GPU")
     else:
-        for gpu in section.data.gpus:
+        for gpu, found in zip(section.data.gpus, located(evidence), strict=True):
             if "handle" in gpu.errors:
-                yield unknown(subject_of(gpu), why=f"NVML: {gpu.why('handle')}")
+                yield unknown(subject_of(found), why=f"NVML: {gpu.why('handle')}")
             else:
                 yield gpu
         short = unlisted(evidence)
@@ -832,14 +832,21 @@ def off_the_bus(evidence: Evidence) -> frozenset[str]:
 def located(evidence: Evidence) -> tuple[Gpu, ...]:
     """Every GPU of NVML's list, a lost one of no known address with the one that is left over.
 
-    NVML may have forgotten where a GPU is that it cannot reach; the PCI bus has not.
+    NVML may have forgotten where a GPU is that it cannot reach; the PCI bus has not: it is the
+    one function that no longer answers, or the only one that NVML does not name and that no
+    other driver has.
     """
     gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
     nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
-    left = sorted(off_the_bus(evidence) - {gpu.bus_id for gpu in gpus})
-    if not len(nameless) == len(left) == 1:
+    if len(nameless) != 1:
         return gpus
-    found = msgspec.structs.replace(nameless[0], bus_id=left[0])
+    named = {gpu.bus_id for gpu in gpus}
+    functions = gpu_functions(evidence)
+    left = {each.address for each in functions if each.driver in (None, "nvidia")} - named
+    left = (off_the_bus(evidence) - named) or left
+    if len(left) != 1:
+        return gpus
+    found = msgspec.structs.replace(nameless[0], bus_id=next(iter(left)))
     return tuple(found if gpu is nameless[0] else gpu for gpu in gpus)
 
 

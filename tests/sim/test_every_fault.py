@@ -52,7 +52,7 @@ WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are
     "driver-mismatch": {"kernel_modules": ["module nvidia"]},
     "ecc-uncorrected": {"ecc_errors": ["GPU 3"]},
     "governor-powersave": {"cpu_governor": EVERY_POLICY},
-    "gpu-lost": {"gpu_lost": ["GPU 3"], "gpu_count": ["", "pci 0000:5d:00.0"]},
+    "gpu-lost": {"gpu_lost": ["GPU 3"], "gpu_count": ["", "GPU 3"]},
     "gpu-missing": {"gpu_count": [""]},
     "mce": {"machine_check": [""]},
     "numa-swapped": {"numa_locality": ALL},
