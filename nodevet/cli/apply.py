@@ -303,6 +303,7 @@ def closing(
 
 
 def terms_of(run: "RunFolder", rollout: "Rollout") -> "Terms":
+    from nodevet.remedy.holders import names
     from nodevet.remedy.site import Terms
 
     return Terms(
@@ -312,6 +313,7 @@ def terms_of(run: "RunFolder", rollout: "Rollout") -> "Terms":
         reboot_seconds=rollout.reboot_timeout,
         boot_settle=rollout.boot_settle,
         drain_hook=rollout.drain_hook,
+        harmless=names(rollout.holders),
     )
 
 

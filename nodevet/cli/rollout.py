@@ -59,6 +59,13 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
             "is done there; 0 means that the host is drained. No shell.",
             metavar="CMD",
         ),
+        option(
+            "--holders",
+            "",
+            "Programs or services that may hold the GPUs, with commas between: they are no use of "
+            "them to wait for. Known monitoring clients need not be named.",
+            metavar="NAMES",
+        ),
         flag(
             "--reboot",
             "Reboot each node that was changed, and say only then that it persists. It takes "

@@ -11,6 +11,7 @@ import msgspec
 from nodevet.evidence import Evidence
 from nodevet.fix import Risk
 from nodevet.remedy import guards
+from nodevet.remedy.holders import spared
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import Refusal
 
@@ -37,6 +38,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     drain_hook: str
     closed: Closed
     services: Collection[str] = ()
+    harmless: Collection[str] = ()  # those of --holders
 
     def approved(self, *, reboot: bool = False) -> None:
         """The plan is open, not expired, and approved as of now; for a reboot, as one is."""
@@ -50,7 +52,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
 
     def unused(self, step: Step, evidence: Evidence) -> None:
         """Nothing uses the GPUs that a step's risk wants free."""
-        if busy := guards.occupied(step, evidence, self.services):
+        if busy := guards.occupied(step, evidence, self.services, self.harmless):
             raise RefusedError(Refusal.GUARD, f"{step.id} is of risk {step.risk.value}: {busy}")
 
     def node(
@@ -84,8 +86,9 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         evidence = probe()
         if why := guards.other_node(self.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        busy = "; ".join(guards.users(evidence, (), nvml=False, services=self.services))
-        if busy:
+        spare = spared(evidence, self.harmless, monitors=True)
+        users = guards.users(evidence, (), nvml=False, services=self.services, spare=spare)
+        if busy := "; ".join(users):
             told = f"{busy}, although the drain hook says that it is drained"
             raise RefusedError(Refusal.GUARD, told)
         return evidence

@@ -13,6 +13,7 @@ from nodevet.evidence import Evidence, Gpu, service_of
 from nodevet.fix import Change, FixError, Seen
 from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Verdict
+from nodevet.remedy.holders import around
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.subjects import gone
 
@@ -158,6 +159,7 @@ def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[Change]) ->
 def same_change(step: Step, change: Change) -> bool:
     """Whether the fix would do now exactly what was planned."""
     fields = ("wanted", "observed", "subjects", "actions", "touches", "risk", "gpus")
+    change = around(change, step.holders)
     return all(
         canonical(getattr(step, f)) == canonical(getattr(change, f))
         for f in (*fields, "effective", "services")

@@ -14,6 +14,7 @@ from nodevet.document.problems import quoted
 from nodevet.fix import File, Kernel, Unit
 from nodevet.identity import SHOWN, same_key
 from nodevet.inventory.settings import name_problem
+from nodevet.remedy.holders import fault, touches
 from nodevet.remedy.rollout import faults
 from nodevet.remedy.shows import unnamed
 
@@ -49,8 +50,13 @@ def contradictions(plan: "Plan") -> Iterator[str]:
         for why in _of_step(step):
             yield f"step {quoted(step.id)}: {why}"
     touched = Counter((step.host, touch) for step in plan.steps for touch in set(step.touches))
+    changed = {
+        (step.host, touch)
+        for step in plan.steps
+        for touch in set(step.touches) - set(touches(step.holders))
+    }
     for (host, touch), times in touched.items():
-        if times > 1:
+        if times > 1 and (host, touch) in changed:
             yield f"{times} steps of {quoted(host)} change {quoted(touch.label)}"
 
 
@@ -64,6 +70,8 @@ def _of_step(step: "Step") -> Iterator[str]:
         yield f"it would change what it does not name: {quoted(stray)}"
     if not step.actions:
         yield "it does nothing"
+    if why := fault(step):
+        yield why
     if step.effective not in EFFECTIVE:
         yield f"it is in force {quoted(step.effective)}, which is none of {', '.join(EFFECTIVE)}"
     for option in step.options:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
 from nodevet.evidence import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk, Touch
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
+from nodevet.remedy import holders
 from nodevet.remedy.attempts import Failure, runs_of
 from nodevet.remedy.contradictions import EFFECTIVE
 from nodevet.remedy.nouns import Conflict
@@ -50,6 +52,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     change: Change
     findings: tuple[Finding, ...]  # that it answers
     options: tuple[str, ...] = ()  # of its fix, that it was planned with
+    holders: tuple[str, ...] = ()  # services that the change stops first and starts last
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +164,16 @@ def _of_fix(
         elif change.risk.rank > rules.max_risk.rank:
             yield Withheld(host=host, fix=wish.check, findings=len(found), risk=change.risk)
         else:
+            harmless = holders.names(rules.rollout(1).holders)
+            services = holders.to_stop(change, evidence, harmless)
+            told = "; ".join(filter(None, (change.note, holders.note(change, evidence, harmless))))
             yield Candidate(
-                host=host, fix=wish.check, change=change, findings=found, options=options
+                host=host,
+                fix=wish.check,
+                change=replace(holders.around(change, services), note=told),
+                findings=found,
+                options=options,
+                holders=services,
             )
     for finding in wrong:
         if finding.subject.label not in answered:

@@ -1,6 +1,7 @@
 """The steps of a node that were written before another one: whether they hold, and if not, why."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from nodevet.evidence import Evidence
 from nodevet.fix import Seen
@@ -81,8 +82,7 @@ class Earlier:
         for step in reversed(broken):
             settings, told = self._settings(step), ""
             try:
-                touches = tuple(seen.touch for seen in settings)
-                now = site.steadily(lambda touches=touches: site.look(touches))
+                now = site.steadily(partial(site.look, [seen.touch for seen in settings]))
                 told = "; ".join(
                     f"{then.touch.label} {apart(then, at)}" for then, at in moved(settings, now)
                 )

@@ -12,6 +12,7 @@ from typing import IO
 from nodevet.evidence import Evidence, Gpu, Process, service_of
 from nodevet.fix import Risk
 from nodevet.model import Baseline
+from nodevet.remedy.holders import MONITORS, monitor, needs_them_gone, spared
 from nodevet.remedy.nouns import Plan, PlannedNode, Step
 
 DRAIN_SECONDS = 1800  # the longest that a drain hook may take
@@ -53,15 +54,24 @@ def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) 
     return ""
 
 
-def occupied(step: Step, evidence: Evidence, services: Collection[str] = ()) -> str:
+def occupied(
+    step: Step,
+    evidence: Evidence,
+    services: Collection[str] = (),
+    harmless: Collection[str] = (),
+) -> str:
     """Why a step of its risk may not run beside what uses the GPUs now; empty where it may.
 
     `services` are those of the other steps: one that is about services does not mind them.
+    `harmless` are those of --holders. Monitoring clients are in the way of a step that changes
+    the GPUs and does not stop them itself.
     """
     if step.risk is Risk.LIVE:
         return ""
-    about = {*step.services, *services} if step.services else ()
-    return "; ".join(users(evidence, step.gpus, nvml=step.risk is Risk.IDLE, services=about))
+    about = {*step.holders, *((*step.services, *services) if step.services else ())}
+    spare = spared(evidence, harmless, monitors=not needs_them_gone(step))
+    nvml = step.risk is Risk.IDLE
+    return "; ".join(users(evidence, step.gpus, nvml=nvml, services=about, spare=spare))
 
 
 def services_of(steps: Iterable[Step]) -> frozenset[str]:
@@ -69,11 +79,17 @@ def services_of(steps: Iterable[Step]) -> frozenset[str]:
 
 
 def users(
-    evidence: Evidence, uuids: Sequence[str], *, nvml: bool, services: Collection[str] = ()
+    evidence: Evidence,
+    uuids: Sequence[str],
+    *,
+    nvml: bool,
+    services: Collection[str] = (),
+    spare: Collection[int] = (),
 ) -> Iterator[str]:
     """Every use of these GPUs (none named: of any), and every reason why that cannot be told.
 
-    `services` are those that the work is about: what they run is no other use.
+    `spare` are ids of processes that are none. `services` are those that the work is about: what
+    they run is no other use.
     `nvml`: it must have said for each what computes on it. On a drained node, whose driver
     may be what is to be put right, /proc alone tells.
     """
@@ -95,15 +111,25 @@ def users(
         if gpu.processes is None and nvml:
             yield f"what uses GPU {gpu.index} cannot be told: NVML: {gpu.why('processes')}"
     for process in section.data.processes:
-        if is_keeper(process) or service_of(process) in services:
+        if is_keeper(process) or service_of(process) in services or process.pid in spare:
             continue
         if held := _held(process, touched, everything=not uuids):
-            yield f"{held} in use by {process.command or 'a process'} (pid {process.pid})"
+            told = f"{held} in use by {process.command or 'a process'} (pid {process.pid})"
+            yield f"{told}{_way(process, gpus)}"
     known = {process.pid for process in section.data.processes}
     for gpu in touched:
         for user in gpu.processes or ():
             if user.pid not in known:
                 yield f"GPU {gpu.index} in use by pid {user.pid}, which /proc does not show"
+
+
+def _way(process: Process, gpus: Sequence[Gpu]) -> str:
+    """What to do about a monitoring client."""
+    if service := monitor(process, gpus):
+        return f", which the plan does not stop: plan again, or stop {service}"
+    if process.command in MONITORS:
+        return ": where it does no harm, say so with --holders, or stop it"
+    return ""
 
 
 def is_keeper(process: Process) -> bool:

@@ -42,8 +42,7 @@ class Ledger:
         return [step for step in self.task.steps if self.outcome(step) in WRITTEN]
 
     def outcome(self, step: Step) -> Outcome | None:
-        result = self.results.get(step.id)
-        return result and result.outcome
+        return self.results[step.id].outcome if step.id in self.results else None
 
     def stopped(self) -> bool:
         """Whether a step ended so that no further one is begun."""

@@ -33,6 +33,7 @@ class Node:
             host=task.host,
             planned=task.planned,
             drain_hook=site.terms.drain_hook,
+            harmless=site.terms.harmless,
             closed=task.closed,
             services=guards.services_of(task.steps),
         )

@@ -38,6 +38,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[str, ...] = ()
     options: tuple[str, ...] = ()  # that it was planned with: now, restart
     gpus: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()  # services of monitoring clients, stopped and started around it
     actions: Actions
     touches: tuple[Touch, ...]
     before: tuple[Seen, ...] = ()  # the touches as they were when it was planned; for the diff

@@ -14,6 +14,7 @@ from nodevet.fix import Action, Risk, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.draft import Candidate, Draft, Left, Rules, Withheld
 from nodevet.remedy.guards import users
+from nodevet.remedy.holders import touches
 from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.shows import shows
 from nodevet.remedy.undo import UndoError, undo
@@ -169,6 +170,7 @@ def _step(each: Candidate, seen: tuple[Seen, ...], number: int) -> Step:
         services=change.services,
         options=each.options,
         gpus=change.gpus,
+        holders=each.holders,
         actions=change.actions,
         touches=change.touches,
         before=seen,
@@ -248,7 +250,11 @@ def _unfit(each: Candidate, found: Looked) -> Clash | None:
 
 def _waiting(each: Candidate, seen: Sequence[Seen]) -> Clash | None:
     """It was done already, and only what brings it into force is missing."""
-    rest = [action for action in each.change.actions if action != RELOAD]
+    rest = [
+        action
+        for action in each.change.actions
+        if action != RELOAD and not (isinstance(action, Unit) and action.name in each.holders)
+    ]
     if each.change.effective == "now" or not all(shows(action, seen) for action in rest):
         return None
     why = f"it is set, and in force after a {each.change.effective}"
@@ -259,12 +265,16 @@ def _waiting(each: Candidate, seen: Sequence[Seen]) -> Clash | None:
 
 
 def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Touch], Sequence[str]]:
-    """The fixes of each touch that several changes of one host have."""
+    """The fixes of each touch that several changes of one host have, but for services that all of
+    them just stop and start again."""
     found: dict[tuple[str, Touch], list[str]] = {}
+    changed: set[tuple[str, Touch]] = set()
     for each in candidates:
+        around = set(touches(each.holders))
         for touch in set(each.change.touches):
             found.setdefault((each.host, touch), []).append(each.fix)
-    return {key: fixes for key, fixes in found.items() if len(fixes) > 1}
+            changed |= {(each.host, touch)} - {(each.host, one) for one in around}
+    return {key: fixes for key, fixes in found.items() if len(fixes) > 1 and key in changed}
 
 
 def _does(one: Candidate, other: Candidate) -> bool:

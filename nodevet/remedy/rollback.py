@@ -177,6 +177,7 @@ class Return:
             host=self.back.host,
             planned=self.back.planned,
             drain_hook=self.site.terms.drain_hook,
+            harmless=self.site.terms.harmless,
             closed=self.back.closed,
             services=guards.services_of(steps),
         )

@@ -28,6 +28,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     reboot_timeout: float = 900.0
     boot_settle: float = 120.0
     drain_hook: str = ""  # a command; the host is its last argument. No shell
+    holders: str = ""  # comms, units or services that may hold the GPUs, with commas between
 
     @property
     def limits(self) -> Limits:

@@ -31,6 +31,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     reboot_seconds: float = 900.0
     boot_settle: float = 120.0  # after a reboot, until what starts at boot has set its settings
     drain_hook: str = ""
+    harmless: frozenset[str] = frozenset()  # who may hold the GPUs: --holders
     pauses: tuple[float, ...] = PAUSES
 
 

@@ -364,8 +364,8 @@ class Steps:
         ]
         if missing:
             named = ", ".join(words(step.actions[number]) for number in missing)
-            told, again = f"{why} before all was done: {named}", then is not None
-            return self.take_back(step, result, told, then, again=again), evidence
+            cut, again = f"{why} before all was done: {named}", then is not None
+            return self.take_back(step, result, cut, then, again=again), evidence
         told = replace(result, why=f"{why}; all of it had taken place")
         unheard = any(shows(step.actions[number], now) is None for number in open_ones)
         return self._judged(step, told, evidence, then if unheard else None)

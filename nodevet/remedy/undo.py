@@ -53,6 +53,8 @@ def undo(*seen: Seen, actions: Actions = ()) -> Actions:
     old ones, and packages are put back by what they were installed with.
     Raises UndoError.
     """
+    if names := stopped_around(actions):
+        return _undo_around(names, seen, actions)
     restarted = {action.name for action in actions if isinstance(action, Unit) and action.restart}
     by_touch = {each.touch: each for each in seen}
     packages = [each for each in by_touch.values() if each.touch.kind == "package"]
@@ -62,6 +64,34 @@ def undo(*seen: Seen, actions: Actions = ()) -> Actions:
         done += _one(each, by_touch, restarted)
     done += _reread(done, restarted)
     return tuple(dict.fromkeys(done))
+
+
+def _undo_around(names: Sequence[str], seen: Sequence[Seen], actions: Actions) -> Actions:
+    """What a step did while services were stopped is put back while they are, too."""
+    own = [each for each in seen if each.touch.kind == "unit" and each.touch.name in names]
+    others = [each for each in seen if each not in own]
+    back = undo(*own)
+    if not others:
+        return back
+    known = {each.touch.name for each in own}
+    return (
+        *(Unit(name=name, running=False) for name in names),
+        *undo(*others, actions=actions[len(names) : -len(names)]),
+        *back,
+        *(Unit(name=name, running=True) for name in reversed(names) if name not in known),
+    )
+
+
+def stopped_around(actions: Actions) -> tuple[str, ...]:
+    """The units that a step stops first and starts last, in the order in which it stops them."""
+    found = []
+    for first, last in zip(actions, reversed(actions), strict=True):
+        if not isinstance(first, Unit) or first != Unit(name=first.name, running=False):
+            break
+        if last != Unit(name=first.name, running=True):
+            break
+        found.append(first.name)
+    return tuple(found)
 
 
 def _reread(done: Sequence[File | Kernel | Unit | Run], restarted: set[str]) -> list[Unit | Run]:

@@ -1,0 +1,271 @@
+"""Monitoring clients that hold the GPUs: stopped and started around the step that needs it, or
+said to be harmless; no other use of a GPU passes for one."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.evidence import decode
+from nodevet.fix import Risk, Run, Seen, Touch, Unit
+from nodevet.fleet.work import Acted
+from nodevet.judge import judge
+from nodevet.model import HostReport, Status
+from nodevet.remedy import nouns
+from nodevet.remedy.draft import Node, Rules, draft
+from nodevet.remedy.plan import Looked, make
+from nodevet.remedy.result import Outcome, Refusal
+from nodevet.remedy.rollout import Rollout
+from nodevet.remedy.show import diff, fold
+
+World = Any
+DCGM = "nvidia-dcgm.service"
+MODES = {"0": "DEFAULT", "3": "EXCLUSIVE_PROCESS"}  # as a fix says them, and as undoing does
+NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
+
+
+def watched(model: type) -> type:
+    """A node of the model whose DCGM holds the GPUs while its service runs; a change of their mode
+    fails as long as anything does."""
+
+    class Watched(model):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            super().__init__(name)
+            self.modes = ["DEFAULT", "DEFAULT"]
+            self.unit, self.command, self.computes = DCGM, "nv-hostengine", False
+            self.others: list[dict[str, Any]] = []
+            self.files[f"/etc/systemd/system/{DCGM}"] = ("[Service]\n", 0o644)
+            self.units[DCGM] = {"enabled": "enabled", "active": "active", "masked": False}
+
+        @property
+        def watching(self) -> bool:
+            return bool(self.units.get(DCGM, {}).get("active") == "active")
+
+        def everything(self) -> Any:
+            return super().everything(), list(self.modes)
+
+        def evidence(self) -> bytes:
+            document = json.loads(super().evidence())
+            sections = document["sections"]
+            for mode, gpu in zip(self.modes, sections["gpu"]["data"]["gpus"], strict=True):
+                gpu["compute_mode"] = mode
+                gpu["persistence_mode"] = True
+                gpu["processes"] = [{"pid": 50}] if self.computes else []
+            held = {
+                "pid": 50,
+                "command": self.command,
+                "unit": self.unit,
+                "cgroup": f"/system.slice/{self.unit}",
+                "gpu_minors": [0, 1],
+            }
+            there = [*([held] if self.watching else []), *self.others]
+            sections["processes"]["data"]["processes"] = there
+            return json.dumps(document).encode()
+
+        def look(self, touch: Touch) -> Seen:
+            if touch.kind == "gpu" and touch.name.endswith(":compute_mode"):
+                return Seen(touch=touch, exists=True, value=self.modes[int(touch.name[11])])
+            found: Seen = super().look(touch)
+            return found
+
+        def act(self, action: Any) -> Acted:
+            words = action.words if isinstance(action, Run) else ()
+            if words[:1] == ("nvidia-smi",) and words[3] == "-c":
+                if self.watching:
+                    return Acted(ok=False, code=15, output="In use by another client")
+                self.modes[int(words[2][11])] = MODES.get(words[4], words[4])
+                return Acted(ok=True, code=0, output="")
+            done: Acted = super().act(action)
+            return done
+
+    return Watched
+
+
+@pytest.fixture
+def node(world: Callable[..., World]) -> Callable[..., World]:
+    def made(**want: Any) -> World:
+        w = world(**(want or {"compute_mode": "EXCLUSIVE_PROCESS"}))
+        w.boxes["n1"] = watched(type(w.boxes["n1"]))("n1")
+        w.terms = replace(w.terms, drain_hook="true")
+        return w
+
+    return made
+
+
+def planned(w: World, holders: str = "") -> Any:
+    """What `nodevet plan` makes of the node as it is, as it comes out of the file."""
+    box = w.boxes["n1"]
+    found = decode(box.evidence())
+    rules = Rules(
+        id="0a1b2c3d", author="ann", now=NOW, rollout=lambda nodes: Rollout(holders=holders)
+    )
+    report = HostReport(
+        host="n1",
+        status=Status.VETTED,
+        machine_id=box.machine_id,
+        boot_id=box.boot_id,
+        baseline="b",
+        findings=tuple(judge(found, w.baseline, w.catalog, host="n1", today=NOW.date())),
+    )
+    drafted = draft([Node(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules)
+    looked = {
+        host: Looked(seen=tuple(box.look(touch) for touch in touches))
+        for host, touches in drafted.touches.items()
+    }
+    proposal = make(drafted, rules, looked)
+    assert not proposal.plan.conflicts, proposal
+    return nouns.read(nouns.write(proposal.plan))
+
+
+def told(plan: Any) -> str:
+    return f"{fold(plan)}\n{diff(plan)}"
+
+
+def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(node: Any) -> None:
+    w = node()
+    plan, box = planned(w), w.boxes["n1"]
+    (step,) = plan.steps
+    assert step.holders == (DCGM,) and step.risk is Risk.IDLE
+    assert step.actions[0] == Unit(name=DCGM, running=False)
+    assert step.actions[-1] == Unit(name=DCGM, running=True)
+    assert f"{DCGM}: stopped before it, and started again after it" in " ".join(
+        (fold(plan), diff(plan))
+    )
+    before = box.everything()
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.DONE, result
+    assert box.watching and box.modes == ["EXCLUSIVE_PROCESS"] * 2
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
+    assert box.everything() == before and box.watching
+
+
+def test_d22_what_fails_in_between_ends_with_dcgm_running(node: Any) -> None:
+    w = node()
+    plan, box = planned(w), w.boxes["n1"]
+    before, act, said = box.everything(), box.act, [0]
+
+    def failing(action: Any) -> Acted:
+        words = getattr(action, "words", ())
+        if words[:1] == ("nvidia-smi",) and words[4] in MODES.values() and words[2][11] == "1":
+            said[0] += 1
+            return Acted(ok=False, code=4, output="Insufficient Permissions")
+        done: Acted = act(action)
+        return done
+
+    box.act = failing
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.FAILED and "Insufficient Permissions" in result.why, result
+    assert box.everything() == before and box.watching and said[0] == 1
+
+
+@pytest.mark.parametrize("number", range(1, 26))
+def test_d22_killed_anywhere_a_resume_completes_it_and_dcgm_runs(
+    world: Callable[..., World], node: Any, number: int
+) -> None:
+    w = node()
+    plan, box, calls = planned(w), w.boxes["n1"], [0]
+    before = box.everything()
+
+    def kill(box: Any, call: str, when: str) -> None:
+        calls[0] += when == "before"
+        if calls[0] == number and when == "after":
+            raise world.killed
+
+    w.hands.fault = kill
+    with suppress(world.killed):
+        w.node(plan, w.journal())
+    w.hands.fault = lambda box, call, when: None
+    box.session, box.holder = False, ""
+    result = w.node(plan, w.journal(), resume=True)
+    assert result.outcome is Outcome.DONE and box.watching, result
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
+    assert box.everything() == before and box.watching
+
+
+def job(box: Any) -> None:
+    box.others = [{"pid": 9, "command": "job", "unit": "x.scope", "gpu_minors": [0]}]
+
+
+def diagnosing(box: Any) -> None:
+    box.computes = True
+
+
+def impostor(box: Any) -> None:
+    box.unit = "x.service"
+
+
+def in_a_container(box: Any) -> None:
+    box.unit = "cri-containerd-1f.scope"
+
+
+@pytest.mark.parametrize("change", [job, diagnosing, impostor, in_a_container])
+def test_d22_no_other_use_passes_for_monitoring(node: Any, change: Any) -> None:
+    w = node()
+    box = w.boxes["n1"]
+    change(box)
+    plan = planned(w)
+    result = w.node(plan, w.journal())
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.GUARD), result
+    assert "in use by" in result.why and not box.writes
+
+
+def test_d22_one_that_came_after_the_plan_is_not_stopped_without_approval(node: Any) -> None:
+    w = node()
+    box = w.boxes["n1"]
+    box.units[DCGM]["active"] = "inactive"
+    plan = planned(w)
+    assert plan.steps[0].holders == ()
+    box.units[DCGM]["active"] = "active"
+    result = w.node(plan, w.journal())
+    assert result.refusal is Refusal.GUARD and "which the plan does not stop" in result.why
+    assert not box.writes
+
+
+def test_d22_a_reboot_and_what_is_not_about_the_gpus_do_not_mind_it(node: Any) -> None:
+    w = node(pages={"mode": "never", "risk": "idle"})
+    plan, box = planned(w), w.boxes["n1"]
+    assert plan.steps[0].holders == ()
+    assert f"{DCGM}: may go on holding the GPUs" in told(plan)
+    result = w.node(plan, w.journal(), reboot=True)
+    assert result.outcome is Outcome.PERSISTS and box.boots == 2, result
+
+
+def test_d22_holders_that_are_named_are_harmless_and_said(node: Any) -> None:
+    w = node(pages={"mode": "never", "risk": "drain"})
+    box = w.boxes["n1"]
+    box.others = [{"pid": 9, "command": "nvtop", "unit": "session-1.scope", "gpu_minors": [0]}]
+    plan = planned(w, "nvtop")
+    assert plan.rollout.holders == "nvtop"
+    assert "nvtop: said to be harmless by --holders" in told(plan)
+    result = w.node(plan, w.journal())
+    assert result.refusal is Refusal.GUARD and "in use by nvtop" in result.why
+    w.terms = replace(w.terms, harmless=frozenset(["nvtop"]))
+    assert w.node(plan, w.journal("other")).outcome is Outcome.DONE
+
+
+def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> None:
+    w = node()
+    plan = planned(w)
+    (step,) = plan.steps
+    gpu = Touch(kind="gpu", name="GPU-x:ecc_pending")
+    other = replace(
+        step,
+        id="n1/mig_mode/1",
+        fix="mig_mode",
+        actions=(step.actions[0], step.actions[-1]),
+        touches=(gpu, Touch(kind="unit", name=DCGM)),
+        before=(),
+    )
+    both = replace(plan, steps=(step, other))
+    assert nouns.read(nouns.write(both)) == both
+    for wrong in (
+        replace(other, holders=()),
+        replace(other, actions=(step.actions[0],)),
+        replace(other, actions=(*step.actions[:1], Unit(name=DCGM, masked=True), step.actions[-1])),
+    ):
+        with pytest.raises(nouns.PlanError):
+            nouns.read(nouns.write(replace(plan, steps=(step, wrong))))
