@@ -35,6 +35,10 @@ class TooLateError(ConnectError):
     """No session in time; the message says what was waited for."""
 
 
+class NoBannerError(TooLateError):
+    """Connected, and not greeted in time: the server may be busy, and greet the next one."""
+
+
 def unresolved(error: socket.gaierror) -> str:
     if error.errno == socket.EAI_AGAIN:
         return "name not found: the name server does not answer"

@@ -6,12 +6,12 @@ rest by the host's deadline, which the caller holds.
 
 import errno
 import random
-import re
 import socket
+import time
 from base64 import b64encode
 from collections.abc import Sequence
 from subprocess import DEVNULL, Popen
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import gevent
 from paramiko import BadAuthenticationType, SSHException, Transport
@@ -19,6 +19,7 @@ from paramiko.ssh_exception import AuthenticationException, ChannelException
 
 from nodevet.fleet.errors import (
     HungUpError,
+    NoBannerError,
     OtherKeyError,
     RouteError,
     TooLateError,
@@ -27,15 +28,13 @@ from nodevet.fleet.errors import (
     refused,
     unresolved,
 )
+from nodevet.fleet.greeting import BoundedPacketizer, Heard, await_banner
 from nodevet.fleet.host_keys import HostKeys
 from nodevet.fleet.keys import Keys, SocketAgent
 from nodevet.fleet.route import Route
 
-BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
-BUSY = re.compile(rb"^(Exceeded MaxStartups|Not allowed at this time)", re.MULTILINE)
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
 FOREVER = 3600  # seconds; the host's deadline is sooner
-BANNER_LIMIT = 8192  # bytes, of whatever precedes the banner too
 RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
 
 
@@ -70,36 +69,40 @@ class Reach:
         self,
         *,
         connect_timeout: float,
+        deadline: float,
         known_hosts: str | None,
         accept_new: bool,
     ) -> None:
         self._timeout = connect_timeout
+        self._deadline = deadline
         self._host_keys = HostKeys(
             known_hosts=known_hosts, accept_new=accept_new, patience=connect_timeout
         )
         self._keys = Keys()
         self._jumps: dict[Route, Jump] = {}
 
-    def open(self, route: Route, link: Link) -> Transport:
+    def open(self, route: Route, link: Link, seconds: float | None = None) -> Transport:
         """An authenticated transport; what it holds goes into `link` as it comes to be.
 
-        Raises UnreachableError, TooLateError and RouteError.
+        `seconds`: what the caller gives it; without it the deadline of a host. Raises
+        UnreachableError, TooLateError and RouteError.
         """
+        end = time.monotonic() + (self._deadline if seconds is None else seconds)
         types = self._host_keys.types(route)
         try:
-            transport = self._trusted(route, link, types)
+            transport = self._trusted(route, link, types, end)
         except OtherKeyError:
             found = self._host_keys.types(route)
             if found == types:
                 raise
             link.close()
-            transport = self._trusted(route, link, found)
+            transport = self._trusted(route, link, found, end)
         self._authenticate(route, transport, link)
         return transport
 
-    def _trusted(self, route: Route, link: Link, types: Sequence[str]) -> Transport:
+    def _trusted(self, route: Route, link: Link, types: Sequence[str], end: float) -> Transport:
         """A transport whose host key is known; keys of these types are asked for first."""
-        sock = self._greeted(route, link)
+        sock = self._greeted(route, link, end)
         transport = link.transport = self._handshake(sock, types)
         shown = transport.get_remote_server_key()
         key = b64encode(shown.asbytes()).decode()
@@ -114,27 +117,28 @@ class Reach:
             else:
                 greenlet.kill()
 
-    def _greeted(self, route: Route, link: Link) -> socket.socket:
-        """A connection on which the server's banner waits.
+    def _greeted(self, route: Route, link: Link, end: float) -> Heard:
+        """A connection on which the server's banner was heard.
 
         A server with too many connections in their beginnings (sshd's MaxStartups) hangs up
-        on some of them: that says nothing about the node, so it is tried again, a few times.
+        on some of them, and a busy machine is late to greet: that says nothing about the node,
+        so it is tried again, a few times, as far as there is time until `end`.
         """
         pauses = iter(PAUSES)
         while True:
             sock = self._socket(route, link)
-            if not isinstance(sock, socket.socket):
-                return sock  # a channel of a jump host
             try:
-                self._await_banner(sock)
-            except HungUpError:
+                return await_banner(sock, self._timeout)
+            except (HungUpError, NoBannerError) as error:
                 link.end_proxy()
                 pause = next(pauses, None)
                 if pause is None:
                     raise
-                gevent.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            else:
-                return sock
+                pause *= random.uniform(0.5, 1.5)  # noqa: S311
+                again = pause + (self._timeout if isinstance(error, NoBannerError) else 0)
+                if time.monotonic() + again >= end:
+                    raise
+                gevent.sleep(pause)
 
     def _socket(self, route: Route, link: Link) -> socket.socket:
         if route.jump is not None:
@@ -155,9 +159,9 @@ class Reach:
                 raise TooLateError("no answer") from error
             raise UnreachableError(refused(error)) from error
 
-    def _handshake(self, sock: socket.socket, types: Sequence[str]) -> Transport:
+    def _handshake(self, sock: Heard, types: Sequence[str]) -> Transport:
         """Key exchange."""
-        transport = Transport(sock)
+        transport = Transport(cast(socket.socket, sock), packetizer_class=BoundedPacketizer)
         transport.banner_timeout = self._timeout + 1
         transport.auth_timeout = FOREVER
         transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
@@ -166,6 +170,7 @@ class Reach:
         try:
             with gevent.Timeout(self._timeout, TimeoutError()):
                 transport.start_client()
+            transport.packetizer.agreed = True
         except TimeoutError as error:
             transport.close()
             raise TooLateError(f"banner, then silence for {self._timeout:g} s") from error
@@ -176,36 +181,6 @@ class Reach:
             transport.close()
             raise
         return transport
-
-    def _await_banner(self, sock: socket.socket) -> None:
-        """Wait for the server's first line, and leave it unread.
-
-        paramiko reads without bound until a line ends, and does not say what came instead.
-        """
-        seen = b""
-        try:
-            with gevent.Timeout(self._timeout, TimeoutError()):
-                while not BANNER.search(seen):
-                    if busy := BUSY.search(seen):
-                        raise HungUpError(f"the SSH server is busy: {busy[1].decode()}")
-                    if len(seen) >= BANNER_LIMIT:
-                        raise UnreachableError("not an SSH server")
-                    if seen:
-                        gevent.sleep(0.05)
-                    seen = sock.recv(BANNER_LIMIT, socket.MSG_PEEK)
-                    if not seen:
-                        raise HungUpError("connection closed before the SSH banner")
-        except TimeoutError as error:
-            sock.close()
-            if seen:
-                raise UnreachableError("not an SSH server") from error
-            raise TooLateError(f"connected, but no banner within {self._timeout:g} s") from error
-        except OSError as error:
-            sock.close()
-            raise HungUpError(refused(error)) from error
-        except BaseException:
-            sock.close()
-            raise
 
     def _authenticate(self, route: Route, transport: Transport, link: Link) -> None:
         tried = 0
@@ -270,8 +245,9 @@ class Reach:
     def _open_jump(self, hop: Route) -> tuple[Transport, Link]:
         link = Link()
         try:
-            with gevent.Timeout(self._timeout * 3, TooLateError("no session in time")):
-                return self.open(hop, link), link
+            seconds = self._timeout * 3
+            with gevent.Timeout(seconds, TooLateError("no session in time")):
+                return self.open(hop, link, seconds), link
         except BaseException:
             link.close()
             raise

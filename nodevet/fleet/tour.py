@@ -172,6 +172,7 @@ def main() -> None:
 def reach_of(order: wire.Order) -> Reach:
     return Reach(
         connect_timeout=order.connect_timeout,
+        deadline=order.deadline,
         known_hosts=order.known_hosts,
         accept_new=order.accept_new,
     )
