@@ -1,9 +1,10 @@
 """CPUs and their topology: /sys/devices/system/cpu, /proc/cpuinfo."""
 
-from nodevet.probe.cpulist import format_cpulist, normal, normal_some, parse_cpulist
+from nodevet.probe.cpulist import format_cpulist, normal, normal_mask, normal_some, parse_cpulist
 from nodevet.probe.files import (
     Record,
     attempt,
+    either,
     flag,
     head,
     integer,
@@ -20,10 +21,12 @@ CPUINFO = "/proc/cpuinfo"
 
 def siblings(root, place):
     """The threads of a CPU's core, as a cpulist. Raises OSError, ValueError."""
-    try:
-        return parsed(root, place + "core_cpus_list", normal_some)
-    except FileNotFoundError:  # before Linux 5.3
-        return parsed(root, place + "thread_siblings_list", normal_some)
+    lists = (
+        ("core_cpus_list", normal_some),
+        ("thread_siblings_list", normal_some),  # before Linux 5.3
+        ("thread_siblings", normal_mask),
+    )
+    return either(root, place, *lists)
 
 
 def topology(root, cpus):

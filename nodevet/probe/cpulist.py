@@ -1,8 +1,9 @@
-"""Lists of CPUs or NUMA nodes as the kernel prints them: 0-3,8. Pure."""
+"""Lists of CPUs or NUMA nodes as the kernel prints them: 0-3,8, or as a mask 0000010f. Pure."""
 
 import re
 
 LARGEST = 8191  # the kernel is built for at most 8192 CPUs, and 1024 nodes
+MASK = re.compile(r"[0-9a-fA-F]{1,8}\Z")
 RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?\Z")
 
 
@@ -40,6 +41,24 @@ def format_cpulist(ids):
     return ",".join(
         str(first) if first == last else "{}-{}".format(first, last) for first, last in ranges
     )
+
+
+def parse_mask(text):
+    """The ids in a mask: hexadecimal words of 32 bits, the highest first. Raises ValueError.
+
+    >>> parse_mask("00000001,80000003")
+    [0, 1, 31, 32]
+    """
+    words = text.strip().split(",")
+    if not all(MASK.match(word) for word in words) or len(words) > (LARGEST + 1) // 32:
+        raise ValueError("not a mask of CPUs: {}".format(ascii(text[:60])))
+    bits = int("".join(word.rjust(8, "0") for word in words), 16)
+    return [id for id in range(bits.bit_length()) if bits >> id & 1]
+
+
+def normal_mask(text):
+    """A mask as a list. Raises ValueError."""
+    return format_cpulist(parse_mask(text))
 
 
 def normal(text):

@@ -107,9 +107,18 @@ def head(root, path):
     return read_bytes(root, path, HEAD).decode("utf-8", "backslashreplace")
 
 
+def bare(text):
+    """A file's text without white space around it, and without the NUL that some end with.
+
+    >>> bare(" 0-1\\n\\0")
+    '0-1'
+    """
+    return text.strip().rstrip("\0").strip()
+
+
 def line(root, path):
     """The text of a file of one line, stripped. Raises OSError, ValueError."""
-    text = read(root, path).strip()
+    text = bare(read(root, path))
     if not text:
         raise ValueError("the file is empty")
     if len(text) > LINE:
@@ -130,7 +139,19 @@ def is_this_machine(root):
 
 def parsed(root, path, parse, *arguments):
     """What `parse` makes of the text of a file, stripped. Raises OSError, ValueError."""
-    return parse(read(root, path).strip(), *arguments)
+    return parse(bare(read(root, path)), *arguments)
+
+
+def either(root, place, *ways):
+    """What the first of these (file, parse) that is there gives. Raises OSError, ValueError; of
+    files that are all missing for the first."""
+    missing = None
+    for file, parse in ways:
+        try:
+            return parsed(root, place + file, parse)
+        except FileNotFoundError as error:
+            missing = missing or error
+    raise missing
 
 
 def parse_rows(text):

@@ -2,8 +2,8 @@
 
 import re
 
-from nodevet.probe.cpulist import format_cpulist, normal, normal_some
-from nodevet.probe.files import Absent, Record, integer, numbered, parsed
+from nodevet.probe.cpulist import format_cpulist, normal, normal_mask, normal_some
+from nodevet.probe.files import Absent, Record, either, integer, numbered, parsed
 
 NODES = "/sys/devices/system/node"
 LARGEST = 1024  # nodes; the kernel's limit
@@ -34,7 +34,7 @@ def present(root, place):
 def node(root, id):
     place = "{}/node{}/".format(NODES, id)
     record = Record(id=id)
-    record.take("cpulist", parsed, root, place + "cpulist", normal)
+    record.take("cpulist", either, root, place, ("cpulist", normal), ("cpumap", normal_mask))
     record.take("cpus_present", present, root, place)
     record.take("memory_total_kb", parsed, root, place + "meminfo", parse_amount, "MemTotal")
     record.take("memory_free_kb", parsed, root, place + "meminfo", parse_amount, "MemFree")

@@ -6,10 +6,11 @@ in the kernel tree.
 
 import re
 
-from nodevet.probe.cpulist import normal
+from nodevet.probe.cpulist import normal, normal_mask
 from nodevet.probe.files import (
     Absent,
     Record,
+    either,
     integer,
     link_name,
     names,
@@ -153,7 +154,8 @@ def function(root, address):
         record.fail("driver", "no driver is bound" if missing else reason(error))
     record.take("physfn", physical_function, root, place)
     record.take("numa_node", parsed, root, place + "numa_node", integer)
-    record.take("local_cpulist", parsed, root, place + "local_cpulist", normal)
+    lists = (("local_cpulist", normal), ("local_cpus", normal_mask))
+    record.take("local_cpulist", either, root, place, *lists)
     for field, file, parse in LINK:
         record.take(field, parsed, root, place + file, parse)
     record["aer"] = aer(root, place)

@@ -12,9 +12,15 @@ from xml.etree.ElementTree import Element
 from nodevet.sim.machine import Function, Link, Machine, behind, machine_id, port
 from nodevet.sim.state import StateError, line
 from nodevet.sim.xml.document import SAVE, Document, read_document
-from nodevet.sim.xml.parts import event_reasons, fabric, processes, recovery_action
-from nodevet.sim.xml.text import bus_id, convert, plain, plainly, shown
-from nodevet.sim.xml.text import text as as_it_is
+from nodevet.sim.xml.parts import (
+    event_reasons,
+    fabric,
+    processes,
+    recovery_action,
+    virtualization_mode,
+)
+from nodevet.sim.xml.text import NOTHING, WITHHELD, bus_id, convert, plain, plainly, shown
+from nodevet.sim.xml.text import identity as release
 from nodevet.sim.xml.values import IDENTITY, READINGS, rows
 
 ROOT = "nvidia_smi_log"
@@ -22,6 +28,9 @@ GPUS = 255
 GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane, by generation
 ROOT_PORT = "8086:352a"
 WITH_DISPLAY = ("GEFORCE", "QUADRO", "TITAN", "NVS", "NVIDIA_RTX")  # start of the brand
+IN_GUESTS = ("PASSTHROUGH", "VGPU")
+MADE_UP = "00fe"  # the PCI domain of GPUs whose address was withheld
+GUEST = ("QEMU", "Standard PC (Q35 + ICH9, 2009)")  # vendor and product, as DMI has them
 OPEN_ONLY = ("HMM", "ATS")  # addressing modes that only the open kernel modules have
 
 
@@ -91,9 +100,10 @@ class XmlGpu:
 
     @property
     def port_link(self) -> Link:
-        """The same of the port above it."""
-        highest = self.link_generation_host_max or self.link_generation_max
-        return Link(_gts(self.link_generation), self.link_width, _gts(highest), self.link_width_max)
+        """The same of the port above it. How wide that could be is not told; nor how fast, by
+        drivers before 525: NVML's maxima are those of GPU and port together."""
+        highest = _gts(self.link_generation_host_max)
+        return Link(_gts(self.link_generation), self.link_width, highest, None)
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ class XmlNode:
     where it was asked for some of them, or the file was cut."""
 
     path: Path
-    driver_version: str
+    driver_version: str | None  # None: withheld, or not in the file
     cuda_version: str | None
     attached_gpus: int | None
     gpus: tuple[XmlGpu, ...]
@@ -114,14 +124,22 @@ class XmlNode:
         nvml_version is that of the library that comes with such a driver. A lost GPU has
         `lost = 1` and what was still known of its identity.
         """
-        lines = [line("driver_version", self.driver_version), line("count", len(self.gpus))]
+        lines = [line("count", len(self.gpus))]
+        if self.driver_version is not None:
+            lines.append(line("driver_version", self.driver_version))
         if self.cuda_version is not None:
             lines.append(line("cuda_version", self.cuda_version))
+        if self.cuda_version is not None and self.driver_version is not None:
             major = self.cuda_version.split(".")[0]
             lines.append(line("nvml_version", f"{major}.{self.driver_version}"))
         for gpu in self.gpus:
             lines += [line(f"gpu.{gpu.index}.{key}", value) for key, value in gpu.values.items()]
         return "\n".join(lines) + "\n"
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether the GPUs were those of a virtual machine."""
+        return any(gpu.values.get("virtualization_mode") in IN_GUESTS for gpu in self.gpus)
 
     def minors(self) -> tuple[int, ...]:
         """The minor number of each GPU; where nvidia-smi did not say, the lowest free one."""
@@ -136,7 +154,8 @@ class XmlNode:
         of the file, but directly on the host bridge where its bus is 00 (a virtual machine).
 
         `numa` is the NUMA node of some or all GPUs, by bus id; without it they are -1, and
-        the host has one node. All but the GPUs, their ports and the driver is made up, and
+        the host has one node. It is a virtual machine where a GPU says Pass-Through or
+        VGPU. All but the GPUs, their ports and the driver is made up, and
         so is the id of a GPU where the file has none of NVIDIA's: that of another GPU, or
         10de:0000.
         """
@@ -169,7 +188,7 @@ class XmlNode:
         return Machine(
             hostname=name,
             machine_id=machine_id(name),
-            dmi=("nodevet", "simulated host"),
+            dmi=GUEST if self.is_guest else ("nodevet", "simulated host"),
             sockets=max(nodes.values(), default=0) + 1,
             cores_per_socket=8,
             gpus=functions,
@@ -210,13 +229,13 @@ def read(path: Path) -> XmlNode:
     root = document.root
     if root.tag != ROOT:
         raise document.error(root, f"the root element is <{root.tag[:80]}>, not <{ROOT}>; {SAVE}")
-    version = convert(document, root.find("driver_version"), as_it_is)
-    if version is None or version.startswith("NVML_ERROR_"):
-        raise document.error(root, f"no <driver_version>; {SAVE}")
+    version = convert(document, root.find("driver_version"), release)
     elements = root.findall("gpu")
+    if version is None and not elements:
+        raise document.error(root, f"no <driver_version> and no <gpu>; {SAVE}")
     if len(elements) > GPUS:
         raise document.error(elements[GPUS], f"more than {GPUS} GPUs; remove some")
-    cuda = convert(document, root.find("cuda_version"), as_it_is)
+    cuda = convert(document, root.find("cuda_version"), release)
     attached = convert(document, root.find("attached_gpus"), plain)
     gpus = tuple(_gpu(document, element, index) for index, element in enumerate(elements))
     for gpu, element in zip(gpus, elements, strict=True):
@@ -228,7 +247,7 @@ def read(path: Path) -> XmlNode:
     architectures = {gpu.values.get("gpu_architecture") for gpu in gpus}
     return XmlNode(
         path,
-        version,
+        None if version is None or version.startswith("NVML_ERROR_") else version,
         None if cuda is None or cuda.startswith("NVML_ERROR_") else cuda,
         None if attached is None or attached.startswith("NVML_ERROR_") else int(attached),
         gpus,
@@ -237,7 +256,7 @@ def read(path: Path) -> XmlNode:
 
 
 def _gpu(document: Document, element: Element, index: int) -> XmlGpu:
-    address = _bus_id(document, element)
+    address = _bus_id(document, element, index)
     identity = {"bus_id": address, **rows(document, element, IDENTITY)}
     readings = rows(document, element, READINGS)
     words = {plainly(part.text or "") for part in element.iter()}
@@ -251,6 +270,7 @@ def _gpu(document: Document, element: Element, index: int) -> XmlGpu:
             **identity,
             **readings,
             **event_reasons(element),
+            **virtualization_mode(document, element),
             **recovery_action(document, element),
             **fabric(document, element),
             **processes(document, element),
@@ -268,14 +288,17 @@ def _gpu(document: Document, element: Element, index: int) -> XmlGpu:
     )
 
 
-def _bus_id(document: Document, element: Element) -> str:
-    """From <pci_bus_id>, else from the attribute `id`. Raises StateError."""
+def _bus_id(document: Document, element: Element, index: int) -> str:
+    """From <pci_bus_id>, else from the attribute `id`; made up where it was withheld from both.
+    Raises StateError."""
     found = convert(document, element.find("pci/pci_bus_id"), bus_id)
     if found is not None and not found.startswith("NVML_ERROR_"):
         return found
     try:
         return bus_id(element.get("id", ""))
     except ValueError:
+        if found is not None and plainly(element.get("id", "")) in (*WITHHELD, *NOTHING):
+            return f"{MADE_UP}:{index + 1:02x}:00.0"
         what = "a <gpu> without a bus id, neither as its id nor in <pci_bus_id>"
         raise document.error(element, f'{what}; write <gpu id="00000000:3B:00.0">') from None
 

@@ -70,6 +70,10 @@ def test_a_broken_file_costs_one_value(
     content = place.read_bytes()
     before = collector.collect(str(shared), {})
     place.unlink()
+    mask = place.parent / {"cpulist": "cpumap", "local_cpulist": "local_cpus"}.get(place.name, "")
+    instead = mask.read_bytes() if mask.is_file() else None  # of a list that is missing
+    if instead is not None:
+        mask.unlink()
     try:
         if breakage == "a directory":
             place.mkdir()
@@ -84,6 +88,8 @@ def test_a_broken_file_costs_one_value(
         if place.is_dir():
             place.rmdir()
         place.write_bytes(content)
+        if instead is not None:
+            mask.write_bytes(instead)
     check(collector.__name__.rpartition(".")[2], after)
     record, name = place_of(after, field)
     old, _ = place_of(before, field)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from nodevet.evidence import Numa, has_memory_alone
-from nodevet.probe import numa
+from nodevet.probe import cpu, cpulist, numa, pci
 from nodevet.sim.machine import hgx
 from nodevet.sim.tree import write
 
@@ -24,3 +24,46 @@ def test_d21_nodes_of_memory_alone_are_told_from_those_with_offline_cpus(tree, c
     assert found.nodes is not None
     assert [has_memory_alone(node) for node in found.nodes] == [False, False, True, True]
     assert [bool(node.cpus_present) for node in found.nodes] == [True, True, False, False]
+
+
+@pytest.fixture
+def before_lists(tree):
+    """The tree as kernels have it that print masks alone, and end a file with NUL."""
+    for pattern, mask in (
+        ("sys/devices/system/node/node*/cpulist", "cpumap"),
+        ("sys/devices/pci*/**/local_cpulist", "local_cpus"),
+        ("sys/devices/system/cpu/cpu*/topology/thread_siblings_list", "thread_siblings"),
+        ("sys/devices/system/cpu/cpu*/topology/core_cpus_list", "thread_siblings"),
+    ):
+        found = list(tree.glob(pattern))
+        assert found
+        for place in found:
+            assert (place.parent / mask).is_file()
+            place.unlink()
+    for place in (tree / NODES / "online", tree / "sys/devices/system/cpu/online"):
+        place.write_bytes(place.read_bytes() + b"\0")
+    return tree
+
+
+def test_t7_masks_are_read_where_there_are_no_lists(tree, request, check) -> None:
+    def told():
+        nodes = check("numa", numa.collect(str(tree), {}))
+        functions = check("pci", pci.collect(str(tree), {})).functions
+        cores = check("cpu", cpu.collect(str(tree), {}))
+        lists = [(each.address, each.local_cpulist) for each in functions]
+        return nodes, lists, cores
+
+    before = told()
+    request.getfixturevalue("before_lists")
+    assert told() == before
+    assert before[0].online == "0-3" and before[2].cores == 16
+
+
+@pytest.mark.parametrize("text", ["", "g", "0x1", "123456789", "1,", "-1", ",".join("1" * 257)])
+def test_t7_what_is_no_mask_is_an_error(text) -> None:
+    with pytest.raises(ValueError, match="not a mask"):
+        cpulist.parse_mask(text)
+
+
+def test_t7_a_mask_of_no_cpu_is_an_empty_list() -> None:
+    assert cpulist.normal_mask("00000000,00000000") == ""

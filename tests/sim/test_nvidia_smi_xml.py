@@ -18,7 +18,7 @@ import pynvml
 import pytest
 
 from nodevet import evidence
-from nodevet.probe import pci
+from nodevet.probe import host, pci
 from nodevet.sim import tree
 from nodevet.sim.nspawn.needs import missing
 from nodevet.sim.nspawn.place import Place
@@ -765,3 +765,82 @@ def test_a_capture_boots_as_a_node_that_answers_the_same(over_ssh, path):
         assert_equal(gpu, element)
     on_bus = {item.address for item in found.pci.data.functions if item.kind == "gpu"}
     assert on_bus == {bus_id(element.get("id")) for element in root.findall("gpu")}
+
+
+def guest(mode, root=None):
+    part = f"<virtualization_mode>{mode}</virtualization_mode>"
+    body = f"<gpu_virtualization_mode>{part}</gpu_virtualization_mode>{V10}"
+    return log(body) if root is None else log(body, root=root)
+
+
+@pytest.mark.parametrize(
+    ("mode", "virtual", "told"),
+    [
+        ("Pass-Through", "qemu", "PASSTHROUGH"),
+        ("VGPU", "qemu", "VGPU"),
+        ("None", "none", "NONE"),
+        ("Host VGPU", "none", "HOST_VGPU"),
+        ("N/A", "none", None),
+    ],
+)
+def test_t7_the_virtualization_is_that_of_the_file(gpus_of, written, tmp_path, mode, virtual, told):
+    node = read(written(guest(mode)))
+    (gpu,) = gpus_of(node.state()).gpus
+    assert gpu.virtualization_mode == told
+    tree.write(node.machine("gpu-07"), tmp_path / "node")
+    assert host.collect(str(tmp_path / "node"), {})["virtualization"] == virtual
+
+
+def test_t7_a_made_up_port_has_no_maximum_that_nobody_told(written, tmp_path):
+    node = read(written(log(V10)))
+    (gpu,) = node.machine().gpus
+    assert gpu.link.width_max == 16
+    (above,) = gpu.ports
+    assert (above.link.width, above.link.width_max, above.link.gts_max) == (8, None, None)
+    tree.write(node.machine("gpu-07"), tmp_path / "node")
+    functions = pci.collect(str(tmp_path / "node"), {})["functions"]
+    (found,) = (item for item in functions if item["address"] == above.address)
+    assert found["link_width_max"] is None
+    assert "no link" in found["errors"]["link_width_max"]
+
+
+WITHHELD = """\
+<uuid>[REDACTED]</uuid><product_name>NVIDIA A40</product_name><serial>[REDACTED]</serial>
+<minor_number>[REDACTED]</minor_number><performance_state>P0</performance_state>
+<pci><pci_bus_id>[REDACTED]</pci_bus_id><pci_device_id>[REDACTED]</pci_device_id></pci>
+<temperature><gpu_temp>34 C</gpu_temp></temperature>
+<processes><process_info><pid>[REDACTED]</pid><type>C</type></process_info></processes>
+"""
+
+
+def test_t7_what_was_withheld_costs_its_value_and_not_the_node(gpus_of, written, tmp_path):
+    text = log(WITHHELD, WITHHELD, root="<driver_version>[REDACTED]</driver_version>")
+    text = re.sub(r'<gpu id="[^"]*"', '<gpu id="[REDACTED]"', text)
+    node = read(written(text))
+    assert node.driver_version is None
+    assert len({gpu.bus_id for gpu in node.gpus}) == 2
+    found = gpus_of(node.state())
+    for gpu in found.gpus:
+        assert (gpu.name, gpu.pstate, gpu.temperature_gpu_c) == ("NVIDIA A40", 0, 34)
+        for field in ("uuid", "minor_number", "pci_device", "processes"):
+            assert (getattr(gpu, field), gpu.errors[field]) == (None, "NVML_ERROR_UNKNOWN")
+    machine = node.machine("gpu-07")
+    assert machine.device_nodes[:2] == ("/dev/nvidia0", "/dev/nvidia1")
+    tree.write(machine, tmp_path / "node")
+    assert not (tmp_path / "node/sys/module/nvidia/version").exists()
+
+
+def test_t7_a_file_without_the_drivers_version_is_a_node(gpus_of, written):
+    found = gpus_of(read(written(log(V10, root="<cuda_version>12.4</cuda_version>"))).state())
+    assert (found.driver_version, found.cuda_version) == (None, "12.4")
+    assert found.gpus[0].uuid
+
+
+def test_t7_what_windows_says_of_a_value_that_it_lacks_costs_that_value(gpus_of, written):
+    memory = "<used_memory>Not available in WDDM driver model</used_memory>"
+    process = f"<process_info><pid>4711</pid><type>C+G</type>{memory}</process_info>"
+    power = "<power_readings><power_draw>Not Available</power_draw></power_readings>"
+    text = log(f"<processes>{process}</processes>{power}")
+    (gpu,) = gpus_of(read(written(text)).state()).gpus
+    assert [(each.pid, each.memory_used_b) for each in gpu.processes] == [(4711, None)]
+    assert gpu.errors["power_draw_mw"] == "NVML_ERROR_NOT_SUPPORTED"

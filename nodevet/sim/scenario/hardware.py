@@ -51,7 +51,8 @@ def hardware(spec: NodeSpec) -> tuple[Machine, dict[str, str] | None]:
     version = part.nvml.get("driver_version", known.get("driver_version", ""))
     if version.startswith(ERROR):
         version = known.get("driver_version", "")
-    return replace(machine, nvidia_version=version), _driver(known, version)
+    told = version or machine.nvidia_version  # an XML may withhold it
+    return replace(machine, nvidia_version=told), _driver(known, version)
 
 
 def _source(

@@ -12,6 +12,7 @@ from nodevet.sim.xml.text import (
     recovery,
     shown,
     text,
+    virtualization,
     word,
 )
 
@@ -64,6 +65,15 @@ def event_reasons(gpu: Element) -> dict[str, str]:
             told |= active in ("active", "not active")
             mask |= bit if active == "active" else 0
     return {"event_reasons": hex(mask)} if told else {}
+
+
+def virtualization_mode(document: Document, gpu: Element) -> dict[str, str]:
+    """`None` is a value of this one."""
+    element = gpu.find("gpu_virtualization_mode/virtualization_mode")
+    if plainly(shown(element)) == "none":
+        return {"virtualization_mode": "NONE"}
+    value = convert(document, element, virtualization)
+    return {} if value is None else {"virtualization_mode": value}
 
 
 def recovery_action(document: Document, gpu: Element) -> dict[str, str]:
@@ -121,7 +131,9 @@ def processes(document: Document, gpu: Element) -> dict[str, str]:
         pid = convert(document, process.find("pid"), plain)
         memory = convert(document, process.find("used_memory"), mebibytes)
         known = memory is not None and not memory.startswith("NVML_ERROR_")
-        if pid is None or pid.startswith("NVML_ERROR_"):
+        if pid is not None and pid.startswith("NVML_ERROR_"):
+            return {"processes": pid}
+        if pid is None:
             raise document.error(process, "a process without a <pid>; remove it")
         items.append(f"{pid}:{memory}" if known else pid)
     value = " ".join(items)

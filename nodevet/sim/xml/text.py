@@ -14,6 +14,8 @@ from nodevet.sim.xml.document import Document
 Read = Callable[[str], str]
 
 NOTHING = ("", "n/a", "none", "not supported")
+NOT_AVAILABLE = "not available"  # and why: `in WDDM driver model`, on Windows
+WITHHELD = ("redacted", "removed", "hidden", "masked", "withheld")  # by whoever sent the file
 ERRORS = {  # nvmlErrorString, which nvidia-smi prints in the place of a value
     "uninitialized": "NVML_ERROR_UNINITIALIZED",
     "invalid argument": "NVML_ERROR_INVALID_ARGUMENT",
@@ -37,6 +39,13 @@ ERRORS = {  # nvmlErrorString, which nvidia-smi prints in the place of a value
     "unknown error": "NVML_ERROR_UNKNOWN",
     "err!": "NVML_ERROR_UNKNOWN",
 }
+VIRTUALIZATION = {
+    "none": "NONE",
+    "pass-through": "PASSTHROUGH",
+    "vgpu": "VGPU",
+    "host vgpu": "HOST_VGPU",
+    "host vsga": "HOST_VSGA",
+}
 RECOVERY = {
     "none": "NONE",
     "reset": "GPU_RESET",
@@ -57,9 +66,16 @@ def text(shown: str) -> str:
     return shown
 
 
+def identity(shown: str) -> str:
+    """A text that no two GPUs share, and so none that stands for what was withheld."""
+    if plainly(shown) in WITHHELD:
+        raise ValueError("withheld")
+    return text(shown)
+
+
 def word(shown: str) -> str:
     """The name of an NVML constant: In Progress -> IN_PROGRESS."""
-    return text(shown.upper().replace(" ", "_"))
+    return identity(shown.upper().replace(" ", "_"))
 
 
 def architecture(shown: str) -> str:
@@ -123,17 +139,29 @@ def plainly(text: str) -> str:
     return text.removeprefix("[").removesuffix("]").strip().lower()
 
 
+def is_nothing(found: str) -> bool:
+    """Whether nvidia-smi says that there is no such value."""
+    return plainly(found) in NOTHING or plainly(found).startswith(NOT_AVAILABLE)
+
+
+def virtualization(shown: str) -> str:
+    """As NVML names it; `None` is a value of this one."""
+    return VIRTUALIZATION[shown.lower()]
+
+
 def convert(document: Document, element: Element | None, read: Read) -> str | None:
     """The state's value of one element: None where it has none, or the name of the NVML
     error that nvidia-smi printed. Raises StateError."""
     found = shown(element)
-    if element is None or plainly(found) in NOTHING:
+    if element is None or is_nothing(found):
         return None
     if plainly(found) in ERRORS:
         return ERRORS[plainly(found)]
     try:
         return read(found)
     except (ValueError, LookupError, TypeError) as error:
+        if plainly(found) in WITHHELD:
+            return "NVML_ERROR_UNKNOWN"
         why = str(error) if type(error) is ValueError else "nvidia-smi has no such word"
         raise document.error(
             element, f"<{element.tag}> is {found[:80]!r}: {why}; correct it, or write N/A"

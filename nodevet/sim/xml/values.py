@@ -23,6 +23,7 @@ from nodevet.sim.xml.text import (
     banks,
     celsius,
     convert,
+    identity,
     lanes,
     mebibytes,
     megahertz,
@@ -48,7 +49,7 @@ def power(*names: str) -> tuple[str, ...]:
 
 
 IDENTITY: tuple[Row, ...] = (
-    ("uuid", text, ("uuid",)),
+    ("uuid", identity, ("uuid",)),
     ("name", text, ("product_name",)),
     ("brand", word, ("product_brand",)),
     ("gpu_architecture", architecture, ("product_architecture",)),
