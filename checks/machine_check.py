@@ -9,11 +9,12 @@ report, but for PCIe errors, which are `pcie_errors`'. Severities are those of t
 check's status, UC, PCC and AMD's deferred, or the line's words.
 
 **Verdicts.** An uncorrected error is wrong. Corrected ones are shown, and judged where the
-baseline gives the most that is allowed, in all or for each day since boot; the first day counts
-whole. Lines that only say that something was logged are unknown, unless others tell what, and
-so is a line that is not understood. Without such lines it is ok only where the log is complete
-since boot, else unknown. Captured files without a kernel log are exempt. Errors that a firmware
-keeps to itself are in the BMC's log only.
+baseline gives the most that is allowed, in all or for each day since boot; the first day
+counts whole. Lines that only say that something was logged are unknown, unless others tell
+what, and so is a line that is not understood. Without such lines it is ok only where the
+log has no gap, and says since when where its beginning is gone, as `xid` does. Captured
+files without a kernel log are exempt. Errors that a firmware keeps to itself are in the
+BMC's log only.
 
 **To put it right** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or
 the CPU: have it replaced; some firmware repairs a row of memory at the next boot.
@@ -24,7 +25,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, KernelEvent, line_of, logged
+from nodevet.evidence import Evidence, KernelEvent, KernelLog, coverage, line_of, logged
 from nodevet.model import Check, Finding, Want, ok, unknown, wrong
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
@@ -54,24 +55,27 @@ def judge(evidence: Evidence, want: MachineCheck) -> Iterator[Finding]:
     if isinstance(log, Finding):
         yield log
     else:
-        doubt = "" if log.complete is True else log.why("complete")
-        yield judge_events(log.events or (), want, days(evidence), doubt)
+        yield judge_events(log.events or (), want, days(evidence, log), *coverage(log))
 
 
-def days(evidence: Evidence) -> float | str:
-    """Days since boot, at least one; or why they cannot be told."""
+def days(evidence: Evidence, log: KernelLog) -> float | str:
+    """Days since boot, or since the log begins, at least one; or why they cannot be told."""
     host = evidence.host
     if host.data is None:
         return f"host: {host.why}"
     if host.data.uptime_s is None or host.data.uptime_s < 0:
         return f"uptime_s: {host.data.why('uptime_s')}"
-    return max(1.0, host.data.uptime_s / DAY)
+    seconds = host.data.uptime_s
+    if log.complete is not True and log.covered_s is not None:
+        seconds = min(seconds, log.covered_s)
+    return max(1.0, seconds / DAY)
 
 
 def judge_events(
-    events: Sequence[KernelEvent], want: MachineCheck, up: float | str, doubt: str
+    events: Sequence[KernelEvent], want: MachineCheck, up: float | str, doubt: str, since: str
 ) -> Finding:
-    """`up`: days since boot; `doubt`: why the log may not hold all lines since then."""
+    """`up`: days that the log covers; `doubt`: why it may not hold all lines of them; `since`:
+    since when it does, where it begins after boot."""
     told_of = [event for event in events if event.kind == "mce"]
     corrected = [event for event in told_of if event.severity == "corrected"]
     worse = [event for event in told_of if event.severity in ("nonfatal", "fatal")]
@@ -98,7 +102,8 @@ def judge_events(
         return unknown(why=up)
     if doubt:
         return unknown(why=doubt)
-    return ok(expected="none", actual=f"corrected {told(corrected)}" if corrected else "none")
+    actual = f"corrected {told(corrected)}" if corrected else "none"
+    return ok(expected="none", actual=actual, why=since)
 
 
 def allowed(want: MachineCheck, up: float | str) -> dict[str, float]:
@@ -127,6 +132,8 @@ CHECK = Check(
     reads=(
         "host.uptime_s",
         "kernel_log.complete",
+        "kernel_log.covered_s",
+        "kernel_log.since_s",
         "kernel_log.events[].count",
         "kernel_log.events[].kind",
         "kernel_log.events[].severity",

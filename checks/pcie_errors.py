@@ -10,16 +10,18 @@ NVMe and the ports above them; who is told of errors, `/sys/bus/pci_express/driv
 `/sys/bus/platform/drivers/GHES`; and the kernel log since boot: AER, DPC and what the firmware
 reports (APEI).
 
-**Verdicts.** Uncorrected errors are wrong, counted or logged. Corrected ones are judged where
-the baseline gives the most that is allowed, in all or for each hour since boot; the first hour
-counts whole. A function without counters has no such reporting. Counters that stay 0 are
-believed only below a port that tells the kernel: where the firmware handles errors first, the
-log is judged, which has what APEI passes on, and corrected errors are counted by its lines, two
-for one; beyond those, they are exempt. The same holds of kernels that count nothing, before
-4.19. Where nobody is told, and in a virtual machine, whose errors are its host's, it is exempt.
-The node is ok only where all counters were read, and the log is complete since boot; captured
-files without one are exempt. Some firmware has unsupported requests counted while it looks for
-devices: allow what a healthy node of the kind has at boot, or leave this check out.
+**Verdicts.** Uncorrected errors are wrong, counted or logged. Corrected ones are judged
+where the baseline gives the most that is allowed, in all or for each hour since boot; the
+first hour counts whole. A function without counters has no such reporting. Counters that
+stay 0 are believed only below a port that tells the kernel: where the firmware handles
+errors first, the log is judged, which has what APEI passes on, and corrected errors are
+counted by its lines, two for one; beyond those, they are exempt. The same holds of kernels
+that count nothing, before 4.19. Where nobody is told, and in a virtual machine, whose
+errors are its host's, it is exempt. The node is ok only where all counters were read, and
+the log has no gap: it says since when where its beginning is gone, as `xid` does. Captured
+files without a log are exempt. Some firmware has unsupported requests counted while it
+looks for devices: allow what a healthy node of the kind has at boot, or leave this check
+out.
 
 **To put it right** the advice says it by the kinds of error: those of the physical layer are
 for hands (reseat, riser, cable, retimer), those of the protocol for firmware and driver.
@@ -36,6 +38,7 @@ from nodevet.evidence import (
     KernelEvent,
     PciFunction,
     board,
+    coverage,
     line_of,
     located,
     logged,
@@ -113,9 +116,15 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     elif evidence.kernel_log.status == "absent":
         yield exempt(why=f"nothing was counted, and {evidence.kernel_log.why}")
     elif counted and not silent:
-        yield ok(expected="within limits", actual="within limits")
+        yield within(evidence)
     else:
         yield from by_log(evidence, want, len(counted), len(silent))
+
+
+def within(evidence: Evidence, why: str = "") -> Finding:
+    """The ok finding; `why`: on what it rests, beside the time that the log covers."""
+    told = "; ".join(filter(None, (why, since_of(evidence))))
+    return ok(expected="within limits", actual="within limits", why=told)
 
 
 def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> Iterator[Finding]:
@@ -139,13 +148,13 @@ def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> I
         why = f"{where}: what the firmware passes on to the kernel's log is judged"
     else:
         if counted:
-            yield ok(expected="within limits", actual="within limits")
+            yield within(evidence)
         what = f"errors of {silent} functions" if counted else "PCIe errors here"
         yield exempt(
             why=f"neither the kernel nor APEI is told of {what}: the BMC's event log may have them"
         )
         return
-    yield ok(expected="within limits", actual="within limits", why=why)
+    yield within(evidence, why)
     if (want.corrected, want.corrected_per_hour) != (None, None):
         yield exempt(why=f"corrected errors are not counted; {why}")
 
@@ -183,7 +192,13 @@ def log_doubt(evidence: Evidence) -> str:
     untold = [each for each in log.events or () if each.kind == "aer" and not each.severity]
     if untold:
         return f"a line that does not say how bad it is: {line_of(untold)}"
-    return "" if log.complete is True else log.why("complete")
+    return coverage(log)[0]
+
+
+def since_of(evidence: Evidence) -> str:
+    """Since when the log tells, where it begins after boot."""
+    log = evidence.kernel_log.data
+    return coverage(log)[1] if log else ""
 
 
 def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
@@ -286,6 +301,8 @@ CHECK = Check(
         "host.uptime_s",
         "host.virtualization",
         "kernel_log.complete",
+        "kernel_log.covered_s",
+        "kernel_log.since_s",
         "kernel_log.events[].bus_id",
         "kernel_log.events[].count",
         "kernel_log.events[].kind",

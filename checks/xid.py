@@ -7,12 +7,15 @@ other reading is fine again, and the next job will die on it too.
 **Read from** the kernel log since boot: /dev/kmsg, and the journal where the ring buffer
 no longer reaches back to boot. Only lines that the kernel itself wrote count.
 
-**Verdicts.** `ignore` names the Xids that an application causes by itself; they are
-shown, and are no fault. Every other one is wrong, a number that nodevet does not know
-too. A GPU that fell off the bus is one loss, however many lines say so; a line that does
-not say of which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only where the log is complete since boot, else unknown. An
-SXid (NVSwitch) is wrong unless the driver calls it non-fatal; then it is exempt, and
-shown. Captured files without a kernel log are exempt.
+**Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown,
+and are no fault. Every other one is wrong, a number that nodevet does not know too. A GPU
+that fell off the bus is one loss, however many lines say so; a line that does not say of
+which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is
+ok only where the log has no gap. One whose beginning alone is gone (a volatile journal, a
+ring buffer that was overwritten) is judged for what it covers, and the finding says since
+when; unknown where that is less than an hour and less than what is gone, and for a GPU that
+is lost. An SXid (NVSwitch) is wrong unless the driver calls it non-fatal; then it is
+exempt, and shown. Captured files without a kernel log are exempt.
 
 **To put it right** the advice says it for the worst number. The log is empty again after
 a reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3`
@@ -31,6 +34,7 @@ from nodevet.evidence import (
     KernelEvent,
     KernelLog,
     board,
+    coverage,
     each_gpu,
     gpu_functions,
     line_of,
@@ -38,6 +42,7 @@ from nodevet.evidence import (
     logged,
     lost,
     off_the_bus,
+    span,
     subject_of,
     unlisted,
     unread,
@@ -157,9 +162,7 @@ def judge(evidence: Evidence, want: Xid) -> Iterator[Finding]:
 def judge_gpus(
     evidence: Evidence, log: KernelLog, events: Sequence[KernelEvent], want: Xid
 ) -> Iterator[Finding]:
-    doubt = ""
-    if log.complete is not True:
-        doubt = log.errors.get("complete") or "the log is not known to be complete since boot"
+    (doubt, since), gone = coverage(log), off_the_bus(evidence)
     gpus = located(evidence)
     at = by_address(events)
     join(evidence, gpus, at)
@@ -170,7 +173,9 @@ def judge_gpus(
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
-        yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), want, doubt)
+        before = since if lost(gpu) or gpu.bus_id in gone else ""
+        why = f"it is lost, and the log tells only what was {before}" if before else doubt
+        yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), want, why, since)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
         found = fault(subject, at[address], want, address)
@@ -205,7 +210,8 @@ def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent
         at[""] = [event for event in at[""] if event not in spare]
 
 
-def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str) -> Finding:
+def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str, since: str) -> Finding:
+    """`since`: what silence is about, where the log begins after boot."""
     subject = subject_of(gpu)
     found = fault(subject, events, want, board(gpu))
     if found:
@@ -216,7 +222,7 @@ def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str) -> Fin
         return unread(subject, gpu, "bus_id")
     if doubt:
         return unknown(subject, why=doubt)
-    return ok(subject, expected=[], actual=[], why=told(events))
+    return ok(subject, expected=[], actual=[], why="; ".join(filter(None, (told(events), since))))
 
 
 def number(event: KernelEvent) -> int | None:
@@ -272,8 +278,7 @@ def when(same: Sequence[KernelEvent]) -> str:
     seconds = max((event.last_s for event in same if event.last_s is not None), default=None)
     if seconds is None or not 0 <= seconds < 1e10:
         return ""
-    hours, rest = divmod(round(seconds), 3600)
-    return f", last {hours} h {rest // 60} min after boot"
+    return f", last {span(seconds)} after boot"
 
 
 def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
@@ -299,6 +304,8 @@ CHECK = Check(
         "pci.functions[].revision",
         "pci.functions[].driver",
         "kernel_log.complete",
+        "kernel_log.covered_s",
+        "kernel_log.since_s",
         "kernel_log.events[].bus_id",
         "kernel_log.events[].code",
         "kernel_log.events[].kind",

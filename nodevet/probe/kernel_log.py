@@ -15,7 +15,19 @@ import signal
 import time
 
 from nodevet.probe.children import PR_SET_PDEATHSIG, find_prctl
-from nodevet.probe.files import Absent, Failed, Record, integer, names, path_under, read, reason
+from nodevet.probe.files import (
+    Absent,
+    Failed,
+    Record,
+    attempt,
+    integer,
+    names,
+    parsed,
+    path_under,
+    read,
+    reason,
+)
+from nodevet.probe.host import parse_uptime
 from nodevet.probe.kernel_events import Events
 from nodevet.probe.kernel_rows import Rows, printable
 
@@ -241,12 +253,13 @@ def journald_runs():
     return False
 
 
-def whole(log, why=""):
-    """A log on its own, as evidence."""
+def whole(log, why="", now=None):
+    """A log on its own, as evidence. `now`: seconds since boot; without it its last line's."""
     log.end()
-    lost = [text for text in [log.gone] + log.lost + [why] if text]
+    gaps = [text for text in log.lost + [why] if text]
     if log.events.dropped:
-        lost.append("there are more than {} different events".format(len(log.events.found)))
+        gaps.append("there are more than {} different events".format(len(log.events.found)))
+    lost = [text for text in [log.gone] + gaps if text]
     found = Record(
         source=log.source,
         complete=not lost,
@@ -259,7 +272,17 @@ def whole(log, why=""):
         found["errors"]["complete"] = "{}: {}".format(log.source, "; ".join(lost))
     if log.first_s is None:
         found.fail("since_s", "no line has a time")
+    if gaps or log.first_s is None:
+        found.fail("covered_s", "; ".join(gaps) or "no line has a time")
+    else:
+        found["covered_s"] = max(log.last_s, now or 0.0) - log.first_s
     return found
+
+
+def since_boot():
+    """Seconds since boot, or None."""
+    value, _ = attempt(parsed, "/", "/proc/uptime", parse_uptime)
+    return value
 
 
 def with_beginning(kmsg, seconds):
@@ -272,11 +295,15 @@ def with_beginning(kmsg, seconds):
         kmsg.gone += ", and the journal: " + reason(error)
         return kmsg
     reached = journal.last_s is not None and journal.last_s >= kmsg.first_s
-    if journal.gone or journal.lost or not reached:
+    if journal.lost or not reached:
         lost = [journal.gone] + journal.lost + ["" if reached else "it ends before kmsg begins"]
         kmsg.gone += ", and the journal: " + "; ".join(text for text in lost if text)
         return kmsg
-    kmsg.source, kmsg.gone = "kmsg and journal", ""
+    if journal.gone:
+        kmsg.gone += ", and the journal: " + journal.gone
+    else:
+        kmsg.gone = ""
+    kmsg.source = "kmsg and journal"
     kmsg.first_s, kmsg.rows = journal.first_s, kmsg.rows + journal.rows
     return kmsg
 
@@ -309,7 +336,8 @@ def collect(root, request):
         denied = error
     else:
         if kmsg.first_s is not None:
-            return whole(with_beginning(kmsg, seconds) if kmsg.gone else kmsg)
+            log = with_beginning(kmsg, seconds) if kmsg.gone else kmsg
+            return whole(log, now=since_boot())
         denied = OSError("it holds no record")
     try:
         journal = read_journal(Events(), seconds)
@@ -317,7 +345,8 @@ def collect(root, request):
     except OSError as error:
         journal, why = None, reason(error)
     if journal is not None and journal.rows:
-        return whole(journal, "" if journald_runs() else "journald is not seen running")
+        why = "" if journald_runs() else "journald is not seen running"
+        return whole(journal, why, since_boot())
     both = "/dev/kmsg: {}; journal: {}".format(reason(denied), why)
     if isinstance(denied, PermissionError):
         raise PermissionError(denied.errno, "no", both)

@@ -402,7 +402,7 @@ def late(*more: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("rows", "complete", "events"),
+    ("rows", "complete", "since", "events"),
     [
         (
             [
@@ -413,23 +413,25 @@ def late(*more: bytes) -> Any:
                 entry("NVRM: Xid (PCI:0000:19:00): 95, x", 71),
             ],
             True,
+            0.0,
             [("xid", 48, 1), ("xid", 79, 1)],
         ),
-        ([FIRST, entry("NVRM: Xid (PCI:0000:19:00): 48, x", 60)], False,
+        ([FIRST, entry("NVRM: Xid (PCI:0000:19:00): 48, x", 60)], False, 61.5,
          [("xid", 48, 1), ("xid", 79, 1)]),
-        ([entry("not the first", 1), entry("later", 70)], False, [("xid", 79, 1)]),
+        ([entry("not the first", 1), entry("later", 70)], False, 1.0, [("xid", 79, 1)]),
     ],
     ids=["joined", "ends too early", "begins too late"],
 )  # fmt: skip
 def test_the_journal_gives_what_the_ring_buffer_has_lost(
-    journal: Callable[..., Any], rows: list[str], complete: bool, events: list[Any]
+    journal: Callable[..., Any], rows: list[str], complete: bool, since: float, events: list[Any]
 ) -> None:
     journal(*rows)
     found = kernel_log.whole(kernel_log.with_beginning(late(), 20))
     assert found["complete"] is complete
     assert [(each["kind"], each["code"], each["count"]) for each in found["events"]] == events
-    assert found["source"] == ("kmsg and journal" if complete else "kmsg")
-    assert found["since_s"] == (0.0 if complete else 61.5)
+    assert found["source"] == ("kmsg" if since == 61.5 else "kmsg and journal")
+    assert found["since_s"] == since
+    assert found["covered_s"] == 61.5 - since
 
 
 LOST = (
@@ -552,6 +554,19 @@ def test_t1_a_continued_line_is_one(tmp_path: Path, check: Check, records: list[
     found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, BOOT, *records), {}))
     assert facts(found) == [("off_bus", None, "0000:18:00.0", None, 1)]
     assert found.complete is True
+
+
+def test_read_what_a_log_without_its_beginning_covers(journal: Callable[..., Any]) -> None:
+    rows = [entry("first that journald saw", 600), entry(XID, 4000)]
+    found = kernel_log.whole(journal(*rows), now=87000.0)
+    assert (found["complete"], found["since_s"], found["covered_s"]) == (False, 600.0, 86400.0)
+    assert "covered_s" not in found["errors"]
+    missed = entry("Missed 5 kernel messages", 700, "driver")
+    found = kernel_log.whole(journal(rows[0], missed, rows[1]), now=87000.0)
+    assert found["covered_s"] is None
+    assert found["errors"]["covered_s"] == "journald says that it missed messages"
+    found = kernel_log.whole(journal(*rows), "journald is not seen running", now=87000.0)
+    assert found["covered_s"] is None
 
 
 JOURNALD = Path("/lib/systemd/systemd-journald")
