@@ -1,6 +1,6 @@
 """`nodevet rollback`: put back what a run did."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,10 @@ def command(
         risks = [step.risk for host in todo for step in touched(plan.of(host), then)]
         if missing := no_hook(risks, care):
             raise UserError(f"{missing}; or name nodes that need none with --host")
-        approvals = _approved(run, text, plan, todo, kept.hosts, project, journal.records)
+        asked = partial(
+            _approved, run, text, plan, todo, kept.hosts, project, tuple(journal.records)
+        )
+        approvals = asked()
         opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
         for host in hosts:
             if host not in todo:
@@ -106,6 +109,7 @@ def command(
                     steps=plan.of(host),
                     run=then,
                     newer=after.claims.get(plan.nodes[host].machine_id, {}),
+                    closed=partial(_closed, asked),
                 )
                 return Return(back, Site(host, worker, journal, terms, keep)).run()
 
@@ -152,6 +156,18 @@ def _approved(
     who = ", ".join(sorted(plain_text(one) for one in theirs if one)) or "it does not say who"
     head = f"{run.path}: applied by {who}, not by {plain_text(mine)}; it may not be rolled back:"
     raise UserError("\n".join([head, *outcome]))
+
+
+def _closed(asked: "Callable[[], Sequence[Approval]]", reboot: bool) -> str:
+    """Why the rollback may not go on as of now; empty while it may. It reboots nothing."""
+    from nodevet.remedy.allowed import PolicyError
+    from nodevet.remedy.approve import ApproveError
+
+    try:
+        asked()
+    except (UserError, ApproveError, PolicyError) as error:
+        return "; ".join(str(error).splitlines())
+    return ""
 
 
 def _chosen(names: tuple[str, ...], everything: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,18 +10,22 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from nodevet.fix import Seen, Touch, Unit
+from nodevet.fix import Actions, Seen, Touch, Unit
 from nodevet.remedy.compare import ended, same
+from nodevet.remedy.holders import touches
 from nodevet.remedy.journal import StepState
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.shows import shows, touch_of
 from nodevet.remedy.site import state
+from nodevet.remedy.undo import stopped_around
 
 
 class Parted(msgspec.Struct, frozen=True, kw_only=True):
-    """A step's touches. `ours`: as they were before, of all that may be put back."""
+    """A step's touches. `ours`: as they were before, of all that may be put back; `actions`: the
+    step's, but for the stop and start of a service that is not."""
 
     ours: tuple[Seen, ...]
+    actions: Actions
     foreign: tuple[str, ...]  # what somebody changed since, in words
     unknown: tuple[str, ...]  # what cannot be looked at, in words
 
@@ -50,9 +54,16 @@ def parted(step: Step, then: StepState, now: Sequence[Seen]) -> Parted:
             foreign.append(_changed(step, was, at))
         else:
             mine.append(was)
+    spared = {touch.name for touch in theirs if touch.kind == "unit"}
+    spared &= set(stopped_around(step.actions))
     order = {seen.touch: place for place, seen in enumerate(before)}
     return Parted(
         ours=tuple(sorted(mine, key=lambda seen: order[seen.touch])),
+        actions=tuple(
+            action
+            for action in step.actions
+            if not (isinstance(action, Unit) and action.name in spared)
+        ),
         foreign=tuple(foreign),
         unknown=tuple(unknown),
     )
@@ -88,6 +99,8 @@ def ours(step: Step, then: StepState, left: Seen | None, now: Seen) -> bool:
         return True
     if now.touch.kind == "module" and step.effective == "reboot":
         return True  # loaded or gone, by whether the node was rebooted since
+    if left is not None and now.touch in touches(stopped_around(step.actions)):
+        return False  # it runs again since: who stopped it was somebody else
     if now.touch.kind == "unit":
         was = next((seen for seen in then.seen or () if seen.touch == now.touch), None)
         return was is not None and _between(step, was, left, now)

@@ -132,7 +132,7 @@ class Return:
         are in doubt."""
         ways = [way for step in steps if (way := self._step(step))]
         restored = [seen for way in ways for seen in way.parts.ours]
-        actions = [action for way in ways for action in way.step.actions]
+        actions = [action for way in ways for action in way.parts.actions]
         told, blind = list[str](), ""
         evidence: Evidence | None = None
         left: Mapping[Touch, str] = {}
@@ -218,7 +218,7 @@ class Return:
         self.site.journal.write(RollingBack(step=step.id, found=now))
         try:
             told = self.site.steadily(
-                lambda: self.site.put_back(parts.ours, step.actions, settle=False)
+                lambda: self.site.put_back(parts.ours, parts.actions, settle=False)
             )
         except BlindError as error:
             told = [str(error)]

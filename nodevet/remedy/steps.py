@@ -318,7 +318,7 @@ class Steps:
         if then is None or then.seen is None:
             return self.site.put_back(result.before, step.actions)
         parts = parted(step, then, self.site.look(step.touches))
-        return [*parts.told, *self.site.put_back(parts.ours, step.actions)]
+        return [*parts.told, *self.site.put_back(parts.ours, parts.actions)]
 
     def _lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence

@@ -269,3 +269,13 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
     ):
         with pytest.raises(nouns.PlanError):
             nouns.read(nouns.write(replace(plan, steps=(step, wrong))))
+
+
+def test_d22_a_service_that_an_admin_stopped_since_stays_stopped(node: Any) -> None:
+    w = node()
+    plan, box = planned(w), w.boxes["n1"]
+    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    box.units[DCGM]["active"] = "inactive"
+    result = w.back(plan)
+    assert result.outcome is Outcome.PARTLY and f"unit {DCGM}" in result.why, result
+    assert not box.watching and box.modes == ["DEFAULT"] * 2

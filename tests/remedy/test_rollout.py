@@ -302,3 +302,28 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once_and_after_the_plan_expi
     (d.project / "allowed_signers").unlink()
     said = d.say("rollback", d.run, "--project", d.project)
     assert said.code == 0 and d.world.boxes["n1"].everything() == before, said
+
+
+def test_d16_a_rollback_by_somebody_else_ends_where_its_approval_is_revoked(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nodevet.remedy import runs
+
+    d = desk("n1")
+    box = d.world.boxes["n1"]
+    d.plan()
+    monkeypatch.setattr(runs, "operator", lambda: "carla")
+    assert d.apply().code == 0
+    monkeypatch.setattr(runs, "operator", lambda: "dora")
+    signed = ("approve", d.run, "--rollback", "--project", d.project, "--key", d.key, "--yes")
+    assert d.say(*signed).code == 0
+    changed = box.everything()
+
+    def revoke(box: Any, call: str, when: str) -> None:
+        if call == "lock":
+            (d.project / "allowed_signers").write_text("bob ssh-ed25519 AAAA\n")
+
+    d.world.hands.fault = revoke
+    said = d.say("rollback", d.run, "--project", d.project)
+    assert said.code == 1 and "signed by a stranger" in said.out, said
+    assert box.everything() == changed
