@@ -206,7 +206,7 @@ def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent
     if not where and all(function.revision for function in gpu_functions(evidence)):
         where = {gpu.bus_id or "" for gpu in gpus if lost(gpu)} | off_the_bus(evidence)
     if len(where) == 1 and "" not in where and spare:
-        at.setdefault(*where, []).extend(spare)
+        at.setdefault(next(iter(where)), []).extend(spare)
         at[""] = [event for event in at[""] if event not in spare]
 
 

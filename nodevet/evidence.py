@@ -874,8 +874,8 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
         return gpus
     named = {gpu.bus_id for gpu in gpus}
     functions = gpu_functions(evidence)
-    left = {each.address for each in functions if each.driver in (None, "nvidia")} - named
-    left = (off_the_bus(evidence) - named) or left
+    mine = frozenset(each.address for each in functions if each.driver in (None, "nvidia"))
+    left = (off_the_bus(evidence) - named) or (mine - named)
     if len(left) != 1:
         return gpus
     found = msgspec.structs.replace(nameless[0], bus_id=next(iter(left)))

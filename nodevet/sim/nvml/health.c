@@ -33,7 +33,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned in
     return get_ecc(device, severity, lifetime, "", out);
 }
 
-/* by nvmlMemoryLocation_t: 2 is DRAM, 7 SRAM; before Turing 1, the L2 cache, stands for all caches */
+/* by nvmlMemoryLocation_t: 2 is DRAM, 7 SRAM; 1, the L2 cache, stands for all before Turing */
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned int severity,
                                                     unsigned int lifetime, unsigned int location,
                                                     unsigned long long *out)
