@@ -82,7 +82,7 @@ reach = apply(
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Instead of ~/.ssh/config.",
+        help="Instead of ~/.ssh/config and /etc/ssh/ssh_config.",
     ),
     click.option(
         "--known-hosts",

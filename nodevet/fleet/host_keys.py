@@ -9,17 +9,18 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 
 import gevent
 
 from nodevet.fleet.errors import OtherKeyError, RouteError, TooLateError, UnreachableError
-from nodevet.fleet.known_hosts import Judgement, KnownHosts, Trust, parse
+from nodevet.fleet.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
 from nodevet.fleet.route import Route
 
-SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-NOWHERE = ("/dev/null", "none")
+NOWHERE = "/dev/null"
+KRL = b"SSHKRL\n"
 GLANCE = 0.02  # seconds between two tries to get the lock
 
 
@@ -37,30 +38,41 @@ class HostKeys:
         """The key types known for a host, as far as that is cheap to know before `check`."""
         return self._of(route).hosts.types(route.names)
 
-    def check(self, route: Route, key_type: str, key: str) -> None:
+    def check(self, route: Route, key_type: str, key: str, address: str = "") -> None:
         """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
 
         Raises UnreachableError where it is not (OtherKeyError where `types` may now tell of
         another key that is), RouteError for a file that cannot be read,
-        TooLateError where another process keeps the file locked.
+        TooLateError where another process keeps the file locked. `address` is the host's, where
+        nothing is between.
         """
-        judgement = _judge(self._of(route), route, key_type, key)
+        if route.revoked and _revokes(route.revoked, key):
+            raise UnreachableError(f"host key revoked ({route.revoked})")
+        known = self._of(route)
+        judgement = _judge(known, route, key_type, key)
+        if route.check_ip and address != route.hostname and not _is_local(address):
+            names = (spell(address, route.port),)
+            its = known.hosts.judge(names, (), key_type, key)
+            if its.trust in (Trust.CHANGED, Trust.REVOKED):
+                why = f"it is not that of its address in {its.where} (CheckHostIP)"
+                raise UnreachableError(f"host key changed: {why}")
         if self._accept_new and _new(judgement):
             judgement = self._accept(route, key_type, key)
         _explain(judgement, key_type)
 
     def _accept(self, route: Route, key_type: str, key: str) -> Judgement:
         """Add the key, unless the files by now say something about the host."""
-        path = self._user_files(route)[0]
-        if path in NOWHERE:
+        path = next(iter(self._user_files(route)), NOWHERE)
+        if path == NOWHERE:
             raise UnreachableError(f"host key not known, and {path} cannot keep an accepted one")
+        name = hashed(route.names[0]) if route.hash_names else route.names[0]
         try:
             with _locked(Path(path), self._patience) as descriptor:
                 known = self._of(route)
                 known.refresh()
                 judgement = _judge(known, route, key_type, key)
                 if _new(judgement):
-                    _append(descriptor, f"{route.names[0]} {key_type} {key}\n".encode())
+                    _append(descriptor, f"{name} {key_type} {key}\n".encode())
                     known.refresh()
                     judgement = _judge(known, route, key_type, key)
         except OSError as error:
@@ -70,17 +82,14 @@ class HostKeys:
 
     def _of(self, route: Route) -> "_Known":
         paths = self._user_files(route)
-        paths = paths if self._given is not None else (*paths, *SYSTEM_FILES)
+        paths = paths if self._given is not None else (*paths, *route.system_known_hosts)
         if paths not in self._known:
             self._known[paths] = _Known(paths)
         return self._known[paths]
 
     def _user_files(self, route: Route) -> tuple[str, ...]:
         """Where a key is looked for before the system's files; the first is written to."""
-        if self._given is not None:
-            return (self._given,)
-        files = USER_FILES if route.known_hosts is None else route.known_hosts
-        return tuple(str(Path(path).expanduser()) for path in files)
+        return route.known_hosts if self._given is None else (self._given,)
 
 
 class _Known:
@@ -161,6 +170,27 @@ def _append(descriptor: int, line: bytes) -> None:
         with suppress(OSError):  # why it could not be written is the better reason
             os.ftruncate(descriptor, size)
         raise
+
+
+@cache
+def _revoked_keys(path: str) -> frozenset[str]:
+    """The keys of a RevokedHostKeys file, base64. Raises RouteError."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise RouteError(f"RevokedHostKeys {path}: {error.strerror}") from error
+    if text.startswith(KRL):
+        raise RouteError(f"RevokedHostKeys {path}: a KRL is not supported, a list of keys is")
+    lines = (line.split() for line in text.decode("utf-8", "replace").split("\n"))
+    return frozenset(words[1] for words in lines if len(words) > 1 and words[0][0] != "#")
+
+
+def _revokes(path: str, key: str) -> bool:
+    return key in _revoked_keys(path)
+
+
+def _is_local(address: str) -> bool:
+    return not address or ip_address(address.partition("%")[0]).is_loopback
 
 
 def _new(judgement: Judgement) -> bool:

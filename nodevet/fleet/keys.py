@@ -1,13 +1,14 @@
 """The keys to show to a node, in the order to try them. Shard process only."""
 
 import base64
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from paramiko import PKey, SSHException
+from paramiko import Message, PKey, SSHException
 from paramiko.agent import AgentSSH
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.ssh_util import load_key_with_certificate
@@ -49,11 +50,9 @@ class Keys:
         faults = []
         for file in (file for file in route.key_files if file.required):
             try:
-                key = self._load(file)
+                yield from self._load(file)
             except RouteError as error:
                 faults.append(error)
-            else:
-                yield key
         listed, others = _agent_keys(route, agents)
         known = {key.asbytes() for key in listed}
         if faults and not listed:
@@ -64,11 +63,9 @@ class Keys:
         for file in (file for file in route.key_files if not file.required):
             if Path(file.path).is_file() and _public(file.path) not in known:
                 try:
-                    key = self._load(file)
+                    yield from self._load(file)
                 except RouteError as error:
                     unusable.append(str(error))
-                else:
-                    yield key
 
 
 def _agent_keys(route: Route, agents: list[SocketAgent]) -> tuple[Sequence[PKey], Sequence[PKey]]:
@@ -88,12 +85,19 @@ def _agent_keys(route: Route, agents: list[SocketAgent]) -> tuple[Sequence[PKey]
     return listed, [key for key in agent.get_keys() if key not in listed]
 
 
-def _load(file: KeyFile) -> PKey:
-    """A private key and its certificate. Raises RouteError, never asks for a passphrase."""
+def _load(file: KeyFile) -> tuple[PKey, ...]:
+    """A private key, before it the same with its certificate where it has one.
+
+    Raises RouteError, never asks for a passphrase.
+    """
     try:
-        return load_key_with_certificate(
-            key_filename=file.path, certificate_filename=file.certificate, allow_prompt=False
-        )
+        key = _private(file.path)
+        for path in file.certificates or (f"{file.path}-cert.pub",):
+            if Path(path).is_file() and _certifies(path, key):
+                certified = _private(file.path)
+                certified.load_certificate(path)
+                return certified, key
+        return (key,)
     except PyinfraError as error:
         words = str(error)
         if "No such private key" in words:
@@ -106,6 +110,31 @@ def _load(file: KeyFile) -> PKey:
         raise RouteError(f"key file {file.path}: {error.strerror}") from error
     except (SSHException, ValueError) as error:
         raise RouteError(f"key file {file.path}: {error}") from error
+
+
+def _private(path: str) -> PKey:
+    """A private key alone. Raises PyinfraError, OSError, SSHException, ValueError."""
+    return load_key_with_certificate(
+        key_filename=path, certificate_filename=os.devnull, allow_prompt=False
+    )
+
+
+def _certifies(path: str, key: PKey) -> bool:
+    """Whether a file is a certificate for this key: PROTOCOL.certkeys, type, nonce, public key."""
+    try:
+        certificate = Message(_blob(path))
+        if not certificate.get_text().endswith("-cert-v01@openssh.com"):
+            return False
+        certificate.get_string()
+        public = Message(key.asbytes())
+        public.get_text()
+        return certificate.get_remainder().startswith(public.get_remainder())
+    except (OSError, ValueError, IndexError, SSHException):
+        return False
+
+
+def _blob(path: str) -> bytes:
+    return base64.b64decode(Path(path).read_text(encoding="utf-8").split()[1], validate=True)
 
 
 def _public(path: str) -> bytes | None:

@@ -6,6 +6,8 @@ the rest of the file, so it is not used.
 
 import base64
 import hashlib
+import hmac
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -189,6 +191,13 @@ def _matching(name: str, hashes: Iterable[_Hash]) -> Iterator[Entry]:
     for inner, outer, digest, entry in hashes:
         if sha1(outer + sha1(inner + word).digest()).digest() == digest:
             yield entry
+
+
+def hashed(name: str) -> str:
+    """A name as `ssh-keygen -H` writes it, with a new salt."""
+    salt = os.urandom(_SALT)
+    digest = hmac.digest(salt, name.lower().encode(), "sha1")
+    return "|".join(("", "1", *(base64.b64encode(part).decode() for part in (salt, digest))))
 
 
 def matches(name: str, patterns: str) -> bool:

@@ -17,6 +17,7 @@ import gevent
 from paramiko import BadAuthenticationType, SSHException, Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException
 
+from nodevet.fleet import algorithms
 from nodevet.fleet.errors import (
     HungUpError,
     NoBannerError,
@@ -35,7 +36,6 @@ from nodevet.fleet.route import Route
 
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
 FOREVER = 3600  # seconds; the host's deadline is sooner
-RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
 
 
 class Link:
@@ -103,10 +103,13 @@ class Reach:
     def _trusted(self, route: Route, link: Link, types: Sequence[str], end: float) -> Transport:
         """A transport whose host key is known; keys of these types are asked for first."""
         sock = self._greeted(route, link, end)
-        transport = link.transport = self._handshake(sock, types)
+        transport = link.transport = self._handshake(route, sock, types)
         shown = transport.get_remote_server_key()
         key = b64encode(shown.asbytes()).decode()
-        self._host_keys.check(route, shown.get_name(), key)
+        address = sock.getpeername()[0] if route.check_ip else ""
+        self._host_keys.check(route, shown.get_name(), key, address)
+        if not algorithms.large(route, shown):
+            raise UnreachableError(f"host key of {shown.get_bits()} bits: RequiredRSASize")
         return transport
 
     def close(self) -> None:
@@ -147,7 +150,7 @@ class Reach:
             return _proxy(route.proxy_command, link)
         try:
             with gevent.Timeout(self._timeout, TimeoutError()):
-                return socket.create_connection((route.hostname, route.port))
+                return _connect(route)
         except TimeoutError as error:
             raise TooLateError(f"no answer within {self._timeout:g} s") from error
         except socket.gaierror as error:
@@ -159,15 +162,14 @@ class Reach:
                 raise TooLateError("no answer") from error
             raise UnreachableError(refused(error)) from error
 
-    def _handshake(self, sock: Heard, types: Sequence[str]) -> Transport:
+    def _handshake(self, route: Route, sock: Heard, types: Sequence[str]) -> Transport:
         """Key exchange."""
         transport = Transport(cast(socket.socket, sock), packetizer_class=BoundedPacketizer)
         transport.banner_timeout = self._timeout + 1
         transport.auth_timeout = FOREVER
         transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
-        options = transport.get_security_options()
-        options.key_types = _prefer(options.key_types, types)
         try:
+            algorithms.narrow(transport, route, types)
             with gevent.Timeout(self._timeout, TimeoutError()):
                 transport.start_client()
             transport.packetizer.agreed = True
@@ -186,6 +188,9 @@ class Reach:
         tried = 0
         unusable: list[str] = []
         for key in self._keys.offer(route, link.agents, unusable):
+            if not algorithms.usable(route, key):
+                unusable.append(f"a key of type {key.get_name()} is not to be used")
+                continue
             tried += 1
             try:
                 more = transport.auth_publickey(route.user, key)
@@ -253,12 +258,25 @@ class Reach:
             raise
 
 
-def _prefer(algorithms: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Host key algorithms, those of known keys first, so that a known key is what is shown."""
-    first = [name for kind in known for name in (RSA if kind == "ssh-rsa" else (kind,))]
-    return tuple(
-        sorted(algorithms, key=lambda name: first.index(name) if name in first else len(first))
-    )
+def _connect(route: Route) -> socket.socket:
+    """As socket.create_connection, with AddressFamily and BindAddress."""
+    found = socket.getaddrinfo(route.hostname, route.port, route.family, socket.SOCK_STREAM)
+    failed = OSError(errno.EADDRNOTAVAIL, "no address")
+    for family, kind, protocol, _, place in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            if route.bind:
+                sock.bind((route.bind, 0))
+            sock.connect(place)
+        except OSError as error:
+            sock.close()
+            failed = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failed
 
 
 def _proxy(command: str, link: Link) -> socket.socket:

@@ -1,27 +1,26 @@
 """How to reach one host: ssh_config(5) and the inventory, resolved. Shard process only."""
 
-import getpass
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
 
-import paramiko.config
-from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
-from pyinfra.connectors.sshuserclient.config import SSHConfig
-
-from nodevet.fleet import match_exec
 from nodevet.fleet.errors import RouteError
+from nodevet.fleet.jump import Hop
 from nodevet.fleet.known_hosts import spell
+from nodevet.fleet.ssh_config import FAMILIES, Found, load
+from nodevet.fleet.ssh_words import WordError, home, tokens
 from nodevet.fleet.wire import Target
 
 MAX_HOPS = 8
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-
-MATCHES = {"all", "canonical", "final", "exec", "host", "originalhost", "user", "localuser"}
+USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+ALGORITHMS = (
+    "ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms",
+    "requiredrsasize",
+)  # fmt: skip
 
 _SAFE = re.compile(r"[A-Za-z0-9_.:%@\[\]][A-Za-z0-9_.:%@\[\]-]*")
 
@@ -31,7 +30,7 @@ class KeyFile:
     """A private key on disk. A missing one is an error where the user named it for this host."""
 
     path: str
-    certificate: str | None = None
+    certificates: tuple[str, ...] = ()  # CertificateFile; one of them may be of this key
     required: bool = False
 
 
@@ -47,89 +46,49 @@ class Route:
     only_these_keys: bool  # IdentitiesOnly
     names: tuple[str, ...]  # as known_hosts may spell this host
     portless: tuple[str, ...]
-    known_hosts: tuple[str, ...] | None  # UserKnownHostsFile
-    proxy_command: str | None
-    jump: "Route | None"
+    known_hosts: tuple[str, ...]  # UserKnownHostsFile
+    proxy_command: str | None = None
+    jump: "Route | None" = None
+    system_known_hosts: tuple[str, ...] = SYSTEM_FILES  # GlobalKnownHostsFile
+    revoked: str | None = None  # RevokedHostKeys
+    check_ip: bool = False  # CheckHostIP
+    hash_names: bool = False  # HashKnownHosts
+    family: int = 0  # AddressFamily, as of the socket module
+    bind: str | None = None  # BindAddress
+    algorithms: tuple[tuple[str, str], ...] = ()  # keyword and list
 
     @property
     def label(self) -> str:
         return spell(self.hostname, self.port)
 
 
-class MatchExec:
-    """What paramiko runs the command of `Match exec` with; it expects invoke's interface.
-
-    pyinfra's own stand-in takes the command for a script, and lets it write to our stdout.
-    """
-
-    def __init__(self, ok: bool) -> None:
-        self.ok = ok
-
-    @staticmethod
-    def run(command: str, **_: object) -> "MatchExec":
-        return MatchExec(match_exec.fulfilled(command))
-
-
-paramiko.config.invoke = MatchExec  # type: ignore[attr-defined]
-
-
-def load(path: str | None) -> SSHConfig:
-    """The user's ssh_config, Include followed. Raises RouteError where it cannot be read."""
-    config = SSHConfig()
-    file = Path(path or "~/.ssh/config").expanduser()
-    if path is None and not file.exists():
-        return config
-    try:
-        with file.open(encoding="utf-8") as lines:
-            config.parse(lines)  # type: ignore[no-untyped-call]
-    except OSError as error:
-        raise RouteError(f"ssh_config {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RouteError(f"ssh_config {file}: not UTF-8 text") from error
-    except (ConfigParseError, ValueError, IndexError) as error:
-        raise RouteError(f"ssh_config {file}: {error}") from error
-    except Exception as error:
-        if "Include loop" not in str(error):
-            raise
-        raise RouteError(f"ssh_config {file}: {error}") from error
-    for stanza in config._config:  # type: ignore[attr-defined]
-        for match in stanza.get("matches", ()):
-            if match["type"] not in MATCHES:  # paramiko would take it as fulfilled
-                raise RouteError(f"ssh_config {file}: Match {match['type']} is not supported")
-    return config
-
-
 class Routes:
     """Resolves hosts against one ssh_config, which is read when the first host needs it."""
 
     def __init__(self, path: str | None) -> None:
-        """`path` instead of ~/.ssh/config."""
+        """`path` instead of ~/.ssh/config and /etc/ssh/ssh_config."""
         self._load = lru_cache(maxsize=1)(partial(load, path))
         self._hop = lru_cache(maxsize=None)(self._resolve_hop)
 
     def resolve(self, target: Target) -> Route:
         """The way to one host of the inventory. Raises RouteError."""
+        address = target.address.replace("%", "%%") if target.address else None
+        files = target.known_hosts.replace("%", "%%") if target.known_hosts else None
         given = {
-            "hostname": target.address,
+            "hostname": address,
             "port": str(target.port) if target.port else None,
             "user": target.user,
-            "userknownhostsfile": f'"{target.known_hosts}"' if target.known_hosts else None,
+            "userknownhostsfile": files,
         }
         keys = (KeyFile(target.key_file, required=True),) if target.key_file else ()
         return self._resolve(target.name, given, keys, ())
 
-    def _resolve_hop(self, hop: str, before: Route | None, chain: tuple[str, ...]) -> Route:
-        """One hop of a ProxyJump: `[user@]host[:port]`, or ssh://[user@]host[:port]."""
+    def _resolve_hop(self, hop: Hop, before: Route | None, chain: tuple[str, ...]) -> Route:
+        """One hop of a ProxyJump."""
         if len(chain) > MAX_HOPS:
             raise RouteError(f"ProxyJump goes round in circles: {' -> '.join(chain)}")
-        user, _, place = hop.removeprefix("ssh://").rpartition("@")
-        bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?|([^:]+):(\d+)", place)
-        host, port = place, None
-        if bracketed:
-            host = bracketed[1] or bracketed[3]
-            port = bracketed[2] or bracketed[4]
-        given = {"port": port, "user": user or None}
-        return self._resolve(host, given, (), chain, before)
+        given = {"port": str(hop.port) if hop.port else None, "user": hop.user}
+        return self._resolve(hop.host, given, (), chain, before)
 
     def _resolve(
         self,
@@ -139,53 +98,43 @@ class Routes:
         chain: tuple[str, ...],
         before: Route | None = None,
     ) -> Route:
-        found = self._lookup(name, given)
-        hostname = str(found["hostname"])
-        user = str(found.get("user") or getpass.getuser())
-        port = _port(found.get("port", "22"), name)
-        proxy = found.get("proxycommand")
-        if proxy and not all(_SAFE.fullmatch(word) for word in (name, hostname, user)):
-            raise RouteError("ProxyCommand: the host or user name holds signs unsafe in a shell")
-        alias = found.get("hostkeyalias")
+        told = {key: (value,) for key, value in given.items() if value}
+        found = self._load().lookup(name, told)
+        _refuse(found)
+        jump, proxy = before, None
+        if before is None:
+            jump = self._jump(found, chain)
+            proxy = None if jump else _proxy_command(found)
+        hostname, port, alias = found.hostname, found.port, found.one("hostkeyalias")
+        told_of = [each for each in ALGORITHMS if each in found.values]
         own = (spell(hostname, port), *((spell(name, port),) if given.get("hostname") else ()))
         return Route(
             hostname=hostname,
             port=port,
-            user=user,
+            user=found.user,
             key_files=keys or _key_files(found),
-            agent=_agent(found.get("identityagent")),
-            only_these_keys=_yes(found.get("identitiesonly")),
+            agent=_agent(found),
+            only_these_keys=found.yes("identitiesonly"),
             names=(alias,) if alias else own,
             portless=() if alias or port == 22 else (hostname,),
-            known_hosts=_files(found.get("userknownhostsfile")),
-            proxy_command=None if before else proxy,
-            jump=before or self._jump(found, chain, name, proxy),
+            known_hosts=_files(found, "userknownhostsfile", USER_FILES),
+            proxy_command=proxy,
+            jump=jump,
+            system_known_hosts=_files(found, "globalknownhostsfile", SYSTEM_FILES),
+            revoked=_revoked(found),
+            check_ip=found.yes("checkhostip") and not (jump or proxy),
+            hash_names=found.yes("hashknownhosts"),
+            family=FAMILIES[found.one("addressfamily") or "any"],
+            bind=found.one("bindaddress"),
+            algorithms=tuple((each, found.values[each][0]) for each in told_of),
         )
 
-    def _jump(
-        self, found: Mapping[str, Any], chain: tuple[str, ...], name: str, proxy: str | None
-    ) -> Route | None:
+    def _jump(self, found: Found, chain: tuple[str, ...]) -> Route | None:
         """The last hop before the host; each hop knows the one before it."""
-        hops = found.get("proxyjump")
-        if proxy or not hops or hops.lower() == "none":
-            return None
         route: Route | None = None
-        for hop in hops.split(","):
-            route = self._hop(hop.strip(), route, (*chain, name))
+        for hop in found.jumps:
+            route = self._hop(hop, route, (*chain, found.name))
         return route
-
-    def _lookup(self, name: str, given: Mapping[str, str | None]) -> Mapping[str, Any]:
-        """The options for a host; what the inventory gives wins, as on ssh's command line."""
-        values = {key: value for key, value in given.items() if value}
-        layered = self._load()
-        if values:
-            layered = SSHConfig()
-            stanzas = self._load()._config  # type: ignore[attr-defined]
-            layered._config = [{"host": ["*"], "config": values}, *stanzas]  # type: ignore[attr-defined]
-        try:
-            return layered.lookup(name)
-        except (CouldNotCanonicalize, ValueError, KeyError) as error:
-            raise RouteError(f"ssh_config for {name}: {error}") from error
 
 
 class Way:
@@ -199,37 +148,74 @@ class Way:
         return self._found()
 
 
-def _port(text: str, name: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise RouteError(f"port is {text!r} for {name}; it must be 1 to 65535")
-    return int(text)
+def _refuse(found: Found) -> None:
+    """Raises RouteError for what would make another connection than ssh's, and is not supported."""
+    wanted = {
+        "KnownHostsCommand": (found.one("knownhostscommand") or "none").lower() != "none",
+        "BindInterface": found.one("bindinterface") is not None,
+        "ProxyUseFdpass yes": found.yes("proxyusefdpass") and not found.jumps,
+        "PubkeyAuthentication no": found.one("pubkeyauthentication") == "no",
+    }
+    for words, asked in wanted.items():
+        if asked:
+            raise RouteError(f"ssh_config for {found.name}: {words} is not supported")
+    if refused := found.one("refuseconnection"):
+        raise RouteError(f"ssh_config for {found.name}: RefuseConnection: {refused}")
+    if any(sign in found.user for sign in ("%", "${")) and "user" in found.values:
+        why = "a User with % or ${ is not supported: versions of ssh differ about it"
+        raise RouteError(f"ssh_config for {found.name}: {why}")
 
 
-def _yes(text: str | None) -> bool:
-    return (text or "").lower() in ("yes", "true")
-
-
-def _files(text: str | None) -> tuple[str, ...] | None:
-    """Paths, apart by white space, or in double quotes."""
-    if text is None:
+def _proxy_command(found: Found) -> str | None:
+    command = found.one("proxycommand")
+    if not command or command.lower() == "none":
         return None
-    words = (quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', text))
-    return tuple(str(Path(word).expanduser()) for word in words)
+    if not all(_SAFE.fullmatch(word) for word in (found.name, found.hostname, found.user)):
+        raise RouteError("ProxyCommand: the host or user name holds signs unsafe in a shell")
+    known = {sign: found.tokens[sign] for sign in "hknpr"}
+    try:
+        return tokens(command, known, environment=False)
+    except WordError as error:
+        raise RouteError(f"ssh_config for {found.name}: {error}") from error
 
 
-def _agent(text: str | None) -> str | None:
+def _files(found: Found, keyword: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    """Files of host keys. The system's have no tokens."""
+    files = found.values.get(keyword, default)
+    if files and files[0].lower() == "none":
+        return ()
+    if keyword == "globalknownhostsfile":
+        return tuple(_home(found, file) for file in files)
+    return tuple(found.path(file) for file in files)
+
+
+def _revoked(found: Found) -> str | None:
+    file = found.one("revokedhostkeys")
+    return None if not file or file.lower() == "none" else _home(found, file)
+
+
+def _home(found: Found, path: str) -> str:
+    try:
+        return home(path)
+    except WordError as error:
+        raise RouteError(f"ssh_config for {found.name}: {error}") from error
+
+
+def _agent(found: Found) -> str | None:
     """The agent's socket: IdentityAgent, else $SSH_AUTH_SOCK."""
+    text = found.one("identityagent")
     if text is None or text == "SSH_AUTH_SOCK":
         return os.environ.get("SSH_AUTH_SOCK")
-    if text.lower() == "none":
+    if text == "none":
         return None
-    return os.environ.get(text[1:]) if text.startswith("$") else str(Path(text).expanduser())
+    if text.startswith("$") and not text.startswith("${"):
+        return os.environ.get(text[1:])
+    return found.path(text)
 
 
-def _key_files(found: Mapping[str, Any]) -> tuple[KeyFile, ...]:
-    """IdentityFile, each with the CertificateFile of its name, else ssh's default names."""
-    named = [path for path in found.get("identityfile", ()) if path.lower() != "none"]
-    certificate = found.get("certificatefile")
-    if "identityfile" not in found:
-        return tuple(KeyFile(str(Path(path).expanduser())) for path in DEFAULT_KEYS)
-    return tuple(KeyFile(str(Path(path).expanduser()), certificate) for path in named)
+def _key_files(found: Found) -> tuple[KeyFile, ...]:
+    """IdentityFile, else ssh's default names, each with every CertificateFile."""
+    certificates = tuple(found.path(each) for each in found.values.get("certificatefile", ()))
+    files = found.values.get("identityfile", DEFAULT_KEYS)
+    named = (file for file in files if file.lower() != "none")
+    return tuple(KeyFile(found.path(file), certificates) for file in named)

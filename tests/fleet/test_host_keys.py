@@ -24,7 +24,7 @@ ED = "ssh-ed25519"
 
 def route(*known_hosts: Path | str, name: str = "gpu7") -> Route:
     files = tuple(str(path) for path in known_hosts)
-    return Route(name, 22, "root", (), None, False, (name,), (), files, None, None)
+    return Route(name, 22, "root", (), None, False, (name,), (), files, system_known_hosts=())
 
 
 def accepting(patience: float = 5) -> HostKeys:

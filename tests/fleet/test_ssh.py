@@ -107,7 +107,7 @@ def configured(
         return "\n  ".join((f"Host {name}", *where, *lines)) + "\n"
 
     config.write_text(
-        "Include more\n"
+        f"Include {folder}/more\n"
         + stanza("alias", node)
         + stanza("key-alias", node, "HostKeyAlias the-alias", number=2)
         + stanza("bastion", bastion)
