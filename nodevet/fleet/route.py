@@ -72,6 +72,8 @@ class Routes:
 
     def resolve(self, target: Target) -> Route:
         """The way to one host of the inventory. Raises RouteError."""
+        if target.port is not None and not 0 < target.port < 65536:
+            raise RouteError(f"port is '{target.port}' for {target.name}; it must be 1 to 65535")
         address = target.address.replace("%", "%%") if target.address else None
         files = target.known_hosts.replace("%", "%%") if target.known_hosts else None
         given = {
