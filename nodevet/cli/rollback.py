@@ -60,11 +60,11 @@ def command(
       3  a node is in doubt, or could not be put back: look at it
     """
     from nodevet.fleet.work import Worker
-    from nodevet.remedy.account import host_end
+    from nodevet.remedy.account import host_end, strange
     from nodevet.remedy.apply import Fleet, Stop
     from nodevet.remedy.journal import Journal, state
     from nodevet.remedy.order import newer
-    from nodevet.remedy.rollback import Back, Return, nothing, touched
+    from nodevet.remedy.rollback import Back, Return, doubtful, nothing, touched
     from nodevet.remedy.rollout import no_hook
     from nodevet.remedy.runs import Opening, RunFolder
     from nodevet.remedy.site import Site
@@ -79,7 +79,8 @@ def command(
         terms = apply.terms_of(run, care)
         then = apply.same_plan(run, text, state(journal.records))
         known = {host.name for host in kept.hosts}
-        todo = [host for host in hosts if touched(plan.of(host), then)]
+        odd = strange(plan, journal.records)
+        todo = [host for host in hosts if touched(plan.of(host), then) and host not in odd]
         for host in todo:
             if host not in known:
                 raise UserError(f"{host}: the inventory does not name it; give one with -i")
@@ -92,7 +93,9 @@ def command(
         approvals = asked()
         opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
         for host in hosts:
-            if host not in todo:
+            if host in odd:
+                journal.write(host_end(doubtful(host, odd[host])))
+            elif host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
         stem = run.next_stem("rollback")
         after = newer(run)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodevet.fix import Seen
 from nodevet.remedy import records as journal
+from nodevet.remedy.compare import same
 from nodevet.remedy.nouns import Plan, Step
 from nodevet.remedy.records import HostEnd, Record, RunEnd, Stage, StepEnd, StepState
 from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
@@ -26,7 +27,7 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 UNKNOWN = frozenset({Outcome.HALF, Outcome.DOUBT})
 KILLED = "the controller ended while it was at it, and nobody heard more"
 BEFORE_WRITING = "the controller ended before anything was written there"
-STRANGE = "the journal speaks of it and the plan does not: look at the node by hand"
+STRANGE = "so says the journal, and not the plan: nothing is done there, look at it by hand"
 NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to put back"
 CLOSED = "the run was rolled back: plan anew"
 
@@ -65,7 +66,7 @@ def settled(plan: Plan, records: Sequence[Record]) -> dict[str, HostResult]:
         for host in story.result("apply").hosts
         if host.host in story.named
         or (host.host in story.ends and host.outcome not in OPEN and host.refusal not in PASSING)
-        or host.host not in plan.nodes
+        or host.host in story.strange
     }
 
 
@@ -102,6 +103,9 @@ class _Story:
         self._at = ""
         for record in records:
             self._take(record)
+        for step in plan.steps:
+            if why := contradiction(step, self.state.step(step.id)):
+                self._strange.setdefault(step.host, {})[f"{step.id}: {why}"] = None
 
     def _take(self, record: Record) -> None:
         self._at = record.at or self._at
@@ -148,7 +152,7 @@ class _Story:
             told.after = record.seen
         elif isinstance(record, journal.Doing):
             told.touched, told.after = True, ()
-            if record.action < len(step.actions):
+            if 0 <= record.action < len(step.actions):
                 told.ran.append((record.action, Ran(action=step.actions[record.action], ok=None)))
             else:
                 self._strange.setdefault(step.host, {})[f"{step.id}, action {record.action}"] = None
@@ -167,6 +171,13 @@ class _Story:
     @property
     def _rollback(self) -> bool:
         return self.last.kind == "rollback"
+
+    @property
+    def strange(self) -> dict[str, str]:
+        return {
+            host: f"{', '.join(what) or 'this node'}: {STRANGE}"
+            for host, what in self._strange.items()
+        }
 
     # --- what it came to -----------------------------------------------------------------------
 
@@ -190,9 +201,9 @@ class _Story:
 
     def _strangers(self) -> Iterator[HostResult]:
         """Nodes that the plan does not know: nobody can tell what was to be done there."""
-        for host in self._strange:
+        for host, why in self.strange.items():
             if host not in self.plan.nodes:
-                yield HostResult(host=host, outcome=Outcome.DOUBT, why=STRANGE)
+                yield HostResult(host=host, outcome=Outcome.DOUBT, why=why)
 
     def _host(self, host: str, kind: str) -> HostResult:
         end = self.ends.get(host)
@@ -200,8 +211,8 @@ class _Story:
             found = self._unended(host, kind)
         else:
             found = self._known_end(host, end, kind)
-        if strange := self._strange.get(host):
-            why = f"{', '.join(strange)}: {STRANGE}"
+        if why := self.strange.get(host):
+            why = "; ".join(filter(None, (why, found.why if found.why != why else "")))
             return replace(found, outcome=min_of(found.outcome, Outcome.DOUBT), why=why)
         return found
 
@@ -312,6 +323,25 @@ def of_state(state: StepState, kind: str) -> Outcome:
     if state.stage is Stage.FAILED and state.touched and state.doing is None:
         return Outcome.HALF
     return Outcome.DOUBT if state.touched else Outcome.UNTOUCHED
+
+
+def contradiction(step: Step, state: StepState) -> str:
+    """Why what a journal says was there before a step is not what the plan lets it be."""
+    if state.seen is None:
+        return ""
+    if [seen.touch for seen in state.seen] != list(step.touches):
+        return "what was there before is not of what the plan names"
+    planned = {seen.touch: seen for seen in step.before}
+    for seen in state.seen:
+        then = planned.get(seen.touch)
+        if then is not None and not same(then, seen):
+            return f"{seen.touch.label} was not what the plan says that it was"
+    return ""
+
+
+def strange(plan: Plan, records: Sequence[Record]) -> dict[str, str]:
+    """Nodes of which the journal says what the plan cannot mean, and why: nobody goes there."""
+    return _Story(plan, records).strange
 
 
 def min_of(*outcomes: Outcome) -> Outcome:

@@ -6,6 +6,7 @@ what was not, and which action nobody heard the end of.
 """
 
 import fcntl
+import hashlib
 import os
 import threading
 from contextlib import suppress
@@ -78,10 +79,18 @@ class Journal:
     `write` may be called from several threads.
     """
 
-    def __init__(self, path: Path, descriptor: int, records: tuple[Record, ...], torn: bytes):
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        records: tuple[Record, ...] = (),
+        torn: bytes = b"",
+        last: str = "",
+    ):
         self.path = path
         self._records = list(records)
         self.torn = torn
+        self._last = last  # sha256 of the last line
         self._descriptor = descriptor
         self._turn = threading.Lock()
         self._broken = ""
@@ -116,7 +125,7 @@ class Journal:
             if isinstance(error, OSError):
                 raise JournalError(f"{path}: cannot be made: {error.strerror}") from error
             raise
-        return cls(path, descriptor, (), b"")
+        return cls(path, descriptor)
 
     @classmethod
     def open(cls, path: Path) -> "Journal":
@@ -143,7 +152,8 @@ class Journal:
             if isinstance(error, OSError):
                 raise JournalError(f"{path}: cannot be repaired: {error.strerror}") from error
             raise
-        return cls(path, descriptor, records, torn)
+        last = data[: len(data) - len(torn)].rstrip(b"\n").rpartition(b"\n")[2]
+        return cls(path, descriptor, records, torn, _sha256(last) if records else "")
 
     def write(self, record: Record) -> None:
         """Append a record; it is on the disk when this returns.
@@ -152,8 +162,9 @@ class Journal:
         to a node: what the last line on the disk is, is not known.
         """
         record = _stamped(record)
-        line = _line(record)
         with self._turn:
+            record = msgspec.structs.replace(record, prev=self._last or seal(record))
+            line = _line(record)
             if self._broken:
                 raise JournalError(self._broken)
             if self._descriptor < 0:
@@ -166,6 +177,7 @@ class Journal:
                 self._broken = f"{self.path}: cannot be written: {error.strerror}"
                 raise JournalError(self._broken) from error
             self._records.append(record)
+            self._last = _sha256(line.removesuffix(b"\n"))
 
     def _append(self, line: bytes, end: int) -> None:
         rest = memoryview(line)
@@ -205,20 +217,43 @@ def read(path: Path, *, first: bool = False) -> tuple[Record, ...]:
 
 
 def parse(data: bytes, name: str = NAME) -> tuple[tuple[Record, ...], bytes]:
-    """The records, and what follows the last line that has its end. Raises JournalError."""
+    """The records, and what follows the last line that has its end.
+
+    Raises JournalError, also where a line is not the one that followed when it was written.
+    """
     *lines, torn = data.split(b"\n")
     records: list[Record] = []
+    last = ""
     for number, line in enumerate(lines, 1):
         try:
-            records.append(_DECODER.decode(line))
+            record = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise JournalError(
                 f"{name}:{number}: no record of a journal: {plain_text(str(error))}; the file was "
                 "changed or damaged: look at the nodes of this run by hand"
             ) from error
-    if records and not isinstance(records[0], Run):
-        raise JournalError(f"{name}:1: the first record is not that of a run; is this a journal?")
+        if not (records or isinstance(record, Run)):
+            raise JournalError(
+                f"{name}:1: the first record is not that of a run; is this a journal?"
+            )
+        if record.prev != (last or seal(record)):
+            before = f"line {number - 1}" if records else "the plan"
+            raise JournalError(
+                f"{name}:{number}: was not written after {before} as that is now: the file was "
+                "changed: look at the nodes of this run by hand"
+            )
+        records.append(record)
+        last = _sha256(line)
     return tuple(records), torn
+
+
+def seal(record: Record) -> str:
+    """What the first line of a journal is chained to: the digest of the run's plan."""
+    return _sha256(f"nodevet journal of {record.plan}".encode()) if isinstance(record, Run) else ""
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _stamped(record: Record) -> Record:

@@ -18,9 +18,11 @@ class JournalError(Exception):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
-    """One record. `at` is ISO 8601 in UTC, set by `write`."""
+    """One record. `write` sets `at`, ISO 8601 in UTC, and `prev`: sha256 of the line before,
+    or of the plan's digest in the first line."""
 
     at: str = ""
+    prev: str = ""
 
 
 class Run(Entry, frozen=True, kw_only=True, tag="run"):

@@ -57,6 +57,11 @@ def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
     return HostResult(host=host, outcome=Outcome.RIGHT, why=why, steps=unchanged)
 
 
+def doubtful(host: str, why: str) -> HostResult:
+    """A node whose journal cannot be right; nobody goes there."""
+    return HostResult(host=host, outcome=Outcome.DOUBT, why=why)
+
+
 class Return:
     """One node's way back. `run` never raises but for what ends the whole run."""
 

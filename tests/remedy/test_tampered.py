@@ -1,0 +1,127 @@
+"""A journal that somebody changed: seen, and nothing but what the signed plan names is restored."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodevet.remedy.report import ENDINGS
+
+Desk = Any
+EVIL = "/etc/cron.d/evil"
+CRON = base64.b64encode(b"* * * * * root id\n").decode()
+
+
+def lines(desk: Desk) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (desk.run / "journal.jsonl").read_text().splitlines()]
+
+
+def write(desk: Desk, rows: list[dict[str, Any]], *, chained: bool) -> None:
+    """The journal anew; `chained`: by somebody who knows how the lines hang together."""
+    out: list[bytes] = []
+    for row in rows:
+        if chained and out:
+            row["prev"] = hashlib.sha256(out[-1]).hexdigest()
+        out.append(json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode())
+    (desk.run / "journal.jsonl").write_bytes(b"".join(line + b"\n" for line in out))
+
+
+def another_path(row: dict[str, Any]) -> None:
+    row["seen"][0] = {
+        "touch": {"kind": "file", "name": EVIL},
+        "exists": True,
+        "value": {"content": CRON, "mode": 0o644, "owner": 0, "group": 0},
+    }
+
+
+def one_more(row: dict[str, Any]) -> None:
+    file = {"kind": "file", "name": EVIL}
+    row["seen"].append({"touch": file, "exists": False})
+
+
+def another_content(row: dict[str, Any]) -> None:
+    row["seen"][0] |= {
+        "exists": True,
+        "value": {"content": CRON, "mode": 0o644, "owner": 0, "group": 0},
+    }
+
+
+def another_value(row: dict[str, Any]) -> None:
+    row["seen"][3]["value"] = "madvise"
+
+
+FORGED = [another_path, one_more, another_content, another_value]
+
+
+@pytest.mark.parametrize("chained", [False, True], ids=["as it is", "chained anew"])
+@pytest.mark.parametrize("forge", FORGED)
+def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
+    desk: Callable[..., Desk], forge: Callable[[dict[str, Any]], None], chained: bool
+) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    rows = lines(d)
+    number = next(n for n, row in enumerate(rows) if row["is"] == "looked")
+    host = rows[number]["step"].partition("/")[0]
+    forge(rows[number])
+    write(d, rows, chained=chained)
+    before = d.w.boxes[host].everything()
+    told = f"journal.jsonl:{number + 2}: was not written after line {number + 1}"
+    for command in (d.rollback, d.resume):
+        said = command()
+        assert said.code == (3 if chained else 2), said
+        assert chained or told in said.err
+    assert d.w.boxes[host].everything() == before
+    if chained:
+        other = ({"n1", "n2"} - {host}).pop()
+        assert d.outcomes() == {host: "in doubt", other: "rolled back"}
+        assert "look at it by hand" in d.report("table").out
+        for form in ENDINGS:
+            assert d.report(form).code == (2 if form == "nagios" else 3), form
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"is": "looked", "step": "n9/pages/1", "seen": []},
+        {"is": "doing", "step": "n1/pages/9", "action": 0},
+        {"is": "doing", "step": "n1/pages/1", "action": 99},
+        {"is": "host-begin", "host": "n9", "machine_id": "m", "boot_id": "b"},
+        {"is": "host-end", "host": "n9", "outcome": "done"},
+    ],
+)
+def test_r13_what_the_plan_does_not_know_is_told_and_never_dropped(
+    desk: Callable[..., Desk], row: dict[str, Any]
+) -> None:
+    d = desk("n1", "n2")
+    assert d.apply().code == 0
+    rows = lines(d)
+    write(d, [*rows[:-1], {"at": rows[-1]["at"], **row}, rows[-1]], chained=True)
+    host = (row.get("host") or row["step"]).partition("/")[0]
+    for command in (d.report, d.rollback, d.resume, d.report):
+        said = command()
+        assert said.code == 3 and host in said.out, said
+    assert d.outcomes()[host] == "in doubt"
+
+
+def test_r13_a_journal_hangs_on_its_plan(desk: Callable[..., Desk]) -> None:
+    d = desk("n1")
+    assert d.apply().code == 0
+    rows = lines(d)
+    rows[0]["plan"] = "0" * 64
+    write(d, rows, chained=True)
+    said = d.report()
+    assert said.code == 2 and "journal.jsonl:1: was not written after the plan" in said.err
+
+
+def test_r13_a_line_that_was_taken_out_is_missed(desk: Callable[..., Desk]) -> None:
+    d = desk("n1")
+    assert d.apply().code == 0
+    rows = lines(d)
+    for number in range(1, len(rows) - 1):
+        write(d, rows[:number] + rows[number + 1 :], chained=False)
+        said = d.rollback()
+        assert said.code == 2 and f"journal.jsonl:{number + 1}: was not written" in said.err
