@@ -95,6 +95,7 @@ def command(
       2  usage, configuration, or the plan is not approved
       3  a node is in doubt or half done: look at it
     """
+    from nodevet.remedy import space
     from nodevet.remedy.approve import signatures
     from nodevet.remedy.journal import Journal, read
     from nodevet.remedy.runs import RunFolder
@@ -122,9 +123,12 @@ def command(
             raise UserError("\n".join(["the plan may not be applied:", *approvals]))
         approvals = ()  # what was begun is still looked at; `closed` is asked of anything else
     terms = terms_of(run, rollout)
+    if file:
+        space.check(run.path, plan, rollout.batch)
     with Journal.open(run.path) if resume else Journal.create(run.path) as journal:
         if file:
             run.begin(file.name, text, found, kept)
+        journal.reserve(space.reserve(plan, rollout.batch))
         order = {
             "plan": plan,
             "terms": terms,
@@ -162,7 +166,7 @@ def carry_out(
     reach = session.fleet_options(**unplain(kept.options), bench=bench)
     with Worker(kept.hosts, reach) as worker, Stop(say_at_once) as stop:
         try:
-            _, stopped = apply(
+            ended, stopped = apply(
                 Order(
                     bench=lambda host, baseline: OneBench(
                         host=host, baseline=baseline, catalog=bench.catalog, today=date.today()
@@ -184,7 +188,7 @@ def carry_out(
         except KeyboardInterrupt:
             say(f"nodes were left as they are: nodevet apply --resume {run.path}")
             raise
-        return opened.result(stopped)
+        return opened.result(ended, stopped)
 
 
 # --- what rollback shares -------------------------------------------------------------------------
@@ -335,6 +339,19 @@ def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:
     """Keep the reports, show one, and end with the run's exit code."""
     texts = {each: render(result, each) for each in ENDINGS}
     run.keep({f"{stem}{ENDINGS[each]}": text for each, text in texts.items()})
-    speech.tell(texts[form], nl=False)
+    if run.lost:
+        result = unkept(result, tuple(run.lost))
+    speech.tell(render(result, form) if run.lost else texts[form], nl=False)
+    if result.in_doubt:
+        back = result.kind == "rollback"
+        again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"
+        say(f"{result.in_doubt}; then go on with: {again}")
     say(f"the run is kept in {run.path}")
     click.get_current_context().exit(result.exit_code)
+
+
+def unkept(result: "Result", lost: Sequence[str]) -> "Result":
+    """A run whose results are known, and not all kept."""
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    told = f"not all could be kept: {lost[0]}{more}"
+    return replace(result, in_doubt="; ".join(filter(None, (result.in_doubt, told))))

@@ -17,6 +17,7 @@ from nodevet.model import Host
 if TYPE_CHECKING:
     from nodevet.remedy.approve import Approval
     from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.order import Claims
     from nodevet.remedy.records import Record
     from nodevet.remedy.result import HostResult
     from nodevet.remedy.runs import RunFolder
@@ -60,10 +61,10 @@ def command(
       3  a node is in doubt, or could not be put back: look at it
     """
     from nodevet.fleet.work import Worker
+    from nodevet.remedy import space
     from nodevet.remedy.account import host_end, strange
     from nodevet.remedy.apply import Fleet, Stop
     from nodevet.remedy.journal import Journal, state
-    from nodevet.remedy.order import newer
     from nodevet.remedy.rollback import Back, Return, doubtful, nothing, touched
     from nodevet.remedy.rollout import no_hook
     from nodevet.remedy.runs import Opening, RunFolder
@@ -74,6 +75,8 @@ def command(
     text, plan = run.plan()
     hosts = _chosen(names, tuple(plan.nodes))
     kept = apply.reached_before(run, inventories, reach)
+    reached = session.fleet_options(**apply.unplain(kept.options))
+    batch = min(reached.parallel, len(hosts))
     with Journal.open(run.path) as journal:
         care = rollout.of_rollback(plan, journal.records, settle, drain_hook)
         terms = apply.terms_of(run, care)
@@ -91,6 +94,7 @@ def command(
             _approved, run, text, plan, todo, kept.hosts, project, tuple(journal.records)
         )
         approvals = asked()
+        journal.reserve(space.reserve(plan, batch))
         opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
         for host in hosts:
             if host in odd:
@@ -98,10 +102,7 @@ def command(
             elif host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
         stem = run.next_stem("rollback")
-        after = newer(run)
-        for why in after.unread:
-            say(f"whether it is a newer run is not known, and it is not heeded: {why}")
-        reached = session.fleet_options(**apply.unplain(kept.options))
+        claims = _claims(run)
         with Worker(kept.hosts, reached) as worker, Stop(say_at_once) as stop:
 
             def one(host: str, canary: bool) -> "HostResult":
@@ -111,19 +112,29 @@ def command(
                     planned=plan.nodes[host],
                     steps=plan.of(host),
                     run=then,
-                    newer=after.claims.get(plan.nodes[host].machine_id, {}),
+                    newer=claims.get(plan.nodes[host].machine_id, {}),
                     closed=partial(_closed, asked),
                 )
                 return Return(back, Site(host, worker, journal, terms, keep)).run()
 
-            limits = Limits(canary=0, batch=reached.parallel, max_fail=len(todo))
+            limits = Limits(canary=0, batch=batch, max_fail=len(todo))
             try:
-                _, why = Fleet(limits, one, journal, apply.tell, stop).run(todo, Standing())
+                ended, why = Fleet(limits, one, journal, apply.tell, stop).run(todo, Standing())
             except KeyboardInterrupt:
                 say(f"nodes were left as they are: nodevet rollback {run.path}")
                 raise
-            result = opened.result(why)
+            result = opened.result(ended, why)
     apply.finish(run, result, stem, form)
+
+
+def _claims(run: "RunFolder") -> "Claims":
+    """What newer runs need; folders that may be of one, and cannot be read, are told."""
+    from nodevet.remedy.order import newer
+
+    found = newer(run)
+    for why in found.unread:
+        say(f"whether it is a newer run is not known, and it is not heeded: {why}")
+    return found.claims
 
 
 def _approved(

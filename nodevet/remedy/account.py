@@ -195,7 +195,7 @@ class _Story:
             seconds=self._end.seconds if self._end else _between(first.at, self._at),
             options=first.options,
             stopped=self._end.stopped if self._end else "",
-            in_doubt="" if self._end else _unended(kind),
+            in_doubt=self._end.in_doubt if self._end else _unended(kind),
             hosts=(*hosts, *self._strangers()),
         )
 

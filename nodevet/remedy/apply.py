@@ -100,12 +100,13 @@ class Fleet:
             if canary and not waves.in_canary(self._limits, standing):
                 canary, rest_from = False, time.monotonic() + self._pause
             resting = max(0.0, rest_from - time.monotonic()) if waiting else 0.0
-            open_ = not (self._stop.asked or resting)
+            spent = self._journal.broken or self._journal.low
+            open_ = not (self._stop.asked or resting or spent)
             for _ in range(min(waves.room(self._limits, standing), len(waiting)) if open_ else 0):
                 self._begin(waiting.pop(0), canary)
                 standing = standing.began()
             if not standing.running:
-                over = waves.stopped(self._limits, standing) or self._stop.asked
+                over = waves.stopped(self._limits, standing) or self._stop.asked or spent
                 if not waiting or over:
                     break
             try:
@@ -117,6 +118,8 @@ class Fleet:
             done.append(result)
             self._tell(result)
         why = waves.stopped(self._limits, standing)
+        if spent and waiting:
+            why = why or f"no further node is begun: {spent}"
         return done, why or ("interrupted" if self._stop.asked and waiting else "")
 
     def _begin(self, host: str, canary: bool) -> None:

@@ -5,6 +5,7 @@ begins. So a controller that is killed at any instant leaves a file that says wh
 what was not, and which action nobody heard the end of.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -69,6 +70,8 @@ __all__ = [
 ]
 
 NAME = "journal.jsonl"
+RESERVE = "journal.reserve"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Record)
 
 
@@ -93,7 +96,9 @@ class Journal:
         self._last = last  # sha256 of the last line
         self._descriptor = descriptor
         self._turn = threading.Lock()
-        self._broken = ""
+        self.broken = ""  # why nothing can be written any more
+        self.low = ""  # why no further node may be begun: the disk is full, and its reserve in use
+        self._reserved = False
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -165,25 +170,73 @@ class Journal:
         with self._turn:
             record = msgspec.structs.replace(record, prev=self._last or seal(record))
             line = _line(record)
-            if self._broken:
-                raise JournalError(self._broken)
+            if self.broken:
+                raise JournalError(self.broken)
             if self._descriptor < 0:
                 raise JournalError(f"{self.path}: the journal is closed")
             try:
-                end = os.fstat(self._descriptor).st_size
-                self._append(line, end)
-                os.fsync(self._descriptor)
+                self._append(line)
             except OSError as error:
-                self._broken = f"{self.path}: cannot be written: {error.strerror}"
-                raise JournalError(self._broken) from error
+                why = f"{self.path}: cannot be written: {error.strerror}"
+                if error.errno not in FULL or not self._release(why):
+                    self.broken = why
+                    raise JournalError(why) from error
+                try:
+                    self._append(line)
+                except OSError as again:
+                    self.broken = f"{self.path}: cannot be written: {again.strerror}"
+                    raise JournalError(self.broken) from again
             self._records.append(record)
             self._last = _sha256(line.removesuffix(b"\n"))
 
-    def _append(self, line: bytes, end: int) -> None:
-        rest = memoryview(line)
+    def reserve(self, size: int) -> None:
+        """Set bytes of the disk aside, with which nodes in hand are brought to an end where it
+        fills up. Raises JournalError where they are not there."""
+        path = self._reserve
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, max(size, 1))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink()
+            raise JournalError(
+                f"{path}: {size:,} bytes cannot be set aside: {error.strerror}; the run needs them "
+                "to end well where the disk fills up: free some space"
+            ) from error
+        self._reserved = True
+
+    @property
+    def _reserve(self) -> Path:
+        return self.path.with_name(RESERVE)
+
+    def _let_go(self) -> None:
+        if self._reserved:
+            self._reserved = False
+            with suppress(OSError):
+                self._reserve.unlink()
+
+    def _release(self, why: str) -> bool:
+        """Let go of what was set aside; False where nothing is."""
+        if not self._reserved:
+            return False
+        self._reserved = False
+        try:
+            self._reserve.unlink()
+        except OSError:
+            return False
+        self.low = why
+        return True
+
+    def _append(self, line: bytes) -> None:
+        rest, end = memoryview(line), os.fstat(self._descriptor).st_size
         try:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
         except OSError:
             with suppress(OSError):  # or the part that was written is a torn last line
                 os.ftruncate(self._descriptor, end)
@@ -192,6 +245,7 @@ class Journal:
     def close(self) -> None:
         """Let go of the journal. May be called again."""
         with self._turn:
+            self._let_go()
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1

@@ -141,6 +141,7 @@ class RunEnd(Entry, frozen=True, kw_only=True, tag="run-end"):
 
     outcome: str
     stopped: str = ""  # why no further node was begun
+    in_doubt: str = ""  # why the run as a whole is
     seconds: float = 0.0
 
 

@@ -19,9 +19,9 @@ from nodevet.model import Host
 from nodevet.remedy import journal, nouns
 from nodevet.remedy.account import account
 from nodevet.remedy.allowed import Approval
-from nodevet.remedy.journal import Journal, Run, RunEnd
+from nodevet.remedy.journal import Journal, JournalError, Run, RunEnd
 from nodevet.remedy.nouns import Plan
-from nodevet.remedy.result import Result
+from nodevet.remedy.result import HostResult, Result
 from nodevet.remedy.signatures import Signature
 
 PLAN = "plan.json"
@@ -53,6 +53,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lost: dict[str, None] = {}  # what could not be kept, and why
 
     @classmethod
     def fresh(cls, parent: Path, plan: Plan) -> "RunFolder":
@@ -87,13 +88,22 @@ class RunFolder:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:
-        """Evidence of a node: before, after, rebooted, ...; the last one of a name stays."""
-        self._write(f"evidence/{_file(host)}/{name}.json", document)
+        """Evidence of a node: before, after, rebooted, ...; the last one of a name stays.
+
+        What cannot be kept costs the node nothing: it is in `lost`.
+        """
+        self._keep(f"evidence/{_file(host)}/{name}.json", document)
 
     def keep(self, reports: Mapping[str, str]) -> None:
-        """Reports, by file name."""
+        """Reports, by file name; what cannot be kept is in `lost`."""
         for file, text in reports.items():
-            self._write(file, text.encode("utf-8", "backslashreplace"))
+            self._keep(file, text.encode("utf-8", "backslashreplace"))
+
+    def _keep(self, name: str, data: bytes) -> None:
+        try:
+            self._write(name, data)
+        except RunError as error:
+            self.lost[str(error)] = None
 
     def account(self) -> Result:
         """What the run came to, by its journal; what is kept of results is not asked.
@@ -185,12 +195,26 @@ class Opening:
             )
         )
 
-    def result(self, stopped: str = "") -> Result:
-        """Write the last record; what the journal says then. Raises JournalError."""
-        end = RunEnd(outcome="", stopped=stopped, seconds=round(time.monotonic() - self._clock, 3))
-        code = account(self._plan, (*self._journal.records, end)).exit_code
-        self._journal.write(replace(end, outcome=str(code)))
-        return account(self._plan, self._journal.records)
+    def result(self, hosts: Sequence[HostResult], stopped: str = "") -> Result:
+        """Write the last record; what the journal says then.
+
+        Where it could not be written to the end: `hosts`, as they ended, tell of themselves.
+        """
+        log = self._journal
+        doubt = f"not all could be kept: {log.low}; free some space" if log.low else ""
+        seconds = round(time.monotonic() - self._clock, 3)
+        end = RunEnd(outcome="", stopped=stopped, seconds=seconds, in_doubt=doubt)
+        told = account(self._plan, (*log.records, end))
+        with suppress(JournalError):
+            log.write(replace(end, outcome=str(told.exit_code)))
+        if not log.broken:
+            return account(self._plan, log.records)
+        known = {host.host: host for host in hosts}
+        return replace(
+            told,
+            in_doubt=f"{log.broken}; what was in hand then is in doubt there",
+            hosts=tuple(known.get(host.host, host) for host in told.hosts),
+        )
 
 
 def _file(host: str) -> str:

@@ -17,6 +17,7 @@ from nodevet.remedy.journal import (
     Done,
     Failed,
     InDoubt,
+    JournalError,
     Looked,
     RolledBack,
     RollingBack,
@@ -135,7 +136,18 @@ class Steps:
         if moved(watched, self._watch(watched)):
             raise MovedError
         self.site.journal.write(Looked(step=step.id, seen=before))
-        result, ran = begin(step, before=before), []
+        try:
+            return self._acted(step, begin(step, before=before), evidence, watched)
+        except JournalError as error:
+            if step.id not in self.begun:
+                raise
+            return self._unwritten(step, begin(step, before=before), str(error)), evidence
+
+    def _acted(
+        self, step: Step, result: StepResult, evidence: Evidence, watched: Sequence[Seen]
+    ) -> tuple[StepResult, Evidence]:
+        """Its actions, each journaled before, and the check. Raises JournalError."""
+        ran: list[Ran] = []
         for number, action in enumerate(step.actions):
             self.site.journal.write(Doing(step=step.id, action=number))
             self.begun.add(step.id)
@@ -163,6 +175,21 @@ class Steps:
                 return self.take_back(step, result, why), evidence
         self.witness = self._watch(watched)
         return self._judged(step, result, evidence)
+
+    def _unwritten(self, step: Step, result: StepResult, why: str) -> StepResult:
+        """A step in hand when the journal could not be written any more: reverted, which is all
+        that may be done then. The journal leaves it in doubt, so a resumed run looks at it."""
+        try:
+            left = self.site.steadily(lambda: self.site.put_back(result.before, step.actions))
+        except LostError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}")
+        except BlindError as error:
+            left = [str(error)]
+        if left:
+            told = f"{why}; it could not be put back: {'; '.join(left)}"
+            return replace(result, outcome=Outcome.HALF, why=told)
+        told = f"{why}; the step was reverted"
+        return replace(result, outcome=Outcome.FAILED, why=told, after=result.before)
 
     def _watch(self, watched: Sequence[Seen]) -> tuple[Seen, ...]:
         """What watched settings are now; nothing where the node does not say so at once: later
