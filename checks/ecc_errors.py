@@ -14,14 +14,16 @@ wrong, and so is a passed SRAM threshold. Corrected errors harm nothing, and old
 were dealt with: their counts are judged where the baseline gives the most that is
 allowed. The larger of the count in all and the sum of its parts is judged, and a
 difference said. A GPU without ECC, or with ECC off, is exempt: `ecc_mode` judges that. A
-count, or a part of it, that this GPU or driver does not tell is exempt too, and said.
+count, or a part of it, that this GPU or driver does not tell is exempt too, and said. Of a
+GPU in MIG mode that does not tell a count in all, the MIG devices' own are judged: too many
+are wrong, and few are exempt, since they are a part only.
 
 **To put it right** drain the node and reset the GPU, or reboot; `row_remapping` says
 whether memory waits to be repaired. Errors that come again: run the vendor's field
 diagnostics. A passed SRAM threshold: have the board replaced.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
@@ -97,8 +99,12 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     subject = subject_of(gpu)
     counts = {field: counted(gpu.ecc, field) for field in most}
     told = {field: count.value for field, count in counts.items() if count.value is not None}
+    untold = [field for count in counts.values() for field in count.untold]
+    mute = [field for field in most if field in TOTALS and field in untold]
+    parts = by_mig_device(gpu, [field for field in mute if field not in told])
     above = {field: count for field, count in told.items() if count > most[field]}
-    unread = [why for count in counts.values() for why in count.unread]
+    above |= {field: part.value for field, part in parts.items() if (part.value or 0) > most[field]}
+    unread = [why for count in (*counts.values(), *parts.values()) for why in count.unread]
     apart = [count.apart for count in counts.values() if count.apart]
     why = "; ".join((*unread, *apart))
     if above:
@@ -106,12 +112,33 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
         yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
     elif unread:
         yield unknown(subject, why=why)
-    elif told:
+    elif told and not parts:
         allowed = {field: type(told[field])(most[field]) for field in told}
         yield ok(subject, expected=allowed, actual=told, why=why)
-    untold = [field for count in counts.values() for field in count.untold]
     if untold:
-        yield exempt(subject, why=f"this GPU or driver does not tell: {', '.join(untold)}")
+        counted_by = {field: part.value for field, part in parts.items() if part.value is not None}
+        shown = ", ".join(f"{field} {count}" for field, count in counted_by.items())
+        also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
+        yield exempt(subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}")
+
+
+def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
+    """The counts of all MIG devices together, where a GPU in MIG mode does not tell its own.
+
+    They tell a part, so that too many are too many, and few are no proof."""
+    if not gpu.mig_current or not fields:
+        return {}
+    if gpu.mig_devices is None and gpu.errors.get("mig_devices") not in (None, *NOT_TOLD):
+        why = f"mig_devices: {gpu.why('mig_devices')}"
+        return {field: Count(None, unread=(why,)) for field in fields}
+    found = {}
+    for field in fields:
+        counts = [counted(each.ecc, field) for each in gpu.mig_devices or ()]
+        known = [count.value for count in counts if count.value is not None]
+        unread = dict.fromkeys(why for count in counts for why in count.unread)
+        why = tuple(f"of a MIG device: {each}" for each in unread)
+        found[field] = Count(sum(known) if known else None, unread=why)
+    return found
 
 
 def counted(ecc: EccCounts, field: str) -> Count:
@@ -192,6 +219,13 @@ CHECK = Check(
             for part in PARTS
         ),
         "gpu.gpus[].ecc.sram_threshold_exceeded",
+        "gpu.gpus[].mig_current",
+        *(f"gpu.gpus[].mig_devices[].ecc.{field}" for field in TOTALS),
+        *(
+            f"gpu.gpus[].mig_devices[].ecc.{life}_{part}_{severity}"
+            for life, _, severity in (field.partition("_") for field in TOTALS)
+            for part in PARTS
+        ),
     ),
     judge=judge,
 )

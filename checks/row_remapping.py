@@ -10,8 +10,9 @@ nvmlDeviceGetRetiredPagesPendingStatus.
 
 **Verdicts.** A failed or pending repair is wrong. Rows that were replaced are no fault:
 how many may be, and how many banks may be without a spare row, is judged where the
-baseline says it. A GPU that neither replaces rows nor retires pages is exempt; so is one
-in MIG mode, of which NVML does not tell it (`xid` sees 63 and 64 all the same).
+baseline says it. A GPU that neither replaces rows nor retires pages is exempt. So is one in
+MIG mode where NVML does not tell it, unless a MIG device says that a repair failed or waits
+(`xid` sees 63 and 64 all the same).
 
 **To put it right** pending: drain the node, then reset the GPU or reboot. Failed: have
 the board replaced.
@@ -63,6 +64,18 @@ def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Finding:
         return judge_record(gpu, rows, {"failure": False, "pending": False, **counts})
     if not unsupported(pages, "pending"):
         return judge_record(gpu, pages, {"pending": False})
+    signs = [
+        sign
+        for sign in ("failure", "pending")
+        if any(getattr(each.remapping, sign) for each in gpu.mig_devices or ())
+    ]
+    if gpu.mig_current and signs:
+        above = dict.fromkeys(signs, True)
+        allowed = dict.fromkeys(signs, False)
+        why = "told by a MIG device"
+        return wrong(
+            subject_of(gpu), expected=allowed, actual=above, why=why, advice=advice(gpu, above)
+        )
     if gpu.mig_current:
         return exempt(subject_of(gpu), why="NVML does not tell it in MIG mode")
     return exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
@@ -99,6 +112,9 @@ CHECK = Check(
     wants=RowRemapping,
     reads=(
         *IN_HAND,
+        "gpu.gpus[].mig_current",
+        "gpu.gpus[].mig_devices[].remapping.failure",
+        "gpu.gpus[].mig_devices[].remapping.pending",
         "gpu.gpus[].remapping.pending",
         "gpu.gpus[].remapping.failure",
         "gpu.gpus[].remapping.uncorrected",

@@ -17,6 +17,7 @@ def _most(number: int) -> Meta:
 DOCUMENT = 16 << 20  # bytes, or characters; of evidence as a whole, as the probe's own limit
 FIELDS = _most(256)  # of one record
 GPUS = _most(256)  # minor numbers of /dev/nvidia<N>: 0 to 254, and 255 is nvidiactl
+MIG_DEVICES = _most(64)  # of one GPU, which is cut into 7 at most
 NVLINKS = _most(64)  # NVML_NVLINK_MAX_LINKS is 18, and 36 in the headers of later drivers
 PROCESSES = _most(1 << 16)  # that use a GPU; the kernel has 32,768 processes unless told otherwise
 FUNCTIONS = _most(1 << 16)  # bus, device and function are 16 bits: SR-IOV hosts have thousands

@@ -125,6 +125,15 @@ class Fabric(Record, frozen=True, kw_only=True):
     health_mask: int | None = None
 
 
+class MigDevice(Record, frozen=True, kw_only=True):
+    """A part of a GPU in MIG mode, by its own handle: nvmlDeviceGetMigDeviceHandleByIndex."""
+
+    index: int
+    uuid: Text | None = None
+    ecc: EccCounts = EccCounts()
+    remapping: Remapping = Remapping()
+
+
 class GpuProcess(Record, frozen=True, kw_only=True):
     """nvmlDeviceGetComputeRunningProcesses."""
 
@@ -158,6 +167,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     ecc_pending: bool | None = None
     mig_current: bool | None = None
     mig_pending: bool | None = None
+    mig_devices: Annotated[tuple[MigDevice, ...], bounds.MIG_DEVICES] | None = None
     virtualization_mode: Text | None = None  # NONE, PASSTHROUGH, VGPU (in a guest), HOST_VGPU
     compute_mode: Text | None = None  # DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS
     power_limit_mw: int | None = None  # nvmlDeviceGetPowerManagementLimit

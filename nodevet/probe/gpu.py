@@ -6,7 +6,7 @@ null. Nothing is set, and NVML is shut down before the answer is written.
 """
 
 from nodevet.probe.files import Absent, Record, is_this_machine, silent
-from nodevet.probe.gpu_health import REMAPPING, RETIRED_PAGES, ecc, fabric, nvlinks
+from nodevet.probe.gpu_health import REMAPPING, RETIRED_PAGES, ecc, fabric, mig_devices, nvlinks
 from nodevet.probe.gpu_nvml import CallError, Device, Nvml, System, fill, load
 from nodevet.probe.gpu_values import IDENTITY, NVML, VALUES
 
@@ -37,6 +37,7 @@ def read_gpu(nvml, index):
         gpu[field] = Record()
         fill(gpu[field], device, rows)
     gpu["fabric"] = fabric(device)
+    mig_devices(gpu, device)
     nvlinks(gpu, device)
     if is_lost(gpu):
         gpu["errors"]["handle"] = LOST

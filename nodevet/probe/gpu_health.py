@@ -1,7 +1,7 @@
 """Error counters, memory repairs, NVLinks and the fabric of one GPU."""
 
 from nodevet.probe.files import Record
-from nodevet.probe.gpu_nvml import CallError, fill, flag, number
+from nodevet.probe.gpu_nvml import CallError, MigPart, fill, flag, number, text
 from nodevet.probe.gpu_values import bus_id
 
 TOTAL, BY_LOCATION = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter")
@@ -129,6 +129,10 @@ def fabric(device):
     return record
 
 
+MIG_DEVICES = 16  # of one GPU; there are 7 at most
+MIG_IDENTITY = (("uuid", text, None, ("nvmlDeviceGetUUID",)),)
+
+
 def link_errors(field, kind, link, *newer):
     older = ("nvmlDeviceGetNvLinkErrorCounter", link, "NVML_NVLINK_ERROR_DL_" + kind)
     return (field, number, None) + newer + (older,)
@@ -180,6 +184,34 @@ def link_count(device):
         except CallError:
             return link
     return most
+
+
+def mig_devices(gpu, device):
+    """Set `mig_devices` of the GPU; of what its own handle does not tell in MIG mode, theirs
+    tell a part."""
+    gpu["mig_devices"] = []
+    if not gpu["mig_current"]:
+        return
+    try:
+        count = number(device.ask("nvmlDeviceGetMaxMigDeviceCount"))
+    except CallError as failure:
+        gpu.fail("mig_devices", str(failure))
+        return
+    for index in range(min(count, MIG_DEVICES)):
+        record = Record(index=index)
+        try:
+            part = MigPart(device, index)
+        except CallError as failure:
+            if str(failure) == "NVML_ERROR_NOT_FOUND":  # no device has this place
+                continue
+            record["errors"]["handle"] = str(failure)
+            gpu["mig_devices"].append(record)
+            continue
+        fill(record, part, MIG_IDENTITY)
+        record["ecc"] = ecc(part)
+        record["remapping"] = Record()
+        fill(record["remapping"], part, REMAPPING)
+        gpu["mig_devices"].append(record)
 
 
 def nvlinks(gpu, device):

@@ -134,7 +134,10 @@ class Device:
         self.nvml = nvml
         self.label = "GPU {}".format(index)
         self.answers = {}
-        self.handle = nvml.call(self.label, "nvmlDeviceGetHandleByIndex", index)
+        self.handle = self.handle_of(index)
+
+    def handle_of(self, index):
+        return self.nvml.call(self.label, "nvmlDeviceGetHandleByIndex", index)
 
     def ask(self, function, *arguments):
         """The answer of one call.
@@ -172,6 +175,18 @@ class Device:
             raise CallError(self.nvml.error_name(reply.nvmlReturn))
         kind = self.nvml.name("NVML_VALUE_TYPE_", reply.valueType)
         return getattr(reply.value, MEMBERS[kind])
+
+
+class MigPart(Device):
+    """One MIG device's calls, by its own handle. Raises CallError without one."""
+
+    def __init__(self, device, index):
+        self.device = device
+        super().__init__(device.nvml, index)
+        self.label = "{} MIG {}".format(device.label, index)
+
+    def handle_of(self, index):
+        return self.device.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
 
 
 def first(source, calls):

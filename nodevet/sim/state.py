@@ -47,7 +47,7 @@ def gpu_keys() -> frozenset[str]:
             keys.update(f"{field.name}.{part}" for part in _values(field.type))
         else:
             keys.add(field.name)
-    return frozenset(keys - {"index", "errors"})
+    return frozenset(keys - {"index", "errors", "mig_devices"})
 
 
 def _values(record: type[Record]) -> Iterator[str]:

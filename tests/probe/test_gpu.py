@@ -84,7 +84,15 @@ def values_of(record, prefix=""):
     values = {}
     for number, field in enumerate(msgspec.structs.fields(record)):
         key = prefix + field.name
-        if field.name in ("errors", "index", "link", "nvlinks", "processes", *LOCKED):
+        if field.name in (
+            "errors",
+            "index",
+            "link",
+            "mig_devices",
+            "nvlinks",
+            "processes",
+            *LOCKED,
+        ):
             continue
         if isinstance(field.type, type) and issubclass(field.type, Record):
             values.update(values_of(field.type, field.name + "."))

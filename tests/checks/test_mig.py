@@ -1,0 +1,63 @@
+"""A GPU in MIG mode whose driver tells the counts of its MIG devices alone."""
+
+import pytest
+
+from nodevet.model import Verdict
+
+NOT_SUPPORTED = "NVML_ERROR_NOT_SUPPORTED"
+COUNTS = [
+    f"{life}_{part}{severity}"
+    for life in ("volatile", "aggregate")
+    for part in ("", "sram_", "dram_", "cache_")
+    for severity in ("corrected", "uncorrected")
+]
+UNTOLD = dict.fromkeys((*COUNTS, "sram_threshold_exceeded"), NOT_SUPPORTED)
+
+
+def part(**counts):
+    return {
+        "ecc": {**counts, "errors": {key: why for key, why in UNTOLD.items() if key not in counts}}
+    }
+
+
+@pytest.fixture
+def say(ask, make_want, make_document):
+    def of(*parts, errors=None, want=None):
+        gpu = {"index": 0, "mig_current": True, "ecc": {"errors": UNTOLD}}
+        if errors is None:
+            gpu["mig_devices"] = [{"index": at, **each} for at, each in enumerate(parts)]
+        else:
+            gpu["errors"] = {"mig_devices": errors}
+        sections = {"gpu": {"count": 1, "gpus": [gpu]}}
+        return ask("ecc_errors", make_want("ecc_errors", want or {}), make_document(sections))
+
+    return of
+
+
+def test_t7_uncorrected_errors_of_mig_devices_are_wrong(say):
+    found, rest = say(part(volatile_sram_uncorrected=1), part(volatile_sram_uncorrected=2))
+    assert (found.verdict, found.actual) == (Verdict.WRONG, {"volatile_uncorrected": 3})
+    assert rest.verdict is Verdict.EXEMPT
+
+
+def test_t7_a_part_without_errors_is_no_proof(say):
+    (found,) = say(part(volatile_sram_uncorrected=0))
+    assert found.verdict is Verdict.EXEMPT
+    assert "its MIG devices have, of what they tell, volatile_uncorrected 0" in found.why
+
+
+def test_t7_nothing_told_by_mig_devices_either_is_said(say):
+    assert [each.verdict for each in say(part())] == [Verdict.EXEMPT]
+    assert [each.verdict for each in say(errors=NOT_SUPPORTED)] == [Verdict.EXEMPT]
+
+
+@pytest.mark.parametrize("errors", ["NVML_ERROR_UNKNOWN", "NVML_ERROR_NO_PERMISSION"])
+def test_t7_mig_devices_that_were_not_read_are_unknown(say, errors):
+    found = say(errors=errors)
+    assert found[0].verdict is Verdict.UNKNOWN
+    assert f"mig_devices: {errors}" in found[0].why
+
+
+def test_t7_a_mig_device_without_a_handle_is_unknown(say):
+    found = say({"errors": {"handle": "NVML_ERROR_UNKNOWN"}}, part(volatile_sram_uncorrected=0))
+    assert Verdict.UNKNOWN in {each.verdict for each in found}
