@@ -103,7 +103,8 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     mute = [field for field in most if field in TOTALS and field in untold]
     parts = by_mig_device(gpu, [field for field in mute if field not in told])
     above = {field: count for field, count in told.items() if count > most[field]}
-    above |= {field: part.value for field, part in parts.items() if (part.value or 0) > most[field]}
+    summed = {field: part.value for field, part in parts.items() if part.value is not None}
+    above |= {field: count for field, count in summed.items() if count > most[field]}
     unread = [why for count in (*counts.values(), *parts.values()) for why in count.unread]
     apart = [count.apart for count in counts.values() if count.apart]
     why = "; ".join((*unread, *apart))
@@ -116,8 +117,7 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
         allowed = {field: type(told[field])(most[field]) for field in told}
         yield ok(subject, expected=allowed, actual=told, why=why)
     if untold:
-        counted_by = {field: part.value for field, part in parts.items() if part.value is not None}
-        shown = ", ".join(f"{field} {count}" for field, count in counted_by.items())
+        shown = ", ".join(f"{field} {count}" for field, count in summed.items())
         also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
         yield exempt(subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}")
 
@@ -129,8 +129,8 @@ def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
     if not gpu.mig_current or not fields:
         return {}
     if gpu.mig_devices is None and gpu.errors.get("mig_devices") not in (None, *NOT_TOLD):
-        why = f"mig_devices: {gpu.why('mig_devices')}"
-        return {field: Count(None, unread=(why,)) for field in fields}
+        untold = f"mig_devices: {gpu.why('mig_devices')}"
+        return {field: Count(None, unread=(untold,)) for field in fields}
     found = {}
     for field in fields:
         counts = [counted(each.ecc, field) for each in gpu.mig_devices or ()]
