@@ -16,7 +16,7 @@ from nodevet.remedy.compare import same
 from nodevet.remedy.nouns import Plan, Step
 from nodevet.remedy.records import HostEnd, Record, RunEnd, Stage, StepEnd, StepState
 from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
-from nodevet.remedy.steps import begin
+from nodevet.remedy.step_results import begin
 
 OPEN = frozenset({Outcome.DOUBT, Outcome.HALF, Outcome.UNTOUCHED})
 """What a resumed run looks at again,"""

@@ -21,7 +21,7 @@ from nodevet.remedy.node import Node, Task
 from nodevet.remedy.nouns import Plan
 from nodevet.remedy.result import HostResult, Outcome, Refusal
 from nodevet.remedy.site import Site, Terms
-from nodevet.remedy.steps import begin
+from nodevet.remedy.step_results import begin
 from nodevet.remedy.waves import Limits, Standing
 
 Work = Callable[[str, bool], HostResult]

@@ -17,7 +17,8 @@ from nodevet.remedy.ledger import Ledger
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import Outcome
 from nodevet.remedy.site import BlindError, LostError, Site
-from nodevet.remedy.steps import Steps, of_packages
+from nodevet.remedy.step_results import of_packages
+from nodevet.remedy.steps import Steps
 
 
 class Boot:

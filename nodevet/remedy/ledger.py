@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodevet.evidence import Evidence
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import Outcome, StepResult
-from nodevet.remedy.steps import of_packages
+from nodevet.remedy.step_results import of_packages
 
 BAD = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
 WRITTEN = frozenset({Outcome.DONE, Outcome.PENDING})

@@ -17,7 +17,8 @@ from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, worst
 from nodevet.remedy.resume import Resume, recall
 from nodevet.remedy.site import BlindError, LostError, Site
-from nodevet.remedy.steps import MovedError, Steps, begin
+from nodevet.remedy.step_results import begin
+from nodevet.remedy.steps import MovedError, Steps
 
 __all__ = ["Node", "Task"]
 

@@ -10,7 +10,8 @@ from nodevet.remedy.ledger import Ledger
 from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import Outcome, Refusal, StepResult
 from nodevet.remedy.site import BlindError
-from nodevet.remedy.steps import Steps, of_packages, recalled
+from nodevet.remedy.step_results import of_packages, recalled
+from nodevet.remedy.steps import Steps
 
 
 class Resume:

@@ -27,7 +27,7 @@ from nodevet.remedy.left import Parted, parted
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
 from nodevet.remedy.site import BlindError, LostError, Site
-from nodevet.remedy.steps import begin, of_packages
+from nodevet.remedy.step_results import begin, of_packages
 from nodevet.remedy.waits import waits_for
 
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})

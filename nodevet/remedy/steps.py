@@ -29,6 +29,7 @@ from nodevet.remedy.nouns import Step
 from nodevet.remedy.result import Outcome, Ran, Refusal, StepResult
 from nodevet.remedy.shows import shows, unnamed
 from nodevet.remedy.site import BlindError, LostError, Site, apart, said, words
+from nodevet.remedy.step_results import begin, recalled
 from nodevet.remedy.undo import UndoError, undo
 
 
@@ -412,33 +413,3 @@ class Steps:
             again = state.rolling_back and state.again
             return self.take_back(step, result, why, state, again=again), evidence
         return self.resolve(step, result, set(state.done), why, evidence, state)
-
-
-def of_packages(step: Step) -> bool:
-    """Whether it changes packages: after a driver's, NVML says nothing until a reboot."""
-    return any(touch.kind == "package" for touch in step.touches)
-
-
-def begin(step: Step, **rest: object) -> StepResult:
-    """The result of a step, to be filled in."""
-    shared = ("id", "fix", "subjects", "wanted", "observed", "unit", "risk")
-    return replace(
-        StepResult(**{name: getattr(step, name) for name in shared}),
-        **rest,
-    )
-
-
-def recalled(step: Step, state: StepState, **rest: object) -> StepResult:
-    """The result of a step as the journal tells it."""
-    ran = tuple(
-        Ran(action=action, ok=True if number in state.done else None)
-        for number, action in enumerate(step.actions)
-        if number in state.done or number == state.doing
-    )
-    known = {
-        "before": state.seen or (),
-        "after": state.after or (),
-        "ran": ran,
-        "verdicts": state.verdicts,
-    }
-    return begin(step, **{**known, **rest})
