@@ -16,10 +16,11 @@ from nodevet.model import Host
 
 if TYPE_CHECKING:
     from nodevet.remedy.approve import Approval
-    from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.nouns import Plan, Step
     from nodevet.remedy.order import Claims
     from nodevet.remedy.records import Record
     from nodevet.remedy.result import HostResult
+    from nodevet.remedy.rollout import Rollout
     from nodevet.remedy.runs import RunFolder
 
 
@@ -66,7 +67,6 @@ def command(
     from nodevet.remedy.apply import Fleet, Stop
     from nodevet.remedy.journal import Journal, state
     from nodevet.remedy.rollback import Back, Return, doubtful, nothing, touched
-    from nodevet.remedy.rollout import no_hook
     from nodevet.remedy.runs import Opening, RunFolder
     from nodevet.remedy.site import Site
     from nodevet.remedy.waves import Limits, Standing
@@ -87,9 +87,7 @@ def command(
         for host in todo:
             if host not in known:
                 raise UserError(f"{host}: the inventory does not name it; give one with -i")
-        risks = [step.risk for host in todo for step in touched(plan.of(host), then)]
-        if missing := no_hook(risks, care):
-            raise UserError(f"{missing}; or name nodes that need none with --host")
+        _hooked([step for host in todo for step in touched(plan.of(host), then)], care)
         asked = partial(
             _approved, run, text, plan, todo, kept.hosts, project, tuple(journal.records)
         )
@@ -127,6 +125,14 @@ def command(
     apply.finish(run, result, stem, form)
 
 
+def _hooked(steps: "Sequence[Step]", care: "Rollout") -> None:
+    """Raises UserError where nodes could not be drained that must be."""
+    from nodevet.remedy.rollout import no_hook
+
+    if missing := no_hook([step.risk for step in steps], care):
+        raise UserError(f"{missing}; or name nodes that need none with --host")
+
+
 def _claims(run: "RunFolder") -> "Claims":
     """What newer runs need; folders that may be of one, and cannot be read, are told."""
     from nodevet.remedy.order import newer
@@ -147,23 +153,35 @@ def _approved(
     records: "Sequence[Record]",
 ) -> "Sequence[Approval]":
     """Who approved that the run is rolled back on these nodes; nobody has to where whoever applied
-    it does so. Raises UserError where too few did."""
+    it does so. Raises UserError where too few did.
+
+    The plan itself must be signed as when it was applied, but for the day: the folder of a run is
+    easier to write to than a signature is to make.
+    """
     from nodevet.remedy import allowed, approve
     from nodevet.remedy.records import Run
     from nodevet.remedy.runs import operator
 
+    if not todo:
+        return ()
+    policy, now = allowed.load(project), datetime.now(timezone.utc)
+    groups = {host.name: host.groups for host in hosts}
+    found = approve.signatures(run.plan_file)
+    signed = approve.check_approvals(text, plan, found, policy, now, groups, expires=False)
+    if not isinstance(signed, approve.Approved):
+        raise UserError("\n".join([f"{run.plan_file}: is not as it was approved:", *signed]))
     mine = operator()
     theirs = {one.user for one in records if isinstance(one, Run) and one.kind == "apply"}
-    if not todo or mine in theirs:
+    if mine in theirs:
         return ()
     part = replace(plan, steps=tuple(step for step in plan.steps if step.host in todo))
     outcome = approve.check_rollback(
         text,
         part,
         approve.signatures(run.path / "rollback"),
-        allowed.load(project),
-        datetime.now(timezone.utc),
-        {host.name: host.groups for host in hosts},
+        policy,
+        now,
+        groups,
     )
     if isinstance(outcome, approve.Approved):
         return outcome.approvals

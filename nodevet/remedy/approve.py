@@ -57,8 +57,11 @@ def check_approvals(
     policy: Policy,
     now: datetime,
     hosts_groups: Mapping[str, Collection[str]],
+    *,
+    expires: bool = True,
 ) -> Approved | list[str]:
-    """Whether the plan may be applied at `now`, or every reason why not, for people.
+    """Whether the plan may be applied at `now`, or every reason why not, for people; or could be,
+    were it not for its age (`expires`).
 
     `hosts_groups` are the inventory's groups of each host; a host that is missing has none.
     Raises ApproveError where ssh-keygen cannot be asked, ValueError where `plan` is not what
@@ -66,7 +69,7 @@ def check_approvals(
     """
     if read(plan_bytes) != plan:
         raise ValueError("the plan is not that of its bytes")
-    reasons = unfit(plan, policy, now)
+    reasons = unfit(plan, policy, now, expires=expires)
     people, ignored = judge(
         plan, tuple(signers(plan_bytes, found, policy, now)), policy, hosts_groups
     )

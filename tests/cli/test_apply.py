@@ -137,11 +137,11 @@ def test_the_whole_loop(rig: Rig) -> None:
     assert nothing.returncode == 0, nothing
     again = rig.apply(plan, "--run", rig.project / "again")
     assert again.returncode == 0 and "ALREADY RIGHT" in again.stdout, again
-    rolled = rig.nodevet("rollback", run, "--settle", "0.2")
+    rolled = rig.at("rollback", run, "--settle", "0.2")
     assert rolled.returncode == 0, rolled
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
     assert rig.wrong() == ALL
-    twice = rig.nodevet("rollback", run)
+    twice = rig.at("rollback", run)
     assert twice.returncode == 0 and "ALREADY RIGHT" in twice.stdout, twice
 
 
@@ -170,7 +170,7 @@ def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
     assert resumed.returncode in (0, 1), resumed
     outcomes = {host["outcome"] for host in json.loads((run / "result.json").read_text())["hosts"]}
     assert outcomes <= {"done", "failed and rolled back", "untouched"}, resumed
-    rolled = rig.nodevet("rollback", run, "--settle", "0.2")
+    rolled = rig.at("rollback", run, "--settle", "0.2")
     assert rolled.returncode == 0, rolled
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
 
@@ -201,7 +201,7 @@ def test_a_reboot_proves_that_it_persists(rig: Rig) -> None:
     told = (rig.project / "drained").read_text()
     assert told == "gpu1\ngpu1\n", "before the first step, and right before the reboot"
     assert rig.wrong() == set()
-    rolled = rig.nodevet("rollback", run, "--settle", "0.2")
+    rolled = rig.at("rollback", run, "--settle", "0.2")
     assert rolled.returncode in (0, 1), rolled
     assert rig.state("gpu2") == before[1]
     assert rolled.returncode == 0 and rig.state("gpu1") == before[0], rolled

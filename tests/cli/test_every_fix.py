@@ -200,7 +200,7 @@ def story(rig: Rig) -> Story:
     rig.sim("reboot", "h100")
     look("rebooted")
     do("plan at last", "plan", *rig.reach())
-    back = ("rollback", run)
+    back = ("rollback", run, "--project", rig.project)
     told.done["rollback"] = rig.nodevet(*back, seconds=400)
     look("rolled back")
     rig.sim("reboot", "h100")

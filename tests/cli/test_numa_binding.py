@@ -71,7 +71,9 @@ class Rig(NamedTuple):
         return host["outcome"]
 
     def rolled_back(self, run: str, *options: str) -> None:
-        done = self.nodevet("rollback", self.project / run, "--settle", "0.2", *options)
+        done = self.nodevet(
+            "rollback", self.project / run, "--settle", "0.2", "--project", self.project, *options
+        )
         assert done.returncode == 0, done
 
     def on(self, command: str) -> str:

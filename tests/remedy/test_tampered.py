@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -125,3 +126,41 @@ def test_r13_a_line_that_was_taken_out_is_missed(desk: Callable[..., Desk]) -> N
         write(d, rows[:number] + rows[number + 1 :], chained=False)
         said = d.rollback()
         assert said.code == 2 and f"journal.jsonl:{number + 1}: was not written" in said.err
+
+
+def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(desk: Callable[..., Desk]) -> None:
+    """Whoever can write the folder writes a plan with its journal, and no signature."""
+    d = desk("n1")
+    assert d.apply().code == 0
+    before = d.w.boxes["n1"].everything()
+    text = (d.run / "plan.json").read_bytes().replace(b'"observed"', b'"observed" ')
+    (d.run / "plan.json").write_bytes(text)
+    rows = lines(d)
+    for row in rows:
+        if row["is"] == "run":
+            row["plan"] = hashlib.sha256(text).hexdigest()
+    rows[0]["prev"] = hashlib.sha256(f"nodevet journal of {rows[0]['plan']}".encode()).hexdigest()
+    write(d, rows, chained=True)
+    assert d.report().code == 0, "it hangs together"
+    said = d.rollback()
+    assert said.code == 2 and "plan.json: is not as it was approved" in said.err, said
+    assert d.w.boxes["n1"].everything() == before
+
+
+def test_r13_a_plan_that_expired_is_rolled_back(desk: Callable[..., Desk]) -> None:
+    d = desk("n1")
+    plan = d.plan()
+    assert d.apply(plan=plan).code == 0
+    late = json.loads(plan.read_text())["expires"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nodevet.cli.rollback.datetime", After)
+        assert After.now(None).isoformat() > late
+        assert d.rollback().code == 0
+
+
+class After(datetime):
+    """A day later."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return datetime.now(timezone.utc) + timedelta(days=1)
