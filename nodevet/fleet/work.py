@@ -1,68 +1,26 @@
 """One session per host for as long as work is done there: `Worker`.
 
 A child process keeps the connections; this side asks it in JSON lines and is safe to use from
-many threads. Times in seconds.
+many threads. A child that hangs or dies ends its sessions, and with them the locks: a call that it
+had in hand is `lost`, and another child does whatever is asked next. Times in seconds.
 """
 
 import base64
-import json
-import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
-from nodevet.fleet import FleetError, Options, wire
-from nodevet.fleet.child import ended
+from nodevet.fleet import Options
 from nodevet.fleet.shards import check_files, orders
+from nodevet.fleet.worker_child import STALL, LockedError, Post, WorkError
 from nodevet.model import Host
 
-PROGRAM = "nodevet.fleet.worker"
-STALL = 30  # seconds beyond a request's own time, after which the child is taken for dead
-CLOSING = 10  # seconds for the child to close its sessions
-
-
-class WorkError(Exception):
-    """A call that came to no answer; `why` is for people.
-
-    `status`: unreachable (no session), timeout (no answer in time), lost (the session is gone,
-    or was never opened), failed (the node answers, but not what was asked). After lost, and
-    after timeout, the host has no session until it is opened again.
-    """
-
-    def __init__(self, status: str, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-        self.why = why
-
-
-class LockedError(Exception):
-    """Somebody else holds the node's lock: `who`, `since` (ISO 8601, by the node's clock).
-
-    Or nobody does, and what they began under it still runs: its processes, `running`.
-    """
-
-    def __init__(self, who: str, since: str, running: str = "") -> None:
-        told = f"locked by {who}" + (f" since {since}" if since else "")
-        super().__init__(
-            f"{told}, of whose commands one still runs: {running}" if running else told
-        )
-        self.who = who
-        self.since = since
-        self.running = running
+__all__ = ["Acted", "LockedError", "Users", "WorkError", "Worker"]
 
 
 @dataclass(frozen=True)
@@ -94,18 +52,19 @@ class Worker:
         remote = [host for host in hosts if not host.local]
         self._options = options
         self._local = {host.name for host in hosts if host.local}
-        self._places: dict[str, tuple[_Child, int]] = {}
+        self._places: dict[str, tuple[Post, int]] = {}
+        self._fenced: set[str] = set()  # hosts that are changed under a lock alone
         self._turns = {host.name: threading.Lock() for host in remote}
-        self._children: list[_Child] = []
+        self._posts: list[Post] = []
         if not remote:
             return
         check_files(options)
         try:
             for order in orders(remote, options, 1):
-                child = _Child(order)
-                self._children.append(child)
+                post = Post(order)
+                self._posts.append(post)
                 for target in order.targets:
-                    self._places[target.name] = (child, target.number)
+                    self._places[target.name] = (post, target.number)
         except BaseException:
             self.end()
             raise
@@ -123,10 +82,10 @@ class Worker:
 
     def end(self) -> None:
         """Close every session and end the child processes. May be called again."""
-        for child in self._children:
-            child.hang_up()
-        for child in self._children:
-            child.end()
+        for post in self._posts:
+            post.hang_up()
+        for post in self._posts:
+            post.end()
 
     def open(self, host: str) -> None:
         """Connect, unless there is a session."""
@@ -166,6 +125,7 @@ class Worker:
 
         From the first time on, `act` and `reboot` need it: without it they are `lost`.
         """
+        self._fenced.add(host)
         self._ask(host, "lock", who=who)
 
     def act(
@@ -191,117 +151,9 @@ class Worker:
     def _ask(self, host: str, do: str, *, seconds: float | None = None, **rest: Any) -> Any:
         if host in self._local:
             raise WorkError("unreachable", "fixes go over SSH only, and this host is @local")
-        child, number = self._places[host]
+        post, number = self._places[host]
         with self._turns[host]:
             limit = self._options.deadline if seconds is None else seconds
-            return child.ask({"host": number, "do": do, "seconds": limit, **rest}, limit + STALL)
-
-
-class _Child:
-    """The child process, and the thread that hears it."""
-
-    def __init__(self, order: wire.Order) -> None:
-        self._waiting: dict[int, Future[Any]] = {}
-        self._guard = threading.Lock()  # of what is above
-        self._writing = threading.Lock()
-        self._last = 0
-        self._gone = ""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", PROGRAM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                start_new_session=True,  # a Ctrl-C on the terminal reaches the parent alone
-            )
-        except OSError as error:
-            self._errors.close()
-            raise FleetError(f"cannot start a process for sessions: {error.strerror}") from error
-        self._stdin = cast(Any, self._process.stdin).fileno()
-        os.set_blocking(self._stdin, False)
-        self._ear = threading.Thread(target=self._hear, daemon=True, name="nodevet worker")
-        self._ear.start()
-        self._write(wire.write_order(replace(order, payload=b"")), STALL)
-
-    def ask(self, request: dict[str, Any], patience: float) -> Any:
-        """The result of one request. Raises WorkError and LockedError."""
-        answer: Future[Any] = Future()
-        with self._guard:
-            self._last += 1
-            number = self._last
-            self._waiting[number] = answer
-        try:
-            self._write(json.dumps({"id": number, **request}).encode() + b"\n", patience)
-            said = answer.result(patience)
-        except FutureTimeoutError:
-            self._kill()
-            raise WorkError("lost", "the process that keeps the sessions hangs") from None
-        finally:
-            with self._guard:
-                self._waiting.pop(number, None)
-        if "status" not in said:
-            return said["result"]
-        if said["status"] == "locked":
-            raise LockedError(said["who"], said["since"], said["running"])
-        raise WorkError(said["status"], said["why"])
-
-    def hang_up(self) -> None:
-        """Let it close its sessions and end."""
-        with self._writing, suppress(OSError):
-            self._stdin = -1
-            cast(Any, self._process.stdin).close()
-
-    def end(self) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSING)
-        self._kill()
-        self._process.wait()
-        self._ear.join()
-        cast(Any, self._process.stdout).close()
-        self._errors.close()
-
-    def _kill(self) -> None:
-        """Kill it and all it started."""
-        if self._process.poll() is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _write(self, text: bytes, patience: float) -> None:
-        """Raises WorkError where it is gone, and FutureTimeoutError where it does not read."""
-        end = time.monotonic() + patience
-        rest = memoryview(text)
-        with self._writing:
-            try:
-                ready = select.poll()
-                ready.register(self._stdin, select.POLLOUT)
-                while rest:
-                    if not ready.poll(max(0.0, end - time.monotonic()) * 1000):
-                        raise FutureTimeoutError
-                    rest = rest[os.write(self._stdin, rest[: select.PIPE_BUF]) :]
-            except (OSError, ValueError) as error:
-                raise WorkError("lost", self._gone or "the sessions were closed") from error
-
-    def _hear(self) -> None:
-        """Give each answer to its caller, until the child is gone; then all of them know."""
-        why = ""
-        try:
-            for line in cast(Any, self._process.stdout):
-                said = json.loads(line)
-                with self._guard:
-                    answer = self._waiting.pop(said["id"], None)
-                if answer is not None:
-                    answer.set_result(said)
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            why = f"wrote nonsense: {type(error).__name__}: {error}"
-            self._kill()
-        self._gone = f"the process that keeps the sessions {why or self._ended()}"
-        with self._guard:
-            lost, self._waiting = self._waiting, {}
-        for answer in lost.values():
-            answer.set_result({"status": "lost", "why": self._gone})
-
-    def _ended(self) -> str:
-        code = self._process.wait()
-        size = os.fstat(self._errors.fileno()).st_size
-        return ended(code, os.pread(self._errors.fileno(), 4096, max(0, size - 4096)))
+            fenced = host in self._fenced  # a new child does not know
+            asked = {"host": number, "do": do, "seconds": limit, "fenced": fenced, **rest}
+            return post.ask(asked, limit + STALL)

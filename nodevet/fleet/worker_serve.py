@@ -52,8 +52,9 @@ class Desk:
             said = {"status": "failed", "why": f"nodevet failed: {type(error).__name__}: {error}"}
         self._writer.put(json.dumps({"id": request["id"], **said}).encode() + b"\n")
 
-    def _do(self, *, id: int, host: int, do: str, seconds: float, **rest: Any) -> Any:
+    def _do(self, *, id: int, host: int, do: str, seconds: float, fenced: bool, **rest: Any) -> Any:
         session = self.sessions[host]
+        session.fenced = session.fenced or fenced
         try:
             with gevent.Timeout(seconds, Deadline()):
                 return getattr(session, f"do_{do}")(seconds=seconds, **rest)

@@ -67,7 +67,7 @@ class Session:
         self._closed = "it was not opened"  # empty: it is open
         self._lock: Channel | None = None
         self._fence: command.Fence | None = None
-        self._fenced = False  # from the first lock on nothing is changed without one
+        self.fenced = False  # from the first lock on nothing is changed without one
         self._beat: Any = None
 
     @property
@@ -125,7 +125,7 @@ class Session:
     def do_lock(self, *, seconds: float, who: str) -> str:
         """The lock's path, once it is held."""
         self._need()
-        self._fenced = True
+        self.fenced = True
         nonce, token = secrets.token_hex(8), secrets.token_hex(16)
         limit = min(seconds, LOCKING)
         told = wish(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
@@ -204,7 +204,7 @@ class Session:
     def _around(self) -> command.Fence | None:
         """The lock that a change runs under. Raises Fault."""
         self._need()
-        if self._fenced and self._fence is None:
+        if self.fenced and self._fence is None:
             self.drop("the lock on the node is not held")
             raise FencedFault(f"nothing was done: {self._closed}")
         return self._fence

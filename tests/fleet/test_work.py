@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from nodevet.evidence import decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.fixes._perform import perform
-from nodevet.fleet import Options
+from nodevet.fleet import Options, work, worker_child
 from nodevet.fleet.work import LockedError, Worker, WorkError
 from nodevet.fleet.worker_session import Session
 from nodevet.hand.lock import SILENCE
@@ -325,6 +325,11 @@ def test_nothing_is_left_when_the_worker_ends(
     assert told.value.status == "lost"
 
 
+def child_of(worker: Worker) -> int:
+    """The process that keeps the sessions now."""
+    return worker._posts[0]._child._process.pid
+
+
 def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
     with Worker([host], options()) as worker:
         worker.open("n1")
@@ -338,10 +343,99 @@ def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
 
         thread = threading.Thread(target=act)
         thread.start()
-        os.kill(worker._children[0]._process.pid, signal.SIGKILL)
+        os.kill(child_of(worker), signal.SIGKILL)
         thread.join(20)
         assert [error.status for error in failed] == ["lost"]
         assert "killed by signal 9" in failed[0].why
+
+
+class Busy:
+    """A host in the middle of a command; what its call came to."""
+
+    def __init__(self, worker: Worker, name: str, folder: Path) -> None:
+        self.failed: list[WorkError] = []
+        self._begun = folder / f"begun-{name}"
+        self._words = ("sh", "-c", f"echo > {self._begun}; sleep 60")
+        self._thread = threading.Thread(target=self._act, args=(worker, name))
+        self._thread.start()
+        wait_for(self._begun.exists)
+
+    def _act(self, worker: Worker, name: str) -> None:
+        try:
+            worker.act(name, Run(words=self._words))
+        except WorkError as error:
+            self.failed.append(error)
+
+    def told(self) -> WorkError:
+        self._thread.join(40)
+        (error,) = self.failed
+        return error
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
+    host: Host,
+    server: Sshd,
+    tmp_path: Path,
+    tools: dict[str, Callable[..., object]],
+    monkeypatch: pytest.MonkeyPatch,
+    how: int,
+) -> None:
+    before = tools["children"]()
+    monkeypatch.setattr(work, "STALL", 1)
+    hosts = [replace(host, name=name) for name in ("n1", "n2", "n3")]
+    with Worker(hosts, options(deadline=6)) as worker:
+        worker.open("n1")
+        worker.open("n2")
+        first = child_of(worker)
+        busy = Busy(worker, "n1", tmp_path)
+        os.kill(first, how)
+        error = busy.told()
+        assert error.status == "lost"
+        assert ("killed by signal 9" if how == signal.SIGKILL else "hangs") in str(error)
+        wait_for(lambda: not server.sessions())  # and with them their locks
+        with pytest.raises(WorkError, match="no session: it was not opened") as told:
+            worker.act("n2", Run(words=("true",)))
+        assert told.value.status == "lost"
+        for name in ("n3", "n2", "n1"):
+            worker.open(name)
+            assert worker.act(name, Run(words=("true",))).ok
+        assert child_of(worker) != first
+    assert tools["children"]() <= before
+    wait_for(lambda: not server.sessions())
+
+
+def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: Host) -> None:
+    """Killed between any two calls, and found out by the next one alone."""
+    with Worker([host], options()) as worker:
+        for _ in range(3):
+            os.kill(child_of(worker), signal.SIGKILL)
+            worker.open("n1")
+            assert worker.act("n1", Run(words=("true",))).ok
+
+
+def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host: Host) -> None:
+    with Worker([host], options()) as worker:
+        worker.open("n1")
+        with suppress(WorkError, LockedError):
+            worker.lock("n1", "me")
+        os.kill(child_of(worker), signal.SIGKILL)
+        worker.open("n1")
+        with pytest.raises(WorkError, match="nothing was done: the lock on the node") as told:
+            worker.act("n1", Run(words=("true",)))
+        assert told.value.status == "lost"
+
+
+def test_worker_child_that_cannot_be_started_again_is_told(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Worker([host], options()) as worker:
+        worker.open("n1")
+        monkeypatch.setattr(worker_child, "PROGRAM", "nodevet.no_such_program")
+        os.kill(child_of(worker), signal.SIGKILL)
+        with pytest.raises(WorkError, match="the process that keeps the sessions") as told:
+            worker.open("n1")
+        assert told.value.status in ("unreachable", "lost")
 
 
 class Silence:
@@ -573,7 +667,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from nodevet.fix import Run
-from nodevet.fleet import Options
+from nodevet.fleet import Options, work, worker_child
 from nodevet.fleet.work import Worker
 from nodevet.inventory import read
 (host,) = read((), inventories=[sys.argv[1]])
