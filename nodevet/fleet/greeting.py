@@ -7,7 +7,7 @@ Shard process only.
 
 import re
 import socket
-from typing import Any, cast
+from typing import Any
 
 import gevent
 from paramiko import SSHException
@@ -60,7 +60,7 @@ class BoundedPacketizer(Packetizer):
         if self._read - self._turn > TURN:
             self._turn = self._read
             gevent.sleep(0)
-        return cast(bytes, super().read_all(n, check_rekey))  # type: ignore[no-untyped-call]
+        return super().read_all(n, check_rekey)
 
 
 def await_banner(sock: socket.socket, seconds: float) -> Heard:

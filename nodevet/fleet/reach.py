@@ -172,7 +172,7 @@ class Reach:
             algorithms.narrow(transport, route, types)
             with gevent.Timeout(self._timeout, TimeoutError()):
                 transport.start_client()
-            transport.packetizer.agreed = True
+            cast(BoundedPacketizer, transport.packetizer).agreed = True
         except TimeoutError as error:
             transport.close()
             raise TooLateError(f"banner, then silence for {self._timeout:g} s") from error
