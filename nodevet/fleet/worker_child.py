@@ -21,6 +21,7 @@ from nodevet.fleet.child import ended as how_it_ended
 PROGRAM = "nodevet.fleet.worker"
 STALL = 30  # seconds beyond a request's own time, after which the child is taken for dead
 CLOSING = 10  # seconds for the child to close its sessions
+ENDING = 2  # seconds in which it is known how a child ended that took no more
 KEEPER = "the process that keeps the sessions"
 REPEATABLE = ("open", "close")  # what finds its host as well without a session
 
@@ -191,7 +192,7 @@ class _Child:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _write(self, text: bytes, patience: float) -> None:
-        """Raises WorkError where it is gone, and FutureTimeoutError where it does not read."""
+        """Raises GoneError where it is gone, and FutureTimeoutError where it does not read."""
         end = time.monotonic() + patience
         rest = memoryview(text)
         with self._writing:
@@ -202,8 +203,12 @@ class _Child:
                     if not ready.poll(max(0.0, end - time.monotonic()) * 1000):
                         raise FutureTimeoutError
                     rest = rest[os.write(self._stdin, rest[: select.PIPE_BUF]) :]
-            except (OSError, ValueError) as error:
+            except ValueError as error:  # after hang_up
                 raise GoneError(self._gone or "the sessions were closed") from error
+            except OSError as error:
+                self._ear.join(ENDING)
+                self._kill("does not listen")
+                raise GoneError(self._gone) from error
 
     def _hear(self) -> None:
         """Give each answer to its caller, until the child is gone; then all of them know."""
