@@ -99,7 +99,6 @@ def command(
                 journal.write(host_end(doubtful(host, odd[host])))
             elif host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
-        stem = run.next_stem("rollback")
         claims = _claims(run)
         with Worker(kept.hosts, reached) as worker, Stop(say_at_once) as stop:
 
@@ -122,7 +121,7 @@ def command(
                 say(f"nodes were left as they are: nodevet rollback {run.path}")
                 raise
             result = opened.result(ended, why)
-    apply.finish(run, result, stem, form)
+    apply.finish(run, result, run.next_stem("rollback"), form)
 
 
 def _hooked(steps: "Sequence[Step]", care: "Rollout") -> None:
