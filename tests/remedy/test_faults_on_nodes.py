@@ -828,11 +828,13 @@ def test_another_owner_that_came_since_is_named(node: Node) -> None:
 
 
 def test_what_reverts_at_boot_does_not_persist(node: Node) -> None:
-    """Its owner is none that can be seen: a script without a first line that says so."""
+    """Its owner is none that can be seen: a script that does not name what it sets."""
     unit = "/etc/systemd/system/site.service"
     plan = node.plan("cpu_governor")
     node.shell(
-        f"printf 'sleep 1; echo powersave >{GOVERNOR}' >/opt/site; printf %s "
+        "printf 'sleep 1; for it in /sys/devices/system/cpu/cpuf*/policy0/sc*_g*; "
+        "do echo powersave >$it; done' "
+        ">/opt/site; printf %s "
         f"'[Service]\nType=oneshot\nExecStart=/bin/sh /opt/site\n"
         f"[Install]\nWantedBy=multi-user.target\n' >{unit}; systemctl -q enable site"
     )
