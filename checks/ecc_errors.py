@@ -107,15 +107,15 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     above |= {field: count for field, count in summed.items() if count > most[field]}
     unread = [why for count in (*counts.values(), *parts.values()) for why in count.unread]
     apart = [count.apart for count in counts.values() if count.apart]
-    why = "; ".join((*unread, *apart))
+    differ = "; ".join(apart)
     if above:
         allowed = {field: type(above[field])(most[field]) for field in above}
-        yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
-    elif unread:
-        yield unknown(subject, why=why)
-    elif told and not parts:
+        yield wrong(subject, expected=allowed, actual=above, why=differ, advice=advice(gpu, above))
+    if unread:
+        yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
+    elif told and not above and not parts:
         allowed = {field: type(told[field])(most[field]) for field in told}
-        yield ok(subject, expected=allowed, actual=told, why=why)
+        yield ok(subject, expected=allowed, actual=told, why=differ)
     if untold:
         shown = ", ".join(f"{field} {count}" for field, count in summed.items())
         also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""

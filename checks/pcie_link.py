@@ -91,6 +91,7 @@ class Part(NamedTuple):
     advice: str = ""
 
 
+WORST = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.EXEMPT, Verdict.OK)
 Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not read
 
 
@@ -102,7 +103,8 @@ def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
         elif has_no_link(gpu):
             found.append(exempt(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
         else:
-            found.append((gpu, judge_gpu(gpu, ports_above(evidence, gpu), want)))
+            told, *unread = judge_gpu(gpu, ports_above(evidence, gpu), want)
+            found += [(gpu, told), *unread]
     every = Counter(entry[1].verdict for entry in found if not isinstance(entry, Finding))
     for entry in found:
         if isinstance(entry, Finding) or entry[1].verdict is not Verdict.WRONG:
@@ -147,7 +149,9 @@ def errors(evidence: Evidence, gpu: Gpu) -> str:
     return f"; counted so far: {told}" if told else ""
 
 
-def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> Finding:
+def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> tuple[Finding, ...]:
+    """One finding; where some of it is wrong, another one for what is unknown beside that: a
+    waiver accepts what it names, and nothing that was not read."""
     width = wanted_width(gpu, ports, want)
     generation = wanted_generation(gpu, ports, want)
     near = () if isinstance(ports, str) else ports[:1]
@@ -156,7 +160,10 @@ def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> Finding:
         parts.append(Part(Verdict.UNKNOWN, why=ports))
     elif isinstance(width, int) and isinstance(generation, int):
         parts.append(judge_above(gpu, ports, width, generation))
-    return merged(subject_of(gpu), parts)
+    verdicts = {part.verdict for part in parts}
+    worst = [verdict for verdict in WORST if verdict in verdicts]
+    both = worst[:2] == [Verdict.WRONG, Verdict.UNKNOWN]
+    return tuple(merged(subject_of(gpu), parts, verdict) for verdict in worst[: 2 if both else 1])
 
 
 def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
@@ -319,11 +326,8 @@ def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> Part:
     return Part(Verdict.WRONG, expected, actual, limit, RETRAIN)
 
 
-def merged(subject: Subject, parts: list[Part]) -> Finding:
-    """One finding per GPU: of the parts that are wrong, else unknown, else exempt, else all."""
-    verdicts = {part.verdict for part in parts}
-    order = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.EXEMPT, Verdict.OK)
-    verdict = next(worst for worst in order if worst in verdicts)
+def merged(subject: Subject, parts: list[Part], verdict: Verdict) -> Finding:
+    """What the parts of this verdict say, as one finding."""
     told = [part for part in parts if part.verdict is verdict]
 
     def joined(field: str, between: str) -> str:

@@ -55,48 +55,52 @@ class RowRemapping(Want):
 def judge(evidence: Evidence, want: RowRemapping) -> Iterator[Finding]:
     counts = want.model_dump(exclude_none=True)
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, counts)
+        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, counts)
 
 
-def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Finding:
+def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Iterator[Finding]:
     rows, pages = gpu.remapping, gpu.retired_pages
     if not all(unsupported(rows, field) for field in ("pending", "failure")):
-        return judge_record(gpu, rows, {"failure": False, "pending": False, **counts})
-    if not unsupported(pages, "pending"):
-        return judge_record(gpu, pages, {"pending": False})
-    signs = [
-        sign
+        yield from judge_record(gpu, rows, {"failure": False, "pending": False, **counts})
+    elif not unsupported(pages, "pending"):
+        yield from judge_record(gpu, pages, {"pending": False})
+    elif gpu.mig_current:
+        yield judge_mig_devices(gpu)
+    else:
+        yield exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
+
+
+def judge_mig_devices(gpu: Gpu) -> Finding:
+    """In MIG mode, where a GPU does not tell its own: its MIG devices tell a part."""
+    subject = subject_of(gpu)
+    above = {
+        sign: True
         for sign in ("failure", "pending")
         if any(getattr(each.remapping, sign) for each in gpu.mig_devices or ())
-    ]
-    if gpu.mig_current and signs:
-        above = dict.fromkeys(signs, True)
-        allowed = dict.fromkeys(signs, False)
-        why = "told by a MIG device"
-        return wrong(
-            subject_of(gpu), expected=allowed, actual=above, why=why, advice=advice(gpu, above)
-        )
-    if gpu.mig_current:
-        return exempt(subject_of(gpu), why="NVML does not tell it in MIG mode")
-    return exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
+    }
+    if not above:
+        return exempt(subject, why="NVML does not tell it in MIG mode")
+    allowed, why = dict.fromkeys(above, False), "told by a MIG device"
+    return wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
 
 
-def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Finding:
+def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Finding]:
     subject = subject_of(gpu)
     found = {field: getattr(record, field) for field in most}
     read = {field: count for field, count in found.items() if count is not None and count >= 0}
     above = {field: count for field, count in read.items() if count > most[field]}
-    why = "; ".join(
+    unread = "; ".join(
         f"{field}: {record.why(field) if count is None else f'{count} is no count'}"
         for field, count in found.items()
         if field not in read
     )
     if above:
         allowed = {field: most[field] for field in above}
-        return wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
-    if why:
-        return unknown(subject, why=why)
-    return ok(subject, expected=most, actual=read)
+        yield wrong(subject, expected=allowed, actual=above, advice=advice(gpu, above))
+    if unread:
+        yield unknown(subject, why=unread)
+    elif not above:
+        yield ok(subject, expected=most, actual=read)
 
 
 def advice(gpu: Gpu, above: Mapping[str, int]) -> str:

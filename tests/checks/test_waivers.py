@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 import msgspec
+import pytest
 
 from nodevet.evidence import decode
 from nodevet.judge import judge
@@ -50,6 +51,33 @@ def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
     case = case._replace(document=deepcopy(case.document))
     for gpu in case.document["sections"]["gpu"]["data"]["gpus"]:
         gpu |= {"pcie_width": 1, "pcie_generation": 3}
-    told = waived(case, want, catalog, "x8")
+    told = [f for f in waived(case, want, catalog, "x8") if f.verdict is not Verdict.UNKNOWN]
     assert {f.verdict for f in told} == {Verdict.WRONG}
     assert all(f.waiver == "waiver covers x8, not this; until 2026-12-31 (a: b)" for f in told)
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "accepts"),
+    [
+        ("row_remapping", "failed-and-pending-unread", "failure: on"),
+        ("ecc_errors", "unread-and-lost", "volatile_uncorrected: 2"),
+        ("pcie_link", "lanes-lost-on-one-of-two", "x8"),
+    ],
+)
+def test_d12_a_waiver_covers_nothing_that_was_not_read(
+    cases: list[Any],
+    make_want: Callable[..., Any],
+    catalog: Any,
+    check: str,
+    name: str,
+    accepts: str,
+) -> None:
+    (case,) = [each for each in cases if (each.check_id, each.name) == (check, name)]
+    case = case._replace(document=deepcopy(case.document))
+    for gpu in case.document["sections"]["gpu"]["data"]["gpus"]:
+        if check == "pcie_link":
+            gpu |= {"pcie_generation": None, "errors": {"pcie_generation": "NVML_ERROR_UNKNOWN"}}
+    told = waived(case, make_want(check, case.want), catalog, accepts)
+    (accepted,) = [finding for finding in told if finding.verdict is Verdict.WAIVED]
+    beside = [f.verdict for f in told if f.subject == accepted.subject and f is not accepted]
+    assert beside == [Verdict.UNKNOWN]

@@ -217,7 +217,7 @@ def test_a_resume_with_a_larger_budget_goes_on_with_the_rest(story: Story) -> No
     assert told.outcomes == wanted
     for name in ("n20", "n28"):
         assert AMISS[name][1] in told.host(name)["why"]
-    for name in story.begun:
+    for name in story.begun - {"n01"}:  # which could not be reached, and is tried again
         assert told.host(name) == story.stopped.host(name)
     assert story.disks == {
         name: OWNED if outcome == DONE else set() for name, outcome in wanted.items()
