@@ -21,7 +21,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nodevet.evidence import NO_OTHER_CLOCK, Evidence
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import NO_OTHER_CLOCK
 from nodevet.model import NODE, Check, Finding, Severity, Want, exempt, ok, unknown, wrong
 
 YEAR = 365 * 86400

@@ -16,7 +16,10 @@ the next reboot, and with persistence mode off as soon as the GPU is unused.
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from nodevet.evidence import IN_HAND, Evidence, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import subject_of
 from nodevet.model import Check, Finding, Want, compare, exempt, wrong
 
 

@@ -23,7 +23,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nodevet.evidence import CpufreqPolicies, Evidence, numbers, spans, unread
+from nodevet.evidence.core import unread
+from nodevet.evidence.cpufreq import CpufreqPolicies
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers, spans
 from nodevet.model import Check, Finding, Severity, Subject, Want, compare, exempt, unknown
 
 

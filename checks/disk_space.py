@@ -26,7 +26,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, FileSystem
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.filesystems import FileSystem
 from nodevet.model import Check, Finding, Severity, Subject, Want, exempt, ok, unknown, wrong
 
 Percent = (

@@ -27,7 +27,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator
 
-from nodevet.evidence import INSTALL_LIBRARY, Evidence, half_a_driver
+from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
+from nodevet.evidence.document import Evidence
 from nodevet.model import Check, Finding, Want, ok, unknown, wrong
 
 

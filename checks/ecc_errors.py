@@ -28,16 +28,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence import (
-    IN_HAND,
-    NOT_SUPPORTED,
-    EccCounts,
-    Evidence,
-    Gpu,
-    board,
-    each_gpu,
-    subject_of,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import NOT_SUPPORTED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")

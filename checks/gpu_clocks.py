@@ -21,7 +21,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence import IN_HAND, Evidence, Gpu, each_gpu, subject_of, unsupported
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.model import Check, Finding, Verdict, Want, exempt, unknown
 
 Mhz = Annotated[int, Field(gt=0, le=20_000)]

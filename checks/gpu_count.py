@@ -29,18 +29,11 @@ from typing import Annotated, ClassVar
 import msgspec
 from pydantic import Field, model_validator
 
-from nodevet.evidence import (
-    INSTALL_LIBRARY,
-    KEPT_FOR_GUESTS,
-    Evidence,
-    Gpu,
-    PciFunction,
-    half_a_driver,
-    located,
-    lost,
-    subject_of,
-    unread,
-)
+from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver, located
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, lost, subject_of
+from nodevet.evidence.pci import KEPT_FOR_GUESTS, PciFunction
 from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
 
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")

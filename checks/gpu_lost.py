@@ -22,21 +22,11 @@ comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 11
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
-from nodevet.evidence import (
-    IN_HAND,
-    NOT_SUPPORTED,
-    Evidence,
-    Gpu,
-    PciFunction,
-    board,
-    each_gpu,
-    located,
-    lost,
-    off_the_bus,
-    pci_of,
-    subject_of,
-    unlisted,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu, located, off_the_bus, pci_of, unlisted
+from nodevet.evidence.core import NOT_SUPPORTED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, lost, subject_of
+from nodevet.evidence.pci import PciFunction
 from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wrong
 
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")

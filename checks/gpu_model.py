@@ -21,16 +21,10 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from pydantic import BeforeValidator, Field
 
-from nodevet.evidence import (
-    IN_HAND,
-    Evidence,
-    Gpu,
-    PciFunction,
-    board,
-    each_gpu,
-    pci_of,
-    subject_of,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.evidence.pci import PciFunction
 from nodevet.model import Check, Finding, Value, Verdict, Want, ok, unknown, wrong
 
 NAME = (

@@ -25,7 +25,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from nodevet.evidence import INSTALL_LIBRARY, Evidence, Modules, half_a_driver
+from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.modules import Modules
 from nodevet.model import Check, Finding, Subject, Want, compare, exempt, ok, unknown, wrong
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"

@@ -25,7 +25,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, KernelEvent, KernelLog, coverage, line_of, logged
+from nodevet.evidence.across import logged
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
 from nodevet.model import Check, Finding, Want, ok, unknown, wrong
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"

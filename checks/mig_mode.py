@@ -18,7 +18,10 @@ kept with NVIDIA's mig-parted.
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence import IN_HAND, Evidence, Gpu, each_gpu, subject_of, unread, unsupported
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.model import Check, Finding, Want, compare, exempt, wrong
 
 

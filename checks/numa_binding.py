@@ -26,21 +26,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple
 
-from nodevet.evidence import (
-    IN_HAND,
-    Evidence,
-    Gpu,
-    NumaNode,
-    Process,
-    each_gpu,
-    has_memory_alone,
-    nearest,
-    nodes_of,
-    numbers,
-    pci_of,
-    subject_of,
-    unread,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu, nearest, nodes_of, pci_of
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.numa import NumaNode, has_memory_alone
+from nodevet.evidence.processes import Process
 from nodevet.model import (
     Check,
     Finding,
@@ -177,7 +169,7 @@ def is_elsewhere(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) ->
     return node is not None and node >= 0 and node not in (nodes or {0})
 
 
-Near = Callable[[int], tuple[NumaNode, ...] | str]  # of a node, as nodevet.evidence.nearest
+Near = Callable[[int], tuple[NumaNode, ...] | str]  # of a node, as nodevet.evidence.across.nearest
 
 
 def homes_of(

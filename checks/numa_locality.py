@@ -25,22 +25,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from nodevet.evidence import (
-    IN_HAND,
-    Evidence,
-    Gpu,
-    NumaNode,
-    PciFunction,
-    each_gpu,
-    has_memory_alone,
-    nearest,
-    nodes_of,
-    numbers,
-    pci_of,
-    spans,
-    subject_of,
-    unread,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu, nearest, nodes_of, pci_of
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.evidence.lists import numbers, spans
+from nodevet.evidence.numa import NumaNode, has_memory_alone
+from nodevet.evidence.pci import PciFunction
 from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
 
 MOVED = (

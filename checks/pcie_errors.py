@@ -32,18 +32,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import (
-    Evidence,
-    Gpu,
-    KernelEvent,
-    PciFunction,
-    board,
-    coverage,
-    line_of,
-    located,
-    logged,
-    subject_of,
-)
+from nodevet.evidence.across import located, logged
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.evidence.kernel_log import KernelEvent, coverage, line_of
+from nodevet.evidence.pci import PciFunction
 from nodevet.model import NODE, Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
 
 NO_COUNTER = "ENOENT"  # of a function, or a kernel, without such reporting

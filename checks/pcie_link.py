@@ -30,17 +30,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from pydantic import BeforeValidator
 
-from nodevet.evidence import (
-    IN_HAND,
-    Evidence,
-    Gpu,
-    PciFunction,
-    board,
-    each_gpu,
-    pci_of,
-    subject_of,
-    unsupported,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
+from nodevet.evidence.core import unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.evidence.pci import PciFunction
 from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes

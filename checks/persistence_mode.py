@@ -16,7 +16,10 @@ at the next reboot.
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from nodevet.evidence import IN_HAND, Evidence, each_gpu, subject_of, unread
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import subject_of
 from nodevet.model import Check, Finding, Severity, Want, compare
 
 DAEMON = "nvidia-persistenced.service"

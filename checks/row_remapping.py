@@ -23,16 +23,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodevet.evidence import (
-    IN_HAND,
-    Evidence,
-    Gpu,
-    Record,
-    board,
-    each_gpu,
-    subject_of,
-    unsupported,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import Record, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
 
 RESET = (

@@ -24,7 +24,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from nodevet.evidence import NOT_ASKED, Evidence, Unit, unread
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.services import Unit
 from nodevet.model import Check, Finding, Subject, Want, ok, unknown, wrong
 
 LISTS = ("running", "stopped", "enabled", "disabled")

@@ -17,7 +17,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import Evidence, unread
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
 from nodevet.model import NODE, Check, Finding, Severity, Want, ok, unknown, wrong
 
 

@@ -25,7 +25,8 @@ from typing import Annotated
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from nodevet.evidence import NOT_ASKED, Evidence, unread
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
 from nodevet.model import Check, Finding, Severity, Subject, Want, ok, unknown, wrong
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")

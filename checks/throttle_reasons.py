@@ -24,16 +24,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import (
-    IN_HAND,
-    Evidence,
-    Gpu,
-    board,
-    each_gpu,
-    subject_of,
-    unread,
-    unsupported,
-)
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.model import Check, Finding, Want, exempt, ok, wrong
 
 Reason = Literal[

@@ -21,7 +21,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from nodevet.evidence import Evidence, unread
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
 from nodevet.model import Check, Finding, Severity, Subject, Want, ok, unknown, wrong
 
 FIELDS = ("enabled", "defrag")

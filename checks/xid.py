@@ -27,26 +27,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nodevet.evidence import (
+from nodevet.evidence.across import (
     IN_HAND,
-    Evidence,
-    Gpu,
-    KernelEvent,
-    KernelLog,
-    board,
-    coverage,
     each_gpu,
     gpu_functions,
-    line_of,
     located,
     logged,
-    lost,
     off_the_bus,
-    span,
-    subject_of,
     unlisted,
-    unread,
 )
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, lost, subject_of
+from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
 from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
 
 REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nodevet.evidence import Evidence, Gpu, each_gpu, lost, subject_of
+from nodevet.evidence.across import each_gpu
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, lost, subject_of
 from nodevet.fix import Actions, Change, FixError, Risk, Run, Touch
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes._boot_unit import Setting, Words

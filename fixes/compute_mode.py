@@ -19,7 +19,8 @@ whole, as the unit must speak of all.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.compute_mode import ComputeMode
-from nodevet.evidence import Evidence, unsupported
+from nodevet.evidence.core import unsupported
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus

@@ -23,7 +23,9 @@ it. The preference is not set for itself: under `performance` the kernel sets it
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.cpu_governor import CpuGovernor, uncovered
-from nodevet.evidence import Cpufreq, CpufreqPolicies, Evidence, numbers
+from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict

@@ -30,7 +30,9 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from nodevet.checks.driver_version import DriverVersion, specifiers
-from nodevet.evidence import INSTALL_LIBRARY, Evidence, Package, half_a_driver
+from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.packages import Package
 from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict

@@ -18,7 +18,8 @@ with the mode.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.ecc_mode import EccMode
-from nodevet.evidence import Evidence, unsupported
+from nodevet.evidence.core import unsupported
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Change, Fix, Risk, Run
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named, Wrong

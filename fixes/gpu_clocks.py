@@ -25,7 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from nodevet.checks.gpu_clocks import GpuClocks, fields, reference
-from nodevet.evidence import Evidence, unsupported
+from nodevet.evidence.core import unsupported
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus

@@ -25,7 +25,7 @@ setting.
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.checks.kernel_modules import KernelModules, spelled
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Change, File, Fix, FixError, Risk, Run, Touch
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict

@@ -35,7 +35,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nodevet.checks.numa_binding import NumaBinding, homes_of, memory_of, users_of
-from nodevet.evidence import Evidence, NumaNode, Process, nodes_of, numbers, service_of
+from nodevet.evidence.across import nodes_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.numa import NumaNode
+from nodevet.evidence.processes import Process, service_of
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes._gpus import alike
 from nodevet.fixes._operation import Commands, operation, perform

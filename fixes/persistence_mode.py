@@ -28,8 +28,9 @@ where the mode is to be on.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodevet.checks.persistence_mode import DAEMON, OWN, PersistenceMode
-from nodevet.evidence import NOT_ASKED, Evidence, unsupported
-from nodevet.evidence import Unit as Shown
+from nodevet.evidence.core import NOT_ASKED, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.services import Unit as Shown
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus

@@ -20,8 +20,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.services import ACTIVE, Services
-from nodevet.evidence import NOT_ASKED, Evidence
-from nodevet.evidence import Unit as Shown
+from nodevet.evidence.core import NOT_ASKED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.services import Unit as Shown
 from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned

@@ -26,8 +26,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.checks.swap import Swap
-from nodevet.evidence import Evidence, Fstab, Memory, Record, SwapUnit
-from nodevet.evidence import Swap as Active
+from nodevet.evidence.core import Record
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import Fstab, Memory, SwapUnit
+from nodevet.evidence.memory import Swap as Active
 from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict

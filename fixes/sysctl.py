@@ -21,7 +21,9 @@ happens, for net.* at least. An empty value cannot be written.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.sysctl import Limits, Sysctl, equal, number
-from nodevet.evidence import NOT_ASKED, Evidence, Parameter
+from nodevet.evidence.core import NOT_ASKED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.sysctl import Parameter
 from nodevet.fix import Actions, Change, Fix, FixError, Risk
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform

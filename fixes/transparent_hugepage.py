@@ -18,7 +18,7 @@ does not offer is refused by the write itself.
 from collections.abc import Iterator, Sequence
 
 from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Actions, Change, Fix, FixError, Risk
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform

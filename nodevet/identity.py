@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from nodevet.document.problems import plain_text
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.model import Finding, Host, HostReport, Verdict, unknown, wrong
 
 SAME_MACHINE = "host_identity"

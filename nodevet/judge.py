@@ -11,7 +11,7 @@ from datetime import date
 from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.model import MORE, Baseline, Expectation, Finding, Verdict, Waiver, unknown
 
 MOST = 256  # findings of one check on one host; no machine has more GPUs

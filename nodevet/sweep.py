@@ -13,7 +13,7 @@ import msgspec
 from nodevet import age
 from nodevet.baseline import choose
 from nodevet.catalog import Catalog
-from nodevet.evidence import EvidenceError, decode
+from nodevet.evidence.document import EvidenceError, decode
 from nodevet.fleet import Visit
 from nodevet.identity import expected_hostname, judge_hostname
 from nodevet.judge import judge

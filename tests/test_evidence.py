@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from nodevet import bounds
-from nodevet.evidence import Evidence, EvidenceError, decode, numbers
+from nodevet.evidence.document import Evidence, EvidenceError, decode
+from nodevet.evidence.lists import numbers
 
 GPUS = [
     {"index": 0, "uuid": "GPU-1", "bus_id": "0000:19:00.0"},

@@ -18,7 +18,7 @@ import yaml
 from nodevet import report
 from nodevet.baseline.choose import choose
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.model import (
     Applies,
     Baseline,

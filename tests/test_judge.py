@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.judge import LATE, MOST, judge
 from nodevet.model import (
     MORE,

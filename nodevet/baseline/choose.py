@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodevet.evidence import Evidence, Gpu, PciFunction
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.pci import PciFunction
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 NAME_ONE = "name one with -b"

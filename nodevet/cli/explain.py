@@ -70,7 +70,7 @@ def _fix(check: str, catalog: Catalog) -> str:
 
 def _fitting(resolved: tuple[Resolved, ...], node: Host, reach: Options) -> Resolved:
     """The baseline for a host, from what it is. Raises UserError where that cannot be told."""
-    from nodevet.evidence import decode
+    from nodevet.evidence.document import decode
     from nodevet.fleet import visit
     from nodevet.identity import in_words, judge_hostname
 

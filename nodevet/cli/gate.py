@@ -145,7 +145,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
     def settled(self, result: HostReport, evidence: bytes | None) -> HostReport:
         """The result, or a timeout where the host has not been up for long enough."""
-        from nodevet.evidence import decode
+        from nodevet.evidence.document import decode
 
         if result.status is not Status.VETTED or evidence is None or not self.settle:
             return result

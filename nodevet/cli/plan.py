@@ -241,7 +241,7 @@ def _author(said: str | None) -> str:
 
 def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
     """Every host as a check leaves it, with the evidence of those where something is wrong."""
-    from nodevet.evidence import decode
+    from nodevet.evidence.document import decode
     from nodevet.fleet import visit
     from nodevet.remedy.draft import Node
 

@@ -37,7 +37,7 @@ class Users:
     """Who uses GPUs, in the form of the evidence's sections."""
 
     gpus: tuple[Mapping[str, Any], ...] | None  # uuid, minor, pids; None: no NVML on the node
-    processes: tuple[Mapping[str, Any], ...]  # as nodevet.evidence.Process
+    processes: tuple[Mapping[str, Any], ...]  # as nodevet.evidence.processes.Process
     complete: bool  # whether every process could be looked at
 
 

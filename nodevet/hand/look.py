@@ -131,7 +131,7 @@ def unit(root, name):
 
 
 def gpu(section, name):
-    """A field of nodevet.evidence.Gpu, as the probe reads it.
+    """A field of nodevet.evidence.gpu.Gpu, as the probe reads it.
 
     What no driver tells (whether clocks are locked) is not there: it can only be reset.
     """

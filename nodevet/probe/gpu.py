@@ -53,7 +53,7 @@ def is_lost(gpu):
 
 
 def collect(root, request):
-    """The JSON form of nodevet.evidence.Gpus. NVML has no root: it is this machine's.
+    """The JSON form of nodevet.evidence.gpu.Gpus. NVML has no root: it is this machine's.
 
     Raises Absent without the library or for the tree of another machine, Failed where
     the library does not load or start.

@@ -27,7 +27,7 @@ from nodevet.probe.files import (
 DMI = "/sys/class/dmi/id/"
 CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 FAR_FUTURE = 1 << 40  # seconds since 1970
-NO_OTHER_CLOCK = "no controller's clock came with the request"  # as nodevet.evidence has it
+NO_OTHER_CLOCK = "no controller's clock came with the request"  # as nodevet.evidence.host has it
 FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 FIRST_MOUNT_NAMESPACE = "mnt:[4026531832]"  # MNT_NS_INIT_INO, since Linux 6.18
 CONTAINER_MARKS = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")

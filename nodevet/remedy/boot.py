@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Run
 from nodevet.remedy import guards
 from nodevet.remedy.clearance import Clearance, RefusedError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Risk
 from nodevet.remedy import guards
 from nodevet.remedy.holders import spared

@@ -9,7 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence, Gpu, service_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.processes import service_of
 from nodevet.fix import Change, FixError, Seen
 from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Verdict

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Change, Fix, FixError, Risk, Touch
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
 from nodevet.remedy import holders

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Seen
 from nodevet.remedy.compare import SETTINGS, moved
 from nodevet.remedy.ledger import WRITTEN, Ledger

@@ -9,7 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
-from nodevet.evidence import Evidence, Gpu, Process, service_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.processes import Process, service_of
 from nodevet.fix import Risk
 from nodevet.model import Baseline
 from nodevet.remedy.holders import MONITORS, monitor, needs_them_gone, spared

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence, Gpu, Process, service_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.processes import Process, service_of
 from nodevet.fix import Change, Risk, Touch, Unit
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.remedy.nouns import PlannedNode, Step
 from nodevet.remedy.result import Outcome, StepResult
 from nodevet.remedy.step_results import of_packages

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.remedy import guards
 from nodevet.remedy.account import host_end
 from nodevet.remedy.boot import Boot

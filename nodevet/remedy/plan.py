@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from nodevet import identity
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Action, Risk, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.draft import Candidate, Draft, Left, Rules, Withheld

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.remedy.boot import Boot
 from nodevet.remedy.clearance import RefusedError
 from nodevet.remedy.journal import RunState, Stage

@@ -7,7 +7,7 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Seen, Touch
 from nodevet.remedy import guards
 from nodevet.remedy.account import NOT_ATTEMPTED, UNKNOWN, host_end, min_of, of_state

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nodevet.evidence import Evidence, EvidenceError, decode
+from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.model import show
 from nodevet.remedy.compare import ended, same

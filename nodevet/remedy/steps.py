@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fix import Seen, Unit
 from nodevet.model import NODE
 from nodevet.remedy.clearance import Clearance, RefusedError

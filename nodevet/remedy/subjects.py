@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from nodevet.evidence import Evidence
+from nodevet.evidence.document import Evidence
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.nouns import Step
 

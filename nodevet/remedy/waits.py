@@ -1,6 +1,8 @@
 """Whether what was put back is in force, or waits for a reboot, a reset or a restart. Pure."""
 
-from nodevet.evidence import Evidence, Gpu, service_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.processes import service_of
 from nodevet.fix import Unit
 from nodevet.remedy.journal import StepState
 from nodevet.remedy.nouns import Step

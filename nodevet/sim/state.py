@@ -13,7 +13,8 @@ from importlib.resources import files
 
 import msgspec
 
-from nodevet.evidence import Gpu, NvLink, Record
+from nodevet.evidence.core import Record
+from nodevet.evidence.gpu import Gpu, NvLink
 
 SYSTEM_KEYS = frozenset({"init", "count", "driver_version", "nvml_version", "cuda_version"})
 EXTRA_GPU_KEYS = frozenset({"handle", "lost", "fabric.version"})

@@ -10,7 +10,8 @@ import pytest
 
 from nodevet.baseline import BaselineErrors, lint, load
 from nodevet.catalog import Catalog
-from nodevet.evidence import SCHEMA, Evidence, decode
+from nodevet.evidence.core import SCHEMA
+from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Baseline
 
 CHECKS = {

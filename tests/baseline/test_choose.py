@@ -5,7 +5,8 @@ import pytest
 
 from nodevet.baseline import choose
 from nodevet.baseline.choose import seen_gpus
-from nodevet.evidence import SCHEMA, Evidence, decode
+from nodevet.evidence.core import SCHEMA
+from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 H100, A100 = "10de:2330", "10de:20b2"

@@ -10,7 +10,7 @@ import pytest
 from nodevet.baseline import load
 from nodevet.baseline.library import shipped
 from nodevet.catalog import Catalog
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.probe import kernel_log
 
 CATALOG = Catalog()

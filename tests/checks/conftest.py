@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.model import Check, Finding
 
 HERE = Path(__file__).parent

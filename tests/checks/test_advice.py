@@ -4,7 +4,7 @@ import copy
 
 import msgspec
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import FixError
 from nodevet.model import Verdict
 from nodevet.report.words import ADVICE

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import IN_HAND, Evidence, numbers, spans
+from nodevet.evidence.across import IN_HAND
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers, spans
 from nodevet.model import Verdict
 
 CATALOG = Catalog()

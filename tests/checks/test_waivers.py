@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Finding, Severity, Verdict, Waiver
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.fix import Change
 from nodevet.model import Finding, Verdict
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.evidence import numbers, spans
+from nodevet.evidence.lists import numbers, spans
 from nodevet.fix import File, FixError, Risk, Run, Touch
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"

@@ -16,7 +16,7 @@ import pytest
 
 from nodevet import inventory
 from nodevet.catalog import Catalog
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.fix import Change, Seen
 from nodevet.fleet import Options
 from nodevet.fleet.work import Worker

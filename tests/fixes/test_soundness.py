@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence import Gpu
+from nodevet.evidence.gpu import Gpu
 from nodevet.fix import FixError
 from nodevet.fixes import _boot_unit as boot_unit
 

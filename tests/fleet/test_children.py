@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fleet import FleetError, Options, Visit, local, shards, visit
 from nodevet.model import Host, Status
 from nodevet.sim.sshd import KeyPair, Sshd

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.fixes._perform import perform
 from nodevet.fleet import Options, work, worker_child

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet import evidence
+from nodevet.evidence.document import Evidence
 from nodevet.fleet import payload
 from nodevet.probe import children
 from nodevet.sim.machine import Machine, Process, hgx
@@ -111,7 +111,7 @@ def capture(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 @pytest.fixture(scope="session")
 def check() -> Callable[[str, dict[str, Any]], Any]:
     """A collector's answer as the evidence has it; fails where it does not decode strictly."""
-    types = {item.name: item.type for item in msgspec.structs.fields(evidence.Evidence)}
+    types = {item.name: item.type for item in msgspec.structs.fields(Evidence)}
 
     def decoded(section: str, data: dict[str, Any]) -> Any:
         text = children.encode({"status": "ok", "data": data})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.evidence import NO_OTHER_CLOCK
+from nodevet.evidence.host import NO_OTHER_CLOCK
 from nodevet.fleet.payload import request
 from nodevet.probe import host, main
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nodevet import evidence
+import nodevet
 from nodevet.bounds import Text
-from nodevet.evidence import Gpu, NvLink, Record
+from nodevet.evidence.core import Record
+from nodevet.evidence.document import decode
+from nodevet.evidence.gpu import Gpu, NvLink
 from nodevet.fleet.payload import BOOT, payload, unframe
 from nodevet.probe import gpu as collector
 from nodevet.probe import gpu_health, gpu_nvml, gpu_values
@@ -112,7 +114,7 @@ LINK = values_of(NvLink, "nvlinks.")
 
 
 def full_state(count=1, **overrides):
-    """A state in which every value of evidence.Gpu is there, the same for all GPUs but for
+    """A state in which every value of Gpu is there, the same for all GPUs but for
     uuid and bus_id."""
     lines = ["driver_version = 550.90.07", "nvml_version = 12.550", "cuda_version = 12.4"]
     lines += [f"count = {count}", "gpu.*.nvlinks = 2", "gpu.*.processes = 4711:1048576 99"]
@@ -162,8 +164,8 @@ class Node:
         """The typed GPUs; the section must be ok."""
         section = self.run(text, **options)["gpu"]
         assert section["status"] == "ok", section
-        data = evidence.decode(self.document).gpu.data
-        assert data is not None, evidence.decode(self.document).gpu.why
+        data = decode(self.document).gpu.data
+        assert data is not None, decode(self.document).gpu.why
         return data
 
     def left_over(self):
@@ -264,7 +266,7 @@ def test_a_value_that_fails_leaves_the_others(node):
 def test_every_error_keeps_its_name(node):
     names = [
         line.split('"')[1]
-        for line in (Path(evidence.__file__).parent / "sim/nvml/state.c").read_text().splitlines()
+        for line in (Path(nodevet.__file__).parent / "sim/nvml/state.c").read_text().splitlines()
         if line.strip().startswith('{"NVML_ERROR_')
     ]
     assert len(names) > 25

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nodevet import evidence
+from nodevet.evidence.document import decode
 from nodevet.fleet import payload
 from nodevet.probe import main
 
@@ -341,7 +341,7 @@ def node(node: Path) -> Path:
 
 def test_the_payload_reads_a_described_node(node: Path, run_payload: Run) -> None:
     document = run_payload(root=str(node))
-    found = evidence.decode(json.dumps(document))
+    found = decode(json.dumps(document))
     assert found.host.data is not None and found.host.data.hostname == "gpu001"
     for name in document["sections"]:
         section = getattr(found, name)

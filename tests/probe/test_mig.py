@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence import Gpu
+from nodevet.evidence.gpu import Gpu
 from nodevet.probe.files import Record
 from nodevet.probe.gpu_health import mig_devices
 from nodevet.probe.gpu_nvml import Device, Nvml

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nodevet.evidence import Numa, has_memory_alone
+from nodevet.evidence.numa import Numa, has_memory_alone
 from nodevet.probe import cpu, cpulist, numa, pci
 from nodevet.sim.machine import hgx
 from nodevet.sim.tree import write

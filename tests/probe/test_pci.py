@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nodevet.catalog import Catalog
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.probe import pci
 
 PORT, GPU = "0000:17:01.0", "0000:19:00.0"

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from nodevet import __version__, cli
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict

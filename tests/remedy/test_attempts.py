@@ -116,7 +116,7 @@ def test_attempts_an_old_run_is_not_read(tmp_path: Path) -> None:
 def test_attempts_what_failed_twice_is_withheld_with_its_runs(
     world: Callable[..., Any], failed: Sequence[str]
 ) -> None:
-    from nodevet.evidence import decode
+    from nodevet.evidence.document import decode
     from nodevet.remedy.plan import Looked
 
     w = world("n1")

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from nodevet import inventory
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import Seen, Touch
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.work import Acted, Worker

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import Risk, Touch
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.nouns import Step

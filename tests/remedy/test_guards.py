@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.model import Baseline
 from nodevet.remedy import guards
 from nodevet.remedy.nouns import Plan, PlannedNode

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import Risk, Run, Seen, Touch, Unit
 from nodevet.fleet.work import Acted
 from nodevet.judge import judge

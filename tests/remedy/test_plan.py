@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from nodevet.catalog import Catalog, CatalogError
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.fix import Action, Change, File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
 from nodevet.judge import judge
 from nodevet.model import (

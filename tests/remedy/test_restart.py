@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.evidence import decode
+from nodevet.evidence.document import decode
 from nodevet.fix import Risk, Touch, Unit
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodevet.evidence import Evidence, decode
+from nodevet.evidence.document import Evidence, decode
 from nodevet.fix import File, Risk, Touch, Unit
 from nodevet.remedy.account import account
 from nodevet.remedy.hands import WorkError

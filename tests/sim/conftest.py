@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from nodevet import evidence
+from nodevet.evidence.document import decode
 from nodevet.sim.library import build, environment
 
 
@@ -37,7 +37,7 @@ def read_gpus(variables):
         env={**os.environ, **variables},
         timeout=90,
     )
-    section = evidence.decode(done.stdout).gpu
+    section = decode(done.stdout).gpu
     assert section.status == "ok", section
     return section.data
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet import evidence
 from nodevet.baseline import available, choose, load
 from nodevet.catalog import Catalog
+from nodevet.evidence.document import Evidence, decode
 from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
 from nodevet.sim import tree
@@ -38,7 +38,7 @@ from nodevet.probe import main
 print(json.dumps(main.probe(json.load(sys.stdin))))
 """
 Findings = list[Finding]
-Read = Callable[..., evidence.Evidence]
+Read = Callable[..., Evidence]
 
 
 def node(name: str = "n1", **said: object) -> Node:
@@ -60,7 +60,7 @@ def read(nvml: Path, tmp_path: Path) -> Read:
     """What the probe reads of a node that was described and written, not booted."""
     number = count()
 
-    def run(described: Node, deadline: float = 60) -> evidence.Evidence:
+    def run(described: Node, deadline: float = 60) -> Evidence:
         place = tmp_path / str(next(number))
         machine = Machine(described.name, machine_id(described.name), sockets=1, cores_per_socket=1)
         root = place / "root"
@@ -79,7 +79,7 @@ def read(nvml: Path, tmp_path: Path) -> Read:
             timeout=deadline + 30,
         )
         assert done.returncode == 0, done.stderr
-        return evidence.decode(done.stdout)
+        return decode(done.stdout)
 
     return run
 
@@ -91,7 +91,7 @@ def vetted() -> Callable[..., Findings]:
     names = [name for name, _ in available(())]
     shipped = load(names, catalog=catalog)
 
-    def run(found: evidence.Evidence, file: Path | None = None) -> Findings:
+    def run(found: Evidence, file: Path | None = None) -> Findings:
         chosen = load([str(file)], catalog=catalog) if file else shipped
         baseline = choose(chosen, found, Host(name="n1"))
         assert not isinstance(baseline, str), baseline

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pynvml
 import pytest
 
-from nodevet import evidence
+from nodevet.evidence.document import decode
 from nodevet.probe import host, pci
 from nodevet.sim import tree
 from nodevet.sim.nspawn.needs import missing
@@ -755,7 +755,7 @@ def over_ssh(tmp_path_factory):
 def test_a_capture_boots_as_a_node_that_answers_the_same(over_ssh, path):
     visit = json.loads((over_ssh / f"{path.stem}.json").read_bytes())
     assert visit["status"] == "vetted", visit["why"]
-    found = evidence.decode(json.dumps(visit["evidence"]))
+    found = decode(json.dumps(visit["evidence"]))
     assert found.gpu.status == "ok", found.gpu
     assert found.host.data.hostname == path.stem
     root = ElementTree.parse(path).getroot()

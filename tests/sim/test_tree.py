@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet import evidence
+from nodevet.evidence.document import Evidence
 from nodevet.probe import children, cpu, cpufreq, host, memory, modules, numa, pci, processes
 from nodevet.probe.files import Absent
 from nodevet.sim.cpu_files import mask
@@ -28,7 +28,7 @@ from nodevet.sim.tree import (
 )
 
 SECTIONS = (host, pci, cpu, cpufreq, numa, memory, modules, processes)
-TYPES = {item.name: item.type for item in msgspec.structs.fields(evidence.Evidence)}
+TYPES = {item.name: item.type for item in msgspec.structs.fields(Evidence)}
 
 
 def read(machine: Machine, into: Path, *collectors: Any) -> Any:

@@ -1,6 +1,6 @@
 /* What a GPU is and how it is set: one line for each call and the key it answers.
  *
- * Keys are the field names of nodevet.evidence.Gpu wherever there is one. What a call
+ * Keys are the field names of nodevet.evidence.gpu.Gpu wherever there is one. What a call
  * means is documented by NVIDIA; how a value is described, in state.h.
  */
 #include "setters.h"

@@ -1,6 +1,6 @@
 """What each element of <gpu> is in an NVML state: the table, and how it is applied.
 
-The keys are those of nodevet.evidence.Gpu; nodevet/probe/gpu_values.py and gpu_health.py
+The keys are those of nodevet.evidence.gpu.Gpu; nodevet/probe/gpu_values.py and gpu_health.py
 say which NVML call answers each. Names of elements are those of the schemas v10 (driver
 418) to v13 (580 and later); where one was renamed, the first that has a value counts.
 

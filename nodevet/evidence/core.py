@@ -1,0 +1,53 @@
+"""What every section is made of, and what to say of a value that was not read."""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from nodevet.bounds import Errors, Text
+from nodevet.model import Finding, Subject, unknown
+
+SCHEMA = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Values read together, and the reason for each one that could not be."""
+
+    errors: Errors = {}
+
+    def why(self, field: str) -> str:
+        """Why `field` is None; never empty."""
+        return self.errors.get(field) or "not in the evidence"
+
+
+Data = TypeVar("Data")
+
+
+class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
+    """What one collector returned: `data` is set when `status` is ok, else `why`."""
+
+    status: Text  # ok, absent, denied, error, timeout
+    why: Text = ""
+    seconds: float = 0.0
+    data: Data | None = None
+
+
+MISSING = "the probe did not read this section"
+
+
+NOT_ASKED = "the probe was not asked for it"
+"""Of a sysctl or a unit that is not in the evidence: it is as old as another baseline."""
+
+
+NOT_SUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_DEPRECATED")
+"""What NVML answers where a GPU, or its driver, has no such setting at all."""
+
+
+def unsupported(record: Record, field: str) -> bool:
+    """Whether `field` is None because the GPU has no such thing, not because a read failed."""
+    return getattr(record, field) is None and record.errors.get(field) in NOT_SUPPORTED
+
+
+def unread(subject: Subject, record: Record, field: str) -> Finding:
+    """The unknown finding for a value that could not be read."""
+    return unknown(subject, why=f"{field}: {record.why(field)}")

@@ -1,0 +1,23 @@
+"""Section cpu."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import NumberList, Text
+from nodevet.evidence.core import Record
+
+
+class Cpu(Record, frozen=True, kw_only=True):
+    """/sys/devices/system/cpu: {online,offline,possible}, cpu*/topology, smt; /proc/cpuinfo."""
+
+    model_name: Text | None = None
+    vendor: Text | None = None
+    online: NumberList | None = None  # cpulist
+    offline: NumberList | None = None
+    threads: int | None = None  # logical CPUs online
+    cores: int | None = None  # distinct (package, core) online
+    sockets: int | None = None
+    # physical_package_id -> cpulist
+    packages: Annotated[dict[Text, NumberList], bounds.CPUS] | None = None
+    smt_active: bool | None = None
+    smt_control: Text | None = None  # on, off, forceoff, notsupported, notimplemented

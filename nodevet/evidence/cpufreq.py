@@ -1,0 +1,33 @@
+"""Section cpufreq."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import NumberList, Text
+from nodevet.evidence.core import Record
+
+
+class CpufreqPolicies(Record, frozen=True, kw_only=True):
+    """All policies with equal settings, as one record. /sys/devices/system/cpu/cpufreq/policy*."""
+
+    policies: NumberList  # policy numbers as a list: 0-63
+    cpus: NumberList | None = None  # affected_cpus of all, as a cpulist
+    governor: Text | None = None
+    driver: Text | None = None
+    governors_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
+    scaling_min_khz: int | None = None
+    scaling_max_khz: int | None = None
+    cpuinfo_min_khz: int | None = None
+    cpuinfo_max_khz: int | None = None
+    epp: Text | None = None  # energy_performance_preference
+    epp_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
+
+
+class Cpufreq(Record, frozen=True, kw_only=True):
+    """`absent` where the kernel offers no cpufreq (most virtual machines)."""
+
+    policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None  # with a CPU online
+    inactive: NumberList | None = None  # policy numbers: every CPU of theirs is offline
+    intel_pstate: Text | None = None  # active, passive, off
+    no_turbo: bool | None = None
+    boost: bool | None = None

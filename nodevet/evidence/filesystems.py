@@ -1,0 +1,29 @@
+"""Section filesystems."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class FileSystem(Record, frozen=True, kw_only=True):
+    """statvfs(3) of the file system that holds a path."""
+
+    path: Text
+    type: Text | None = None  # ext4, xfs, tmpfs, nfs4: /proc/self/mounts
+    remote: bool | None = None  # on the network, and so not asked
+    size_b: int | None = None
+    available_b: int | None = None  # to users without privileges
+    inodes: int | None = None  # 0: it does not count them
+    inodes_available: int | None = None
+    read_only: bool | None = None
+    immutable: bool | None = None  # of a kind that nobody writes: squashfs, an image's overlay
+
+
+class FileSystems(Record, frozen=True, kw_only=True):
+    """/, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, of each file system the
+    first of them. `absent` for captured files."""
+
+    filesystems: Annotated[tuple[FileSystem, ...], bounds.FILE_SYSTEMS] | None = None
+    found: Annotated[tuple[Text, ...], bounds.FILE_SYSTEMS] | None = None  # paths of all of them

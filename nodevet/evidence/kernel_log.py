@@ -1,0 +1,74 @@
+"""Section kernel_log."""
+
+import math
+from collections.abc import Iterable
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class KernelEvent(Record, frozen=True, kw_only=True):
+    """Lines of the kernel log that say the same of the same thing."""
+
+    # xid, sxid, off_bus, aer (PCIe: AER, DPC and the firmware's), mce (CPU and memory),
+    # mce_logged (that some were, and no more), oom, hung_task
+    kind: Text
+    count: int | None = None
+    first_s: float | None = None  # seconds after boot
+    last_s: float | None = None
+    code: int | None = None  # of an Xid or SXid
+    bus_id: Text | None = None  # as sysfs spells it
+    severity: Text | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
+    text: Text | None = None  # the first line, in ASCII
+
+
+class KernelLog(Record, frozen=True, kw_only=True):
+    """The kernel's own lines in /dev/kmsg, and in the journal what was before them.
+
+    `absent` for captured files without one, `denied` where neither may be read.
+    `complete` is False where it does not cover everything since boot; `errors` says why. A log
+    of which only the beginning is gone still has `covered_s`."""
+
+    source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
+    complete: bool | None = None
+    since_s: float | None = None  # of its first line, in seconds after boot
+    covered_s: float | None = None  # from its first line to when it was read; null with gaps
+    lines_read: int | None = None
+    dropped: int | None = None  # lines of events beyond the limit
+    events: Annotated[tuple[KernelEvent, ...], bounds.EVENTS] | None = None
+
+
+LEAST_COVERED_S = 3600.0
+"""A log that holds less than this, and less than it has lost, is judged for nothing."""
+
+
+def coverage(log: KernelLog) -> tuple[str, str]:
+    """Why a kernel log says nothing by its silence, and else, where it begins after boot, since
+    when it does; at most one of them is not empty."""
+    if log.complete is True:
+        return "", ""
+    whole = log.errors.get("complete") or "the log is not known to be complete since boot"
+    if log.complete is None or log.covered_s is None or log.since_s is None:
+        return whole, ""
+    if not 0 <= log.since_s < math.inf or not 0 <= log.covered_s < math.inf:
+        return f"{whole}; it covers {log.covered_s:g} s from {log.since_s:g} s after boot", ""
+    if log.covered_s < min(LEAST_COVERED_S, log.since_s):
+        return f"{whole}; it covers the last {span(log.covered_s)} only", ""
+    return "", f"since {span(log.since_s)} after boot, where the log begins"
+
+
+def span(seconds: float) -> str:
+    """As `3 h 5 min`.
+
+    >>> span(11100.0)
+    '3 h 5 min'
+    """
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours} h {rest // 60} min"
+
+
+def line_of(events: Iterable[KernelEvent]) -> str:
+    """A line of the log about them, to be shown; empty where none was kept."""
+    return next((event.text for event in events if event.text), "")

@@ -1,0 +1,55 @@
+"""Section memory, with what is swapped to."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import FileText, Text
+from nodevet.evidence.core import Record
+
+
+class Swap(Record, frozen=True, kw_only=True):
+    """A swap file, partition or zram device that is active. /proc/swaps."""
+
+    name: Text  # /swapfile, /dev/sda2; a space in it is \\040
+    kind: Text | None = None  # file, partition
+    size_kb: int | None = None
+    used_kb: int | None = None
+    priority: int | None = None  # below zero where the kernel chose it
+
+
+class Fstab(Record, frozen=True, kw_only=True):
+    """/etc/fstab."""
+
+    text: FileText | None = None
+    mode: int | None = None
+    owner: int | None = None  # uid
+    group: int | None = None  # gid
+
+
+class SwapUnit(Record, frozen=True, kw_only=True):
+    """A unit of type swap that another one wants, and that /etc/fstab does not explain."""
+
+    name: Text  # dev-sda2.swap
+    path: Text | None = None  # its file
+    what: Text | None = None  # /dev/sda2, as its file says it
+
+
+class Memory(Record, frozen=True, kw_only=True):
+    """/proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps.
+
+    `fstab` and `swap_units` are read where swap is active, and empty elsewhere."""
+
+    total_kb: int | None = None
+    available_kb: int | None = None
+    swap_total_kb: int | None = None
+    swap_free_kb: int | None = None
+    dirty_kb: int | None = None
+    hugepages_total: int | None = None
+    hugepages_free: int | None = None
+    hugepage_size_kb: int | None = None
+    thp_enabled: Text | None = None  # always, madvise, never
+    thp_defrag: Text | None = None
+    swaps: Annotated[tuple[Swap, ...], bounds.SWAPS] | None = None
+    # the one, where a line of it turns on swap at boot
+    fstab: Annotated[tuple[Fstab, ...], bounds.SWAPS] | None = None
+    swap_units: Annotated[tuple[SwapUnit, ...], bounds.SWAPS] | None = None

@@ -1,0 +1,29 @@
+"""Section modules: the kernel's, and the driver's device nodes."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class DeviceNode(Record, frozen=True, kw_only=True):
+    """A character device /dev/nvidia*."""
+
+    path: Text
+    major: int | None = None
+    minor: int | None = None
+    mode: Text | None = None  # octal permissions: 0666
+    openable: bool | None = None  # access(2) for read and write as the probing user
+
+
+class Modules(Record, frozen=True, kw_only=True):
+    """/proc/modules, /sys/module/nvidia/version, /proc/driver/nvidia/version, /dev/nvidia*."""
+
+    loaded: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
+    # in /sys/module or modules.builtin, and not loaded
+    builtin: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
+    on_demand: Annotated[tuple[Text, ...], bounds.MODULES] | None = None  # see nodevet.probe.demand
+    nvidia_version: Text | None = None  # /sys/module/nvidia/version
+    nvidia_flavour: Text | None = None  # open or proprietary, from /proc/driver/nvidia/version
+    device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None

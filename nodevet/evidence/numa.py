@@ -1,0 +1,36 @@
+"""Section numa."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import NumberList
+from nodevet.evidence.core import Record
+
+
+class NumaNode(Record, frozen=True, kw_only=True):
+    """/sys/devices/system/node/node<id>/*."""
+
+    id: int
+    cpulist: NumberList | None = None  # empty: a node without CPUs
+    cpus_present: NumberList | None = None  # its cpu<N> entries: those that are offline too
+    memory_total_kb: int | None = None
+    memory_free_kb: int | None = None
+    # to every online node, in their order
+    distances: Annotated[tuple[int, ...], bounds.NUMA_NODES] | None = None
+
+
+class Numa(Record, frozen=True, kw_only=True):
+    """`absent` where the kernel has no NUMA support."""
+
+    online: NumberList | None = None  # node list
+    nodes: Annotated[tuple[NumaNode, ...], bounds.NUMA_NODES] | None = None
+    numa_balancing: int | None = None  # /proc/sys/kernel/numa_balancing
+
+
+def has_memory_alone(node: NumaNode) -> bool:
+    """Whether a node is one without any CPU: a GPU's memory (Grace Hopper), CXL, HBM.
+
+    A node whose CPUs are all offline is none: it keeps its cpu<N> entries,
+    register_cpu_under_node() in the kernel.
+    """
+    return node.cpulist == "" and node.cpus_present == ""

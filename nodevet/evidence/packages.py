@@ -1,0 +1,25 @@
+"""Section packages."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class Package(Record, frozen=True, kw_only=True):
+    """A package of the NVIDIA driver, or of its surroundings. dpkg-query, apt-cache; rpm."""
+
+    name: Text  # as the package manager has it: nvidia-dkms-550, libnvidia-compute-550:amd64
+    version: Text | None = None  # installed
+    held: bool | None = None  # apt-mark hold
+    automatic: bool | None = None  # it came with another one: apt-mark auto
+    # versions in the node's repositories, highest first
+    offers: Annotated[tuple[Text, ...], bounds.PACKAGES] | None = None
+
+
+class Packages(Record, frozen=True, kw_only=True):
+    """What the driver is installed from; not looked at where it is as it was asked for."""
+
+    manager: Text | None = None  # dpkg or rpm
+    packages: Annotated[tuple[Package, ...], bounds.PACKAGES] | None = None

@@ -1,0 +1,82 @@
+"""Section pci."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated
+
+import msgspec
+
+from nodevet import bounds
+from nodevet.bounds import NumberList, Text
+from nodevet.evidence.core import Record
+
+
+class Aer(Record, frozen=True, kw_only=True):
+    """aer_dev_{correctable,fatal,nonfatal}: totals since boot, and the kinds above zero."""
+
+    correctable: int | None = None
+    nonfatal: int | None = None
+    fatal: int | None = None
+    kinds: Annotated[dict[Text, int], bounds.ERROR_KINDS] = msgspec.field(default_factory=dict)
+
+
+class PciFunction(Record, frozen=True, kw_only=True):
+    """One PCI function. /sys/bus/pci/devices/<address>/*."""
+
+    address: Text  # 0000:19:00.0
+    class_code: Text | None = None  # six hex digits: 030200
+    vendor: Text | None = None  # four hex digits: 10de
+    device: Text | None = None
+    subsystem_vendor: Text | None = None
+    subsystem_device: Text | None = None
+    revision: Text | None = None  # two hex digits; ff: the function no longer answers
+    driver: Text | None = None  # bound kernel driver
+    physfn: Text | None = None  # of an SR-IOV virtual function the physical one; "" of any other
+    numa_node: int | None = None  # -1: the firmware does not say
+    local_cpulist: NumberList | None = None
+    link_gts: float | None = None  # current_link_speed
+    link_gts_max: float | None = None
+    link_width: int | None = None
+    link_width_max: int | None = None
+    aer: Aer = Aer()
+    # addresses of the ports above, nearest first
+    upstream: Annotated[tuple[Text, ...], bounds.BUSES] | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def kind(self) -> str:
+        """gpu, vgpu, nvswitch, nic, nvme, port or other, from the class code and the vendor.
+
+        vgpu: a virtual function of a GPU, which a vGPU host gives to virtual machines; it has
+        the ids of the GPU, and NVML does not list it."""
+        code = self.class_code or ""
+        if self.vendor == "10de" and code[:4] in ("0300", "0302"):
+            return "vgpu" if self.physfn else "gpu"
+        if self.vendor == "10de" and code[:4] == "0680":
+            return "nvswitch"
+        if code[:2] == "02":
+            return "nic"
+        if code[:4] == "0108":
+            return "nvme"
+        return "port" if code[:4] == "0604" else "other"
+
+
+class Pci(Record, frozen=True, kw_only=True, dict=True):
+    """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
+
+    functions: Annotated[tuple[PciFunction, ...], bounds.FUNCTIONS] | None = None
+    # the ports that tell the kernel of errors, by /sys/bus/pci_express/drivers/aer; none where
+    # the firmware handles them first
+    aer_ports: Annotated[tuple[Text, ...], bounds.FUNCTIONS] | None = None
+    firmware_sources: int | None = None  # of errors, by APEI: /sys/bus/platform/drivers/GHES
+
+    @cached_property
+    def by_address(self) -> Mapping[str, PciFunction]:
+        return {function.address: function for function in self.functions or ()}
+
+
+KEPT_FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
+"""Drivers that hold a GPU for a virtual machine, away from NVML."""

@@ -1,0 +1,42 @@
+"""Section processes: those that have a GPU open."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import NumberList, Text
+from nodevet.evidence.core import Record
+
+
+class Process(Record, frozen=True, kw_only=True):
+    """A process that uses a GPU. /proc/<pid>/{status,stat,cgroup,fd}."""
+
+    pid: int
+    command: Text | None = None  # comm
+    uid: int | None = None
+    cpus_allowed: NumberList | None = None  # Cpus_allowed_list
+    mems_allowed: NumberList | None = None  # Mems_allowed_list
+    cgroup: Text | None = None
+    unit: Text | None = None  # the systemd unit in the cgroup path
+    started_s: float | None = None  # seconds after boot
+    # /dev/nvidia<minor> it holds open
+    gpu_minors: Annotated[tuple[int, ...], bounds.GPUS] | None = None
+
+
+class Processes(Record, frozen=True, kw_only=True):
+    """Processes named by NVML or holding /dev/nvidia<N> open. `complete` is False
+    where another user's open files could not be read."""
+
+    processes: Annotated[tuple[Process, ...], bounds.PROCESSES] | None = None
+    complete: bool | None = None
+
+
+def service_of(process: Process) -> str | None:
+    """The service of the system's own systemd that a process is part of.
+
+    None where it is in another kind of unit or in a container, and where that was not read.
+    """
+    if not process.unit or not process.cgroup or not process.unit.endswith(".service"):
+        return None
+    above, found, _ = f"{process.cgroup}/".partition(f"/{process.unit}/")
+    slices = above.split("/")[1:]
+    return process.unit if found and all(part.endswith(".slice") for part in slices) else None

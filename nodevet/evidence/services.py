@@ -1,0 +1,23 @@
+"""Section services."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class Unit(Record, frozen=True, kw_only=True):
+    """A systemd unit; `systemctl show`."""
+
+    name: Text  # as it was asked for
+    load_state: Text | None = None  # loaded, not-found, masked, bad-setting, error
+    active_state: Text | None = None  # active, reloading, inactive, failed, activating, ...
+    sub_state: Text | None = None  # running, exited, dead, ...
+    file_state: Text | None = None  # enabled, disabled, static, masked, ...; "" without a file
+
+
+class Services(Record, frozen=True, kw_only=True):
+    """The systemd units that were asked for. `absent` where systemd does not run."""
+
+    units: Annotated[tuple[Unit, ...], bounds.ASKED] | None = None
