@@ -7,18 +7,21 @@ had in hand is `lost`, and another child does whatever is asked next. Times in s
 
 import base64
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
-from nodevet.fleet import Options
+from nodevet.fleet import Options, answers
+from nodevet.fleet.answers import Users
 from nodevet.fleet.shards import check_files, orders
 from nodevet.fleet.worker_child import STALL, LockedError, Post, WorkError
 from nodevet.model import Host
+
+Found = TypeVar("Found")
 
 __all__ = ["Acted", "LockedError", "Users", "WorkError", "Worker"]
 
@@ -30,15 +33,6 @@ class Acted:
     ok: bool
     code: int
     output: str  # the end of its stdout, then of its stderr; printable
-
-
-@dataclass(frozen=True)
-class Users:
-    """Who uses GPUs, in the form of the evidence's sections."""
-
-    gpus: tuple[Mapping[str, Any], ...] | None  # uuid, minor, pids; None: no NVML on the node
-    processes: tuple[Mapping[str, Any], ...]  # as nodevet.evidence.processes.Process
-    complete: bool  # whether every process could be looked at
 
 
 class Worker:
@@ -101,24 +95,22 @@ class Worker:
 
     def look(self, host: str, touches: Sequence[Touch]) -> tuple[Seen, ...]:
         """What the touches are now, in their order."""
+        if not touches:
+            return ()
         found = self._hand(host, "look", touches)
-        return tuple(
-            Seen(touch=touch, exists=each["exists"], value=each["value"], why=each["why"])
-            for touch, each in zip(touches, found, strict=True)
-        )
+        return _usable(lambda: answers.looked(found, touches))
 
     def owners(self, host: str, touches: Sequence[Touch]) -> Mapping[str, tuple[str, ...]]:
         """Who else would set each touch: label -> places, `unit x.service (file:line)`."""
+        if not touches:
+            return {}
         found = self._hand(host, "owners", touches)
-        return {touch.label: tuple(each) for touch, each in zip(touches, found, strict=True)}
+        return _usable(lambda: answers.owners(found, touches))
 
     def users(self, host: str) -> Users:
         """Who uses GPUs now."""
-        found = self._ask(host, "hand", ask="users")
-        gpus = found["gpus"]
-        return Users(
-            None if gpus is None else tuple(gpus), tuple(found["processes"]), found["complete"]
-        )
+        found = self._hand(host, "users")
+        return _usable(lambda: answers.users(found))
 
     def lock(self, host: str, who: str) -> None:
         """Held until `close`, `reboot`, or the session is lost. Raises LockedError.
@@ -141,12 +133,10 @@ class Worker:
         """Reboot, and wait for another boot id, which is returned; the lock is gone."""
         return str(self._ask(host, "reboot", seconds=seconds))
 
-    def _hand(self, host: str, ask: str, touches: Sequence[Touch]) -> list[Any]:
+    def _hand(self, host: str, ask: str, touches: Sequence[Touch] = ()) -> bytes:
+        """What the hand answers, as the node wrote it."""
         asked = [{"kind": touch.kind, "name": touch.name} for touch in touches]
-        found = self._ask(host, "hand", ask=ask, touches=asked) if asked else []
-        if not isinstance(found, list) or len(found) != len(asked):
-            raise WorkError("failed", "the node's answer makes no sense")
-        return found
+        return base64.b64decode(self._ask(host, "hand", ask=ask, touches=asked))
 
     def _ask(self, host: str, do: str, *, seconds: float | None = None, **rest: Any) -> Any:
         if host in self._local:
@@ -157,3 +147,11 @@ class Worker:
             fenced = host in self._fenced  # a new child does not know
             asked = {"host": number, "do": do, "seconds": limit, "fenced": fenced, **rest}
             return post.ask(asked, limit + STALL)
+
+
+def _usable(decode: Callable[[], Found]) -> Found:
+    """Raises WorkError for an answer of the node that is none."""
+    try:
+        return decode()
+    except answers.AnswerError as error:
+        raise WorkError("failed", str(error)) from error

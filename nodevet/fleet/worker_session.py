@@ -3,14 +3,14 @@
 Every method `do_...` answers one request and is bounded by its caller, who holds a timeout.
 """
 
-import json
 import math
+import re
 import secrets
 import time
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import gevent
 import msgspec
@@ -22,7 +22,8 @@ from pyinfra.api.host import Host
 
 from nodevet.fix import File, Kernel, Run, Unit
 from nodevet.fixes._perform import ActionError, perform
-from nodevet.fleet import command, wire
+from nodevet.fleet import answers, command, wire
+from nodevet.fleet.answers import printable
 from nodevet.fleet.connector import NoAnswerError, NodeConnector, Output
 from nodevet.fleet.errors import RouteError, TooLateError, UnreachableError
 from nodevet.fleet.payload import HAND, PROBE, Answer, AnswerError, payload, request, wish
@@ -35,6 +36,8 @@ LOCKED = 30 * 86400  # seconds that a lock is held at most
 MARGIN = 10  # seconds that what is inside must end before what is around it
 REBOOTING = 60  # seconds for `systemctl reboot` to return
 TOLD = 1 << 14  # characters of a command's output
+Found = TypeVar("Found")
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REBOOT = StringCommand("systemctl reboot")
 ACTIONS = msgspec.json.Decoder(File | Kernel | Run | Unit)
@@ -116,11 +119,11 @@ class Session:
         document = self._ask(PROBE, nonce, told, limit)
         return b64encode(document).decode("ascii")
 
-    def do_hand(self, *, seconds: float, ask: str, **rest: Any) -> Any:
-        """What nodevet.hand answers to `ask`: look, owners or users."""
+    def do_hand(self, *, seconds: float, ask: str, **rest: Any) -> str:
+        """What nodevet.hand answers to `ask`, look, owners or users: JSON, as the node wrote it."""
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
         told = wish(nonce=nonce, do=ask, deadline=limit, **rest)
-        return _result(self._ask(HAND, nonce, told, limit))
+        return b64encode(_result(self._ask(HAND, nonce, told, limit))).decode("ascii")
 
     def do_lock(self, *, seconds: float, who: str) -> str:
         """The lock's path, once it is held."""
@@ -136,18 +139,18 @@ class Session:
 
         document, channel = self._guarded(hold, answer, LOCKED)
         try:
-            found = _result(document)
-            if not found["held"]:
+            found = _usable(answers.lock, _result(document))
+            if not found.held:
                 holder = ("who", "since", "running")
-                more = {key: _printable(str(found.get(key, ""))) for key in holder}
-                raise Fault("locked", _printable(str(found["path"])), **more)
-            fence = command.Fence(found["path"], found["acting"], found["python"], token)
+                more = {key: printable(getattr(found, key)) for key in holder}
+                raise Fault("locked", printable(found.path), **more)
+            fence = command.Fence(found.path, found.acting, found.python, token)
         except BaseException:
             channel.close()
             raise
         self._lock, self._fence = channel, fence
         self._beat = gevent.spawn(self._keep, channel)
-        return str(found["path"])
+        return found.path
 
     def do_act(self, *, seconds: float, action: str) -> dict[str, Any]:
         """{ok, code, output}, however the command ends."""
@@ -162,7 +165,7 @@ class Session:
         for each in commands:
             ok, output, late = self._execute(each, limit, self._around())
             code = output.code
-            said += _printable(output.output) + (f"\nno end within {limit:g} s" if late else "")
+            said += printable(output.output) + (f"\nno end within {limit:g} s" if late else "")
             if not ok:
                 break
         return {"ok": ok, "code": code, "output": said[-TOLD:].strip("\n")}
@@ -175,7 +178,7 @@ class Session:
         try:
             ok, output, _ = self._execute(REBOOT, REBOOTING, self._around())
             if not ok:
-                raise Fault("failed", f"systemctl reboot: {_printable(output.output)[:500]}")
+                raise Fault("failed", f"systemctl reboot: {printable(output.output)[:500]}")
         except Fault as fault:
             if fault.status != "lost" or isinstance(fault, FencedFault):
                 raise
@@ -197,9 +200,10 @@ class Session:
 
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)
-        if not ok or not output.stdout.strip():
-            raise Fault("failed", f"no boot id: {_printable(output.output)[:200]}")
-        return _printable(output.stdout.strip())[:64]
+        booted = output.stdout.strip()
+        if not ok or not UUID.fullmatch(booted):  # what a profile prints is no boot id
+            raise Fault("failed", f"not a valid boot id: {printable(output.output[:200])}")
+        return booted
 
     def _around(self) -> command.Fence | None:
         """The lock that a change runs under. Raises Fault."""
@@ -228,7 +232,7 @@ class Session:
         except (NoAnswerError, UnreachableError, SSHException, OSError, EOFError) as error:
             raise self._lost(error) from error
         if output.code == command.FENCED and output.stderr_lines[-1:] == [mark]:
-            why = _printable(" ".join(output.stderr_lines[-2:-1]))[:500]
+            why = printable(" ".join(output.stderr_lines[-2:-1]))[:500]
             self.drop(f"the lock on the node was lost: {why}")
             raise FencedFault(f"nothing was done: {self._closed}")
         late = command.timed_out(output.code) and time.monotonic() - started >= limit
@@ -292,21 +296,14 @@ class Session:
             self.drop("the lock on the node was lost")
 
 
-def _result(document: bytes) -> Any:
-    """What the hand found. Raises Fault where it says why it did not."""
+def _result(document: bytes) -> bytes:
+    """What the hand found, JSON. Raises Fault where it says why it did not."""
+    return _usable(answers.result, document)
+
+
+def _usable(decode: Callable[[bytes], Found], document: bytes) -> Found:
+    """Raises Fault for an answer that is none."""
     try:
-        answer = json.loads(document)
-        if "error" not in answer:
-            return answer["result"]
-        why = _printable(str(answer["error"]))[:500]
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
-        raise Fault("failed", f"the node's answer makes no sense: {error}") from error
-    raise Fault("failed", why)
-
-
-def _printable(text: str) -> str:
-    """Text from a node without anything that a terminal would obey."""
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-        for sign in text
-    )
+        return decode(document)
+    except answers.AnswerError as error:
+        raise Fault("failed", str(error)) from error

@@ -594,7 +594,7 @@ def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
     assert see(there, "kernel", path).value == "powersave"
     assert there.act("n1", Kernel(path=path, value=before)).ok
 
-    uuid = str(there.users("n1").gpus[0]["uuid"])  # type: ignore[index]
+    uuid = str(there.users("n1").gpus[0].uuid)  # type: ignore[index]
     limit = f"{uuid}:power_limit_mw"
     assert see(there, "gpu", limit).value == 700000
     assert there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "500"))).ok
@@ -633,9 +633,9 @@ def test_a_full_or_read_only_disk_leaves_the_old_file(there: Worker) -> None:
 def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node) -> None:
     users = there.users("n1")
     assert users.gpus is not None and users.complete
-    (train,) = [each for each in users.processes if each["command"] == "train"]
-    assert [each["pids"] for each in users.gpus] == [[], [train["pid"]]]
-    bound = see(there, "process", str(train["pid"]))
+    (train,) = [each for each in users.processes if each.command == "train"]
+    assert [each.pids for each in users.gpus] == [(), (train.pid,)]
+    bound = see(there, "process", str(train.pid))
     assert bound.value["started_s"] > 0 and bound.value["cpus"] and bound.value["mems"]
 
     assert see(there, "package", "systemd").value["version"]
@@ -645,7 +645,7 @@ def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node
     touches = [
         Touch(kind="kernel", name="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"),
         Touch(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
-        Touch(kind="gpu", name=f"{users.gpus[0]['uuid']}:power_limit_mw"),
+        Touch(kind="gpu", name=f"{users.gpus[0].uuid}:power_limit_mw"),
         Touch(kind="unit", name="nvidia-persistenced.service"),
     ]
     assert set(there.owners("n1", touches).values()) == {()}, "a plain node has no other owners"

@@ -1,0 +1,186 @@
+"""What a node answers in the place of nodevet.hand: of every other form, it is a WorkError."""
+
+import getpass
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nodevet.fix import Touch
+from nodevet.fleet import Options, answers
+from nodevet.fleet.answers import AnswerError
+from nodevet.fleet.work import Worker, WorkError
+from nodevet.model import Host
+from nodevet.sim.sshd import KeyPair, Sshd
+
+PYTHON = """#!{python} -ISE
+import hashlib, json, sys
+stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+stdin.read(int(stdin.readline()))
+request = json.loads(stdin.readline())
+text = open({said!r}, "rb").read()
+told = (request["nonce"], len(text), hashlib.sha256(text).hexdigest())
+stdout.write(("\\n\\x1eNODEVET %s %d %s\\n" % told).encode() + text)
+stdout.flush()
+"""
+FILE = Touch(kind="file", name="/etc/motd")
+UNIT = Touch(kind="unit", name="x.service")
+GOOD = {"mode": 420, "owner": 0, "group": 0, "content": "eA=="}
+
+
+def look(value: Any, *, exists: Any = True, why: Any = "") -> Any:
+    return [{"exists": exists, "value": value, "why": why}]
+
+
+ODD: list[Any] = [
+    [],
+    {},
+    None,
+    7,
+    "x",
+    [{}],
+    [None],
+    [["exists", "value", "why"]],
+    look(GOOD) * 2,
+    look(GOOD, exists="yes"),
+    look(GOOD, why=None),
+    look(GOOD, why="x" * 5000),
+    look(None),
+    look([]),
+    look({}),
+    look({"mode": 420}),
+    look({**GOOD, "mode": "0644"}),
+    look({**GOOD, "mode": -1}),
+    look({**GOOD, "owner": 1 << 40}),
+    look({**GOOD, "content": 7}),
+    look({**GOOD, "more": "x"}),
+    look({**GOOD, "content": "A" * 1_400_000}),
+]
+
+
+class Fake:
+    """A node whose python3 answers what it was told to."""
+
+    def __init__(self, worker: Worker, said: Path) -> None:
+        self.worker = worker
+        self._said = said
+
+    def says(self, result: Any) -> Worker:
+        return self.says_bytes(json.dumps({"result": result}).encode())
+
+    def says_bytes(self, text: bytes) -> Worker:
+        self._said.write_bytes(text)
+        return self.worker
+
+
+@pytest.fixture(scope="module")
+def node(
+    sshd: Callable[..., Sshd], key: KeyPair, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fake]:
+    folder = tmp_path_factory.mktemp("node")
+    python, said, known = folder / "python3", folder / "said", folder / "known_hosts"
+    python.write_text(PYTHON.format(python=sys.executable, said=str(said)))
+    python.chmod(0o755)
+    server = sshd()
+    known.write_text(server.known_hosts)
+    host = Host(name="n1", address=server.address, port=server.port, user=getpass.getuser())
+    host = replace(host, key_file=str(key.path), known_hosts=str(known), python=str(python))
+    with Worker([host], Options(ssh_config=Path(os.devnull), deadline=30)) as worker:
+        worker.open("n1")
+        yield Fake(worker, said)
+
+
+def test_r13_an_odd_answer_of_a_node_is_a_work_error_and_costs_no_session(node: Fake) -> None:
+    for odd in ODD:
+        worker = node.says(odd)
+        with pytest.raises(WorkError, match="malformed response") as told:
+            worker.look("n1", [FILE])
+        assert told.value.status == "failed" and len(told.value.why) < 600, odd
+    for odd in (None, 7, {}, [7], [None], ["unit x"], [["x"], []], [[7]], [["x" * 5000]]):
+        with pytest.raises(WorkError, match="malformed response"):
+            node.says(odd).owners("n1", [FILE])
+    for odd in (None, [], {}, {"gpus": 7}, {"gpus": None, "processes": [7], "complete": True}):
+        with pytest.raises(WorkError, match="malformed response"):
+            node.says(odd).users("n1")
+    for odd in (None, [], {}, {"held": True}, {"held": True, "path": "/x"}, {"held": 1}):
+        with pytest.raises(WorkError, match="malformed response"):
+            node.says(odd).lock("n1", "me")
+    (seen,) = node.says(look(GOOD)).look("n1", [FILE])
+    assert seen.value == GOOD and seen.exists
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"error": 7}',
+        b'{"result": NaN}',
+        b'{"result": ' + b"[" * 100_000,
+        b'{"result": [{"exists": true, "value": "\\ud800", "why": ""}]}',
+        b'{"result": [{"exists": true, "value": \xff, "why": ""}]}',
+    ],
+    ids=range(9),
+)
+def test_r13_what_is_no_json_of_a_hand_is_a_work_error(node: Fake, text: bytes) -> None:
+    with pytest.raises(WorkError, match="malformed response") as told:
+        node.says_bytes(text).look("n1", [UNIT])
+    assert told.value.status == "failed"
+
+
+def test_r13_an_answer_larger_than_any_is_not_taken(node: Fake) -> None:
+    with pytest.raises(WorkError, match="more than 8 MiB") as told:
+        node.says("x" * (9 << 20)).look("n1", [FILE])
+    assert told.value.status == "failed"
+
+
+def test_r13_words_of_a_node_reach_no_terminal_as_they_are(node: Fake) -> None:
+    (seen,) = node.says(look(None, exists=False, why="\x1b[2J")).look("n1", [FILE])
+    assert seen.why == "\\x1b[2J"
+    assert node.says([["unit \x1b]0;x\x07"]]).owners("n1", [FILE]) == {
+        FILE.label: ("unit \\x1b]0;x\\x07",)
+    }
+    with pytest.raises(WorkError, match=r"^\\x1b\[2J$"):
+        node.says_bytes(b'{"error": "\\u001b[2J"}').look("n1", [FILE])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["exists", "value", "why", "mode", "target", "loaded", "held", "path"])
+            | st.text(max_size=4),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(value=JSON, kind=st.sampled_from([*answers.VALUES]))
+def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> None:
+    touch = Touch(kind=kind, name="x")
+    whole = json.dumps(value).encode()
+    as_value = json.dumps(look(value)).encode()
+    for decode in (
+        lambda: answers.looked(whole, [touch]),
+        lambda: answers.looked(as_value, [touch]),
+        lambda: answers.owners(whole, [touch]),
+        lambda: answers.users(whole),
+        lambda: answers.lock(whole),
+        lambda: answers.result(whole),
+    ):
+        with suppress(AnswerError):
+            decode()  # type: ignore[no-untyped-call]
