@@ -231,11 +231,16 @@ def reached_before(
     run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
 ) -> "Reach":
     """How a run reached its hosts, but for what the command line says anew."""
-    from nodevet.remedy.runs import TOLD_ANEW
+    from nodevet.remedy.runs import TOLD_ANEW, RunError
 
     _, plan = run.plan()
     now = reached_now(plan, inventories, reach) if inventories else None
-    then = run.reach()
+    try:
+        then = run.reach()
+    except RunError:
+        if now is None:
+            raise
+        then = now  # the command line alone says how, and the defaults
     context = click.get_current_context()
     given = {
         key: value

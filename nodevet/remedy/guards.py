@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
+from nodevet.document.problems import plain_text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu
 from nodevet.evidence.processes import Process, service_of
 from nodevet.fix import Risk
+from nodevet.identity import NO_NAME, is_same_name
 from nodevet.model import Baseline
 from nodevet.remedy.holders import MONITORS, monitor, needs_them_gone, spared
 from nodevet.remedy.nouns import Plan, PlannedNode, Step
@@ -43,7 +45,44 @@ def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None =
         )
     if host.boot_id != (booted or planned.boot_id):
         return "rebooted since the plan was made"
+    return "" if host.boot_id == planned.boot_id else _clone(planned, evidence)
+
+
+def _clone(planned: PlannedNode, evidence: Evidence) -> str:
+    """Why a node of the machine id, in another boot, is a clone of the one that was planned for;
+    empty where nothing says so. A boot id is of one machine alone, and a machine id is not: images
+    are copied with it. What is not known, then or now, says nothing."""
+    name, gpus = own_name(evidence), own_gpus(evidence)
+    if name and planned.hostname and not is_same_name(planned.hostname, name, exact=False):
+        return (
+            f"another node with the same machine id: its host name is {plain_text(name)}, the plan "
+            f"was made on {plain_text(planned.hostname)}; check DNS and HostName in ssh_config. If "
+            "it was renamed since, set the earlier name with hostnamectl for as long as this takes"
+        )
+    if gpus and planned.gpus and not set(gpus) & set(planned.gpus):
+        return (
+            "another node with the same machine id: it has none of the GPUs that the plan was made "
+            "on; check DNS and HostName in ssh_config. If all its GPUs were replaced since, this "
+            "plan and its runs no longer apply here: look at it by hand"
+        )
     return ""
+
+
+def own_name(evidence: Evidence | None) -> str:
+    """The node's own host name; empty where it has none that could tell it from another."""
+    host = evidence.host.data if evidence else None
+    name = (host.hostname if host else None) or ""
+    return "" if name.lower() in NO_NAME else name
+
+
+def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
+    """The UUIDs of the node's GPUs; none of a virtual GPU, which may get another at each start."""
+    data = evidence.gpu.data if evidence else None
+    return tuple(
+        gpu.uuid
+        for gpu in (data.gpus if data else None) or ()
+        if gpu.uuid and gpu.virtualization_mode != "VGPU"
+    )
 
 
 def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) -> str:

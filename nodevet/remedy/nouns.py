@@ -21,6 +21,8 @@ class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
     baseline: str  # its name
     groups: tuple[str, ...] = ()
+    hostname: str = ""  # the node's own; with `gpus` it tells clones of one machine id apart
+    gpus: tuple[str, ...] = ()  # UUIDs; none of virtual GPUs, which may change
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

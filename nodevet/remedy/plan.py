@@ -13,7 +13,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.fix import Action, Risk, Run, Seen, Touch, Unit
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.draft import Candidate, Draft, Left, Rules, Withheld
-from nodevet.remedy.guards import users
+from nodevet.remedy.guards import own_gpus, own_name, users
 from nodevet.remedy.holders import touches
 from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.shows import shows
@@ -136,6 +136,8 @@ def _proposal(
                 boot_id=node.report.boot_id or "",
                 baseline=node.report.baseline,
                 groups=node.report.groups,
+                hostname=own_name(node.evidence),
+                gpus=own_gpus(node.evidence),
             )
             for host, node in nodes.items()
         },

@@ -3,6 +3,7 @@
 import os
 import pwd
 import socket
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -81,11 +82,34 @@ class RunFolder:
         return text, nouns.read(text)
 
     def reach(self) -> Reach:
+        """How the nodes were reached: addresses, keys, and by ssh_config commands that run here.
+
+        No signature covers that, so it is taken only where nobody but root and the user of this
+        process could have written it.
+        """
         text = self._read(REACH)
+        if why := self._open_to_others():
+            raise RunError(
+                f"{why}; {REACH} there says how nodes are reached, and is not used: name the "
+                "inventory with -i, and --ssh-config and --known-hosts where they are needed"
+            )
         try:
             return msgspec.json.decode(text, type=Reach).kept
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
+
+    def _open_to_others(self) -> str:
+        """Who else could have written what is kept of the reach; empty where nobody could."""
+        for path in (self.path.resolve(), self.path / REACH):
+            try:
+                status = path.lstat()
+            except OSError as error:
+                return f"{path}: cannot be looked at: {error.strerror}"
+            if status.st_uid not in (0, os.geteuid()):
+                return f"{path}: owned by {_user(status.st_uid)}, not by {_user(os.geteuid())}"
+            if status.st_mode & 0o022 or stat.S_ISLNK(status.st_mode):
+                return f"{path}: may be written by others than {_user(status.st_uid)}"
+        return ""
 
     def keep_evidence(self, host: str, name: str, document: bytes) -> None:
         """Evidence of a node: before, after, rebooted, ...; the last one of a name stays.
@@ -228,10 +252,14 @@ def operator() -> str:
     sudo = os.environ.get("SUDO_USER", "")
     if os.getuid() == 0 and sudo:
         return sudo
+    return _user(os.getuid())
+
+
+def _user(uid: int) -> str:
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:  # no name in this container
-        return f"uid {os.getuid()}"
+        return f"uid {uid}"
 
 
 def _boot_id() -> str:

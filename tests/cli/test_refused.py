@@ -54,6 +54,22 @@ find /etc /run/systemd/system /run/tmpfiles.d -printf '%p %y %m %U:%G %s %T@ %l\
 systemctl list-units --all --plain --no-legend 'nodevet*' 'nvidia*'
 """
 CRON = "/etc/cron.d/site"
+DCGM = "nvidia-dcgm.service"
+ENGINE = """\
+#!/usr/bin/python3
+import os, signal
+os.open("/dev/nvidia0", os.O_PATH)
+signal.pause()
+"""
+HOSTENGINE = f"""\
+set -e
+printf '%s' '{ENGINE}' > /usr/local/bin/nv-hostengine
+chmod 755 /usr/local/bin/nv-hostengine
+printf '[Service]\\nExecStart=/usr/local/bin/nv-hostengine\\n' > /etc/systemd/system/{DCGM}
+systemctl daemon-reload
+systemctl start {DCGM}
+until ls -l /proc/$(systemctl show -P MainPID {DCGM})/fd | grep -q /dev/nvidia0; do sleep 0.1; done
+"""
 
 
 class Said(NamedTuple):
@@ -322,6 +338,52 @@ def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Ri
         kept.write_text(text)
         said = nodevet("rollback", rig.run, *reach[:2])
         assert said.code == 0 and "1 node: 1 already right" in said.out, said
+
+
+def test_d22_a_monitoring_client_is_stopped_for_a_step_and_runs_again_however_it_ends(
+    rig: Rig,
+) -> None:
+    """A real process holds the GPU; the step fails, is done, and is rolled back."""
+
+    def now() -> tuple[str, str, str]:
+        """Whether the service runs, which start of it that is, and the GPU's mode."""
+        active, start, mode = rig.on(
+            "gpu1",
+            f"systemctl show -P ActiveState -P InvocationID {DCGM}; "
+            "nvidia-smi --format=csv,noheader --query-gpu=compute_mode",
+        ).split()
+        return active, start, mode
+
+    rig.on("gpu1", HOSTENGINE)
+    plan = rig.project / "dcgm.json"
+    told = rig.plan("gpu1", plan)
+    assert f"{DCGM}: stopped before it, and started again after it" in told
+    (step,) = [s for s in json.loads(plan.read_bytes())["steps"] if s["fix"] == "compute_mode"]
+    assert step["risk"] == "idle" and step["holders"] == [DCGM]
+    key = rig.project / "ann"
+    assert nodevet("approve", plan, "--key", key, "--yes", "--project", rig.project).code == 0
+    begun = now()
+    assert begun[0] == "active" and begun[2] == "Default"
+
+    rig.on("gpu1", "mount --bind /bin/false $(readlink -f $(command -v nvidia-smi))")
+    try:
+        said = rig.apply(plan)
+    finally:
+        rig.on("gpu1", "umount $(readlink -f $(command -v nvidia-smi))")
+    assert said.code == 1 and "FAILED AND ROLLED BACK" in said.out, said
+    failed = now()
+    assert (failed[0], failed[2]) == ("active", "Default") and failed[1] != begun[1]
+
+    said = rig.apply(plan)
+    assert said.code == 0 and "DONE" in said.out, said
+    done = now()
+    assert (done[0], done[2]) == ("active", "Exclusive_Process") and done[1] != failed[1]
+
+    said = nodevet("rollback", rig.run, "--settle", "0.2", "--project", rig.project)
+    assert said.code == 0 and "ROLLED BACK" in said.out, said
+    back = now()
+    assert (back[0], back[2]) == ("active", "Default") and back[1] != done[1]
+    rig.on("gpu1", f"systemctl stop {DCGM}; rm /etc/systemd/system/{DCGM}")
 
 
 def test_a_node_that_was_rebooted_since(rig: Rig) -> None:

@@ -103,6 +103,7 @@ class Box:
     def __init__(self, name: str) -> None:
         self.name = name
         self.machine_id = f"{sum(map(ord, name)):032x}"
+        self.hostname = ""
         self.boots = 1
         self.files: dict[str, tuple[str, int]] = {"/etc/motd": ("hello\n", 0o644)}
         self.kernel = {THP: "always", "/proc/sys/kernel/numa_balancing": "1"}
@@ -160,7 +161,11 @@ class Box:
             for index, gpu in enumerate(self.gpus)
         ]
         sections = {
-            "host": {"machine_id": self.machine_id, "boot_id": self.boot_id},
+            "host": {
+                "machine_id": self.machine_id,
+                "boot_id": self.boot_id,
+                "hostname": self.hostname,
+            },
             "memory": {"thp_enabled": self.kernel[THP]},
             "gpu": {"gpus": gpus},
             "processes": {"processes": self.processes, "complete": self.complete},

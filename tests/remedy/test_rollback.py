@@ -155,6 +155,55 @@ def test_another_node_under_the_name(world: Callable[..., World]) -> None:
     assert box.writes == writes
 
 
+def clone(w: World, **other: Any) -> Any:
+    """Another machine answers under n1: its image was copied with the machine id."""
+    box = w.boxes["n1"]
+    box.hostname = "n1"
+    plan = w.plan()
+    planned = replace(
+        plan.nodes["n1"], hostname="n1.example.com", gpus=tuple(gpu["uuid"] for gpu in box.gpus)
+    )
+    plan = replace(plan, nodes={"n1": planned})
+    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    box.reboot()
+    for key, value in other.items():
+        setattr(box, key, value)
+    return plan
+
+
+CLONES: list[tuple[dict[str, Any], str]] = [
+    ({"hostname": "n2"}, "its host name is n2, the plan was made on n1.example.com"),
+    ({"gpus": [{"uuid": "GPU-9", "ecc": [False, False]}]}, "none of the GPUs"),
+]
+
+
+@pytest.mark.parametrize(("other", "told"), CLONES, ids=["host name", "GPUs"])
+def test_d4_a_clone_with_the_same_machine_id_is_not_rolled_back_nor_resumed(
+    world: Callable[..., World], other: dict[str, Any], told: str
+) -> None:
+    w = world()
+    plan = clone(w, **other)
+    before, writes = w.boxes["n1"].everything(), w.boxes["n1"].writes
+    result = w.back(plan)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, "stale")
+    assert "another node with the same machine id" in result.why and told in result.why
+    resumed = w.node(plan, w.journal(), resume=True)
+    assert told in resumed.why and resumed.outcome is Outcome.DOUBT
+    assert w.boxes["n1"].everything() == before and w.boxes["n1"].writes == writes
+
+
+@pytest.mark.parametrize(
+    "other", [{}, {"hostname": "N1"}, {"hostname": ""}, {"hostname": "localhost"}]
+)
+def test_d4_the_same_node_after_a_reboot_is_rolled_back(
+    world: Callable[..., World], other: dict[str, Any]
+) -> None:
+    w = world()
+    plan = clone(w, **other)
+    w.boxes["n1"].gpus[0] = {"uuid": "GPU-new", "ecc": [False, False]}  # one was replaced
+    assert w.back(plan).outcome is Outcome.ROLLED_BACK
+
+
 def test_a_busy_gpu(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world, pages={"mode": "never", "risk": "idle"})
     box = w.boxes["n1"]

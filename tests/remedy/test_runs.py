@@ -1,5 +1,6 @@
 """The folder of a run."""
 
+import os
 from pathlib import Path
 
 import click
@@ -66,3 +67,50 @@ def test_d3_accept_new_is_never_taken_from_a_stored_run(
 
     reached = resume.main(words, standalone_mode=False)
     assert (reached.deadline, reached.host_keys == "accept-new") == (7.0, accepts)
+
+
+def reached(path: Path, *, mode: int = 0o644, folder: int = 0o700, owner: int = -1) -> RunFolder:
+    """A run whose reach runs a command at the controller."""
+    run = RunFolder(path / "run")
+    run.path.mkdir()
+    told = Reach(hosts=(Host(name="gpu1"),), options={"ssh_config": "/tmp/evil"})
+    file = run.path / "reach.json"
+    file.write_bytes(msgspec.json.encode(told))
+    file.chmod(mode)
+    run.path.chmod(folder)
+    os.chown(file, owner, -1)
+    return run
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": 0o664},
+        {"mode": 0o646},
+        {"folder": 0o770},
+        {"folder": 0o1777},
+        pytest.param(
+            {"owner": 65533}, marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+        ),
+    ],
+    ids=str,
+)
+def test_r13_a_reach_that_others_could_have_written_is_not_used(
+    tmp_path: Path, given: dict[str, int]
+) -> None:
+    """Its ssh_config would run commands here, and no signature covers it."""
+    run = reached(tmp_path, **given)
+    with pytest.raises(RunError, match="name the inventory with -i"):
+        run.reach()
+
+
+def test_r13_a_reach_that_is_a_link_is_not_used(tmp_path: Path) -> None:
+    run = reached(tmp_path)
+    (run.path / "reach.json").rename(tmp_path / "elsewhere")
+    (run.path / "reach.json").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="may be written by others"):
+        run.reach()
+
+
+def test_r13_a_reach_of_this_user_is_used(tmp_path: Path) -> None:
+    assert reached(tmp_path).reach().hosts == (Host(name="gpu1"),)

@@ -164,3 +164,23 @@ class After(datetime):
     @classmethod
     def now(cls, tz: Any = None) -> Any:
         return datetime.now(timezone.utc) + timedelta(days=1)
+
+
+def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
+    desk: Callable[..., Desk],
+) -> None:
+    """No node is visited, and no command of the stored ssh_config runs; -i replaces all of it."""
+    d = desk("n1")
+    assert d.apply().code == 0
+    (d.run / "reach.json").chmod(0o666)
+    d.reached.clear()
+    for said in (d.rollback(), d.resume()):
+        assert said.code == 2 and d.reached == set(), said
+        assert "may be written by others" in said.err and "with -i" in said.err
+    inventory = d.project / "hosts.yaml"
+    inventory.write_text("nodevet: 1\nhosts:\n  n1: {}\n")
+    told = json.loads((d.run / "reach.json").read_text())
+    told["options"]["ssh_config"] = str(d.project / "no" / "such")
+    (d.run / "reach.json").write_text(json.dumps(told))
+    assert d.rollback("-i", inventory).code == 0
+    assert d.outcomes() == {"n1": "rolled back"}
