@@ -125,20 +125,21 @@ class Reach:
 
         A server with too many connections in their beginnings (sshd's MaxStartups) hangs up
         on some of them, and a busy machine is late to greet: that says nothing about the node,
-        so it is tried again, a few times, as far as there is time until `end`.
+        so it is tried again as far as there is time until `end`. One that hangs up costs a moment
+        and is tried a few times; one that is silent costs the timeout, and is tried once more.
         """
-        pauses = iter(PAUSES)
+        pauses, silent = iter(PAUSES), 0
         while True:
             sock = self._socket(route, link)
             try:
                 return await_banner(sock, self._timeout)
             except (HungUpError, NoBannerError) as error:
                 link.end_proxy()
-                pause = next(pauses, None)
-                if pause is None:
+                pause, silent = next(pauses, None), silent + isinstance(error, NoBannerError)
+                if pause is None or silent > 1:
                     raise
                 pause *= random.uniform(0.5, 1.5)  # noqa: S311
-                again = pause + (self._timeout if isinstance(error, NoBannerError) else 0)
+                again = pause + (self._timeout if silent else 0)
                 if time.monotonic() + again >= end:
                     raise
                 gevent.sleep(pause)
