@@ -120,7 +120,7 @@ def command(
             except KeyboardInterrupt:
                 say(f"nodes were left as they are: nodevet rollback {run.path}")
                 raise
-            result = opened.result(ended, why)
+            result = run.whole(opened.result(ended, why), journal.records)
     apply.finish(run, result, run.next_stem("rollback"), form)
 
 
@@ -155,7 +155,8 @@ def _approved(
     it does so. Raises UserError where too few did.
 
     The plan itself must be signed as when it was applied, but for the day: the folder of a run is
-    easier to write to than a signature is to make.
+    easier to write to than a signature is to make. Where a signer was revoked since, approvals of
+    the rollback, which are over the same bytes, stand for those of the plan.
     """
     from nodevet.remedy import allowed, approve
     from nodevet.remedy.records import Run
@@ -167,11 +168,10 @@ def _approved(
     groups = {host.name: host.groups for host in hosts}
     found = approve.signatures(run.plan_file)
     signed = approve.check_approvals(text, plan, found, policy, now, groups, expires=False)
-    if not isinstance(signed, approve.Approved):
-        raise UserError("\n".join([f"{run.plan_file}: is not as it was approved:", *signed]))
+    known = isinstance(signed, approve.Approved)
     mine = operator()
     theirs = {one.user for one in records if isinstance(one, Run) and one.kind == "apply"}
-    if mine in theirs:
+    if known and mine in theirs:
         return ()
     part = replace(plan, steps=tuple(step for step in plan.steps if step.host in todo))
     outcome = approve.check_rollback(
@@ -182,8 +182,12 @@ def _approved(
         now,
         groups,
     )
-    if isinstance(outcome, approve.Approved):
+    if isinstance(outcome, approve.Approved):  # of these very bytes, whoever signed them before
         return outcome.approvals
+    if not isinstance(signed, approve.Approved):
+        why = "the approvals of the plan are not valid now, so the run may not be rolled back:"
+        way = f"if it is the plan that was applied: nodevet approve --rollback {run.path}"
+        raise UserError("\n".join([why, *signed, way]))
     who = ", ".join(sorted(plain_text(one) for one in theirs if one)) or "it does not say who"
     head = f"{run.path}: applied by {who}, not by {plain_text(mine)}; it may not be rolled back:"
     raise UserError("\n".join([head, *outcome]))

@@ -49,13 +49,16 @@ def host_end(result: HostResult) -> HostEnd:
     )
 
 
-def account(plan: Plan, records: Sequence[Record], *, kind: str = "") -> Result:
+def account(
+    plan: Plan, records: Sequence[Record], *, kind: str = "", folder: str = "RUN"
+) -> Result:
     """Every node of the plan, and every one that only the journal speaks of.
 
-    `kind`: apply or rollback, whose words are used; empty: that of the last try.
+    `kind`: apply or rollback, whose words are used; empty: that of the last try. `folder`: of the
+    run, for the command that goes on with it.
     Raises JournalError where the journal is of two plans or of none.
     """
-    return _Story(plan, records).result(kind)
+    return _Story(plan, records).result(kind, folder)
 
 
 def settled(plan: Plan, records: Sequence[Record]) -> dict[str, HostResult]:
@@ -181,7 +184,7 @@ class _Story:
 
     # --- what it came to -----------------------------------------------------------------------
 
-    def result(self, kind: str) -> Result:
+    def result(self, kind: str, folder: str = "RUN") -> Result:
         kind, first = kind or self.last.kind, self.last
         hosts = [self._host(host, kind) for host in self.plan.nodes]
         return Result(
@@ -195,7 +198,7 @@ class _Story:
             seconds=self._end.seconds if self._end else _between(first.at, self._at),
             options=first.options,
             stopped=self._end.stopped if self._end else "",
-            in_doubt=self._end.in_doubt if self._end else _unended(kind),
+            in_doubt=self._end.in_doubt if self._end else _unended(kind, folder),
             hosts=(*hosts, *self._strangers()),
         )
 
@@ -357,11 +360,11 @@ def _outcome(word: str) -> Outcome:
         return Outcome.DOUBT
 
 
-def _unended(kind: str) -> str:
+def _unended(kind: str, folder: str) -> str:
     again = "nodevet rollback" if kind == "rollback" else "nodevet apply --resume"
     return (
         f"no end of the {kind} is in its journal: its controller was killed, or is still at it; "
-        f"go on with `{again}`"
+        f"go on with `{again} {folder}`"
     )
 
 

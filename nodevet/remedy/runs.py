@@ -22,11 +22,13 @@ from nodevet.remedy.account import account
 from nodevet.remedy.allowed import Approval
 from nodevet.remedy.journal import Journal, JournalError, Run, RunEnd
 from nodevet.remedy.nouns import Plan
+from nodevet.remedy.records import Record
 from nodevet.remedy.result import HostResult, Result
 from nodevet.remedy.signatures import Signature
 
 PLAN = "plan.json"
 REACH = "reach.json"
+RESULT = "result.json"
 NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan anew"
 TOLD_ANEW = frozenset({"accept_new"})
 """What is true of one command only, and is never kept: whoever goes on says it again."""
@@ -47,6 +49,12 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         """What a later command may take up."""
         options = {key: self.options[key] for key in self.options if key not in TOLD_ANEW}
         return replace(self, options=options)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Of a result that was kept."""
+
+    in_doubt: str = ""
 
 
 class RunFolder:
@@ -138,10 +146,38 @@ class RunFolder:
         records = journal.read(self.path)
         if not records:
             raise RunError(f"{self.path}: {NOTHING}")
-        result = account(plan, records)
+        result = self.whole(account(plan, records, folder=str(self.path)), records)
         if result.digest != nouns.digest(text):
             raise RunError(f"{self.plan_file}: was changed since the run began; restore it")
         return result
+
+    def whole(self, result: Result, records: Sequence[Record]) -> Result:
+        """The result, in doubt where the journal has lost the end that the run had.
+
+        Lines that are taken out in the middle break the chain; those at the end leave no trace
+        but the results that were kept beside them.
+        """
+        tries = [one.kind for one in records if isinstance(one, Run)]
+        applied = tries.index("rollback") if "rollback" in tries else len(tries)
+        ends, seen = 0, 0
+        for one in records:
+            seen += isinstance(one, Run)
+            ends += isinstance(one, RunEnd) and seen <= applied
+        if ends or not (self.path / RESULT).exists() or self._kept_in_doubt():
+            return result
+        lost = (
+            f"the end of the journal is missing: {RESULT} tells how the apply ended, and "
+            f"{journal.NAME} does not: what was done in between is neither told nor rolled back "
+            f"here; compare with {RESULT}, and look at the nodes by hand"
+        )
+        return replace(result, in_doubt="; ".join(filter(None, (result.in_doubt, lost))))
+
+    def _kept_in_doubt(self) -> bool:
+        """Whether the result says itself that the journal could not be written to its end."""
+        try:
+            return bool(msgspec.json.decode((self.path / RESULT).read_bytes(), type=_Kept).in_doubt)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
 
     def next_stem(self, word: str) -> str:
         """`word-<n>` with the next number."""
@@ -172,7 +208,7 @@ class RunFolder:
         part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with part.open("wb") as file:
+            with open(part, "wb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -239,6 +275,11 @@ class Opening:
             in_doubt=f"{log.broken}; what was in hand then is in doubt there",
             hosts=tuple(known.get(host.host, host) for host in told.hosts),
         )
+
+
+def _private(path: str, flags: int) -> int:
+    """Nobody else may write to it, whatever the umask."""
+    return os.open(path, flags, 0o644)
 
 
 def _file(host: str) -> str:

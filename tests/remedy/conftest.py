@@ -533,10 +533,13 @@ class Desk:
     def outcomes(self) -> dict[str, str]:
         return {host["host"]: host["outcome"] for host in self.told()["hosts"]}
 
-    def cut(self, lines: int) -> None:
-        """Leave so many lines of the journal, as a controller that was killed does."""
+    def cut(self, lines: int, *, killed: bool = True) -> None:
+        """Leave so many lines of the journal, as a controller that was killed does, which keeps
+        no result."""
         path = self.run / "journal.jsonl"
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+        if killed:
+            (self.run / "result.json").unlink(missing_ok=True)
 
     @property
     def lines(self) -> int:

@@ -114,3 +114,16 @@ def test_r13_a_reach_that_is_a_link_is_not_used(tmp_path: Path) -> None:
 
 def test_r13_a_reach_of_this_user_is_used(tmp_path: Path) -> None:
     assert reached(tmp_path).reach().hosts == (Host(name="gpu1"),)
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o000], ids=oct)
+def test_r13_a_reach_is_kept_so_that_nobody_else_can_write_it(tmp_path: Path, umask: int) -> None:
+    """With the umask of users that have groups of their own, too."""
+    before = os.umask(umask)
+    try:
+        run = RunFolder(tmp_path / "runs" / "run")
+        Journal.create(run.path).close()
+        run.begin("plan.json", b"{}", (), Reach(hosts=(Host(name="gpu1"),)))
+    finally:
+        os.umask(before)
+    assert run.reach().hosts == (Host(name="gpu1"),)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import subprocess
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -143,7 +144,7 @@ def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(desk: Callable[..., De
     write(d, rows, chained=True)
     assert d.report().code == 0, "it hangs together"
     said = d.rollback()
-    assert said.code == 2 and "plan.json: is not as it was approved" in said.err, said
+    assert said.code == 2 and "approvals of the plan are not valid now" in said.err, said
     assert d.w.boxes["n1"].everything() == before
 
 
@@ -184,3 +185,42 @@ def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
     (d.run / "reach.json").write_text(json.dumps(told))
     assert d.rollback("-i", inventory).code == 0
     assert d.outcomes() == {"n1": "rolled back"}
+
+
+def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
+    desk: Callable[..., Desk],
+) -> None:
+    """What n2 came to is not in the journal any more: that is not "nothing was changed"."""
+    d = desk("n1", "n2")
+    assert d.apply(batch=1).code == 0
+    rows = (d.run / "journal.jsonl").read_bytes().splitlines()
+    d.cut(next(number for number, line in enumerate(rows) if b'"n2"' in line), killed=False)
+    for said in (d.rollback(), d.report(), d.rollback()):
+        assert said.code == 3 and "the end of the journal is missing" in said.out, said
+    assert d.told()["in_doubt"]
+
+
+def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1")
+    assert d.apply().code == 0
+    key = d.project / "bob"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    (d.project / "allowed_signers").write_text(f"bob {public}\n")
+    said = d.rollback()
+    assert said.code == 2 and "approvals of the plan are not valid now" in said.err, said
+    assert f"nodevet approve --rollback {d.run}" in said.err
+    assert d("approve", d.run, "--rollback", "--key", key, "--yes").code == 0
+    assert d.rollback().code == 0
+    assert d.outcomes() == {"n1": "rolled back"}
+
+
+def test_r2_the_report_of_a_run_without_an_end_names_the_command_and_the_run(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1")
+    assert d.apply().code == 0
+    d.cut(d.lines - 1)
+    assert f"nodevet apply --resume {d.run}`" in d.report("table").out
