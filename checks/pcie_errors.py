@@ -66,8 +66,11 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     if section.data is None:
         yield unknown(why=f"PCI: {section.why}")
         return
-    if not section.data.functions:
+    if section.data.functions is None:
         yield unknown(why=f"functions: {section.data.why('functions')}")
+        return
+    if not section.data.functions:
+        yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
         return
     hours, doubt = uptime(evidence, want)
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}

@@ -12,7 +12,7 @@ nvmlDeviceGetRetiredPagesPendingStatus.
 how many may be, and how many banks may be without a spare row, is judged where the
 baseline says it. A GPU that neither replaces rows nor retires pages is exempt. So is one in
 MIG mode where NVML does not tell it, unless a MIG device says that a repair failed or waits
-(`xid` sees 63 and 64 all the same).
+(`xid` sees 63 and 64 all the same); unknown where its MIG devices could not be asked.
 
 **To put it right** pending: drain the node, then reset the GPU or reboot. Failed: have
 the board replaced.
@@ -24,10 +24,12 @@ from typing import Annotated
 from pydantic import Field
 
 from nodevet.evidence.across import IN_HAND, each_gpu
-from nodevet.evidence.core import Record, unsupported
+from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
+
+NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
 RESET = (
     "drain the node, then reset the GPU with no job left, or reboot: the repair is made then; "
@@ -59,12 +61,12 @@ def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Iterator[Finding]:
     elif not unsupported(pages, "pending"):
         yield from judge_record(gpu, pages, {"pending": False})
     elif gpu.mig_current:
-        yield judge_mig_devices(gpu)
+        yield from judge_mig_devices(gpu)
     else:
         yield exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
 
 
-def judge_mig_devices(gpu: Gpu) -> Finding:
+def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
     """In MIG mode, where a GPU does not tell its own: its MIG devices tell a part."""
     subject = subject_of(gpu)
     above = {
@@ -72,10 +74,26 @@ def judge_mig_devices(gpu: Gpu) -> Finding:
         for sign in ("failure", "pending")
         if any(getattr(each.remapping, sign) for each in gpu.mig_devices or ())
     }
-    if not above:
-        return exempt(subject, why="NVML does not tell it in MIG mode")
-    allowed, why = dict.fromkeys(above, False), "told by a MIG device"
-    return wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
+    if above:
+        allowed, why = dict.fromkeys(above, False), "told by a MIG device"
+        yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
+    doubt = of_mig_devices(gpu)
+    if doubt:
+        yield unknown(subject, why=doubt)
+    elif not above:
+        yield exempt(subject, why="NVML does not tell it in MIG mode")
+
+
+def of_mig_devices(gpu: Gpu) -> str:
+    """Why a MIG device may have a sign that was not read; empty where none has."""
+    if gpu.errors.get("mig_devices", NOT_TOLD[0]) not in NOT_TOLD:
+        return f"mig_devices: {gpu.why('mig_devices')}"
+    for each in gpu.mig_devices or ():
+        for sign in ("failure", "pending"):
+            why = each.errors.get("handle") or each.remapping.why(sign)
+            if getattr(each.remapping, sign) is None and why not in NOT_TOLD:
+                return f"of a MIG device: {sign}: {why}"
+    return ""
 
 
 def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Finding]:

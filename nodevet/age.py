@@ -10,6 +10,22 @@ from datetime import datetime, timezone
 CHECK = "evidence_age"
 """What such a finding stands under in the place of a check."""
 
+PAGE = """The evidence is young enough to be judged by.
+
+**Why it matters.** Saved evidence (`--evidence`) is what a node was. A fault that came since is
+not in it, and "ok" would be said of a machine that nobody has looked at.
+
+**Read from** the controller's clock as the evidence came in, which `check --save` keeps; without
+it the node's own, as the probe ran.
+
+**Verdicts.** Unknown, and then nothing else of that host is judged, where the evidence is older
+than `--max-age` (7 days), where it is of the future by more than 5 minutes, and where no time is
+known. Evidence of a visit in the same run has no such finding.
+
+**To put it right** visit the host again. `--max-age 30d` judges older evidence, and
+`--max-age none` evidence of any age: its reports show how old it is."""
+"""What `nodevet explain` says of it."""
+
 WEEK = 7 * 86400.0  # seconds
 AHEAD = 300.0  # seconds that two clocks may differ; a later time is no time of reading
 STEPS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))

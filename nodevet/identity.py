@@ -22,6 +22,38 @@ SAME_MACHINE = "host_identity"
 HOSTNAME = "hostname"
 """What such findings stand under in the place of a check."""
 
+PAGES = {
+    SAME_MACHINE: """Each name of a run is a machine of its own.
+
+**Why it matters.** A slip in DNS, in `HostName` of ssh_config or in an address of the inventory
+leads two names to one machine: it is vetted twice, and the other one never.
+
+**Read from** /etc/machine-id and /proc/sys/kernel/random/boot_id of every host of the run.
+
+**Verdicts.** Wrong for all names of a machine, where two hosts have both ids alike. A clone has
+the machine id of its original, and never its boot id. An id that was not read says nothing.
+
+**To put it right** compare `ssh -G NAME` and `getent hosts NAME` of the names that the finding
+lists, correct what leads to the wrong machine, and list a machine once.""",
+    HOSTNAME: """The node's own host name is the name that it is listed under.
+
+**Why it matters.** Another machine may have answered: what is reported of this host would be
+that one's, and what is changed, too.
+
+**Read from** /proc/sys/kernel/hostname, and the inventory.
+
+**Verdicts.** Wrong where the first labels of both names differ, in upper or lower case; where the
+inventory says `expect_hostname: NAME`, their domains too, where both have one. Unknown where the
+node's was not read, or is `localhost`. Nothing is compared where the host is listed by an IP
+address or as `localhost`, for `@local`, and for files under another root.
+
+**To put it right** where another machine answered, correct DNS, `HostName` in ssh_config or the
+address in the inventory. Where the node is the right one, say the name that it has,
+`expect_hostname: ip-10-0-0-1`, or `expect_hostname: false` for a host, a group or all; for one run
+`--no-expect-hostname`.""",
+}
+"""What `nodevet explain` says of them."""
+
 SHOWN = 8  # names of one machine in a sentence
 NO_NAME = frozenset({"", "(none)", "localhost", "localhost.localdomain"})
 """Host names of a node that was given none: the kernel's, and what systemd and images set."""

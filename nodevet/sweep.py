@@ -12,6 +12,7 @@ import msgspec
 
 from nodevet import age
 from nodevet.baseline import choose
+from nodevet.baseline.choose import CHECK
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import EvidenceError, decode
 from nodevet.fleet import Visit
@@ -112,7 +113,7 @@ def report(visit: Visit, host: Host, bench: Bench) -> HostReport:
         return msgspec.structs.replace(known, findings=(old,))
     baseline = bench.chosen or choose(bench.baselines, evidence, host)
     if isinstance(baseline, str):
-        none = unknown(why=baseline, check="baseline")
+        none = unknown(why=baseline, check=CHECK)
         return msgspec.structs.replace(known, findings=(*known.findings, none))
     findings = judge(
         evidence, baseline, bench.catalog, host=visit.host, today=bench.today, late=_budget()

@@ -11,6 +11,26 @@ from nodevet.evidence.pci import PciFunction
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 NAME_ONE = "name one with -b"
+CHECK = "baseline"
+"""What a finding stands under, in the place of a check, where none can be chosen."""
+
+PAGE = """One baseline fits the node, and it is judged by that.
+
+**Why it matters.** By another baseline, or by a guess, a broken node may pass. Without one nothing
+of the node is judged, so that this finding stands alone.
+
+**Read from** `applies` of each baseline that may be chosen, the host's name and its groups, and
+the ids of its GPUs on the PCI bus and in NVML.
+
+**Verdicts.** Unknown where none fits, where several fit equally well, and where what would decide
+was not read. With one `-b` there is nothing to choose, and no such finding.
+
+**To put it right** the finding names the baselines and the GPUs. Name the baseline with `-b`, or
+write one whose `applies` fits these nodes and no others; docs/baselines.md has the order in which
+they win. A node that shows no GPU wants its driver and its PCI bus looked at first:
+`-b generic` judges both."""
+"""What `nodevet explain` says of it."""
+
 MOST_KINDS = 8  # of GPUs, in a sentence
 LONGEST_ID = 40  # characters of what a node says that its GPU is
 

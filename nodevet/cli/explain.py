@@ -5,12 +5,17 @@ from typing import Any
 
 import click
 
+from nodevet import age, identity
 from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
+from nodevet.baseline.choose import CHECK as CHOICE
+from nodevet.baseline.choose import PAGE as OF_CHOICE
 from nodevet.catalog import Catalog
 from nodevet.cli import UserError, options, session
 from nodevet.cli.speech import say
 from nodevet.fleet import Options
 from nodevet.model import Expectation, Host, show
+
+PAGES = {**identity.PAGES, age.CHECK: age.PAGE, CHOICE: OF_CHOICE}
 
 
 @click.command("explain")
@@ -40,8 +45,14 @@ def command(
 
     A host is only visited where its baseline depends on what it is: name one with -b, and
     nothing is read from it.
+
+    CHECK may be the name of what every run looks at, with no baseline asking for it:
+    host_identity, hostname, evidence_age, baseline.
     """
     catalog, folders = session.open_project(project)
+    if check in PAGES and check not in catalog.ids:
+        click.echo(PAGES[check])
+        return
     click.echo(catalog.page(check))
     click.echo()
     click.echo(_fix(check, catalog))

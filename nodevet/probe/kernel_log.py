@@ -139,6 +139,7 @@ def rows_of(receive, log):
     else:
         log.lose("it is longer than {} MiB".format(LIMIT >> 20))
     if rest and not too_long:
+        log.lose("its last row has no end")
         yield rest
 
 

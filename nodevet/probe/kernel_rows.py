@@ -10,6 +10,7 @@ to Linux 4.8, themselves marked `c` from then on (Documentation/ABI/testing/dev-
 import re
 
 MOST_PIECES = 64  # rows of one message
+MOST_NAMED = 8  # rows that are not understood
 
 # priority,sequence,microseconds,flags[,more];text
 KMSG = re.compile(
@@ -26,6 +27,7 @@ PLAIN = re.compile(
     rb"(\[ *([0-9]{1,10}\.[0-9]{1,9})(?: <[^>]{1,20}>)?\](?: ?\[ *[CT][0-9]{1,10}\])? "
     rb"|\[[A-Z][a-z]{2}[ 0-9][^\]]{4,40}\] |\[ *[+<][^\]]{1,30}\] |[0-9]{4}-\S{5,40} )?"
     rb"(?:(?:[\w.-]{1,64} )?kernel: )?"
+    rb"(?:<[0-7]>)?"  # that a message itself begins with, as those of old modules do
     rb"(.*)\Z",
     re.DOTALL,
 )
@@ -73,6 +75,7 @@ class Rows(object):
         self.message = None
         self.form = None  # kmsg or text, by the first row that is understood
         self.number = 0
+        self.odd = 0  # rows that are not understood
 
     def end(self):
         """No further row belongs to the message at hand."""
@@ -103,19 +106,29 @@ class Rows(object):
         priority, facility, when, seconds, text = PLAIN.match(row).groups()
         prefixed = when is not None and self.form != "kmsg"
         further = row.startswith((b" ", b"\t")) and self.message is not None
+        moved = PLAIN.match(row.lstrip()) if further else None
+        strange = moved is not None and moved.group(3) is not None  # a whole row, and yet moved
         if prefixed:
             self.form = "text"
             kernel = int(priority or b"0") >> 3 == 0 and facility in (None, b"kern")
             self.begin(float(seconds) if seconds else None, kernel, text, len(row) - len(text))
-        elif further and self.form == "text":
+        elif further and self.form == "text" and not strange:
             width = self.message.indent
             self.go_on(False, row[width:] if not row[:width].strip() else row.lstrip())
         else:
-            self.lose("its row {} is not understood".format(self.number))
+            self.lose_row()
             if self.form == "text" and self.message:
-                self.go_on(True, text)
+                self.go_on(True, moved.group(5) if strange else text)
             else:
                 self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
+
+    def lose_row(self):
+        """Say that this row is not understood; of many such rows that there are more."""
+        self.odd += 1
+        if self.odd <= MOST_NAMED:
+            self.lose("its row {} is not understood".format(self.number))
+        elif self.odd == MOST_NAMED + 1:
+            self.lose("nor are further rows")
 
     def begin(self, seconds, kernel, text, indent=None):
         self.end()

@@ -61,3 +61,39 @@ def test_t7_mig_devices_that_were_not_read_are_unknown(say, errors):
 def test_t7_a_mig_device_without_a_handle_is_unknown(say):
     found = say({"errors": {"handle": "NVML_ERROR_UNKNOWN"}}, part(volatile_sram_uncorrected=0))
     assert Verdict.UNKNOWN in {each.verdict for each in found}
+
+
+def remapping(**signs):
+    errors = {sign: NOT_SUPPORTED for sign in ("failure", "pending") if sign not in signs}
+    return {"remapping": {**signs, "errors": errors}}
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict", "why"),
+    [
+        ({"mig_devices": [remapping()]}, "exempt", "MIG mode"),
+        ({"errors": {"mig_devices": NOT_SUPPORTED}}, "exempt", "MIG mode"),
+        ({"mig_devices": [remapping(), remapping(failure=True)]}, "wrong", "by a MIG device"),
+        ({"errors": {"mig_devices": "NVML_ERROR_UNKNOWN"}}, "unknown", "NVML_ERROR_UNKNOWN"),
+        (
+            {"mig_devices": [remapping(), {"errors": {"handle": "NVML_ERROR_NO_PERMISSION"}}]},
+            "unknown",
+            "failure: NVML_ERROR_NO_PERMISSION",
+        ),
+        (
+            {"mig_devices": [{"remapping": {"failure": False, "errors": {"pending": "x"}}}]},
+            "unknown",
+            "pending: x",
+        ),
+    ],
+)
+def test_t7_repairs_of_mig_devices_that_were_not_read_are_unknown(
+    told, verdict, why, ask, make_want, make_document
+):
+    devices = [{"index": at, **each} for at, each in enumerate(told.get("mig_devices") or ())]
+    gpu = {"index": 0, "mig_current": True, **told, "mig_devices": devices or None}
+    record = {"errors": dict.fromkeys(("failure", "pending"), NOT_SUPPORTED)}
+    gpu |= {"remapping": record, "retired_pages": record}
+    document = make_document({"gpu": {"count": 1, "gpus": [gpu]}})
+    (found,) = ask("row_remapping", make_want("row_remapping", {}), document)
+    assert (found.verdict.value, why in found.why) == (verdict, True), found

@@ -41,3 +41,10 @@ def test_a_slow_link_says_how_many_errors_it_has_had(ask, make_want, make_docume
     want = make_want("pcie_link", {"generation": 5, "width": 16})
     (finding,) = ask("pcie_link", want, document)
     assert finding.advice.endswith("counted so far: 120 corrected AER errors, 7 replays")
+
+
+def test_d15_a_bus_without_a_function_to_ask_is_unknown_and_said(ask, make_want, make_document):
+    document = make_document({"pci": {"functions": []}, "host": {"virtualization": "microsoft"}})
+    (finding,) = ask("pcie_errors", make_want("pcie_errors", {}), document)
+    assert finding.verdict.value == "unknown"
+    assert finding.why == "no NVIDIA function, NIC or NVMe was found on the PCI bus"

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from nodevet import age, identity
+from nodevet.baseline.choose import CHECK
 from nodevet.remedy import journal
 from nodevet.remedy.journal import Record
 from nodevet.remedy.nouns import Plan, PlannedNode, digest, write
@@ -76,6 +78,25 @@ def test_explain_prints_the_page(nodevet: Run) -> None:
     done = nodevet("explain", "persistence_mode")
     assert done.returncode == 0
     assert done.stdout.startswith("Every GPU keeps its driver state loaded")
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        (identity.SAME_MACHINE, "Each name of a run is a machine of its own.\n"),
+        (identity.HOSTNAME, "The node's own host name is the name that it is listed under.\n"),
+        (age.CHECK, "The evidence is young enough to be judged by.\n"),
+        (CHECK, "One baseline fits the node, and it is judged by that.\n"),
+    ],
+)
+def test_d4_d20_explain_knows_what_no_baseline_asks_for(
+    nodevet: Run, name: str, title: str
+) -> None:
+    done = nodevet("explain", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(title)
+    for part in ("Why it matters", "Read from", "Verdicts", "To put it right"):
+        assert f"\n**{part}" in done.stdout, part
 
 
 def test_explain_says_which_line_wanted_it(nodevet: Run, tmp_path: Path) -> None:

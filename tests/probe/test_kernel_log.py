@@ -525,6 +525,11 @@ def test_t1_a_message_of_several_lines_is_one_in_the_journal(
         (BOOT + b" what: is this\n", "kmsg: its row 2 is not understood"),
         (b"Linux version 6.8\nNVRM: GPU 18:00.0: fallen off the bus\n", "its row 1 is not"),
         (as_dmesg([MESSAGES[0], "x\n" * 70]), "kmsg: a message has more than 64 lines"),
+        (  # moved to the right by whoever copied it, and no line of the message above
+            as_dmesg(MESSAGES[:1]) + b"    [   61.5] NVRM: GPU 0000:18:00.0: fallen off the bus\n",
+            "kmsg: its row 2 is not understood",
+        ),
+        (BOOT + b"6,1,2,-;e1000e: lin", "kmsg: its last row has no end"),
     ],
 )
 def test_t1_a_row_that_is_not_understood_makes_the_log_incomplete(
@@ -535,6 +540,22 @@ def test_t1_a_row_that_is_not_understood_makes_the_log_incomplete(
     assert why in found.errors["complete"]
     if b"fallen" in text:
         assert {each.kind for each in found.events} == {"off_bus"}
+
+
+def test_t1_thousands_of_odd_rows_cost_no_event(tmp_path: Path, check: Check) -> None:
+    odd = b"".join(b"odd row %d\n" % number for number in range(5000))
+    text = as_dmesg(MESSAGES[:1]) + odd + b"[   61.5] NVRM: Xid (PCI:0000:19:00): 79, x\n"
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
+    assert ("xid", 79, "0000:19:00.0", None, 1) in facts(found)
+    assert found.complete is False
+    assert len(found.errors["complete"]) < 1000
+    assert "its row 9 is not understood; nor are further rows" in found.errors["complete"]
+
+
+def test_t1_a_level_within_a_message_hides_no_event(tmp_path: Path, check: Check) -> None:
+    text = as_dmesg(MESSAGES[:1]) + b"[   61.5] <3>NVRM: Xid (PCI:0000:19:00): 79, x\n"
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, text), {}))
+    assert ("xid", 79, "0000:19:00.0", None, 1) in facts(found)
 
 
 CONTINUED = [
