@@ -145,6 +145,12 @@ class _Story:
             told = self._told.get(end.id)
             if told and told.moved:
                 told.end, told.moved = end, False
+            elif told and self._rollback and record.outcome == Outcome.RIGHT.value:
+                told.before, told.after, told.ran = (
+                    (),
+                    (),
+                    [],
+                )  # of an earlier try; this did nothing
 
     def _of_step(self, step: Step, record: journal.StepRecord) -> None:
         told = self._told.setdefault(step.id, _Told())

@@ -239,3 +239,14 @@ def test_r11_the_order_is_that_of_time_and_an_older_run_claims_nothing(
     said = d.rollback()
     assert said.code == 0 and "stray" in said.err, said
     assert box.files == wanted[0] and box.units == wanted[2]
+
+
+def test_r2_a_rollback_that_did_nothing_shows_nothing_of_the_one_before(
+    desk: Callable[..., Desk],
+) -> None:
+    d = desk("n1")
+    assert d.apply().code == 0
+    assert "never -> always" in d.rollback().out
+    said = d.rollback()
+    assert said.code == 0 and "nothing is left" in said.out, said
+    assert " -> always" not in said.out and "  now  " not in said.out
