@@ -870,7 +870,7 @@ def test_a_plain_pyinfra_deploy_performs_the_same(
     assert (seen.value["mode"], seen.value["owner"]) == (0o600, 0)
     path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     assert see(there, "kernel", path).value == "powersave"
-    uuids = [str(each["uuid"]) for each in there.users("n1").gpus or ()]
+    uuids = [str(each.uuid) for each in there.users("n1").gpus or ()]
     limits = [see(there, "gpu", f"{uuid}:power_limit_mw").value for uuid in uuids]
     assert limits == [600000, 600000]
 
