@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from nodevet import __version__
 from nodevet.model import Host
 from nodevet.remedy import journal, nouns
-from nodevet.remedy.account import account
+from nodevet.remedy.account import NOT_ATTEMPTED, account
 from nodevet.remedy.allowed import Approval
 from nodevet.remedy.journal import Journal, JournalError, Run, RunEnd
 from nodevet.remedy.nouns import Plan
 from nodevet.remedy.records import Record
-from nodevet.remedy.result import HostResult, Result
+from nodevet.remedy.result import HostResult, Outcome, Result
 from nodevet.remedy.signatures import Signature
 
 PLAN = "plan.json"
@@ -170,7 +170,14 @@ class RunFolder:
             f"{journal.NAME} does not: what was done in between is neither told nor rolled back "
             f"here; compare with {RESULT}, and look at the nodes by hand"
         )
-        return replace(result, in_doubt="; ".join(filter(None, (result.in_doubt, lost))))
+        hosts = tuple(
+            replace(host, outcome=Outcome.DOUBT, why="what was done there is not in the journal")
+            if host.why == NOT_ATTEMPTED or host.outcome is Outcome.UNTOUCHED
+            else host
+            for host in result.hosts
+        )
+        told = "; ".join(filter(None, (result.in_doubt, lost)))
+        return replace(result, in_doubt=told, hosts=hosts)
 
     def _kept_in_doubt(self) -> bool:
         """Whether the result says itself that the journal could not be written to its end."""
