@@ -28,7 +28,7 @@ Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Texts = Annotated[tuple[Text, ...], bounds.MODULES]
 
 
-class AnswerError(Exception):
+class MalformedError(Exception):
     """An answer that cannot be used; the message says why."""
 
 
@@ -104,7 +104,7 @@ class _Look(msgspec.Struct, frozen=True, kw_only=True):
     why: Text
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class UsedGpu(msgspec.Struct, frozen=True, kw_only=True):
     """Who computes on a GPU; None where NVML does not say."""
 
     uuid: Text | None
@@ -124,7 +124,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 class Users(msgspec.Struct, frozen=True, kw_only=True):
     """Who uses GPUs."""
 
-    gpus: Annotated[tuple[Gpu, ...], bounds.GPUS] | None  # None: no NVML on the node
+    gpus: Annotated[tuple[UsedGpu, ...], bounds.GPUS] | None  # None: no NVML on the node
     processes: Annotated[tuple[Process, ...], bounds.PROCESSES]
     complete: bool  # whether every process could be looked at
 
@@ -156,17 +156,17 @@ class _Whole(msgspec.Struct, frozen=True, kw_only=True):
 def result(document: bytes) -> bytes:
     """The JSON of what the hand found.
 
-    Raises AnswerError, with the node's words where the hand says why it found nothing.
+    Raises MalformedError, with the node's words where the hand says why it found nothing.
     """
     try:
         return bytes(_decoded(document, _Whole).result)
-    except AnswerError:
+    except MalformedError:
         refused = _decoded(document, _Refused)
-    raise AnswerError(printable(refused.error[: 2 * TOLD])[:TOLD])
+    raise MalformedError(printable(refused.error[: 2 * TOLD])[:TOLD])
 
 
 def looked(found: bytes, touches: Sequence[Touch]) -> tuple[Seen, ...]:
-    """What the touches are, in their order. Raises AnswerError."""
+    """What the touches are, in their order. Raises MalformedError."""
     told = _each(found, tuple[_Look, ...], touches)
     return tuple(_seen(touch, each) for touch, each in zip(touches, told, strict=True))
 
@@ -178,7 +178,7 @@ def _seen(touch: Touch, told: _Look) -> Seen:
         try:
             msgspec.convert(told.value, VALUES[touch.kind])
         except (msgspec.ValidationError, RecursionError) as error:
-            raise AnswerError(_malformed(f"{touch.label}: {error}")) from error
+            raise MalformedError(_malformed(f"{touch.label}: {error}")) from error
         value = told.value
     else:
         value = None
@@ -186,26 +186,26 @@ def _seen(touch: Touch, told: _Look) -> Seen:
 
 
 def owners(found: bytes, touches: Sequence[Touch]) -> dict[str, tuple[str, ...]]:
-    """Who else would set each touch: label -> places. Raises AnswerError."""
+    """Who else would set each touch: label -> places. Raises MalformedError."""
     told = _each(found, tuple[Annotated[tuple[Text, ...], OWNERS], ...], touches)
     pairs = zip(touches, told, strict=True)
     return {touch.label: tuple(map(printable, each)) for touch, each in pairs}
 
 
 def users(found: bytes) -> Users:
-    """Raises AnswerError."""
+    """Raises MalformedError."""
     return _decoded(found, Users)
 
 
 def lock(found: bytes) -> Lock:
-    """Raises AnswerError."""
+    """Raises MalformedError."""
     return _decoded(found, Lock)
 
 
 def _each(found: bytes, form: type[tuple[Form, ...]], touches: Sequence[Touch]) -> Sequence[Form]:
     told = _decoded(found, form)
     if len(told) != len(touches):
-        raise AnswerError(_malformed(f"{len(told)} answers to {len(touches)} questions"))
+        raise MalformedError(_malformed(f"{len(told)} answers to {len(touches)} questions"))
     return told
 
 
@@ -213,7 +213,7 @@ def _decoded(document: bytes, form: type[Form]) -> Form:
     try:
         return msgspec.json.decode(document, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AnswerError(_malformed(str(error))) from error
+        raise MalformedError(_malformed(str(error))) from error
 
 
 def _malformed(why: str) -> str:

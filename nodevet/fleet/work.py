@@ -153,5 +153,5 @@ def _usable(decode: Callable[[], Found]) -> Found:
     """Raises WorkError for an answer of the node that is none."""
     try:
         return decode()
-    except answers.AnswerError as error:
+    except answers.MalformedError as error:
         raise WorkError("failed", str(error)) from error

@@ -305,5 +305,5 @@ def _usable(decode: Callable[[bytes], Found], document: bytes) -> Found:
     """Raises Fault for an answer that is none."""
     try:
         return decode(document)
-    except answers.AnswerError as error:
+    except answers.MalformedError as error:
         raise Fault("failed", str(error)) from error
