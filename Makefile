@@ -8,13 +8,13 @@ BIN := .venv/bin
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-.venv/ready: .ci/requirements.txt pyproject.toml
+.venv/ready: .ci/requirements.txt pyproject.toml sim/pyproject.toml
 	@./.ci/setup system
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "nodevet needs Python 3.10 or newer; set PYTHON=python3.x"; exit 2; }
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r .ci/requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e sim
 	@touch $@
 
 .PHONY: setup
@@ -23,7 +23,7 @@ setup: .venv/ready ## create .venv with pinned dependencies
 .PHONY: demo
 demo: .venv/ready ## boot eight simulated nodes, vet them over SSH and leave the HTML report
 	@./.ci/setup sshd sim
-	@$(BIN)/python -m nodevet.sim.demo
+	@$(BIN)/python -m nodevet_sim.demo
 
 .PHONY: test
 test: .venv/ready ## run all tests
@@ -41,7 +41,7 @@ fresh: ## make demo and make test in a clone on a minimal Debian, booted for it
 lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/probe nodevet/hand
+	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/remote
 	rm -rf build/wheel dist
 	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist .
 	$(BIN)/python -m zipfile -e build/dist/nodevet-*.whl build/wheel

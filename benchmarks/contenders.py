@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodevet.sim.sshd import MOST_ADDRESSES, Sshd, make_key
+from nodevet_sim.sshd import MOST_ADDRESSES, Sshd, make_key
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent

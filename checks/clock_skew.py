@@ -23,7 +23,7 @@ from pydantic import Field
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import NO_OTHER_CLOCK
-from nodevet.model import NODE, Check, Finding, Severity, Want, exempt, ok, unknown, wrong
+from nodevet.model import NODE, Check, Finding, Severity, Want, fail, not_applicable, ok, unknown
 
 YEAR = 365 * 86400
 HALF_HOUR = 1800  # seconds; time zones differ by as much
@@ -59,7 +59,7 @@ def judge(evidence: Evidence, want: ClockSkew) -> Iterator[Finding]:
         yield unknown(why=f"host: {host.why}")
     elif host.data.asked_s is None:
         why = host.data.why("asked_s")
-        yield (exempt if why == NO_OTHER_CLOCK else unknown)(NODE, why=f"asked_s: {why}")
+        yield (not_applicable if why == NO_OTHER_CLOCK else unknown)(NODE, why=f"asked_s: {why}")
     elif host.data.clock_s is None:
         yield unknown(why=f"clock_s: {host.data.why('clock_s')}")
     else:
@@ -69,7 +69,7 @@ def judge(evidence: Evidence, want: ClockSkew) -> Iterator[Finding]:
         if abs(skew) <= want.maximum:
             yield ok(expected=expected, actual=actual)
         else:
-            yield wrong(expected=expected, actual=actual, advice=advice(skew))
+            yield fail(expected=expected, actual=actual, advice=advice(skew))
 
 
 def advice(skew: float) -> str:

@@ -20,7 +20,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Check, Finding, Want, compare, exempt, wrong
+from nodevet.model import Check, Finding, Want, compare, fail, not_applicable
 
 
 class ComputeMode(Want):
@@ -36,10 +36,10 @@ def judge(evidence: Evidence, want: ComputeMode) -> Iterator[Finding]:
         if isinstance(gpu, Finding):
             yield gpu
         elif unsupported(gpu, "compute_mode") and want.mode == "DEFAULT":
-            yield exempt(subject_of(gpu), why="this GPU has no compute modes")
+            yield not_applicable(subject_of(gpu), why="this GPU has no compute modes")
         elif unsupported(gpu, "compute_mode"):
             advice = "no setting helps: give nodes with this GPU a baseline without compute_mode"
-            yield wrong(subject_of(gpu), expected=want.mode, actual="not supported", advice=advice)
+            yield fail(subject_of(gpu), expected=want.mode, actual="not supported", advice=advice)
         elif gpu.compute_mode is None:
             yield unread(subject_of(gpu), gpu, "compute_mode")
         else:

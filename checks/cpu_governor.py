@@ -27,7 +27,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.cpufreq import CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers, spans
-from nodevet.model import Check, Finding, Severity, Subject, Want, compare, exempt, unknown
+from nodevet.model import Check, Finding, Severity, Subject, Want, compare, not_applicable, unknown
 
 
 class CpuGovernor(Want):
@@ -41,17 +41,17 @@ class CpuGovernor(Want):
 def judge(evidence: Evidence, want: CpuGovernor) -> Iterator[Finding]:
     section = evidence.cpufreq
     if section.status == "absent":
-        yield exempt(why="the kernel offers no cpufreq here")
+        yield not_applicable(why="the kernel offers no cpufreq here")
     elif section.data is None:
         yield unknown(why=f"cpufreq: {section.why}")
     elif section.data.policies is None:
         yield unknown(why=f"policies: {section.data.why('policies')}")
     elif not section.data.policies:
-        yield exempt(why="the kernel offers no cpufreq here")
+        yield not_applicable(why="the kernel offers no cpufreq here")
     else:
         for policies in section.data.policies:
             if policies.cpus == "":
-                yield exempt(subject_of(policies), why="every CPU of it is offline")
+                yield not_applicable(subject_of(policies), why="every CPU of it is offline")
             else:
                 yield judge_policies(policies, want.governor)
         doubt = uncovered(evidence)

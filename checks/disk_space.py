@@ -28,7 +28,7 @@ from pydantic import Field
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem
-from nodevet.model import Check, Finding, Severity, Subject, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Severity, Subject, Want, fail, not_applicable, ok, unknown
 
 Percent = (
     Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$")]
@@ -56,7 +56,7 @@ class DiskSpace(Want):
 def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
     section = evidence.filesystems
     if section.status == "absent":
-        yield exempt(why=section.why)
+        yield not_applicable(why=section.why)
     elif section.data is None:
         yield unknown(why=f"file systems: {section.why}")
     elif section.data.filesystems is None:
@@ -76,7 +76,7 @@ def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
 def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
     subject = Subject(kind="filesystem", id=found.path)
     if found.remote:
-        return exempt(subject, why=f"on the network ({found.type}), and so not asked")
+        return not_applicable(subject, why=f"on the network ({found.type}), and so not asked")
     wanted: dict[str, str] = {}
     actual: dict[str, str] = {}
     bad: list[str] = []
@@ -87,7 +87,7 @@ def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
     if found.read_only is None:
         unread.append(f"read_only: {found.why('read_only')}")
     elif found.read_only and (found.immutable or found.path in want.read_only):
-        return exempt(subject, why="read-only by design")
+        return not_applicable(subject, why="read-only by design")
     elif found.path not in want.read_only:
         wanted["access"] = "read-write"
         actual["access"] = "read-only" if found.read_only else "read-write"
@@ -109,7 +109,7 @@ def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
             actual[name] = f"{math.floor(1000 * left / total) / 10:g}%"
             bad += [name] if left * 100 < total * minimum else []
     if bad:
-        return wrong(
+        return fail(
             subject,
             expected={name: wanted[name] for name in bad},
             actual={name: actual[name] for name in bad},

@@ -29,7 +29,7 @@ from pydantic import AfterValidator
 
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
-from nodevet.model import Check, Finding, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Want, fail, ok, unknown
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -69,14 +69,14 @@ class DriverVersion(Want):
 def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
     section = evidence.gpu
     if section.data is None and MISMATCH in section.why:
-        yield wrong(
+        yield fail(
             expected=want.version,
             actual="library and kernel module of different versions",
             why=f"NVML: {section.why}{loaded(evidence)}",
             advice="reboot, or unload and load the nvidia modules",
         )
     elif half_a_driver(evidence):
-        yield wrong(
+        yield fail(
             expected=want.version,
             actual="kernel module without its library",
             why=half_a_driver(evidence),
@@ -93,7 +93,7 @@ def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
         except InvalidVersion:
             yield unknown(actual=actual, why="not a version")
         else:
-            yield (ok if admitted else wrong)(expected=want.version, actual=actual)
+            yield (ok if admitted else fail)(expected=want.version, actual=actual)
 
 
 def loaded(evidence: Evidence) -> str:

@@ -32,7 +32,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
-from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Want, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 NO_SUCH_PART = (*NOT_TOLD, "NVML_ERROR_INVALID_ARGUMENT")  # a location that the driver knows not
@@ -104,7 +104,7 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     differ = "; ".join(apart)
     if above:
         allowed = {field: type(above[field])(most[field]) for field in above}
-        yield wrong(subject, expected=allowed, actual=above, why=differ, advice=advice(gpu, above))
+        yield fail(subject, expected=allowed, actual=above, why=differ, advice=advice(gpu, above))
     if unread:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
     elif told and not above and not parts:
@@ -113,7 +113,9 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     if untold:
         shown = ", ".join(f"{field} {count}" for field, count in summed.items())
         also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
-        yield exempt(subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}")
+        yield not_applicable(
+            subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}"
+        )
 
 
 def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:

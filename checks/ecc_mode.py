@@ -21,7 +21,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Want, compare, exempt, wrong
+from nodevet.model import Check, Finding, Want, compare, fail, not_applicable
 
 
 class EccMode(Want):
@@ -41,14 +41,14 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
     subject = subject_of(gpu)
     if unsupported(gpu, "ecc_current"):
         if wanted:
-            return wrong(
+            return fail(
                 subject,
                 expected=True,
                 actual="not supported",
                 why="this GPU has no ECC",
                 advice="no setting helps: see gpu_model, and whether the baseline is for this GPU",
             )
-        return exempt(subject, why="this GPU has no ECC")
+        return not_applicable(subject, why="this GPU has no ECC")
     if gpu.ecc_current is None:
         return unread(subject, gpu, "ecc_current")
     if gpu.ecc_current is not wanted:
@@ -57,7 +57,7 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
     if gpu.ecc_pending is None:
         return unread(subject, gpu, "ecc_pending")
     if gpu.ecc_pending is not wanted:
-        return wrong(
+        return fail(
             subject, expected=wanted, actual=gpu.ecc_pending, why="from the next reset or reboot on"
         )
     return compare(subject, expected=wanted, actual=gpu.ecc_current)

@@ -25,7 +25,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Verdict, Want, exempt, unknown
+from nodevet.model import Check, Finding, Verdict, Want, not_applicable, unknown
 
 Mhz = Annotated[int, Field(gt=0, le=20_000)]
 
@@ -78,12 +78,12 @@ def judge_gpu(gpu: Gpu, want: GpuClocks) -> Finding:
                 name = label(field)
                 expected[name], actual[name] = target, found
     if not actual and not unread:
-        return exempt(subject, why="this GPU has no application clocks")
+        return not_applicable(subject, why="this GPU has no application clocks")
     unread += [f"{field}: {gpu.why(field)}" for field in missing]
     differing = [name for name in actual if actual[name] != expected[name]]
     if unread and not differing:
         return unknown(subject, why="; ".join(unread))
-    verdict, shown = (Verdict.WRONG, differing) if differing else (Verdict.OK, list(actual))
+    verdict, shown = (Verdict.FAIL, differing) if differing else (Verdict.OK, list(actual))
     return Finding(
         verdict=verdict,
         subject=subject,

@@ -34,7 +34,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, lost, subject_of
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, PciFunction
-from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Verdict, Want, fail, not_applicable, ok, unknown
 
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 
@@ -100,7 +100,7 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
     found = total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
     if half_a_driver(evidence) and not want.admits(0):
         found = without_library(evidence, found)
-    if found.verdict is Verdict.WRONG and not found.advice:
+    if found.verdict is Verdict.FAIL and not found.advice:
         found = msgspec.structs.replace(found, advice=advised(evidence, layers, want))
     yield found
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
@@ -113,7 +113,7 @@ def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
 def without_library(evidence: Evidence, found: Finding) -> Finding:
     """The finding about a node of which no GPU can be reached, whatever the bus shows."""
     counts = found.actual if isinstance(found.actual, dict) else {"PCI bus, /dev": found.actual}
-    return wrong(
+    return fail(
         expected=found.expected,
         actual={"NVML reaches": 0, **counts},
         why=half_a_driver(evidence),
@@ -131,11 +131,11 @@ def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> F
     actual = next(iter(counts.values())) if agreed else counts
     if gone:
         advice = "gpu_lost says of each GPU what to do; give the node no job before all are back"
-        return wrong(expected=expected, actual=counts, why=why, advice=advice)
+        return fail(expected=expected, actual=counts, why=why, advice=advice)
     if not agreed and counts:
-        return wrong(expected=expected, actual=actual, why=why)
+        return fail(expected=expected, actual=actual, why=why)
     if not all(want.admits(count) for count in counts.values()):
-        return wrong(expected=expected, actual=actual, why=why)
+        return fail(expected=expected, actual=actual, why=why)
     if why:
         return unknown(expected=expected, actual=actual if counts else None, why=why)
     return ok(expected=expected, actual=actual)
@@ -246,7 +246,7 @@ def one_sided(
             yield unread(subject_of(gpu), gpu, "bus_id")
         elif gpu.bus_id not in on_pci:
             advice = f"look for {gpu.bus_id} in `lspci -d 10de:`; if it is not there, reboot"
-            yield wrong(
+            yield fail(
                 subject_of(gpu), expected="on the PCI bus", actual="in NVML only", advice=advice
             )
     if any(gpu.bus_id is None for gpu in usable):
@@ -259,13 +259,13 @@ def one_sided(
         if function.kind != "gpu":
             continue
         if function.address in kept - in_nvml.keys():
-            yield exempt(subject, why=f"held by {function.driver} for a virtual machine")
+            yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
         elif function.revision == "ff":
-            yield wrong(subject, expected="on the PCI bus", actual="off the bus", advice=OFF)
+            yield fail(subject, expected="on the PCI bus", actual="off the bus", advice=OFF)
         elif function.address not in in_nvml:
             bound = f"bound to {function.driver}" if function.driver else "no driver bound"
             advice = BOUND.get(function.driver or "", FOREIGN)
-            yield wrong(
+            yield fail(
                 subject, expected="in NVML", actual="on the PCI bus only", why=bound, advice=advice
             )
 
@@ -279,9 +279,7 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
         elif gpu.minor_number not in numbers:
             number = gpu.minor_number
             advice = f"`nvidia-modprobe -c {number} -u` makes it now, {AT_BOOT}"
-            yield wrong(
-                subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice
-            )
+            yield fail(subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice)
 
 
 CHECK = Check(

@@ -27,7 +27,7 @@ from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Want, fail, not_applicable, ok, unknown
 
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
 """What drivers before 570 answer to the field of the recovery action."""
@@ -68,7 +68,7 @@ def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
         advice = advised("off the bus", address, several)
-        yield wrong(subject, expected="usable", actual="off the bus", advice=advice)
+        yield fail(subject, expected="usable", actual="off the bus", advice=advice)
     short = unlisted(evidence, off)
     if short is not None:
         yield short
@@ -82,7 +82,7 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, several: str) -> Iterator[Finding]:
         signs.append(action)
     if signs:
         advice = advised(signs[0], board(gpu), several)
-        yield wrong(subject, expected="usable", actual=", ".join(signs), advice=advice)
+        yield fail(subject, expected="usable", actual=", ".join(signs), advice=advice)
         return
     unclear = unread(gpu, function)
     if unclear:
@@ -90,7 +90,7 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, several: str) -> Iterator[Finding]:
         return
     yield ok(subject, expected="usable", actual="usable")
     if action is None:
-        yield exempt(subject, why="the driver does not tell whether the GPU wants a reset")
+        yield not_applicable(subject, why="the driver does not tell whether the GPU wants a reset")
 
 
 def advised(sign: str, named: str, several: str) -> str:

@@ -25,7 +25,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, Finding, Value, Verdict, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Value, Verdict, Want, fail, ok, unknown
 
 NAME = (
     "the ids are right and the name is not: a vGPU that its host chose, or a driver that spells "
@@ -84,7 +84,7 @@ def judge(evidence: Evidence, want: GpuModel) -> Iterator[Finding]:
 
 def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
     """A wrong finding with what the node's GPUs tell of it, `fine` of them the right board."""
-    if finding.verdict is not Verdict.WRONG or finding.advice:
+    if finding.verdict is not Verdict.FAIL or finding.advice:
         return finding
     if set(finding.actual) == {"name"}:
         advice = NAME
@@ -114,7 +114,7 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, want: GpuModel) -> Find
             if found is not None and found not in values:
                 expected[key], actual[key] = values[0] if len(values) == 1 else list(values), found
     if actual:
-        return wrong(subject, expected=expected, actual=actual)
+        return fail(subject, expected=expected, actual=actual)
     if isinstance(function, Finding):
         return function
     for key in wanted:
@@ -124,7 +124,7 @@ def judge_gpu(gpu: Gpu, function: PciFunction | Finding, want: GpuModel) -> Find
         if key in by_pci and by_pci[key] is None:
             return unknown(subject, why=f"PCI {key}: {pci_why(function, key)}")
         if key in by_pci and by_pci[key] != by_nvml[key]:
-            return wrong(
+            return fail(
                 subject,
                 expected={"NVML": by_nvml[key]},
                 actual={"PCI bus": by_pci[key]},

@@ -28,7 +28,7 @@ from pydantic import AfterValidator, Field, model_validator
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.modules import Modules
-from nodevet.model import Check, Finding, Subject, Want, compare, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Want, compare, fail, not_applicable, ok, unknown
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 
@@ -80,11 +80,11 @@ def judge_module(modules: Modules, name: str, expected: str) -> Finding:
         if names is None:
             return unknown(subject, why=f"{field}: {modules.why(field)}")
         if name in names:
-            return (ok if expected == "loaded" else wrong)(
-                subject, expected=expected, actual=actual
-            )
+            return (ok if expected == "loaded" else fail)(subject, expected=expected, actual=actual)
     if expected == "loaded" and name in (modules.on_demand or ()):
-        return exempt(subject, why="not loaded yet: nvidia-modprobe loads it at its first use")
+        return not_applicable(
+            subject, why="not loaded yet: nvidia-modprobe loads it at its first use"
+        )
     return compare(subject, expected=expected, actual="not loaded")
 
 
@@ -109,7 +109,7 @@ def judge_version(evidence: Evidence) -> Finding:
     subject = Subject(kind="module", id="nvidia")
     modules, nvml = evidence.modules, evidence.gpu
     if nvml.data is None and MISMATCH in nvml.why:
-        return wrong(
+        return fail(
             subject,
             expected="the library's version",
             actual=modules.data.nvidia_version if modules.data else None,
@@ -117,7 +117,7 @@ def judge_version(evidence: Evidence) -> Finding:
             advice="reboot, or unload and load the nvidia modules",
         )
     if half_a_driver(evidence):
-        return wrong(
+        return fail(
             subject,
             expected="the library's version",
             actual=modules.data.nvidia_version if modules.data else None,

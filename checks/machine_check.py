@@ -28,7 +28,7 @@ from pydantic import Field
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
-from nodevet.model import Check, Finding, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Want, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
@@ -83,12 +83,12 @@ def judge_events(
     worse = [event for event in told_of if event.severity in ("nonfatal", "fatal")]
     if worse:
         actual = f"uncorrected {told(worse)}"
-        return wrong(expected="none", actual=actual, why=line_of(worse), advice=UNCORRECTED)
+        return fail(expected="none", actual=actual, why=line_of(worse), advice=UNCORRECTED)
     limits = allowed(want, up)
     count = lines(corrected)
     least = min(limits.values(), default=None)
     if corrected and least is not None and (count is None or count > least):
-        return wrong(
+        return fail(
             expected=next(text for text, most in limits.items() if most == least),
             actual=f"corrected {told(corrected)}",
             why=line_of(corrected),

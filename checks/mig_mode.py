@@ -22,7 +22,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Want, compare, exempt, wrong
+from nodevet.model import Check, Finding, Want, compare, fail, not_applicable
 
 
 class MigMode(Want):
@@ -42,14 +42,14 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
     subject = subject_of(gpu)
     if unsupported(gpu, "mig_current"):
         if wanted:
-            return wrong(
+            return fail(
                 subject,
                 expected=True,
                 actual="not supported",
                 why="this GPU cannot do MIG",
                 advice="no setting helps: see gpu_model, and whether the baseline is for this GPU",
             )
-        return exempt(subject, why="this GPU cannot do MIG")
+        return not_applicable(subject, why="this GPU cannot do MIG")
     if gpu.mig_current is None:
         return unread(subject, gpu, "mig_current")
     if gpu.mig_current is not wanted:
@@ -58,7 +58,7 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
     if gpu.mig_pending is None:
         return unread(subject, gpu, "mig_pending")
     if gpu.mig_pending is not wanted:
-        return wrong(
+        return fail(
             subject, expected=wanted, actual=gpu.mig_pending, why="from the next reset or reboot on"
         )
     return compare(subject, expected=wanted, actual=gpu.mig_current)

@@ -39,10 +39,10 @@ from nodevet.model import (
     Severity,
     Subject,
     Want,
-    exempt,
+    fail,
+    not_applicable,
     ok,
     unknown,
-    wrong,
 )
 
 
@@ -79,14 +79,14 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
     for pid in sorted(known.keys() - users.keys()):
         subject = Subject(kind="process", id=str(pid))
         if told:
-            yield exempt(subject, why="it computes on no GPU")
+            yield not_applicable(subject, why="it computes on no GPU")
         else:
             yield unknown(subject, why="NVML did not say for every GPU what computes on it")
     if section.data.complete is not True:
         why = section.data.errors.get("complete", "other users' open files could not be read")
         yield unknown(why=f"there may be more processes: {why}")
     elif told and not known and not users:
-        yield exempt(why="no process uses a GPU")
+        yield not_applicable(why="no process uses a GPU")
 
 
 def users_of(evidence: Evidence) -> tuple[dict[int, list[Gpu]], list[Finding]]:
@@ -131,7 +131,7 @@ def judge_process(
 ) -> Finding:
     subject = Subject(kind="process", id=str(process.pid))
     if machine.flat and not any(map(machine.elsewhere, gpus)):
-        return exempt(subject, why="the machine has one NUMA node")
+        return not_applicable(subject, why="the machine has one NUMA node")
     homes = machine.homes(gpus)
     if isinstance(homes, str):
         return unknown(subject, why=homes)
@@ -154,7 +154,7 @@ def judge_process(
         if not (numbers(allowed) or frozenset()) <= (numbers(home) or frozenset())
     ]
     shown = loose or list(wanted)
-    return (wrong if loose else ok)(
+    return (fail if loose else ok)(
         subject,
         expected={key: wanted[key][1] for key in shown},
         actual={key: wanted[key][0] for key in shown},

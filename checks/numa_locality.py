@@ -32,7 +32,7 @@ from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Verdict, Want, fail, not_applicable, ok, unknown
 
 MOVED = (
     "look where {} sits: its slot, or the cable of its riser, belongs to the other socket; compare "
@@ -116,7 +116,7 @@ def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
         if isinstance(gpu, Finding):
             yield gpu
         elif want.gpus != "platform" and gpu.index not in homes:
-            yield exempt(subject_of(gpu), why="the baseline names no NUMA node for it")
+            yield not_applicable(subject_of(gpu), why="the baseline names no NUMA node for it")
         elif isinstance(nodes, Finding):
             yield unknown(subject_of(gpu), why=nodes.why)
         else:
@@ -137,8 +137,8 @@ def judge_gpu(
     if not nodes:
         if wanted:
             why = "the kernel has no NUMA"
-            return wrong(subject, expected=wanted, actual=0, why=why, advice=NO_NUMA)
-        return exempt(subject, why="the kernel has no NUMA")
+            return fail(subject, expected=wanted, actual=0, why=why, advice=NO_NUMA)
+        return not_applicable(subject, why="the kernel has no NUMA")
     if isinstance(function, Finding):
         return function
     actual = function.numa_node
@@ -157,10 +157,10 @@ def judge_gpu(
     if actual in nodes and has_memory_alone(nodes[actual]):
         return judge_memory(evidence, subject, function, nodes, actual, wanted)
     if wanted is not None and actual != wanted:
-        return wrong(subject, expected=wanted, actual=actual, advice=MOVED)
+        return fail(subject, expected=wanted, actual=actual, advice=MOVED)
     if actual not in nodes:
         why = "there is no such node"
-        return wrong(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
+        return fail(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
     return judge_cpus(subject, function, nodes[actual])
 
 
@@ -179,13 +179,13 @@ def judge_memory(
     beside = spans(home.id for home in homes)
     why = f"node {actual} has memory alone, and the nearest CPUs are those of node {beside}"
     if wanted is not None and wanted not in (actual, *(home.id for home in homes)):
-        return wrong(subject, expected=wanted, actual=actual, why=why, advice=MOVED)
+        return fail(subject, expected=wanted, actual=actual, why=why, advice=MOVED)
     local = numbers(function.local_cpulist)
     if local is None:
         return unread(subject, function, "local_cpulist")
     cpus = frozenset().union(*(numbers(home.cpulist) or () for home in homes))
     if local and local != cpus:
-        return wrong(
+        return fail(
             subject,
             expected=spans(cpus),
             actual=function.local_cpulist,
@@ -205,7 +205,7 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
     if not local and not cpus:
         return unknown(subject, why=f"no CPU of NUMA node {node.id} is online")
     if local != cpus:
-        return wrong(
+        return fail(
             subject,
             expected=node.cpulist,
             actual=function.local_cpulist,

@@ -37,7 +37,18 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.kernel_log import KernelEvent, coverage, line_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import NODE, Check, Finding, Subject, Verdict, Want, exempt, ok, unknown, wrong
+from nodevet.model import (
+    NODE,
+    Check,
+    Finding,
+    Subject,
+    Verdict,
+    Want,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NO_COUNTER = "ENOENT"  # of a function, or a kernel, without such reporting
 PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP", "SDES"})
@@ -97,7 +108,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
         serious = [event for event in events if event.severity in UNCORRECTED]
         if serious:
             bad += 1
-            yield wrong(
+            yield fail(
                 Subject(kind="pci", id=address, bus_id=address) if address else NODE,
                 expected={"logged": "none uncorrected"},
                 actual={"logged": lines(serious)},
@@ -110,7 +121,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     elif bad:
         return
     elif evidence.kernel_log.status == "absent":
-        yield exempt(why=f"nothing was counted, and {evidence.kernel_log.why}")
+        yield not_applicable(why=f"nothing was counted, and {evidence.kernel_log.why}")
     elif counted and not silent:
         yield within(evidence)
     else:
@@ -132,7 +143,7 @@ def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> I
         yield unknown(why=f"virtualization: {host.why('virtualization') if host else 'no host'}")
         return
     if host.virtualization not in ("none", "container"):
-        yield exempt(why="in a virtual machine, PCIe errors are its host's")
+        yield not_applicable(why="in a virtual machine, PCIe errors are its host's")
         return
     if data and data.aer_ports and not silent:
         why = "no function here counts its errors: the kernel's log is judged"
@@ -146,13 +157,13 @@ def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> I
         if counted:
             yield within(evidence)
         what = f"errors of {silent} functions" if counted else "PCIe errors here"
-        yield exempt(
+        yield not_applicable(
             why=f"neither the kernel nor APEI is told of {what}: the BMC's event log may have them"
         )
         return
     yield within(evidence, why)
     if (want.corrected, want.corrected_per_hour) != (None, None):
-        yield exempt(why=f"corrected errors are not counted; {why}")
+        yield not_applicable(why=f"corrected errors are not counted; {why}")
 
 
 def short(functions: Sequence[PciFunction]) -> str:
@@ -184,7 +195,7 @@ def log_doubt(evidence: Evidence) -> str:
     """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
     log = logged(evidence)
     if isinstance(log, Finding):
-        return "" if log.verdict is Verdict.EXEMPT else log.why
+        return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
     untold = [each for each in log.events or () if each.kind == "aer" and not each.severity]
     if untold:
         return f"a line that does not say how bad it is: {line_of(untold)}"
@@ -268,7 +279,7 @@ def fault(
     named = board(gpu) if gpu else address
     lost = any(name in actual for name in ("fatal", "nonfatal", "logged"))
     what = advice(named, kinds, lost)
-    return wrong(subject, expected=expected, actual=actual, why=shown or line, advice=what)
+    return fail(subject, expected=expected, actual=actual, why=shown or line, advice=what)
 
 
 def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:

@@ -35,7 +35,7 @@ from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, Finding, Subject, Verdict, Want, exempt
+from nodevet.model import Check, Finding, Subject, Verdict, Want, not_applicable
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
@@ -85,7 +85,7 @@ class Part(NamedTuple):
     advice: str = ""
 
 
-WORST = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.EXEMPT, Verdict.OK)
+WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE, Verdict.OK)
 Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not read
 
 
@@ -95,13 +95,13 @@ def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
         if isinstance(gpu, Finding):
             found.append(gpu)
         elif has_no_link(gpu):
-            found.append(exempt(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
+            found.append(not_applicable(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
         else:
             told, *unread = judge_gpu(gpu, ports_above(evidence, gpu), want)
             found += [(gpu, told), *unread]
     every = Counter(entry[1].verdict for entry in found if not isinstance(entry, Finding))
     for entry in found:
-        if isinstance(entry, Finding) or entry[1].verdict is not Verdict.WRONG:
+        if isinstance(entry, Finding) or entry[1].verdict is not Verdict.FAIL:
             yield entry if isinstance(entry, Finding) else entry[1]
         else:
             yield advised(evidence, *entry, every)
@@ -121,7 +121,7 @@ def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdi
     steps = [finding.advice]
     if host and host.virtualization not in (None, "none", "container"):
         steps = [VIRTUAL]
-    elif others and every[Verdict.WRONG] == others + 1:
+    elif others and every[Verdict.FAIL] == others + 1:
         steps = [*([] if retrain else steps), ALL.format(others + 1)]
     elif retrain:
         steps += [
@@ -156,7 +156,7 @@ def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> tuple[Finding, ...]:
         parts.append(judge_above(gpu, ports, width, generation))
     verdicts = {part.verdict for part in parts}
     worst = [verdict for verdict in WORST if verdict in verdicts]
-    both = worst[:2] == [Verdict.WRONG, Verdict.UNKNOWN]
+    both = worst[:2] == [Verdict.FAIL, Verdict.UNKNOWN]
     return tuple(merged(subject_of(gpu), parts, verdict) for verdict in worst[: 2 if both else 1])
 
 
@@ -231,11 +231,11 @@ def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> P
         return Part(Verdict.OK, expected, actual)
     if gpu.pcie_width_max is not None and gpu.pcie_width_max < wanted:
         why = f"NVML's maximum for this GPU in this slot is x{gpu.pcie_width_max}"
-        return Part(Verdict.WRONG, expected, actual, why, lanes(wanted))
+        return Part(Verdict.FAIL, expected, actual, why, lanes(wanted))
     if near and near[0].link_width_max is not None and near[0].link_width_max < wanted:
         why = f"limited by port {near[0].address}, whose maximum is x{near[0].link_width_max}"
-        return Part(Verdict.WRONG, expected, actual, why, lanes(wanted))
-    return Part(Verdict.WRONG, expected, actual, advice=RETRAIN)
+        return Part(Verdict.FAIL, expected, actual, why, lanes(wanted))
+    return Part(Verdict.FAIL, expected, actual, advice=RETRAIN)
 
 
 def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
@@ -257,9 +257,9 @@ def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str)
     ):
         if most is not None and most < wanted:
             why = f"limited by {name}, whose maximum is Gen{most}"
-            return Part(Verdict.WRONG, expected, actual, why, advice)
+            return Part(Verdict.FAIL, expected, actual, why, advice)
     if now > IDLE_GENERATIONS:
-        return Part(Verdict.WRONG, expected, actual, advice=RETRAIN)
+        return Part(Verdict.FAIL, expected, actual, advice=RETRAIN)
     return lowered(gpu, expected, actual)
 
 
@@ -302,8 +302,8 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
     if gts <= RATES[IDLE_GENERATIONS] and at_best >= width * RATES[generation]:
         return lowered(gpu, expected, actual, why)
     if at_best < width * RATES[generation]:
-        return Part(Verdict.WRONG, expected, actual, why, NARROW)
-    return Part(Verdict.WRONG, expected, actual, why, RETRAIN)
+        return Part(Verdict.FAIL, expected, actual, why, NARROW)
+    return Part(Verdict.FAIL, expected, actual, why, RETRAIN)
 
 
 def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> Part:
@@ -311,13 +311,15 @@ def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> Part:
     if gpu.pstate is None or gpu.pstate > 15:
         return Part(Verdict.UNKNOWN, expected, actual, f"pstate: {gpu.why('pstate')}")
     if gpu.pstate >= IDLE_PSTATE:
-        return Part(Verdict.EXEMPT, expected, actual, f"idle in P{gpu.pstate}: judge it under load")
+        return Part(
+            Verdict.NOT_APPLICABLE, expected, actual, f"idle in P{gpu.pstate}: judge it under load"
+        )
     if gpu.event_reasons is None:
         return Part(Verdict.UNKNOWN, expected, actual, f"event_reasons: {gpu.why('event_reasons')}")
     if gpu.event_reasons & GPU_IDLE:
         why = f"idle, but in P{gpu.pstate}: look again under load"
         return Part(Verdict.UNKNOWN, expected, actual, why)
-    return Part(Verdict.WRONG, expected, actual, limit, RETRAIN)
+    return Part(Verdict.FAIL, expected, actual, limit, RETRAIN)
 
 
 def merged(subject: Subject, parts: list[Part], verdict: Verdict) -> Finding:

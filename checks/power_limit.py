@@ -27,7 +27,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Want, fail, not_applicable, ok, unknown
 
 Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -64,7 +64,7 @@ def judge(evidence: Evidence, want: PowerLimit) -> Iterator[Finding]:
 def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
     subject = subject_of(gpu)
     if unsupported(gpu, "power_limit_mw") and want.watts == "default":
-        return exempt(subject, why="this GPU's power limit cannot be set")
+        return not_applicable(subject, why="this GPU's power limit cannot be set")
     if gpu.power_limit_mw is None:
         return unread(subject, gpu, "power_limit_mw")
     if gpu.power_limit_mw <= 0:
@@ -77,7 +77,7 @@ def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
         return unread(subject, gpu, "power_limit_default_mw")
     expected, slack = watts(wanted_mw), want.slack_mw(wanted_mw)
     if abs(gpu.power_limit_mw - wanted_mw) > slack:
-        return wrong(
+        return fail(
             subject,
             expected=expected,
             actual=watts(gpu.power_limit_mw),
@@ -88,7 +88,7 @@ def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
     if gpu.power_limit_enforced_mw is None:
         return unread(subject, gpu, "power_limit_enforced_mw")
     if gpu.power_limit_enforced_mw < wanted_mw - slack:
-        return wrong(
+        return fail(
             subject,
             expected=expected,
             actual=watts(gpu.power_limit_enforced_mw),

@@ -27,7 +27,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Check, Finding, Want, exempt, ok, unknown, wrong
+from nodevet.model import Check, Finding, Want, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
@@ -63,7 +63,9 @@ def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Iterator[Finding]:
     elif gpu.mig_current:
         yield from judge_mig_devices(gpu)
     else:
-        yield exempt(subject_of(gpu), why="this GPU neither replaces rows nor retires pages")
+        yield not_applicable(
+            subject_of(gpu), why="this GPU neither replaces rows nor retires pages"
+        )
 
 
 def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
@@ -76,12 +78,12 @@ def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
     }
     if above:
         allowed, why = dict.fromkeys(above, False), "told by a MIG device"
-        yield wrong(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
+        yield fail(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
     doubt = of_mig_devices(gpu)
     if doubt:
         yield unknown(subject, why=doubt)
     elif not above:
-        yield exempt(subject, why="NVML does not tell it in MIG mode")
+        yield not_applicable(subject, why="NVML does not tell it in MIG mode")
 
 
 def of_mig_devices(gpu: Gpu) -> str:
@@ -108,7 +110,7 @@ def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Fin
     )
     if above:
         allowed = {field: most[field] for field in above}
-        yield wrong(subject, expected=allowed, actual=above, advice=advice(gpu, above))
+        yield fail(subject, expected=allowed, actual=above, advice=advice(gpu, above))
     if unread:
         yield unknown(subject, why=unread)
     elif not above:

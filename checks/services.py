@@ -27,7 +27,7 @@ from pydantic import AfterValidator, Field, model_validator
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit
-from nodevet.model import Check, Finding, Subject, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Subject, Want, fail, ok, unknown
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -115,7 +115,7 @@ def judge_unit(subject: Subject, unit: Unit, want: Services) -> Finding:
     if doubtful and not bad:
         return unknown(subject, why=doubtful[0][3])
     told = bad or answers
-    return (wrong if bad else ok)(
+    return (fail if bad else ok)(
         subject,
         expected=", ".join(wanted for wanted, _, _, _ in told),
         actual=", ".join(dict.fromkeys(actual for _, actual, _, _ in told)),

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.model import NODE, Check, Finding, Severity, Want, ok, unknown, wrong
+from nodevet.model import NODE, Check, Finding, Severity, Want, fail, ok, unknown
 
 
 class Swap(Want):
@@ -43,7 +43,7 @@ def judge(evidence: Evidence, want: Swap) -> Iterator[Finding]:
         yield unknown(why=f"swap_total_kb: {total}")
     else:
         most = 0 if want.maximum_kb == "none" else want.maximum_kb
-        yield (ok if total <= most else wrong)(
+        yield (ok if total <= most else fail)(
             expected=f"at most {most} KiB" if most else "none",
             actual=f"{total} KiB" if total else "none",
         )

@@ -27,7 +27,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.model import Check, Finding, Severity, Subject, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Severity, Subject, Want, fail, ok, unknown
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
 LONGEST = 256
@@ -126,17 +126,17 @@ def judge_value(subject: Subject, wanted: int | str | Limits, text: str) -> Find
     actual = number(text)
     shown = text if actual is None or isinstance(wanted, str) else actual
     if not isinstance(wanted, Limits):
-        return (ok if equal(wanted, text) else wrong)(subject, expected=wanted, actual=shown)
+        return (ok if equal(wanted, text) else fail)(subject, expected=wanted, actual=shown)
     if wanted.one_of:
         fits = any(equal(each, text) for each in wanted.one_of)
         expected = " or ".join(map(str, wanted.one_of))
-        return (ok if fits else wrong)(subject, expected=expected, actual=shown)
+        return (ok if fits else fail)(subject, expected=expected, actual=shown)
     if actual is None:
-        return wrong(subject, expected=span(wanted), actual=shown, advice=NO_NUMBER)
+        return fail(subject, expected=span(wanted), actual=shown, advice=NO_NUMBER)
     fits = (wanted.minimum is None or actual >= wanted.minimum) and (
         wanted.maximum is None or actual <= wanted.maximum
     )
-    return (ok if fits else wrong)(subject, expected=span(wanted), actual=shown)
+    return (ok if fits else fail)(subject, expected=span(wanted), actual=shown)
 
 
 def equal(wanted: int | str, text: str) -> bool:

@@ -28,7 +28,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Check, Finding, Want, exempt, ok, wrong
+from nodevet.model import Check, Finding, Want, fail, not_applicable, ok
 
 Reason = Literal[
     "gpu_idle",
@@ -103,7 +103,7 @@ def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
         if isinstance(gpu, Finding):
             yield gpu
         elif unsupported(gpu, "event_reasons"):
-            yield exempt(subject_of(gpu), why="this GPU reports no clock event reasons")
+            yield not_applicable(subject_of(gpu), why="this GPU reports no clock event reasons")
         elif gpu.event_reasons is None or not 0 <= gpu.event_reasons < 1 << 64:
             yield unread(subject_of(gpu), gpu, "event_reasons")
         else:
@@ -112,7 +112,7 @@ def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
                 yield ok(subject_of(gpu), expected=[], actual=[])
             else:
                 advice = advised(gpu, found, heats)
-                yield wrong(subject_of(gpu), expected=[], actual=found, advice=advice)
+                yield fail(subject_of(gpu), expected=[], actual=found, advice=advice)
 
 
 def temperatures(gpus: Iterable[Gpu]) -> list[int]:

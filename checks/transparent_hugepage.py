@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.model import Check, Finding, Severity, Subject, Want, ok, unknown, wrong
+from nodevet.model import Check, Finding, Severity, Subject, Want, fail, ok, unknown
 
 FIELDS = ("enabled", "defrag")
 Enabled = Literal["always", "madvise", "never"]
@@ -72,7 +72,7 @@ def judge(evidence: Evidence, want: TransparentHugepage) -> Iterator[Finding]:
         if actual is None:
             yield unread(subject, section.data, f"thp_{field}")
         else:
-            say = ok if actual in words else wrong
+            say = ok if actual in words else fail
             yield say(subject, expected=" or ".join(words), actual=actual)
 
 

@@ -40,7 +40,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
-from nodevet.model import NODE, Check, Finding, Subject, Want, exempt, ok, unknown, wrong
+from nodevet.model import NODE, Check, Finding, Subject, Want, fail, not_applicable, ok, unknown
 
 REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
 POWER = (
@@ -227,7 +227,7 @@ def fault(subject: Subject, events: list[KernelEvent], want: Xid, named: str) ->
     codes = {number(event) for event in events}
     bad = sorted(code for code in codes if code is not None and code not in want.ignore)
     if bad:
-        return wrong(
+        return fail(
             subject, expected=[], actual=bad, why=told(events), advice=advice(bad).format(named)
         )
     for event in events:
@@ -281,11 +281,11 @@ def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
         codes = sorted({event.code for event in serious if event.code is not None})
         why = told(own, {})
         if codes:
-            yield wrong(subject, expected=[], actual=codes, why=f"SXid {why}", advice=SWITCH)
+            yield fail(subject, expected=[], actual=codes, why=f"SXid {why}", advice=SWITCH)
         elif serious:
             yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
         else:
-            yield exempt(subject, why=f"not fatal, the driver says: SXid {why}")
+            yield not_applicable(subject, why=f"not fatal, the driver says: SXid {why}")
 
 
 CHECK = Check(

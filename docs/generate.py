@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from nodevet.catalog import Catalog
 from nodevet.model import Check, Want
-from nodevet.sim.faults import FAULTS, describe
+from nodevet_sim.faults import FAULTS, describe
 
 FOLDER = Path(__file__).parent
 

@@ -6,7 +6,7 @@ Its text follows from what is wanted alone, so the same wish gives the same file
 import re
 from collections.abc import Iterable
 
-from nodevet.fix import Actions, File, Run, Touch, Unit
+from nodevet.fix import Actions, File, Resource, Run, Unit
 
 Words = tuple[str, ...]
 Setting = tuple[str, Words]
@@ -88,5 +88,5 @@ def now(settings: Iterable[Setting]) -> Actions:
     return tuple(Run(words=("nvidia-smi", "-i", gpu, *words)) for gpu, words in settings)
 
 
-def touches(check: str) -> tuple[Touch, ...]:
-    return (Touch(kind="file", name=path(check)), Touch(kind="unit", name=name(check)))
+def resources(check: str) -> tuple[Resource, ...]:
+    return (Resource(kind="file", name=path(check)), Resource(kind="unit", name=name(check)))

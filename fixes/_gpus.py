@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, lost, subject_of
-from nodevet.fix import Actions, Change, FixError, Risk, Run, Touch
+from nodevet.fix import Actions, Change, FixError, Resource, Risk, Run
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes._boot_unit import Setting, Words
 from nodevet.model import Finding, Value, Verdict
@@ -35,8 +35,8 @@ class Named(NamedTuple):
     def run(self, *words: str) -> Run:
         return Run(words=("nvidia-smi", "-i", self.uuid, *words))
 
-    def touch(self, field: str) -> Touch:
-        return Touch(kind="gpu", name=f"{self.uuid}:{field}")
+    def resource(self, field: str) -> Resource:
+        return Resource(kind="gpu", name=f"{self.uuid}:{field}")
 
 
 class Wrong(NamedTuple):
@@ -71,7 +71,7 @@ def among(
 
     Raises FixError as `every` does, and for a finding about something else.
     """
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return (), ()
     named = every(evidence)
@@ -110,7 +110,7 @@ def change(
     owner: str = "",
     boot: Iterable[Setting] = (),
     actions: Actions = (),
-    touches: tuple[Touch, ...] = (),
+    resources: tuple[Resource, ...] = (),
     effective: str = "now",
     note: str = "",
 ) -> Change:
@@ -133,12 +133,12 @@ def change(
             *(boot_unit.actions(owner, boot) if owner else ()),
             *(each.run(*words) for each in changed for words in told(each)),
         ),
-        touches=tuple(
+        resources=tuple(
             dict.fromkeys(
                 (
-                    *touches,
-                    *(boot_unit.touches(owner) if owner else ()),
-                    *(each.touch(field) for each in changed for field in fields(each)),
+                    *resources,
+                    *(boot_unit.resources(owner) if owner else ()),
+                    *(each.resource(field) for each in changed for field in fields(each)),
                 )
             )
         ),

@@ -3,7 +3,7 @@ of each that is wrong now."""
 
 from collections.abc import Iterable, Mapping
 
-from nodevet.fix import Actions, Change, File, Kernel, Risk, Touch
+from nodevet.fix import Actions, Change, File, Kernel, Resource, Risk
 from nodevet.model import Finding
 
 
@@ -21,8 +21,8 @@ def change(wrong: Mapping[str, Finding], now: Mapping[str, str], told: Actions) 
         observed={name: finding.actual for name, finding in wrong.items()},
         subjects=tuple(finding.subject.label for finding in wrong.values()),
         actions=told,
-        touches=tuple(
-            Touch(kind="file" if isinstance(each, File) else "kernel", name=each.path)
+        resources=tuple(
+            Resource(kind="file" if isinstance(each, File) else "kernel", name=each.path)
             for each in told
             if isinstance(each, File | Kernel)
         ),

@@ -26,7 +26,7 @@ from nodevet.checks.cpu_governor import CpuGovernor, uncovered
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
-from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch
+from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
@@ -36,7 +36,7 @@ POLICIES = "/sys/devices/system/cpu/cpufreq"
 
 def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> Iterator[Change]:
     """One change of all policies that are wrong; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
     section = evidence.cpufreq.data
@@ -57,9 +57,9 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> 
             raise FixError(f"{finding.subject.label}: not among the policies of the evidence")
         observed[finding.subject.label] = finding.actual
         for number in sorted(numbers(found.policies) or ()):
-            governors.append(touch(number, "scaling_governor"))
+            governors.append(resource(number, "scaling_governor"))
             if found.epp is not None:
-                preferences.append(touch(number, "energy_performance_preference"))
+                preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
     yield Change(
         wanted=want.governor,
@@ -67,7 +67,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> 
         subjects=tuple(observed),
         actions=actions(want.governor, active(section)),
         # undone from the last to the first: a preference can be set once the governor is back
-        touches=(Touch(kind="file", name=RULE), *preferences, *governors),
+        resources=(Resource(kind="file", name=RULE), *preferences, *governors),
         risk=Risk.LIVE,
     )
 
@@ -95,8 +95,8 @@ def refuse(policies: CpufreqPolicies, governor: str) -> None:
         raise FixError(f"{label}: {driver} offers {', '.join(offered) or 'none'}, not {governor}")
 
 
-def touch(policy: int, file: str) -> Touch:
-    return Touch(kind="kernel", name=f"{POLICIES}/policy{policy}/{file}")
+def resource(policy: int, file: str) -> Resource:
+    return Resource(kind="kernel", name=f"{POLICIES}/policy{policy}/{file}")
 
 
 def actions(governor: str, policies: Sequence[int] = ()) -> Actions:

@@ -33,10 +33,10 @@ from nodevet.checks.driver_version import DriverVersion, specifiers
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.packages import Package
-from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch
+from nodevet.fix import Actions, Change, Fix, FixError, Resource, Risk, Run
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
-from nodevet.probe.packages import NAME, NOT_INSTALLED, VERSION, carried
+from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, carried
 
 SECONDS = 1800  # for DKMS to build modules for every kernel
 LOCK_SECONDS = 300  # while unattended-upgrades and its like work
@@ -71,7 +71,7 @@ class Target(NamedTuple):
 
 def plan(evidence: Evidence, findings: Sequence[Finding], want: DriverVersion) -> Iterator[Change]:
     """One change of all packages of the driver; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
     running = running_version(evidence)
@@ -101,7 +101,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: DriverVersion) -
             down=any(each and Version(each) > Version(version) for each in older),
             change_held=bool(held),
         ),
-        touches=tuple(Touch(kind="package", name=target.name) for target in targets),
+        resources=tuple(Resource(kind="package", name=target.name) for target in targets),
         risk=Risk.REBOOT,
         effective="reboot",
         note=told + NOTE,

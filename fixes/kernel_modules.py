@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.checks.kernel_modules import KernelModules, spelled
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, File, Fix, FixError, Risk, Run, Touch
+from nodevet.fix import Change, File, Fix, FixError, Resource, Risk, Run
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 
@@ -42,7 +42,7 @@ INITRAMFS = (
 
 def plan(evidence: Evidence, findings: Sequence[Finding], want: KernelModules) -> Iterator[Change]:
     """A change that loads what is missing, and one that keeps out what is unwanted; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
     modules = evidence.modules.data
@@ -103,9 +103,9 @@ def change(
         observed={finding.subject.id: finding.actual for finding in findings},
         subjects=tuple(finding.subject.label for finding in findings),
         actions=(*files, *runs),
-        touches=(
-            *(Touch(kind="file", name=file.path) for file in files),
-            *(Touch(kind="module", name=name) for name in ids(findings)),
+        resources=(
+            *(Resource(kind="file", name=file.path) for file in files),
+            *(Resource(kind="module", name=name) for name in ids(findings)),
         ),
         risk=risk,
         effective="reboot" if risk is Risk.REBOOT else "now",

@@ -40,7 +40,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode
 from nodevet.evidence.processes import Process, service_of
-from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes._gpus import alike
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned
@@ -82,7 +82,7 @@ def plan(
     restart: bool = False,
 ) -> Iterator[Change]:
     """A change of each service that is wrong; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
     members = computing(evidence)
@@ -206,10 +206,10 @@ def change(
         observed=alike({each.subject.label: each.actual for each in findings}),
         subjects=tuple(each.subject.label for each in findings),
         actions=actions(service, place, memory=want.memory, restart=restart, pids=pids),
-        touches=(
-            Touch(kind="file", name=DROP_IN.format(service)),
-            *(Touch(kind="process", name=pid) for pid in pids),
-            *([Touch(kind="unit", name=service)] if restart else []),
+        resources=(
+            Resource(kind="file", name=DROP_IN.format(service)),
+            *(Resource(kind="process", name=pid) for pid in pids),
+            *([Resource(kind="unit", name=service)] if restart else []),
         ),
         risk=Risk.DRAIN if restart else Risk.LIVE,
         effective="now" if restart or now else "restart",

@@ -31,7 +31,7 @@ from nodevet.checks.persistence_mode import DAEMON, OWN, PersistenceMode
 from nodevet.evidence.core import NOT_ASKED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
-from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._boot_unit import Setting
@@ -79,7 +79,7 @@ def plan(
         fields=lambda _: [CHECK],
         risk=Risk.LIVE,
         actions=actions,
-        touches=(*changed(actions), *(each.touch(CHECK) for each in held)),
+        resources=(*changed(actions), *(each.resource(CHECK) for each in held)),
         note="" if want.enabled else LOSES,
     )
 
@@ -135,10 +135,10 @@ def of_own(boot: Iterable[Setting], *, other: bool) -> Actions:
 PATH = boot_unit.path(CHECK)
 
 
-def changed(actions: Actions) -> tuple[Touch, ...]:
+def changed(actions: Actions) -> tuple[Resource, ...]:
     """What these actions name: files and units."""
-    files = (Touch(kind="file", name=each.path) for each in actions if isinstance(each, File))
-    units = (Touch(kind="unit", name=each.name) for each in actions if isinstance(each, Unit))
+    files = (Resource(kind="file", name=each.path) for each in actions if isinstance(each, File))
+    units = (Resource(kind="unit", name=each.name) for each in actions if isinstance(each, Unit))
     return (*files, *units)
 
 

@@ -23,7 +23,7 @@ from nodevet.checks.services import ACTIVE, Services
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
-from nodevet.fix import Actions, Change, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fix import Actions, Change, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned
 from nodevet.model import Finding, Verdict
@@ -39,7 +39,7 @@ KINDS = (".service", ".socket", ".timer", ".path")
 
 def plan(evidence: Evidence, findings: Sequence[Finding], want: Services) -> Iterator[Change]:
     """A change of each unit that is wrong; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
     section = evidence.services.data
@@ -89,7 +89,7 @@ def change(finding: Finding, unit: Shown | None, want: Services) -> Change:
         observed=finding.actual,
         subjects=(finding.subject.label,),
         actions=actions(unit.name, running=start, enabled=enable, reset=reset),
-        touches=(Touch(kind="unit", name=unit.name),),
+        resources=(Resource(kind="unit", name=unit.name),),
         risk=Risk.DRAIN if start is False else Risk.LIVE,
     )
 

@@ -30,10 +30,10 @@ from nodevet.evidence.core import Record
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Fstab, Memory, SwapUnit
 from nodevet.evidence.memory import Swap as Active
-from nodevet.fix import Actions, Change, File, Fix, FixError, Risk, Run, Touch, Unit
+from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
-from nodevet.probe.swaps import is_swap
+from nodevet.remote.probe.swaps import is_swap
 
 FSTAB = "/etc/fstab"
 MARK = "# Off by nodevet: "
@@ -46,7 +46,7 @@ LINE = r"^[[:space:]]*[^#[:space:]]+[[:space:]]+[^[:space:]]+[[:space:]]+swap([[
 
 def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterator[Change]:
     """One change that takes away all of it; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
     if want.maximum_kb not in ("none", 0):
@@ -67,10 +67,10 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterato
         wanted=wrong[0].expected,
         observed=wrong[0].actual,
         actions=actions(table, units, names),
-        touches=(
-            *([Touch(kind="file", name=FSTAB)] if table else ()),
-            *(Touch(kind="unit", name=unit) for unit in units),
-            *(Touch(kind="swap", name=name) for name in names),
+        resources=(
+            *([Resource(kind="file", name=FSTAB)] if table else ()),
+            *(Resource(kind="unit", name=unit) for unit in units),
+            *(Resource(kind="swap", name=name) for name in names),
         ),
         risk=Risk.DRAIN if used else Risk.IDLE,
         note=f"{used} KiB are swapped out and come back into memory" if used else "",

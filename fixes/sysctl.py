@@ -28,14 +28,14 @@ from nodevet.fix import Actions, Change, Fix, FixError, Risk
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
-from nodevet.probe.sysctl import path_of
+from nodevet.remote.probe.collectors.sysctl import path_of
 
 CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
 
 
 def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Iterator[Change]:
     """One change of all that is wrong; see `FIX`."""
-    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.WRONG}
+    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:
         return
     section = evidence.sysctl.data

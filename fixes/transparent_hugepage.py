@@ -32,7 +32,7 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], want: TransparentHugepage
 ) -> Iterator[Change]:
     """One change of all that is wrong; see `FIX`."""
-    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.WRONG}
+    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:
         return
     memory = evidence.memory.data

@@ -26,7 +26,7 @@ class Risk(str, Enum):
         return list(Risk).index(self)
 
 
-class Touch(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """One thing whose earlier state is kept before it is changed."""
 
     kind: str
@@ -39,10 +39,10 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, order=True):
         return f"{self.kind} {self.name}"
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """What a touch was when it was looked at: enough to put it back."""
 
-    touch: Touch
+    resource: Resource
     exists: bool
     value: Any = None
     """file: {content (base64), mode, owner, group}; kernel: text; unit: {enabled, active,
@@ -100,7 +100,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""  # of both: W, MHz
     subjects: tuple[str, ...] = ()  # labels of the findings it answers: `GPU 4`
     actions: Actions
-    touches: tuple[Touch, ...]
+    resources: tuple[Resource, ...]
     """Everything that the actions change; each is looked at before and can be put back."""
     risk: Risk
     gpus: tuple[str, ...] = ()  # UUIDs that must be free at risk idle; empty: all

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodevet.document.problems import plain_text
 from nodevet.evidence.document import Evidence
-from nodevet.model import Finding, Host, HostReport, Verdict, unknown, wrong
+from nodevet.model import Finding, Host, HostReport, Verdict, fail, unknown
 
 SAME_MACHINE = "host_identity"
 HOSTNAME = "hostname"
@@ -132,7 +132,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
         )
     if is_same_name(expected, actual, exact=isinstance(host.expect_hostname, str)):
         return None
-    return wrong(check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE)
+    return fail(check=HOSTNAME, expected=expected, actual=actual, advice=ELSEWHERE)
 
 
 def machine(report: HostReport) -> tuple[str, str] | None:
@@ -193,7 +193,7 @@ def _one_machine(names: Iterable[str]) -> str:
 
 
 def _told(report: HostReport, names: Iterable[str]) -> HostReport:
-    finding = wrong(check=SAME_MACHINE, why=_one_machine(names), advice=TWICE)
+    finding = fail(check=SAME_MACHINE, why=_one_machine(names), advice=TWICE)
     others = (each for each in report.findings if each.check != SAME_MACHINE)
     return replace(report, findings=(finding, *others))
 

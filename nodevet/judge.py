@@ -17,7 +17,7 @@ from nodevet.model import MORE, Baseline, Expectation, Finding, Verdict, Waiver,
 MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason or of advice
 LATE = "judging this host took too long and was ended"
-WORST = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.EXEMPT)
+WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
 def judge(
@@ -118,7 +118,7 @@ def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date
 
     Of a waiver that has expired, or that accepts another value, the finding says so.
     """
-    if finding.verdict is not Verdict.WRONG:
+    if finding.verdict is not Verdict.FAIL:
         return finding
     covering = [waiver for waiver in waivers if waiver.covers(host, finding)]
     if not covering:

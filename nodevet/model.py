@@ -20,14 +20,14 @@ class Verdict(str, Enum):
     """What a check says of one subject."""
 
     OK = "ok"
-    WRONG = "wrong"
+    FAIL = "fail"
     UNKNOWN = "unknown"  # the evidence does not say
-    EXEMPT = "exempt"  # the question does not arise here
-    WAIVED = "waived"  # wrong, but a named person accepted it until a date
+    NOT_APPLICABLE = "not_applicable"  # the question does not arise here
+    WAIVED = "waived"  # it fails, but a named person accepted it until a date
 
 
 class Severity(str, Enum):
-    """How much a wrong finding matters; ordered by `rank`."""
+    """How much a failed finding matters; ordered by `rank`."""
 
     INFO = "info"
     WARNING = "warning"
@@ -95,17 +95,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show(value: Value) -> str:
-    """A value on one line: `on`, `8`, `a, b`, `x: 1, y: 2`, `nothing`."""
+    """A value on one line: `on`, `8`, `a, b`, `x: 1, y: 2`, `none`."""
     if value is None:
-        return "nothing"
+        return "none"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
         return f"{value:.10g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) or "nothing"
+        return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) or "none"
     if isinstance(value, (list, tuple, set, frozenset)):
-        return ", ".join(show(item) for item in value) or "nothing"
+        return ", ".join(show(item) for item in value) or "none"
     return str(value)
 
 
@@ -113,21 +113,21 @@ def ok(subject: Subject = NODE, **rest: Any) -> Finding:
     return Finding(verdict=Verdict.OK, subject=subject, **rest)
 
 
-def wrong(subject: Subject = NODE, **rest: Any) -> Finding:
-    return Finding(verdict=Verdict.WRONG, subject=subject, **rest)
+def fail(subject: Subject = NODE, **rest: Any) -> Finding:
+    return Finding(verdict=Verdict.FAIL, subject=subject, **rest)
 
 
 def unknown(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:
     return Finding(verdict=Verdict.UNKNOWN, subject=subject, why=why, **rest)
 
 
-def exempt(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:
-    return Finding(verdict=Verdict.EXEMPT, subject=subject, why=why, **rest)
+def not_applicable(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:
+    return Finding(verdict=Verdict.NOT_APPLICABLE, subject=subject, why=why, **rest)
 
 
 def compare(subject: Subject, *, expected: Value, actual: Value, **rest: Any) -> Finding:
-    """OK when equal, WRONG when not. Never pass an unread value as `actual`."""
-    verdict = Verdict.OK if actual == expected else Verdict.WRONG
+    """OK when equal, FAIL when not. Never pass an unread value as `actual`."""
+    verdict = Verdict.OK if actual == expected else Verdict.FAIL
     return Finding(verdict=verdict, subject=subject, expected=expected, actual=actual, **rest)
 
 
@@ -180,7 +180,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True):
-    """A wrong finding that a named person accepted until a date (inclusive).
+    """A failed finding that a named person accepted until a date (inclusive).
 
     It holds for the value that was accepted, not for a worse one that comes later.
     """
@@ -292,11 +292,11 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Worst first: wrong, unknown, waived, ok. Never ok without an ok finding."""
+        """Worst first: fail, unknown, waived, ok. Never ok without an ok finding."""
         if self.status is not Status.VETTED:
             return Verdict.UNKNOWN
         verdicts = {finding.verdict for finding in self.findings}
-        for worst in (Verdict.WRONG, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK):
+        for worst in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK):
             if worst in verdicts:
                 return worst
         return Verdict.UNKNOWN
@@ -317,7 +317,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 all ok; 1 wrong at or above `fail_on`; 3 something could not be judged. 1 wins."""
+        """0 all ok; 1 a failure at or above `fail_on`; 3 something could not be judged. 1 wins."""
         return exit_code(self.hosts, self.fail_on) or (3 if self.interrupted else 0)
 
 
@@ -327,12 +327,15 @@ def exit_code(hosts: Iterable[HostReport], fail_on: Severity) -> int:
     for host in hosts:
         seen = True
         verdicts = {finding.verdict for finding in host.findings}
-        if host.status is not Status.VETTED or verdicts <= {Verdict.UNKNOWN, Verdict.EXEMPT}:
+        if host.status is not Status.VETTED or verdicts <= {
+            Verdict.UNKNOWN,
+            Verdict.NOT_APPLICABLE,
+        }:
             code = 3
         for finding in host.findings:
             if finding.severity.rank < fail_on.rank:
                 continue
-            if finding.verdict is Verdict.WRONG:
+            if finding.verdict is Verdict.FAIL:
                 return 1
             if finding.verdict is Verdict.UNKNOWN:
                 code = 3

@@ -1,6 +1,5 @@
 """The pages that are written by hand agree with the code."""
 
-import importlib
 import re
 import shlex
 from datetime import date
@@ -11,6 +10,7 @@ import pytest
 
 from nodevet.baseline import lint
 from nodevet.catalog import Catalog
+from nodevet.cli import nodevet
 from nodevet.report import formats
 
 REPO = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_every_command_on_a_page_can_be_given(page: str, line: str) -> None:
     name, *words = shlex.split(line)
-    command = importlib.import_module(f"nodevet.cli.{name}").command
+    command = nodevet.get_command(click.Context(nodevet), name)
     if isinstance(command, click.Group):
         command = command.commands[words.pop(0)]
     known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}

@@ -18,6 +18,7 @@ import yaml
 from nodevet import report
 from nodevet.baseline.choose import choose
 from nodevet.catalog import Catalog
+from nodevet.changes import changes
 from nodevet.evidence.document import Evidence, decode
 from nodevet.model import (
     Applies,
@@ -32,7 +33,6 @@ from nodevet.model import (
     Subject,
     Verdict,
 )
-from nodevet.report.changes import changes
 
 CATALOG = Catalog()
 CASES = Path(__file__).parent / "checks"
@@ -212,7 +212,7 @@ def test_d1_170_kb_that_took_44_seconds_take_none() -> None:
     found: list[Finding] = []
     check = CATALOG.check("gpu_lost")
     took = seconds(lambda: found.extend(check.judge(decode(text), check.wants())))
-    assert sum(finding.verdict is Verdict.WRONG for finding in found) == 1900
+    assert sum(finding.verdict is Verdict.FAIL for finding in found) == 1900
     assert "1900 GPUs are lost: before any single one" in found[-1].advice
     assert took < 5, "it took 44 s"
 
@@ -244,7 +244,7 @@ def run_of(size: int, shift: int = 0) -> Run:
     """One host with as many findings as there is no judge to bound them, and two ordinary ones."""
     findings = tuple(
         Finding(
-            verdict=(Verdict.WRONG, Verdict.UNKNOWN, Verdict.OK, Verdict.WAIVED)[number % 4],
+            verdict=(Verdict.FAIL, Verdict.UNKNOWN, Verdict.OK, Verdict.WAIVED)[number % 4],
             subject=Subject(kind="pci", id=address(number), uuid=f"U{number}" if shift else None),
             expected={"a": number, "b": list(range(8))},
             actual={"a": number + shift + 1, "b": list(range(9))},
@@ -257,11 +257,11 @@ def run_of(size: int, shift: int = 0) -> Run:
         for number in range(500 * size)
     )
     same = tuple(
-        Finding(verdict=Verdict.WRONG, expected=1, actual=number + shift, check="node")
+        Finding(verdict=Verdict.FAIL, expected=1, actual=number + shift, check="node")
         for number in range(500 * size)
     )
     long = Finding(
-        verdict=Verdict.WRONG,
+        verdict=Verdict.FAIL,
         expected=list(range(2000 * size)),
         actual=list(range(1, 4000 * size, 2)),
         check="list",

@@ -25,7 +25,7 @@ from nodevet.model import (
 )
 
 CHECK = """
-from nodevet.model import Check, Want, wrong, ok, Subject
+from nodevet.model import Check, Want, fail, ok, Subject
 
 def judge(evidence, want):
     {body}
@@ -46,7 +46,7 @@ def ask(folder: Path, body: str, *waivers: Waiver, host: str = "gpu001") -> tupl
     return judge(evidence(), baseline, Catalog([folder]), host=host, today=TODAY)
 
 
-WRONG_GPU = "yield wrong(Subject(kind='gpu', id='4', uuid='GPU-1', bus_id='0000:19:00.0'))"
+WRONG_GPU = "yield fail(Subject(kind='gpu', id='4', uuid='GPU-1', bus_id='0000:19:00.0'))"
 
 
 def waiver(**changes: object) -> Waiver:
@@ -112,12 +112,12 @@ def test_a_waiver_in_force(tmp_path: Path, changes: dict[str, object]) -> None:
 )
 def test_a_waiver_of_something_else(tmp_path: Path, changes: dict[str, object]) -> None:
     (finding,) = ask(tmp_path, WRONG_GPU, waiver(**changes))
-    assert (finding.verdict, finding.waiver) == (Verdict.WRONG, "")
+    assert (finding.verdict, finding.waiver) == (Verdict.FAIL, "")
 
 
 def test_an_expired_waiver_is_wrong_and_says_so(tmp_path: Path) -> None:
     (finding,) = ask(tmp_path, WRONG_GPU, waiver(until=date(2026, 11, 19)))
-    assert finding.verdict is Verdict.WRONG
+    assert finding.verdict is Verdict.FAIL
     assert finding.waiver == "expired 2026-11-19 (ops: riser on order)"
 
 
@@ -140,7 +140,7 @@ def test_a_waiver_does_not_cover_unknown(tmp_path: Path) -> None:
 CROWD = """
     for number in range(1000):
         subject = Subject(kind='gpu', id=str(number))
-        yield (wrong if number % 2 else ok)(subject, why='x' * number * 10)
+        yield (fail if number % 2 else ok)(subject, why='x' * number * 10)
 """
 
 
@@ -149,18 +149,18 @@ def test_d1_what_a_check_says_of_one_host_is_listed_as_far_as_somebody_reads(
 ) -> None:
     found = ask(tmp_path, CROWD.strip())
     listed = [finding for finding in found if finding.subject != MORE]
-    assert len(listed) == MOST and {each.verdict for each in listed} == {Verdict.WRONG}
+    assert len(listed) == MOST and {each.verdict for each in listed} == {Verdict.FAIL}
     assert [each.subject.id for each in listed[:2]] == ["1", "3"]
     assert max(len(each.why) for each in listed) <= 4096
     more = [(each.verdict, each.why, each.check, each.origin) for each in found[MOST:]]
     assert more == [
-        (Verdict.WRONG, "244 more wrong, not listed", "site", "b.yaml:3"),
+        (Verdict.FAIL, "244 more fail, not listed", "site", "b.yaml:3"),
         (Verdict.OK, "500 more ok, not listed", "site", "b.yaml:3"),
     ]
     assert found[MOST].severity is Severity.INFO
 
 
-@pytest.mark.parametrize("worst", ["wrong", "unknown", "exempt"])
+@pytest.mark.parametrize("worst", ["fail", "unknown", "not_applicable"])
 def test_d1_the_worst_of_what_is_not_listed_is_still_the_hosts_verdict(
     tmp_path: Path, worst: str
 ) -> None:
@@ -173,8 +173,11 @@ def test_d1_the_worst_of_what_is_not_listed_is_still_the_hosts_verdict(
     baseline = Baseline(name="b", path="b.yaml", expectations=(wish,))
     found = judge(evidence(), baseline, Catalog([tmp_path]), host="n", today=TODAY)
     report = HostReport(host="n", status=Status.VETTED, findings=found)
-    assert report.verdict is Verdict(worst) or worst == "exempt"
-    assert exit_code([report], Severity.WARNING) == {"wrong": 1, "unknown": 3, "exempt": 0}[worst]
+    assert report.verdict is Verdict(worst) or worst == "not_applicable"
+    assert (
+        exit_code([report], Severity.WARNING)
+        == {"fail": 1, "unknown": 3, "not_applicable": 0}[worst]
+    )
     assert len(found) <= MOST + 2
 
 
@@ -220,7 +223,7 @@ ACCEPTED = [
     ("expected=[], actual=[48, 79]", [79, 48]),
     ("expected={'a': 0, 'b': 1}, actual={'a': 2, 'b': 1}", {"a": 2}),
     ("expected=8, actual={'NVML': 7, '/dev': 8}", {"NVML": 7}),
-    ("expected='/dev/nvidia4', actual=None", "nothing"),
+    ("expected='/dev/nvidia4', actual=None", "none"),
     ("why='SXid 10003'", "SXid 10003"),
 ]
 OTHER = [
@@ -235,7 +238,7 @@ OTHER = [
     ("expected={'a': 0, 'b': 1}, actual={'a': 2, 'b': 3}", {"a": 2}),
     ("expected='/dev/nvidia4', actual=None", "SXid 10003"),
     ("why='SXid 20034'", "SXid 10003"),
-    ("why='SXid 20034'", "nothing"),
+    ("why='SXid 20034'", "none"),
 ]
 
 
@@ -243,7 +246,7 @@ OTHER = [
 def test_d12_a_waiver_covers_the_value_that_was_accepted(
     tmp_path: Path, said: str, accepts: object
 ) -> None:
-    (finding,) = ask(tmp_path, f"yield wrong({said})", limited(accepts))
+    (finding,) = ask(tmp_path, f"yield fail({said})", limited(accepts))
     assert finding.verdict is Verdict.WAIVED
 
 
@@ -251,8 +254,8 @@ def test_d12_a_waiver_covers_the_value_that_was_accepted(
 def test_d12_another_value_fails_and_says_what_the_waiver_covered(
     tmp_path: Path, said: str, accepts: object
 ) -> None:
-    (finding,) = ask(tmp_path, f"yield wrong({said})", limited(accepts))
-    assert finding.verdict is Verdict.WRONG
+    (finding,) = ask(tmp_path, f"yield fail({said})", limited(accepts))
+    assert finding.verdict is Verdict.FAIL
     covered = finding.text(accepts)
     assert finding.waiver == (
         f"waiver covers {covered}, not this; until 2026-11-20 (ops: riser on order)"
@@ -263,13 +266,13 @@ def test_d12_another_value_fails_and_says_what_the_waiver_covered(
 
 def test_d12_of_several_waivers_the_one_for_the_value_counts(tmp_path: Path) -> None:
     old, new = limited("x8"), limited("x4", until=date(2027, 1, 1))
-    (finding,) = ask(tmp_path, "yield wrong(expected='x16', actual='x8')", new, old)
+    (finding,) = ask(tmp_path, "yield fail(expected='x16', actual='x8')", new, old)
     assert finding.waiver == "until 2026-11-20 (ops: riser on order)"
     past = limited("x8", until=date(2026, 1, 1))
-    (finding,) = ask(tmp_path, "yield wrong(expected='x16', actual='x8')", new, past)
-    assert (finding.verdict, finding.waiver[:18]) == (Verdict.WRONG, "expired 2026-01-01")
+    (finding,) = ask(tmp_path, "yield fail(expected='x16', actual='x8')", new, past)
+    assert (finding.verdict, finding.waiver[:18]) == (Verdict.FAIL, "expired 2026-01-01")
 
 
 def test_d12_a_waiver_that_says_no_value_covers_nothing(tmp_path: Path) -> None:
-    (finding,) = ask(tmp_path, "yield wrong(expected=1)", limited(None))
-    assert finding.verdict is Verdict.WRONG
+    (finding,) = ask(tmp_path, "yield fail(expected=1)", limited(None))
+    assert finding.verdict is Verdict.FAIL

@@ -25,7 +25,7 @@ def host(*findings: tuple[Verdict, Severity], status: Status = Status.VETTED) ->
     return HostReport(host="n1", status=status, findings=made)
 
 
-OK, WRONG, UNKNOWN, EXEMPT, WAIVED = Verdict
+OK, FAIL, UNKNOWN, NOT_APPLICABLE, WAIVED = Verdict
 INFO, WARNING, CRITICAL = Severity
 
 
@@ -33,14 +33,14 @@ INFO, WARNING, CRITICAL = Severity
     ("report", "code"),
     [
         (host((OK, CRITICAL)), 0),
-        (host((OK, CRITICAL), (EXEMPT, CRITICAL)), 0),
+        (host((OK, CRITICAL), (NOT_APPLICABLE, CRITICAL)), 0),
         (host((OK, CRITICAL), (WAIVED, CRITICAL)), 0),
-        (host((OK, CRITICAL), (WRONG, WARNING)), 1),
-        (host((OK, CRITICAL), (WRONG, INFO)), 0),
+        (host((OK, CRITICAL), (FAIL, WARNING)), 1),
+        (host((OK, CRITICAL), (FAIL, INFO)), 0),
         (host((OK, CRITICAL), (UNKNOWN, WARNING)), 3),
-        (host((WRONG, CRITICAL), (UNKNOWN, CRITICAL)), 1),
+        (host((FAIL, CRITICAL), (UNKNOWN, CRITICAL)), 1),
         (host(), 3),
-        (host((EXEMPT, CRITICAL)), 3),
+        (host((NOT_APPLICABLE, CRITICAL)), 3),
         (host((UNKNOWN, INFO)), 3),
         (host((OK, CRITICAL), status=Status.UNREACHABLE), 3),
         (host((OK, CRITICAL), status=Status.TIMEOUT), 3),
@@ -63,20 +63,20 @@ def test_an_interrupted_run_is_not_ok() -> None:
 
 
 def test_wrong_wins_over_what_could_not_be_judged() -> None:
-    hosts = [host((OK, CRITICAL)), host(status=Status.TIMEOUT), host((WRONG, CRITICAL))]
+    hosts = [host((OK, CRITICAL)), host(status=Status.TIMEOUT), host((FAIL, CRITICAL))]
     for order in itertools.permutations(hosts):
         assert exit_code(order, WARNING) == 1
 
 
 def test_fail_on_moves_the_bar() -> None:
-    report = host((OK, CRITICAL), (WRONG, INFO))
+    report = host((OK, CRITICAL), (FAIL, INFO))
     assert [exit_code([report], bar) for bar in Severity] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("verdicts", list(itertools.product(Verdict, repeat=2)))
 def test_a_host_is_as_its_worst_finding(verdicts: tuple[Verdict, Verdict]) -> None:
     verdict = host(*((one, CRITICAL) for one in verdicts)).verdict
-    for worst in (WRONG, UNKNOWN, WAIVED, OK):
+    for worst in (FAIL, UNKNOWN, WAIVED, OK):
         if worst in verdicts:
             assert verdict is worst
             return
@@ -91,7 +91,7 @@ def test_a_host_that_was_not_vetted_is_never_ok(status: Status) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "nothing"),
+        (None, "none"),
         (True, "on"),
         (False, "off"),
         (8, "8"),
@@ -100,7 +100,7 @@ def test_a_host_that_was_not_vetted_is_never_ok(status: Status) -> None:
         (1234567.0, "1234567"),
         ("performance", "performance"),
         ((1, 2), "1, 2"),
-        ([], "nothing"),
+        ([], "none"),
         ({"x": 1, "y": True}, "x: 1, y: on"),
     ],
 )
@@ -110,7 +110,7 @@ def test_values_as_people_read_them(value: object, text: str) -> None:
 
 def test_compare_carries_the_unit() -> None:
     finding = compare(NODE, expected=700, actual=500, unit="W")
-    assert finding.verdict is WRONG
+    assert finding.verdict is FAIL
     assert finding.text(finding.actual) == "500 W"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim.nspawn.needs import HEADERS, PROGRAMS
+from nodevet_sim.nspawn.needs import HEADERS, PROGRAMS
 
 REPO = Path(__file__).parents[1]
 LIST = REPO / ".ci" / "programs"
@@ -48,7 +48,7 @@ def installed(name: str) -> bool:
     return bool(re.fullmatch(r"[a-z0-9/._-]+", name)) and shutil.which(name) is not None
 
 
-@pytest.mark.parametrize("folder", ["tests", "benchmarks", "nodevet/sim", "docs"])
+@pytest.mark.parametrize("folder", ["tests", "benchmarks", "sim/nodevet_sim", "docs"])
 def test_what_python_calls_is_listed(folder: str) -> None:
     found = {
         (name.rsplit("/", 1)[-1], str(path.relative_to(REPO)))

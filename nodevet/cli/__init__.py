@@ -11,6 +11,7 @@ import pkgutil
 import signal
 import sys
 import traceback
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -27,15 +28,25 @@ class Commands(click.Group):
     """Finds each command in the file of its name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if name not in SHARED)
+        own = (name for _, name, _ in pkgutil.iter_modules(__path__) if name not in SHARED)
+        return sorted({*own, *(point.name for point in _added())})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for point in _added():
+            if point.name == cmd_name:
+                added: click.Command = point.load()
+                return added
         if cmd_name not in self.list_commands(ctx):
             return None
         command = importlib.import_module(f"nodevet.cli.{cmd_name}").command
         if not isinstance(command, click.Command):
             raise TypeError(f"nodevet.cli.{cmd_name} defines no command")
         return command
+
+
+def _added() -> EntryPoints:
+    """Commands of other distributions, such as nodevet-sim's."""
+    return entry_points(group="nodevet.commands")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -19,13 +19,13 @@ from nodevet.model import Host
 from nodevet.remedy.report import ENDINGS, render
 
 if TYPE_CHECKING:
-    from nodevet.remedy.approve import Approval, Signature
-    from nodevet.remedy.journal import Journal, RunState
-    from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.approval.verify import Approval, Signature
+    from nodevet.remedy.journal.folder import Reach, RunFolder
+    from nodevet.remedy.journal.journal import Journal, RunState
+    from nodevet.remedy.model import Plan
     from nodevet.remedy.result import HostResult, Result
-    from nodevet.remedy.rollout import Carried, Rollout
-    from nodevet.remedy.runs import Reach, RunFolder
-    from nodevet.remedy.site import Terms
+    from nodevet.remedy.rollout.session import Terms
+    from nodevet.remedy.settings import Carried, Rollout
     from nodevet.sweep import Bench
 
 inventories = click.option(
@@ -95,10 +95,10 @@ def command(
       2  usage, configuration, or the plan is not approved
       3  a node is in doubt or half done: look at it
     """
-    from nodevet.remedy import space
-    from nodevet.remedy.approve import signatures
-    from nodevet.remedy.journal import Journal, read
-    from nodevet.remedy.runs import RunFolder
+    from nodevet.remedy.approval.verify import signatures
+    from nodevet.remedy.journal import space
+    from nodevet.remedy.journal.folder import RunFolder
+    from nodevet.remedy.journal.journal import Journal, read
 
     care, reach = split(rest)
     bench = session.open_bench(project, names)
@@ -150,12 +150,12 @@ def carry_out(
     carried: "Carried",
 ) -> "Result":
     """The run itself. A second Ctrl-C leaves it as it is, and the message says how to go on."""
-    from nodevet.fleet.work import Worker
-    from nodevet.remedy.account import settled
-    from nodevet.remedy.apply import Order, Stop, apply
-    from nodevet.remedy.compare import Bench as OneBench
-    from nodevet.remedy.journal import state
-    from nodevet.remedy.runs import Opening
+    from nodevet.fleet.controller.executor import Worker
+    from nodevet.remedy.journal.account import settled
+    from nodevet.remedy.journal.folder import Opening
+    from nodevet.remedy.journal.journal import state
+    from nodevet.remedy.rollout.apply import Order, Stop, apply
+    from nodevet.remedy.rollout.compare import Bench as OneBench
 
     plan: Plan = order["plan"]
     earlier = same_plan(run, text, state(journal.records)) if journal.records else None
@@ -196,7 +196,7 @@ def carry_out(
 
 def same_plan(run: "RunFolder", text: bytes, state: "RunState") -> "RunState":
     """Raises UserError where the kept plan is no longer the one that the run began with."""
-    from nodevet.remedy.nouns import digest
+    from nodevet.remedy.model import digest
 
     if state.run is not None and state.run.plan != digest(text):
         raise UserError(f"{run.plan_file}: was changed since the run began; put it back")
@@ -205,18 +205,18 @@ def same_plan(run: "RunFolder", text: bytes, state: "RunState") -> "RunState":
 
 def read_plan(file: Path) -> "tuple[bytes, Plan]":
     """A plan byte by byte, and decoded. Raises UserError and PlanError."""
-    from nodevet.remedy import nouns
+    from nodevet.remedy import model
 
     try:
         text = file.read_bytes()
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
-    return text, nouns.read(text)
+    return text, model.read(text)
 
 
 def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "Reach":
     """How the plan's hosts are reached, by the command line."""
-    from nodevet.remedy.runs import Reach
+    from nodevet.remedy.journal.folder import Reach
 
     names = {step.host for step in plan.steps}
     hosts = session.inventory(() if inventories else sorted(names), inventories, ())
@@ -231,7 +231,7 @@ def reached_before(
     run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
 ) -> "Reach":
     """How a run reached its hosts, but for what the command line says anew."""
-    from nodevet.remedy.runs import TOLD_ANEW, RunError
+    from nodevet.remedy.journal.folder import TOLD_ANEW, RunError
 
     _, plan = run.plan()
     now = reached_now(plan, inventories, reach) if inventories else None
@@ -272,21 +272,22 @@ def approved(
 
     A reboot takes approvals as a plan of that risk does.
     """
-    from nodevet.remedy import allowed, approve
+    from nodevet.remedy.approval import verify
+    from nodevet.remedy.approval.policy import load as load_policy
 
-    policy, now = allowed.load(project), datetime.now(timezone.utc)
+    policy, now = load_policy(project), datetime.now(timezone.utc)
     groups = {host.name: host.groups for host in hosts}
-    outcome = approve.check_approvals(text, plan, found, policy, now, groups)
-    if not isinstance(outcome, approve.Approved):
+    outcome = verify.check_approvals(text, plan, found, policy, now, groups)
+    if not isinstance(outcome, verify.Approved):
         return outcome
     if not reboot:
         return outcome.approvals
     raised = replace(plan, rollout=replace(plan.rollout, reboot=True))
-    reasons = approve.unfit(raised, policy, now)
-    verdicts = tuple(approve.signers(text, found, policy, now))
-    people, ignored = approve.judge(raised, verdicts, policy, groups)
-    if len(people) < (needed := approve.needs(raised, policy)):
-        reasons += [*ignored, f"to reboot: {approve.too_few(raised, people, needed)}"]
+    reasons = verify.unfit(raised, policy, now)
+    verdicts = tuple(verify.signers(text, found, policy, now))
+    people, ignored = verify.judge(raised, verdicts, policy, groups)
+    if len(people) < (needed := verify.needs(raised, policy)):
+        reasons += [*ignored, f"to reboot: {verify.too_few(raised, people, needed)}"]
     return reasons or tuple(people)
 
 
@@ -296,8 +297,8 @@ def closing(
     """Says why the plan may not be carried out at the moment of asking, or with True why no node
     may be rebooted for it; empty while it may. Signatures and policy are read again each time.
     """
-    from nodevet.remedy.allowed import PolicyError
-    from nodevet.remedy.approve import ApproveError, signatures
+    from nodevet.remedy.approval.policy import PolicyError
+    from nodevet.remedy.approval.verify import ApproveError, signatures
 
     def closed(reboot: bool) -> str:
         try:
@@ -312,8 +313,8 @@ def closing(
 
 
 def terms_of(run: "RunFolder", rollout: "Rollout") -> "Terms":
-    from nodevet.remedy.holders import names
-    from nodevet.remedy.site import Terms
+    from nodevet.remedy.plan.holders import names
+    from nodevet.remedy.rollout.session import Terms
 
     return Terms(
         who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",

@@ -12,9 +12,9 @@ from nodevet.cli import UserError
 from nodevet.document.problems import plain_text
 
 if TYPE_CHECKING:
-    from nodevet.remedy.allowed import Policy
-    from nodevet.remedy.approve import Approved
-    from nodevet.remedy.nouns import Plan
+    from nodevet.remedy.approval.policy import Policy
+    from nodevet.remedy.approval.verify import Approved
+    from nodevet.remedy.model import Plan
 
 LARGEST = 64 * 1024 * 1024  # bytes of a plan
 KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
@@ -63,8 +63,8 @@ def command(
       1  not signed: refused, or not confirmed; with --verify: not enough
       2  usage or configuration
     """
-    from nodevet.remedy.allowed import load
-    from nodevet.remedy.nouns import read
+    from nodevet.remedy.approval.policy import load
+    from nodevet.remedy.model import read
 
     content = _content(file / "plan.json" if rollback else file)
     asked = _Asked(
@@ -89,27 +89,27 @@ class _Asked(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        from nodevet.remedy import signatures
+        from nodevet.remedy.approval import signatures
 
         return signatures.ROLLBACK if self.rollback else signatures.NAMESPACE
 
     def check(self) -> "Approved | list[str]":
-        from nodevet.remedy import approve
+        from nodevet.remedy.approval import verify
 
-        check = approve.check_rollback if self.rollback else approve.check_approvals
-        found = approve.signatures(self.file)
+        check = verify.check_rollback if self.rollback else verify.check_approvals
+        found = verify.signatures(self.file)
         return check(self.content, self.plan, found, self.policy, _now(), _groups(self.plan))
 
     def unfit(self) -> list[str]:
-        from nodevet.remedy import approve
+        from nodevet.remedy.approval import verify
 
-        plan = approve.back(self.plan) if self.rollback else self.plan
-        return approve.unfit(plan, self.policy, _now(), expires=not self.rollback)
+        plan = verify.back(self.plan) if self.rollback else self.plan
+        return verify.unfit(plan, self.policy, _now(), expires=not self.rollback)
 
 
 def _verify(asked: _Asked) -> int:
     """Say who approved; 0 where that is enough."""
-    from nodevet.remedy.approve import Approved
+    from nodevet.remedy.approval.verify import Approved
 
     outcome = asked.check()
     if not isinstance(outcome, Approved):
@@ -123,10 +123,10 @@ def _verify(asked: _Asked) -> int:
 
 def _approve(asked: _Asked, key: Path | None, *, yes: bool, folded: bool) -> int:
     """Show, ask, sign and keep the signature; 1 where it would not count."""
-    from nodevet.remedy import approve
+    from nodevet.remedy.approval import verify
 
     content, policy = asked.content, asked.policy
-    plan = approve.back(asked.plan) if asked.rollback else asked.plan
+    plan = verify.back(asked.plan) if asked.rollback else asked.plan
     if unfit := asked.unfit():
         _say("cannot be approved", unfit)
         return 1
@@ -137,28 +137,28 @@ def _approve(asked: _Asked, key: Path | None, *, yes: bool, folded: bool) -> int
     if not yes and not _confirmed(plan):
         click.echo("not approved: nothing is signed", err=True)
         return 1
-    data = approve.sign(content, key, asked.namespace)
-    signature = approve.Signature(name=f"your key {key}", data=data)
-    (verdict,) = approve.signers(content, [signature], policy, _now(), asked.namespace)
-    people, refused = approve.judge(plan, [verdict], policy, _groups(plan))
+    data = verify.sign(content, key, asked.namespace)
+    signature = verify.Signature(name=f"your key {key}", data=data)
+    (verdict,) = verify.signers(content, [signature], policy, _now(), asked.namespace)
+    people, refused = verify.judge(plan, [verdict], policy, _groups(plan))
     if not people or isinstance(verdict, str):
         _say("your signature would not count, and is not kept", refused)
         return 1
-    target = approve.signature_file(asked.file, people[0].who)
+    target = verify.signature_file(asked.file, people[0].who)
     _keep(target, signature.data)
     click.echo(f"approved by {plain_text(people[0].who)}: {target}")
-    verdicts = approve.signers(
-        content, approve.signatures(asked.file), policy, _now(), asked.namespace
+    verdicts = verify.signers(
+        content, verify.signatures(asked.file), policy, _now(), asked.namespace
     )
-    people, _ = approve.judge(plan, tuple(verdicts), policy, _groups(plan))
-    needed = approve.needs(plan, policy)
+    people, _ = verify.judge(plan, tuple(verdicts), policy, _groups(plan))
+    needed = verify.needs(plan, policy)
     way = (
         f"nodevet rollback {asked.file.parent}" if asked.rollback else f"nodevet apply {asked.file}"
     )
     click.echo(
         f"that is enough; run it with: {way}"
         if len(people) >= needed
-        else approve.too_few(plan, people, needed, rollback=asked.rollback)
+        else verify.too_few(plan, people, needed, rollback=asked.rollback)
     )
     return 0
 
@@ -224,10 +224,10 @@ def _shown(plan: "Plan", *, folded: bool) -> str:
     """The plan for people: every action that will run, or one line per change."""
     import msgspec
 
-    from nodevet.remedy import show
+    from nodevet.remedy.plan import render
 
     hosts = list(dict.fromkeys(step.host for step in plan.steps))
     # a plan may come from anywhere: no step may hide behind one of another host
     steps = tuple(step for host in hosts for step in plan.of(host))
     plan = msgspec.structs.replace(plan, steps=steps)
-    return show.fold(plan) if folded else show.diff(plan)
+    return render.fold(plan) if folded else render.diff(plan)

@@ -19,16 +19,16 @@ from nodevet.cli import UserError, options, session
 from nodevet.cli.output import Output, replace, try_out
 from nodevet.cli.rollout import rollout_of, rollout_options, split
 from nodevet.cli.seconds import duration
-from nodevet.fix import Risk, Touch
+from nodevet.fix import Resource, Risk
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.sweep import Bench, reports
 
 if TYPE_CHECKING:
-    from nodevet.fleet.work import Worker
-    from nodevet.remedy.attempts import Failure
-    from nodevet.remedy.draft import Node, Rules
-    from nodevet.remedy.plan import Looked
+    from nodevet.fleet.controller.executor import Worker
+    from nodevet.remedy.journal.attempts import Failure
+    from nodevet.remedy.plan.candidates import Node, Rules
+    from nodevet.remedy.plan.planner import Looked
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
 LONGEST = timedelta(days=30)
@@ -145,10 +145,11 @@ def command(
       2  usage or configuration
       3  nothing is planned, but not all could be judged or planned
     """
-    from nodevet.remedy import nouns, rest, show
-    from nodevet.remedy.draft import Rules, draft
-    from nodevet.remedy.plan import make
-    from nodevet.remedy.rollout import no_hook
+    from nodevet.remedy import model
+    from nodevet.remedy.plan import render, unplanned
+    from nodevet.remedy.plan.candidates import Rules, draft
+    from nodevet.remedy.plan.planner import make
+    from nodevet.remedy.settings import no_hook
 
     care, reach = split(given)
     rollout_of(1, care)
@@ -170,20 +171,20 @@ def command(
     hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
     reached = session.fleet_options(bench=bench, **reach)
     drafted = draft(_vet(hosts, bench, reached), bench.catalog, rules)
-    proposal = make(drafted, rules, _look(hosts, drafted.touches, reached))
-    shown = show.diff(proposal.plan) if form == "diff" else show.fold(proposal.plan)
+    proposal = make(drafted, rules, _look(hosts, drafted.resources, reached))
+    shown = render.diff(proposal.plan) if form == "diff" else render.fold(proposal.plan)
     steps = bool(proposal.plan.steps)
     hookless = no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
-    told = [shown if steps or proposal.plan.conflicts else "", rest.rest(proposal)]
+    told = [shown if steps or proposal.plan.conflicts else "", unplanned.rest(proposal)]
     click.echo("\n".join(text for text in told if text), nl=False)
     if not steps:
-        click.echo(f"{rest.conclusion(proposal)}.", err=True)
+        click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
         if file and file.exists():
             click.echo(f"nodevet: {file} is of an earlier plan and was left as it is", err=True)
     elif file and hookless and not proposal.plan.rollout.drain_hook:
         raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")
     elif file:
-        replace(file, nouns.write(proposal.plan).decode())
+        replace(file, model.write(proposal.plan).decode())
         click.echo(f"{file} is written; next: nodevet approve {file}", err=True)
     if steps and hookless:
         click.echo(f"nodevet: it cannot be applied as it is: {hookless}", err=True)
@@ -192,7 +193,7 @@ def command(
 
 def _failed(runs: Path, window: timedelta) -> "tuple[Failure, ...]":
     """What failed lately; a run that cannot be read is told."""
-    from nodevet.remedy.attempts import recent
+    from nodevet.remedy.journal.attempts import recent
 
     found, problems = recent(runs, datetime.now().astimezone(), window)
     for problem in problems:
@@ -243,7 +244,7 @@ def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
     """Every host as a check leaves it, with the evidence of those where something is wrong."""
     from nodevet.evidence.document import decode
     from nodevet.fleet import visit
-    from nodevet.remedy.draft import Node
+    from nodevet.remedy.plan.candidates import Node
 
     kept: dict[str, bytes] = {}
 
@@ -254,7 +255,7 @@ def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
     def judged() -> Generator[HostReport]:
         with closing(reports(visit(hosts, reached), by_name, bench, keep)) as seen:
             for report in seen:
-                if not any(finding.verdict is Verdict.WRONG for finding in report.findings):
+                if not any(finding.verdict is Verdict.FAIL for finding in report.findings):
                     kept.pop(report.host, None)
                 yield report
 
@@ -274,29 +275,29 @@ def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
 
 
 def _look(
-    hosts: Sequence[Host], touches: Mapping[str, tuple[Touch, ...]], reached: Options
+    hosts: Sequence[Host], resources: Mapping[str, tuple[Resource, ...]], reached: Options
 ) -> Mapping[str, "Looked"]:
     """What the touches of each host are now, and who else sets them."""
-    if not touches:
+    if not resources:
         return {}
-    from nodevet.fleet.work import Worker
+    from nodevet.fleet.controller.executor import Worker
 
     with (
-        Worker([host for host in hosts if host.name in touches], reached) as worker,
-        ThreadPoolExecutor(min(LOOKERS, len(touches))) as pool,
+        Worker([host for host in hosts if host.name in resources], reached) as worker,
+        ThreadPoolExecutor(min(LOOKERS, len(resources))) as pool,
     ):
-        found = pool.map(lambda host: _look_at(worker, host, touches[host]), touches)
-        return dict(zip(touches, found, strict=True))
+        found = pool.map(lambda host: _look_at(worker, host, resources[host]), resources)
+        return dict(zip(resources, found, strict=True))
 
 
-def _look_at(worker: "Worker", host: str, touches: Sequence[Touch]) -> "Looked":
-    from nodevet.fleet.work import WorkError
-    from nodevet.remedy.plan import Looked
+def _look_at(worker: "Worker", host: str, resources: Sequence[Resource]) -> "Looked":
+    from nodevet.fleet.controller.executor import WorkError
+    from nodevet.remedy.plan.planner import Looked
 
     try:
         worker.open(host)
         try:
-            return Looked(seen=worker.look(host, touches), owners=worker.owners(host, touches))
+            return Looked(seen=worker.look(host, resources), owners=worker.owners(host, resources))
         finally:
             with suppress(WorkError):
                 worker.close(host)

@@ -32,7 +32,7 @@ def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
 
     Reads, and changes nothing. `nodevet check --evidence FILE` judges the document.
     """
-    from nodevet.probe.main import SECTIONS, probe
+    from nodevet.remote.probe.main import SECTIONS, probe
 
     strange = [name for name in sections if name not in SECTIONS]
     if strange:

@@ -48,7 +48,7 @@ def _fixes(folder: Path, output: Output, previous: Path | None) -> None:
 
 
 def _account(folder: Path) -> "Result":
-    from nodevet.remedy.runs import RunError, RunFolder
+    from nodevet.remedy.journal.folder import RunError, RunFolder
 
     try:
         return RunFolder(folder).account()

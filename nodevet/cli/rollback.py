@@ -15,13 +15,13 @@ from nodevet.document.problems import plain_text
 from nodevet.model import Host
 
 if TYPE_CHECKING:
-    from nodevet.remedy.approve import Approval
-    from nodevet.remedy.nouns import Plan, Step
-    from nodevet.remedy.order import Claims
-    from nodevet.remedy.records import Record
+    from nodevet.remedy.approval.verify import Approval
+    from nodevet.remedy.journal.folder import RunFolder
+    from nodevet.remedy.journal.newer import Claims
+    from nodevet.remedy.journal.records import Record
+    from nodevet.remedy.model import Plan, Step
     from nodevet.remedy.result import HostResult
-    from nodevet.remedy.rollout import Rollout
-    from nodevet.remedy.runs import RunFolder
+    from nodevet.remedy.settings import Rollout
 
 
 @click.command("rollback")
@@ -61,15 +61,15 @@ def command(
       2  usage or configuration
       3  a node is in doubt, or could not be put back: look at it
     """
-    from nodevet.fleet.work import Worker
-    from nodevet.remedy import space
-    from nodevet.remedy.account import host_end, strange
-    from nodevet.remedy.apply import Fleet, Stop
-    from nodevet.remedy.journal import Journal, state
-    from nodevet.remedy.rollback import Back, Return, doubtful, nothing, touched
-    from nodevet.remedy.runs import Opening, RunFolder
-    from nodevet.remedy.site import Site
-    from nodevet.remedy.waves import Limits, Standing
+    from nodevet.fleet.controller.executor import Worker
+    from nodevet.remedy.journal import space
+    from nodevet.remedy.journal.account import host_end, strange
+    from nodevet.remedy.journal.folder import Opening, RunFolder
+    from nodevet.remedy.journal.journal import Journal, state
+    from nodevet.remedy.rollout.apply import Fleet, Stop
+    from nodevet.remedy.rollout.limits import Limits, Standing
+    from nodevet.remedy.rollout.rollback import Back, Return, doubtful, nothing, touched
+    from nodevet.remedy.rollout.session import NodeSession
 
     run = RunFolder(folder)
     text, plan = run.plan()
@@ -112,7 +112,7 @@ def command(
                     newer=claims.get(plan.nodes[host].machine_id, {}),
                     closed=partial(_closed, asked),
                 )
-                return Return(back, Site(host, worker, journal, terms, keep)).run()
+                return Return(back, NodeSession(host, worker, journal, terms, keep)).run()
 
             limits = Limits(canary=0, batch=batch, max_fail=len(todo))
             try:
@@ -126,7 +126,7 @@ def command(
 
 def _hooked(steps: "Sequence[Step]", care: "Rollout") -> None:
     """Raises UserError where nodes could not be drained that must be."""
-    from nodevet.remedy.rollout import no_hook
+    from nodevet.remedy.settings import no_hook
 
     if missing := no_hook([step.risk for step in steps], care):
         raise UserError(f"{missing}; or name nodes that need none with --host")
@@ -134,7 +134,7 @@ def _hooked(steps: "Sequence[Step]", care: "Rollout") -> None:
 
 def _claims(run: "RunFolder") -> "Claims":
     """What newer runs need; folders that may be of one, and cannot be read, are told."""
-    from nodevet.remedy.order import newer
+    from nodevet.remedy.journal.newer import newer
 
     found = newer(run)
     for why in found.unread:
@@ -158,33 +158,34 @@ def _approved(
     easier to write to than a signature is to make. Where a signer was revoked since, approvals of
     the rollback, which are over the same bytes, stand for those of the plan.
     """
-    from nodevet.remedy import allowed, approve
-    from nodevet.remedy.records import Run
-    from nodevet.remedy.runs import operator
+    from nodevet.remedy.approval import verify
+    from nodevet.remedy.approval.policy import load as load_policy
+    from nodevet.remedy.journal.folder import operator
+    from nodevet.remedy.journal.records import Run
 
     if not todo:
         return ()
-    policy, now = allowed.load(project), datetime.now(timezone.utc)
+    policy, now = load_policy(project), datetime.now(timezone.utc)
     groups = {host.name: host.groups for host in hosts}
-    found = approve.signatures(run.plan_file)
-    signed = approve.check_approvals(text, plan, found, policy, now, groups, expires=False)
-    known = isinstance(signed, approve.Approved)
+    found = verify.signatures(run.plan_file)
+    signed = verify.check_approvals(text, plan, found, policy, now, groups, expires=False)
+    known = isinstance(signed, verify.Approved)
     mine = operator()
     theirs = {one.user for one in records if isinstance(one, Run) and one.kind == "apply"}
     if known and mine in theirs:
         return ()
     part = replace(plan, steps=tuple(step for step in plan.steps if step.host in todo))
-    outcome = approve.check_rollback(
+    outcome = verify.check_rollback(
         text,
         part,
-        approve.signatures(run.path / "rollback"),
+        verify.signatures(run.path / "rollback"),
         policy,
         now,
         groups,
     )
-    if isinstance(outcome, approve.Approved):  # of these very bytes, whoever signed them before
+    if isinstance(outcome, verify.Approved):  # of these very bytes, whoever signed them before
         return outcome.approvals
-    if not isinstance(signed, approve.Approved):
+    if not isinstance(signed, verify.Approved):
         why = "the approvals of the plan are not valid now, so the run may not be rolled back:"
         way = f"if it is the plan that was applied: nodevet approve --rollback {run.path}"
         raise UserError("\n".join([why, *signed, way]))
@@ -195,8 +196,8 @@ def _approved(
 
 def _closed(asked: "Callable[[], Sequence[Approval]]", reboot: bool) -> str:
     """Why the rollback may not go on as of now; empty while it may. It reboots nothing."""
-    from nodevet.remedy.allowed import PolicyError
-    from nodevet.remedy.approve import ApproveError
+    from nodevet.remedy.approval.policy import PolicyError
+    from nodevet.remedy.approval.verify import ApproveError
 
     try:
         asked()

@@ -10,9 +10,9 @@ from nodevet.cli import UserError, options
 from nodevet.cli.seconds import Seconds
 
 if TYPE_CHECKING:
-    from nodevet.remedy.nouns import Plan
-    from nodevet.remedy.records import Record
-    from nodevet.remedy.rollout import Carried, Rollout
+    from nodevet.remedy.journal.records import Record
+    from nodevet.remedy.model import Plan
+    from nodevet.remedy.settings import Carried, Rollout
 
 SHARES = ("canary", "batch", "max_fail")
 DEFAULTS: Mapping[str, Any] = {"canary": "1", "batch": "10", "max_fail": "0"}
@@ -110,7 +110,7 @@ override = click.option(
 
 def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a rollout that were given, and all other options."""
-    from nodevet.remedy.rollout import NAMES
+    from nodevet.remedy.settings import NAMES
 
     mine = {name: value for name, value in given.items() if name in NAMES and value is not None}
     return mine, {name: value for name, value in given.items() if name not in NAMES}
@@ -118,7 +118,7 @@ def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def rollout_of(nodes: int, given: Mapping[str, Any]) -> "Rollout":
     """The rollout of a plan over so many nodes. Raises UserError."""
-    from nodevet.remedy.rollout import Rollout
+    from nodevet.remedy.settings import Rollout
 
     found = Rollout(**{**given, **_shares(nodes, {**DEFAULTS, **given})})
     if found.reboots and not found.drain_hook.strip():
@@ -132,29 +132,29 @@ def carried_out(
     """How `apply` carries out a plan: as it says, or as the run of these records was carried out,
     but for what the command line gives. Raises UserError."""
     from nodevet import __version__
-    from nodevet.remedy import rollout
+    from nodevet.remedy import settings
 
     nodes = len({step.host for step in plan.steps})
     asked = {**given, **{name: _shares(nodes, given)[name] for name in SHARES if name in given}}
     try:
-        found = rollout.carried(
+        found = settings.carried(
             (plan.rollout, plan.nodevet), kept(records), asked, __version__, override=override
         )
-    except rollout.OverrideError as error:
+    except settings.OverrideError as error:
         raise UserError(str(error)) from error
-    if missing := rollout.no_hook([step.risk for step in plan.steps], found.rollout):
+    if missing := settings.no_hook([step.risk for step in plan.steps], found.rollout):
         raise UserError(missing)
     return found
 
 
 def kept(records: "tuple[Record, ...]") -> "tuple[Rollout, str] | None":
     """How an earlier try of a run was carried out; None where there was none. Raises UserError."""
-    from nodevet.remedy import rollout
-    from nodevet.remedy.records import Run
+    from nodevet.remedy import settings
+    from nodevet.remedy.journal.records import Run
 
     for record in reversed(records):
         try:
-            if isinstance(record, Run) and (found := rollout.kept(record.options)):
+            if isinstance(record, Run) and (found := settings.kept(record.options)):
                 return found
         except (ValueError, msgspec.ValidationError) as error:
             raise UserError(
@@ -168,11 +168,11 @@ def of_rollback(
 ) -> "Rollout":
     """The times and the hook of a run, but for what a rollback was given. Raises UserError."""
     then = kept(records)
-    rollout = then[0] if then else plan.rollout
+    settings = then[0] if then else plan.rollout
     return msgspec.structs.replace(
-        rollout,
-        settle=rollout.settle if settle is None else settle,
-        drain_hook=rollout.drain_hook if drain_hook is None else drain_hook,
+        settings,
+        settle=settings.settle if settle is None else settle,
+        drain_hook=settings.drain_hook if drain_hook is None else drain_hook,
         reboot=False,
         verify_reboot=False,
     )
@@ -180,11 +180,11 @@ def of_rollback(
 
 def _shares(nodes: int, given: Mapping[str, Any]) -> dict[str, int]:
     """Nodes from `4` or `10%`. Raises UserError."""
-    from nodevet.remedy import waves
+    from nodevet.remedy.rollout import limits
 
     texts = {name: str(given.get(name, DEFAULTS[name])) for name in SHARES}
     try:
-        found = waves.limits(nodes, **texts)
+        found = limits.limits(nodes, **texts)
     except ValueError as error:
         raise UserError(str(error)) from error
     return {name: getattr(found, name) for name in SHARES}

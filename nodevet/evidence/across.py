@@ -11,7 +11,7 @@ from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, PciFunction
-from nodevet.model import Finding, exempt, unknown
+from nodevet.model import Finding, not_applicable, unknown
 
 IN_HAND = (
     "gpu.count",
@@ -78,7 +78,7 @@ def logged(evidence: Evidence) -> KernelLog | Finding:
     finding that says so. Captured files without a log are exempt."""
     section = evidence.kernel_log
     if section.status == "absent":
-        return exempt(why=section.why)
+        return not_applicable(why=section.why)
     if section.data is None:
         return unknown(why=f"kernel log: {section.why}")
     if section.data.events is None:

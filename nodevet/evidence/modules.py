@@ -23,7 +23,9 @@ class Modules(Record, frozen=True, kw_only=True):
     loaded: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
     # in /sys/module or modules.builtin, and not loaded
     builtin: Annotated[tuple[Text, ...], bounds.MODULES] | None = None
-    on_demand: Annotated[tuple[Text, ...], bounds.MODULES] | None = None  # see nodevet.probe.demand
+    on_demand: Annotated[tuple[Text, ...], bounds.MODULES] | None = (
+        None  # see nodevet.remote.probe.demand
+    )
     nvidia_version: Text | None = None  # /sys/module/nvidia/version
     nvidia_flavour: Text | None = None  # open or proprietary, from /proc/driver/nvidia/version
     device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None

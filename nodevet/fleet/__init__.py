@@ -26,7 +26,7 @@ class Options:
 
     parallel: int = 100  # hosts at the same time, over all shards
     connect_timeout: float = 10  # TCP, banner and key exchange, per hop
-    deadline: float = 120  # a whole host: connect, run, read; see nodevet.probe.settle
+    deadline: float = 120  # a whole host: connect, run, read; see nodevet.remote.probe.settle
     probe_deadline: float | None = None  # what the probe is told; None: two thirds of the deadline
     ssh_config: Path | None = None  # None: ~/.ssh/config
     known_hosts: Path | None = None  # None: what ssh_config names, else ssh's own files
@@ -73,7 +73,7 @@ def visit(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     Closing the iterator ends every child process; what was not yielded was not
     finished. Raises FleetError where no host can be visited at all.
     """
-    from nodevet.fleet.crew import tour
+    from nodevet.fleet.controller.dispatcher import tour
 
     with closing(tour(hosts, options)) as visits:
         for one in visits:

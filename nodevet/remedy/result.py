@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from nodevet.fix import File, Kernel, Risk, Run, Seen, Unit
+from nodevet.fix import File, Kernel, Risk, Run, State, Unit
 from nodevet.model import Value
-from nodevet.remedy.allowed import Approval
+from nodevet.remedy.approval.policy import Approval
 
 SCHEMA = 2
 
@@ -68,8 +68,8 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk
     outcome: Outcome = Outcome.UNTOUCHED
     why: str = ""
-    before: tuple[Seen, ...] = ()
-    after: tuple[Seen, ...] = ()
+    before: tuple[State, ...] = ()
+    after: tuple[State, ...] = ()
     ran: tuple[Ran, ...] = ()
     verdicts: Mapping[str, str] = {}  # subject -> what the check said last; empty: not asked
 

@@ -20,7 +20,7 @@ from nodevet.report.words import values
 
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice
-_ALIKE = (Verdict.OK, Verdict.EXEMPT)
+_ALIKE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
 def render(run: Run) -> str:
@@ -46,7 +46,7 @@ class Group(msgspec.Struct, frozen=True):
         """The hunks under their file header, without a newline at the end."""
         where = nodeset(self.hosts)
         origin = f" ({plain(self.baseline)})" if self.baseline else ""
-        return f"--- {where} wanted{origin}\n+++ {where} actual\n{self.body}"
+        return f"--- {where} expected{origin}\n+++ {where} actual\n{self.body}"
 
 
 def groups(run: Run) -> list[Group]:
@@ -91,7 +91,9 @@ def _parts(report: HostReport) -> Iterator[tuple[str, list[Pair]]]:
 
 
 def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
-    asked = (finding for finding in report.findings if finding.verdict is not Verdict.EXEMPT)
+    asked = (
+        finding for finding in report.findings if finding.verdict is not Verdict.NOT_APPLICABLE
+    )
     for check, findings in groupby(asked, key=lambda finding: finding.check):
         yield check, list(findings)
 

@@ -20,7 +20,7 @@ NOT_VETTED = {
 """Each status that is not a visit, in the words of the totals."""
 
 ORDER = (
-    "WRONG",
+    "FAIL",
     "UNKNOWN",
     "UNREACHABLE",
     "TIMEOUT",
@@ -30,7 +30,7 @@ ORDER = (
 )
 """The labels of the lines, worst first."""
 
-_SHOWN = (Verdict.WRONG, Verdict.UNKNOWN, Verdict.WAIVED)
+_SHOWN = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def judged(self) -> int:
         """Findings that say something about the node: neither unknown nor exempt."""
-        unsaid = self.findings.get(Verdict.UNKNOWN, 0) + self.findings.get(Verdict.EXEMPT, 0)
+        unsaid = self.findings.get(Verdict.UNKNOWN, 0) + self.findings.get(
+            Verdict.NOT_APPLICABLE, 0
+        )
         return sum(self.findings.values()) - unsaid
 
     @property
@@ -87,8 +89,8 @@ def plight(report: HostReport) -> str:
     verdicts = {finding.verdict for finding in report.findings}
     if not verdicts:
         return "nothing was judged: no expectations"
-    if verdicts == {Verdict.EXEMPT}:
-        return "nothing was judged: all is exempt"
+    if verdicts == {Verdict.NOT_APPLICABLE}:
+        return "nothing was judged: every check is not applicable"
     return ""
 
 
@@ -99,7 +101,7 @@ def tally(report: HostReport) -> str:
 
 def totals(run: Run) -> Totals:
     tallies = Counter(tally(report) for report in run.hosts)
-    words = ("ok", "wrong", "unknown", *NOT_VETTED.values(), "waived")
+    words = ("ok", "fail", "unknown", *NOT_VETTED.values(), "waived")
     verdicts = Counter(finding.verdict for report in run.hosts for finding in report.findings)
     return Totals(
         hosts={word: tallies[word] for word in words},
@@ -108,7 +110,7 @@ def totals(run: Run) -> Totals:
 
 
 def summary(run: Run, since: str = "") -> str:
-    """The totals line: `128 hosts: 84 ok, 40 wrong, 2 unreachable · 4.1 s`.
+    """The totals line: `128 hosts: 84 ok, 40 fail, 2 unreachable · 4.1 s`.
 
     `since` is what changed since an earlier run, in words.
     """
@@ -130,7 +132,7 @@ def summary(run: Run, since: str = "") -> str:
 
 def findings_in_words(found: Totals) -> str:
     """`1,920 findings judged, 3 unknown, 40 exempt`."""
-    exempt = found.findings.get(Verdict.EXEMPT, 0)
+    exempt = found.findings.get(Verdict.NOT_APPLICABLE, 0)
     unknown = found.findings.get(Verdict.UNKNOWN, 0)
     words = f"{count(found.judged, 'finding')} judged"
     words += f", {unknown:,} unknown" if unknown else ""

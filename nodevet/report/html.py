@@ -15,10 +15,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from nodevet.changes import Changes, changes
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
 from nodevet.report import table
 from nodevet.report.ages import evidence_age, read_at
-from nodevet.report.changes import Changes, changes
 from nodevet.report.diff import value_lines
 from nodevet.report.fold import Line, findings_in_words, lines, plight, tally, totals
 from nodevet.report.hunks import hunks
@@ -27,7 +27,7 @@ from nodevet.report.words import difference, values
 
 MOST_LINES = 200  # of one finding's differences in the page
 LONGEST = 2000  # characters of one text in the page
-_FINE = (Verdict.OK, Verdict.EXEMPT)
+_FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 _BLANK: tuple[object, ...] = ("", [])  # left out of the data
 
 
@@ -84,12 +84,12 @@ def _headline(run: Run) -> str:
         return f"All ok: {hosts}"
     if len(run.hosts) == 1:
         return f"{brief(name(run.hosts[0].host), 80)}: {tally(run.hosts[0])}"
-    if wrong := found.hosts["wrong"]:
-        return f"{wrong:,} of {hosts} {'is' if wrong == 1 else 'are'} wrong"
+    if wrong := found.hosts["fail"]:
+        return f"{wrong:,} of {hosts} {'fails' if wrong == 1 else 'fail'}"
     unsaid = len(run.hosts) - found.hosts["ok"] - found.hosts["waived"]
     if unsaid:
         return f"{unsaid:,} of {hosts} could not be judged"
-    return f"Nothing wrong: {found.hosts['waived']:,} of {hosts} under a waiver"
+    return f"No failures: {found.hosts['waived']:,} of {hosts} under a waiver"
 
 
 def _facts(run: Run) -> list[str]:

@@ -74,8 +74,8 @@ def _cases(report: HostReport) -> Iterator[TestCase]:
 def _result(finding: Finding) -> FinalResult | None:
     if finding.verdict is Verdict.OK:
         return None
-    if finding.verdict is Verdict.EXEMPT:
-        return Skipped(plain(finding.why), "exempt")
+    if finding.verdict is Verdict.NOT_APPLICABLE:
+        return Skipped(plain(finding.why), "not_applicable")
     what, why = difference(finding)
     if finding.verdict is Verdict.WAIVED:
         return Skipped(f"{what}; {plain(finding.waiver)}", "waived")

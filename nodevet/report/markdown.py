@@ -6,9 +6,9 @@ markup nor HTML nor an @mention is live.
 
 from collections.abc import Iterable, Iterator
 
+from nodevet.changes import Changes, changes
 from nodevet.model import Run
 from nodevet.report import diff
-from nodevet.report.changes import Changes, changes
 from nodevet.report.fold import Line, lines, summary, totals
 from nodevet.report.spans import cell, code, longest
 from nodevet.report.text import nodeset

@@ -21,9 +21,9 @@ def status(run: Run) -> int:
         (finding.verdict, finding.severity)
         for report in run.hosts
         for finding in report.findings
-        if finding.verdict in (Verdict.WRONG, Verdict.UNKNOWN)
+        if finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
     }
-    if (Verdict.WRONG, Severity.CRITICAL) in troubles:
+    if (Verdict.FAIL, Severity.CRITICAL) in troubles:
         return 2
     if run.exit_code == 1:
         return 1

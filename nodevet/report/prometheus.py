@@ -17,10 +17,10 @@ from nodevet.report.text import name, plain
 
 RANK = {
     Verdict.OK: 0,
-    Verdict.EXEMPT: 1,
+    Verdict.NOT_APPLICABLE: 1,
     Verdict.WAIVED: 2,
     Verdict.UNKNOWN: 3,
-    Verdict.WRONG: 4,
+    Verdict.FAIL: 4,
 }
 _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 

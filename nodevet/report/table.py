@@ -7,8 +7,8 @@ room stands below its line.
 
 from msgspec.structs import replace
 
+from nodevet.changes import changes
 from nodevet.model import Run, Severity
-from nodevet.report.changes import changes
 from nodevet.report.fold import Line, lines, over_checks, summary, totals
 from nodevet.report.text import cells, cut, nodeset, pad, wrap
 
@@ -84,7 +84,7 @@ def _rest(row: Line) -> list[str]:
 def _tint(row: Line) -> str:
     if row.label == "WAIVED" or not row.fails:
         return _DIM
-    if row.label == "WRONG":
+    if row.label == "FAIL":
         return _RED if row.severity is Severity.CRITICAL else _YELLOW
     return _MAGENTA
 

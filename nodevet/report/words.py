@@ -42,7 +42,7 @@ def difference(finding: Finding) -> tuple[str, str]:
     if lists := _lists(finding):
         return lists, why
     expected, actual = cut_pair(*values(_narrowed(finding)), LIMIT)
-    return f"{actual}, wanted {expected}", why
+    return f"{actual}, expected {expected}", why
 
 
 def _narrowed(finding: Finding) -> Finding:
@@ -68,7 +68,7 @@ def _lists(finding: Finding) -> str:
     if max(map(len, values(finding))) <= LIMIT:
         return ""
     missing, extra = _without(expected, actual), _without(actual, expected)
-    told = {"missing": missing, "not wanted": extra}
+    told = {"missing": missing, "not expected": extra}
     return "; ".join(f"{word} {brief(show(some), LIMIT)}" for word, some in told.items() if some)
 
 

@@ -11,7 +11,7 @@ from nodevet.baseline import load
 from nodevet.baseline.library import shipped
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
-from nodevet.probe import kernel_log
+from nodevet.remote.probe.collectors import kernel_log
 
 CATALOG = Catalog()
 NAMES = sorted(path.stem for path in Path(str(shipped())).glob("*.yaml"))
@@ -112,7 +112,7 @@ def test_t2_errors_that_were_not_corrected_are_wrong(
     baselines: Any, number: int, log: str, tmp_path: Path
 ) -> None:
     found = judged(baselines[number], tmp_path, WRONG[log])
-    assert "wrong" in {finding.verdict.value for finding in found}
+    assert "fail" in {finding.verdict.value for finding in found}
 
 
 @pytest.mark.parametrize("log", FINE)
@@ -138,8 +138,8 @@ def test_t2_a_real_log_gives_no_alarm(baselines: Any, log: str, tmp_path: Path) 
 def test_t2_what_keeps_coming_is_wrong(baselines: Any, tmp_path: Path) -> None:
     many = ("EDAC MC0: 501 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1)",)
     found = judged(baselines[0], tmp_path, many)
-    assert [finding.verdict.value for finding in found] == ["wrong", "ok"]
+    assert [finding.verdict.value for finding in found] == ["fail", "ok"]
     counters = {**COUNTERS, "correctable": 961 * 240}
     functions = [{"address": "0000:17:01.0", "upstream": [], "aer": counters}]
     found = judged(baselines[0], tmp_path, (), functions=functions)
-    assert [finding.verdict.value for finding in found] == ["ok", "wrong"]
+    assert [finding.verdict.value for finding in found] == ["ok", "fail"]

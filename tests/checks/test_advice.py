@@ -17,7 +17,7 @@ LATER = frozenset({"kernel_modules", "numa_binding", "swap"})  # theirs comes wi
 
 def left(catalog, case, findings, make_want):
     """The wrong findings that stay when the check's fix has planned what it can."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     fix = catalog.fix(case.check_id)
     if fix is None or not wrong:
         return wrong

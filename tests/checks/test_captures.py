@@ -125,7 +125,7 @@ def function_of(gpu):
 FULL = ("ok", "Gen5 x16", "Gen5 x16")
 SHORT = ("unknown", None, None)  # the file has eight attached GPUs and lists one
 FACTS = [
-    ("k8s-b200.xml", "persistence_mode", True, [("wrong", True, False)] * 8),
+    ("k8s-b200.xml", "persistence_mode", True, [("fail", True, False)] * 8),
     ("k8s-b200.xml", "gpu_count", 8, [("ok", 8, 8)]),
     ("k8s-b200.xml", "pcie_link", {"generation": 5, "width": 16}, [FULL] * 8),
     ("k8s-h100.xml", "gpu_count", 8, [("ok", 8, 8)]),
@@ -143,25 +143,26 @@ FACTS = [
         [("ok", *[{"device": "10de:2330", "subsystem": "10de:16c1"}] * 2)] * 8,
     ),
     ("k8s-h100.xml", "driver_version", ">=580,<590", [("ok", ">=580,<590", "580.105.08")]),
-    ("telegraf-a100-sxm4-v12.xml", "mig_mode", False, [("wrong", False, True), SHORT]),
+    ("telegraf-a100-sxm4-v12.xml", "mig_mode", False, [("fail", False, True), SHORT]),
     ("telegraf-a100-sxm4-v12.xml", "power_limit", "default", [("ok", 500, 500), SHORT]),
-    ("telegraf-a100-sxm4-v12.xml", "power_limit", 400, [("wrong", 400, 500), SHORT]),
+    ("telegraf-a100-sxm4-v12.xml", "power_limit", 400, [("fail", 400, 500), SHORT]),
     (
         "telegraf-a100-sxm4-v12.xml",
         "gpu_model",
         {"device": "10de:20b2", "subsystem": "10de:1463"},
-        [("wrong", {"subsystem": "10de:1463"}, {"subsystem": "10de:147f"}), SHORT],
+        [("fail", {"subsystem": "10de:1463"}, {"subsystem": "10de:147f"}), SHORT],
     ),
-    ("telegraf-a10g.xml", "pcie_link", {"generation": 4, "width": 8}, [("exempt", "Gen4", "Gen1")]),
-    ("telegraf-a10g.xml", "pcie_link", {"generation": 4, "width": 16}, [("wrong", "x16", "x8")]),
+    ("telegraf-a10g.xml", "pcie_link", {"generation": 4, "width": 8},
+     [("not_applicable", "Gen4", "Gen1")]),
+    ("telegraf-a10g.xml", "pcie_link", {"generation": 4, "width": 16}, [("fail", "x16", "x8")]),
     ("telegraf-rtx-3060-v12.xml", "pcie_link", {"generation": 4, "width": 16},
-     [("exempt", "Gen4", "Gen1")]),
-    ("telegraf-rtx-3060-v12.xml", "ecc_mode", False, [("exempt", None, None)]),
-    ("telegraf-rtx-3060-v12.xml", "ecc_mode", True, [("wrong", True, "not supported")]),
+     [("not_applicable", "Gen4", "Gen1")]),
+    ("telegraf-rtx-3060-v12.xml", "ecc_mode", False, [("not_applicable", None, None)]),
+    ("telegraf-rtx-3060-v12.xml", "ecc_mode", True, [("fail", True, "not supported")]),
     ("telegraf-tesla-t4.xml", "pcie_link", {"generation": 3, "width": 8},
      [("ok", "Gen3 x8", "Gen3 x8")]),
-    ("telegraf-tesla-t4.xml", "mig_mode", False, [("exempt", None, None)]),
-    ("telegraf-quadro-p400.xml", "power_limit", "default", [("exempt", None, None)]),
+    ("telegraf-tesla-t4.xml", "mig_mode", False, [("not_applicable", None, None)]),
+    ("telegraf-quadro-p400.xml", "power_limit", "default", [("not_applicable", None, None)]),
     ("telegraf-quadro-p400.xml", "power_limit", 30, [("unknown", None, None)]),
 ]  # fmt: skip
 
@@ -173,7 +174,7 @@ def test_fact(capture, check, want, told, say):
 
 def test_a_count_that_the_list_does_not_bear_out(say):
     ((verdict, expected, actual),) = say("telegraf-a100-sxm4-v12.xml", "gpu_count", 4)
-    assert (verdict, expected) == ("wrong", 4)
+    assert (verdict, expected) == ("fail", 4)
     assert actual == {"NVML counts": 4, "NVML reaches": 1, "PCI bus": 1, "/dev": 1}
 
 

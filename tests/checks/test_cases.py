@@ -30,7 +30,7 @@ def test_every_check_has_an_ok_a_wrong_and_an_unknown_case(check_id, cases):
         if case.check_id == check_id
         for finding in case.findings
     }
-    assert seen >= {"ok", "wrong", "unknown"}
+    assert seen >= {"ok", "fail", "unknown"}
 
 
 def test_every_case_belongs_to_a_check(cases, catalog):
@@ -39,9 +39,9 @@ def test_every_case_belongs_to_a_check(cases, catalog):
 
 def test_unknown_and_exempt_say_why(case, ask, make_want):
     for finding in ask(case.check_id, make_want(case.check_id, case.want), case.document):
-        if finding.verdict in (Verdict.UNKNOWN, Verdict.EXEMPT):
+        if finding.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE):
             assert finding.why
-        if finding.verdict is Verdict.WRONG:
+        if finding.verdict is Verdict.FAIL:
             assert finding.expected != finding.actual
 
 

@@ -18,10 +18,10 @@ def test_t3_errors_in_one_part_are_never_ok(total, part, ask, make_want, make_do
         return ask("ecc_errors", make_want("ecc_errors", {}), document)
 
     (first, *_) = told(**{**PARTS, "volatile_uncorrected": total, part: 5})
-    assert (first.verdict, first.actual) == (Verdict.WRONG, {"volatile_uncorrected": 5})
+    assert (first.verdict, first.actual) == (Verdict.FAIL, {"volatile_uncorrected": 5})
     (first, *rest) = told(**PARTS, volatile_uncorrected=total)
     assert (first.verdict, first.actual["volatile_uncorrected"]) == (Verdict.OK, 0)
-    assert [finding.verdict for finding in rest] == [Verdict.EXEMPT] * (total is None)
+    assert [finding.verdict for finding in rest] == [Verdict.NOT_APPLICABLE] * (total is None)
     nothing = dict.fromkeys((*PARTS, "volatile_uncorrected", "volatile_cache_uncorrected"))
     assert Verdict.OK not in {
         finding.verdict

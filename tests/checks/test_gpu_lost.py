@@ -30,4 +30,4 @@ def test_any_call_can_say_it(check, want, part, why, ask, make_want, make_docume
     sections = copy.deepcopy(SECTIONS)
     record = {"link": 0, "errors": {"active": why}}
     sections["gpu"]["gpus"][0][part] = [record] if part == "nvlinks" else record
-    assert verdicts(sections) == [Verdict.WRONG]
+    assert verdicts(sections) == [Verdict.FAIL]

@@ -23,7 +23,7 @@ def verdict(ask, make_want, make_document):
             "modules": modules | {"device_nodes": nodes},
         }
         found = ask(check, make_want(check, want), make_document(sections))
-        return max(found, key=lambda each: each.verdict is Verdict.WRONG)
+        return max(found, key=lambda each: each.verdict is Verdict.FAIL)
 
     return of
 
@@ -34,7 +34,7 @@ CHECKS = [("gpu_count", 1), ("driver_version", "550.*"), ("kernel_modules", {"lo
 @pytest.mark.parametrize(("check", "want"), CHECKS)
 def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, want):
     found = verdict(check, want, {"status": "absent", "why": NO_LIBRARY}, LOADED)
-    assert found.verdict is Verdict.WRONG
+    assert found.verdict is Verdict.FAIL
     assert "kernel module nvidia 550.90.07 is loaded" in found.why
     assert "libnvidia-ml.so.1 is not installed" in found.why
     assert "install the library" in found.advice
@@ -58,6 +58,6 @@ def test_t6_a_version_that_the_library_refuses_is_told_as_that(verdict):
     why = "NVML_ERROR_LIB_RM_VERSION_MISMATCH: of different versions"
     found = verdict("driver_version", "550.*", {"status": "error", "why": why}, LOADED)
     assert (found.verdict, found.actual) == (
-        Verdict.WRONG,
+        Verdict.FAIL,
         "library and kernel module of different versions",
     )

@@ -36,19 +36,19 @@ def say(ask, make_want, make_document):
 
 def test_t7_uncorrected_errors_of_mig_devices_are_wrong(say):
     found, rest = say(part(volatile_sram_uncorrected=1), part(volatile_sram_uncorrected=2))
-    assert (found.verdict, found.actual) == (Verdict.WRONG, {"volatile_uncorrected": 3})
-    assert rest.verdict is Verdict.EXEMPT
+    assert (found.verdict, found.actual) == (Verdict.FAIL, {"volatile_uncorrected": 3})
+    assert rest.verdict is Verdict.NOT_APPLICABLE
 
 
 def test_t7_a_part_without_errors_is_no_proof(say):
     (found,) = say(part(volatile_sram_uncorrected=0))
-    assert found.verdict is Verdict.EXEMPT
+    assert found.verdict is Verdict.NOT_APPLICABLE
     assert "its MIG devices have, of what they tell, volatile_uncorrected 0" in found.why
 
 
 def test_t7_nothing_told_by_mig_devices_either_is_said(say):
-    assert [each.verdict for each in say(part())] == [Verdict.EXEMPT]
-    assert [each.verdict for each in say(errors=NOT_SUPPORTED)] == [Verdict.EXEMPT]
+    assert [each.verdict for each in say(part())] == [Verdict.NOT_APPLICABLE]
+    assert [each.verdict for each in say(errors=NOT_SUPPORTED)] == [Verdict.NOT_APPLICABLE]
 
 
 @pytest.mark.parametrize("errors", ["NVML_ERROR_UNKNOWN", "NVML_ERROR_NO_PERMISSION"])
@@ -71,9 +71,9 @@ def remapping(**signs):
 @pytest.mark.parametrize(
     ("told", "verdict", "why"),
     [
-        ({"mig_devices": [remapping()]}, "exempt", "MIG mode"),
-        ({"errors": {"mig_devices": NOT_SUPPORTED}}, "exempt", "MIG mode"),
-        ({"mig_devices": [remapping(), remapping(failure=True)]}, "wrong", "by a MIG device"),
+        ({"mig_devices": [remapping()]}, "not_applicable", "MIG mode"),
+        ({"errors": {"mig_devices": NOT_SUPPORTED}}, "not_applicable", "MIG mode"),
+        ({"mig_devices": [remapping(), remapping(failure=True)]}, "fail", "by a MIG device"),
         ({"errors": {"mig_devices": "NVML_ERROR_UNKNOWN"}}, "unknown", "NVML_ERROR_UNKNOWN"),
         (
             {"mig_devices": [remapping(), {"errors": {"handle": "NVML_ERROR_NO_PERMISSION"}}]},

@@ -3,7 +3,7 @@
 import pytest
 
 from nodevet.model import Verdict
-from nodevet.probe import kernel_log
+from nodevet.remote.probe.collectors import kernel_log
 
 LOST = "NVML_ERROR_GPU_IS_LOST"
 SOUND = {
@@ -66,7 +66,7 @@ def test_t5_a_lost_gpu_has_one_name_and_one_count(
     assert named <= {("GPU 0", "0000:19:00.0"), ("GPU 1", ADDRESS)}
     assert ("GPU 1", ADDRESS) in named or (check == "gpu_count" and "GPU 1" in about[0].why)
     if check == "xid":
-        (fault,) = (each for each in about if each.verdict is Verdict.WRONG)
+        (fault,) = (each for each in about if each.verdict is Verdict.FAIL)
         assert (fault.actual, fault.why.partition(",")[0]) == (
             [79],
             "79 GPU_HAS_FALLEN_OFF_THE_BUS ×1",

@@ -69,7 +69,7 @@ def test_d13_a_gpu_that_is_missing_is_seen_among_virtual_functions(
     host, ask, make_want, check, want
 ):
     found = ask(check, make_want(check, want), host("nvidia", nvml=3))
-    assert {finding.verdict for finding in found} & {Verdict.WRONG, Verdict.UNKNOWN}
+    assert {finding.verdict for finding in found} & {Verdict.FAIL, Verdict.UNKNOWN}
 
 
 def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_want):
@@ -89,9 +89,9 @@ def test_d13_gpus_kept_for_virtual_machines_are_left_out_of_a_count_without_them
     held["driver"] = "vfio-pci"
     document["sections"]["modules"]["data"]["device_nodes"].pop()
     three = ask("gpu_count", make_want("gpu_count", 3), document)
-    assert [finding.verdict for finding in three] == [Verdict.OK, Verdict.EXEMPT]
+    assert [finding.verdict for finding in three] == [Verdict.OK, Verdict.NOT_APPLICABLE]
     four = ask("gpu_count", make_want("gpu_count", 4), document)
-    assert [finding.verdict for finding in four] == [Verdict.WRONG, Verdict.WRONG]
+    assert [finding.verdict for finding in four] == [Verdict.FAIL, Verdict.FAIL]
     assert "expect one GPU less here" in four[1].advice
 
 
@@ -105,7 +105,7 @@ def test_d13_a_vgpu_in_a_guest_has_no_link_to_be_judged(ask, make_want, make_doc
         "modules": {"device_nodes": [{"path": "/dev/nvidia0"}]},
     }
     for check, want, verdict in (
-        ("pcie_link", {"generation": 4, "width": 16}, Verdict.EXEMPT),
+        ("pcie_link", {"generation": 4, "width": 16}, Verdict.NOT_APPLICABLE),
         ("gpu_count", 1, Verdict.OK),
         ("gpu_lost", {}, Verdict.OK),
     ):

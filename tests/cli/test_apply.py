@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from nodevet.remedy.report import ENDINGS
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -146,7 +146,7 @@ def test_the_whole_loop(rig: Rig) -> None:
 
 
 def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
-    from nodevet.remedy.journal import read
+    from nodevet.remedy.journal.journal import read
 
     before = rig.state("gpu1"), rig.state("gpu2")
     plan = rig.approved("killed.json", "--canary", "0")

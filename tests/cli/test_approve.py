@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fix import Kernel, Risk, Touch
-from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
+from nodevet.fix import Kernel, Resource, Risk
+from nodevet.remedy.model import Plan, PlannedNode, Step, write
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -57,7 +57,7 @@ def save(project: Path, risk: Risk, *, hours: float = 24, id: str = "ab12cd34") 
             observed="powersave",
             risk=risk,
             actions=(Kernel(path=f"/sys/{host}/{fix}", value="performance\x1b[2J"),),
-            touches=(Touch(kind="kernel", name=f"/sys/{host}/{fix}"),),
+            resources=(Resource(kind="kernel", name=f"/sys/{host}/{fix}"),),
             reason="wrong",
         )
         for host, fix in (("gpu1", "one"), ("gpu2", "two"), ("gpu1", "three"))

@@ -35,7 +35,7 @@ def test_the_baseline_is_chosen_by_what_the_node_is(nodevet: Run, reach: list[st
     told = {(finding["check"], finding["verdict"]) for finding in host["findings"]}
     health = ("gpu_lost", "ecc_errors", "row_remapping", "clock_skew")
     assert told >= {(check, "ok") for check in health}
-    assert not told & {(check, "exempt") for check in health}
+    assert not told & {(check, "not_applicable") for check in health}
 
 
 def test_differences_are_folded_and_counted(nodevet: Run, reach: list[str]) -> None:
@@ -43,7 +43,7 @@ def test_differences_are_folded_and_counted(nodevet: Run, reach: list[str]) -> N
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     power = next(line for line in lines if "power_limit" in line)
-    assert power.split()[:7] == ["WRONG", "power_limit", "500", "W,", "wanted", "700", "W"]
+    assert power.split()[:7] == ["FAIL", "power_limit", "500", "W,", "wanted", "700", "W"]
     assert "gpu2" in power
     assert "GPU 0-7" in power
     assert any("UNREACHABLE" in line and "connection refused" in line for line in lines)
@@ -89,7 +89,7 @@ def test_this_machine_without_a_gpu_is_never_ok(nodevet: Run) -> None:
     assert done.returncode == 1
     others = ("disk_space", "machine_check", "pcie_errors")
     about_gpus = [one for one in run["hosts"][0]["findings"] if one["check"] not in others]
-    assert {finding["verdict"] for finding in about_gpus} <= {"wrong", "unknown", "exempt"}
+    assert {finding["verdict"] for finding in about_gpus} <= {"fail", "unknown", "not_applicable"}
 
 
 def test_saved_evidence_gives_the_same_findings(
@@ -254,7 +254,7 @@ def test_a_hung_nvml_is_named(nodevet: Run, fleet: Any, reach: list[str]) -> Non
     assert host["status"] == "vetted"
     told = [f["why"] for f in host["findings"] if f["check"] == "power_limit"]
     assert "GPU 5 nvmlDeviceGetPowerUsage" in told[0]
-    assert [f["verdict"] for f in host["findings"] if f["check"] == "cpu_governor"] == ["wrong"]
+    assert [f["verdict"] for f in host["findings"] if f["check"] == "cpu_governor"] == ["fail"]
 
 
 def test_hostile_text_from_a_node_is_inert(

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from nodevet import age, identity
 from nodevet.baseline.choose import CHECK
-from nodevet.remedy import journal
-from nodevet.remedy.journal import Record
-from nodevet.remedy.nouns import Plan, PlannedNode, digest, write
+from nodevet.remedy.journal import journal
+from nodevet.remedy.journal.journal import Record
+from nodevet.remedy.model import Plan, PlannedNode, digest, write
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

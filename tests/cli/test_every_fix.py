@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -115,7 +115,7 @@ class Rig:
         done = self.do("check", *self.reach(), "--format", "json")
         (host,) = json.loads(done.stdout)["hosts"]
         assert host["status"] == "vetted", host
-        rank = ("wrong", "unknown")
+        rank = ("fail", "unknown")
         found: dict[str, str] = {}
         for finding in host["findings"]:
             if finding["verdict"] in rank:
@@ -187,7 +187,7 @@ def story(rig: Rig) -> Story:
 
     rig.on(f"{SYSCTL}systemctl disable --now nvidia-persistenced nvidia-fabricmanager")
     rig.sim("reboot", "h100")
-    look("wrong")
+    look("fail")
     plan, run = rig.project / "plan.json", rig.project / "run"
     do("plan", "plan", *rig.reach(), "--author", "ann", *CARE, "-o", plan)
     do("approve", "approve", plan, "--key", rig.project / "bob", "--yes")
@@ -209,7 +209,7 @@ def story(rig: Rig) -> Story:
 
 
 def test_it_was_wrong_and_planned(story: Story) -> None:
-    assert story.moments["wrong"].wrong == dict.fromkeys(FIXES, "wrong")
+    assert story.moments["fail"].wrong == dict.fromkeys(FIXES, "fail")
     assert story.done["plan"].returncode == 1, story.done["plan"]
     planned = {step["fix"] for step in story.result["hosts"][0]["steps"]}
     assert planned == set(FIXES)
@@ -220,7 +220,7 @@ def test_it_was_done_and_what_waits_is_said(story: Story) -> None:
     assert done.returncode == 0, done
     outcomes = {step["fix"]: step["outcome"] for step in story.result["hosts"][0]["steps"]}
     assert outcomes == dict.fromkeys(FIXES, "done") | dict.fromkeys(LATER, "pending")
-    assert story.moments["applied"].wrong == dict.fromkeys(LATER, "wrong")
+    assert story.moments["applied"].wrong == dict.fromkeys(LATER, "fail")
 
 
 def test_planning_again_is_empty(story: Story) -> None:
@@ -234,9 +234,9 @@ def test_it_is_right_after_a_reboot(story: Story) -> None:
 
 
 def test_all_is_put_back(story: Story) -> None:
-    before, after = story.moments["wrong"], story.moments["rolled back"]
+    before, after = story.moments["fail"], story.moments["rolled back"]
     assert story.done["rollback"].returncode == 0, story.done["rollback"]
     assert after.disk == before.disk
     assert story.moments["rolled back and rebooted"] == before
-    left = dict.fromkeys(set(FIXES) - set(LATER), "wrong")
+    left = dict.fromkeys(set(FIXES) - set(LATER), "fail")
     assert left.items() <= after.wrong.items()

@@ -49,7 +49,7 @@ def test_one_bad_node_fails_all(nodevet: Run, reach: list[str]) -> None:
 def test_a_node_that_has_just_booted_is_not_believed(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("gate", "gpu1", *reach, *H100, *QUICK, "--settle", "864001")
     assert done.returncode == 1
-    assert re.search(r"not settled: up for \d{4,5} s, wanted 864001 s", done.stdout)
+    assert re.search(r"not settled: up for \d{4,5} s, expected 864001 s", done.stdout)
 
 
 def test_a_node_that_becomes_right_in_time_passes(

@@ -41,7 +41,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Given:
         for host in hosts:
             yield Visit(host.name, Status.VETTED, "", document(**answers[host.name]), 0.1)
 
-    monkeypatch.setattr("nodevet.fleet.crew.tour", tour)
+    monkeypatch.setattr("nodevet.fleet.controller.dispatcher.tour", tour)
     return answers
 
 
@@ -150,7 +150,7 @@ def test_d4_another_host_name_than_the_inventorys_fails(
     nodes["gpu002"] = MACHINE | {"hostname": "gpu001"}
     done = call(*command, "gpu002", "--format=table", "--format=json:run")
     assert done.exit_code == 1
-    assert "hostname  gpu001, wanted gpu002" in done.stdout
+    assert "hostname  gpu001, expected gpu002" in done.stdout
     for word in ("DNS", "HostName", "expect_hostname: false", "--no-expect-hostname"):
         assert word in done.stdout
     assert call(*command, "gpu002", "--no-expect-hostname").exit_code == 0
@@ -245,7 +245,7 @@ def test_d4_an_inventory_says_which_host_name_is_expected(
     wrong = {
         host["host"]
         for host in json.loads(done.stdout)["hosts"]
-        if any(finding["verdict"] == "wrong" for finding in host["findings"])
+        if any(finding["verdict"] == "fail" for finding in host["findings"])
     }
     assert wrong - {"gpu005"} == {"gpu002", "gpu004"}
     assert ("gpu005" in wrong) is (file == "x.yaml")

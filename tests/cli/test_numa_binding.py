@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.remedy import nouns
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet.remedy import model
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SIM = [sys.executable, "-m", "nodevet", "sim"]
@@ -78,13 +78,13 @@ def test_what_is_wrong_and_allowed_becomes_a_plan(
     assert "--fix cpu_governor" in done.stdout
     assert "next: nodevet approve plan.json" in done.stderr
     file = tmp_path / "plan.json"
-    made = nouns.read(file.read_bytes())
+    made = model.read(file.read_bytes())
     (step,) = made.steps
     assert (step.id, step.subjects, step.wanted) == ("gpu1/power_limit/1", ("GPU 1",), 700)
-    assert step.reason == "GPU 1: 500 W, wanted 700 W (two.yaml:3)"
+    assert step.reason == "GPU 1: 500 W, expected 700 W (two.yaml:3)"
     assert made.nodes["gpu1"].boot_id == on("cat /proc/sys/kernel/random/boot_id").strip()
-    assert {seen.touch for seen in step.before} == set(step.touches)
-    power = next(seen for seen in step.before if seen.touch.name.endswith(":power_limit_mw"))
+    assert {seen.resource for seen in step.before} == set(step.resources)
+    power = next(seen for seen in step.before if seen.resource.name.endswith(":power_limit_mw"))
     assert power.value == 500000
     assert before == on(
         "nvidia-smi --query-gpu=power.limit --format=csv; find /etc -newer /etc/machine-id"

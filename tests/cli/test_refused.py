@@ -19,11 +19,11 @@ import pytest
 
 from nodevet import cli
 from nodevet.fleet import Options
-from nodevet.fleet.work import Worker
+from nodevet.fleet.controller.executor import Worker
 from nodevet.inventory import read
 from nodevet.model import Host
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -282,7 +282,9 @@ def test_a_value_that_is_no_longer_what_was_planned(rig: Rig, plan: Path) -> Non
 def test_a_file_that_came_to_be_where_one_was_planned(rig: Rig, plan: Path) -> None:
     """It is in the way of the last step, and so the first one is not begun either."""
     steps = json.loads(plan.read_bytes())["steps"]
-    (file,) = {touch["name"] for touch in steps[-1]["touches"] if touch["kind"] == "file"}
+    (file,) = {
+        resource["name"] for resource in steps[-1]["resources"] if resource["kind"] == "file"
+    }
     rig.on("gpu1", f"echo '# by hand' > {file}")
     told = rig.refused(plan, "gpu1")
     assert told == (

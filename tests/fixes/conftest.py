@@ -59,7 +59,7 @@ def want_of(check: str, value: Any) -> Any:
 
 def wrong_in(check: str, want: Any, evidence: Evidence) -> list[Finding]:
     found = CATALOG.check(check).judge(evidence, want)
-    return [finding for finding in found if finding.verdict is Verdict.WRONG]
+    return [finding for finding in found if finding.verdict is Verdict.FAIL]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):
     assert change.actions[2:] == tuple(
         Run(words=("nvidia-smi", "-i", uuid(index), "-c", "DEFAULT")) for index in (1, 2)
     )
-    assert [touch.name for touch in change.touches[2:]] == [
+    assert [resource.name for resource in change.resources[2:]] == [
         f"{uuid(1)}:compute_mode",
         f"{uuid(2)}:compute_mode",
     ]

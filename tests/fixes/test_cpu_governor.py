@@ -3,7 +3,7 @@
 import pytest
 
 from nodevet.evidence.lists import numbers, spans
-from nodevet.fix import File, FixError, Risk, Run, Touch
+from nodevet.fix import File, FixError, Resource, Risk, Run
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
 BOTH = ["performance", "powersave"]
@@ -38,9 +38,9 @@ def test_the_whole_change(plan):
         Run(words=("systemd-tmpfiles", "--create", RULE)),
     )
     knob = "/sys/devices/system/cpu/cpufreq/policy{}/scaling_governor"
-    assert change.touches == (
-        Touch(kind="file", name=RULE),
-        *(Touch(kind="kernel", name=knob.format(number)) for number in (0, 1, 4)),
+    assert change.resources == (
+        Resource(kind="file", name=RULE),
+        *(Resource(kind="kernel", name=knob.format(number)) for number in (0, 1, 4)),
     )
     assert change.risk is Risk.LIVE and change.effective == "now"
 
@@ -48,7 +48,7 @@ def test_the_whole_change(plan):
 def test_what_performance_does_to_the_preference_is_kept_before_the_governor(plan):
     sections = node(policies("0-1", "powersave", driver="intel_pstate", epp="balance_performance"))
     (change,) = plan("cpu_governor", "performance", sections)
-    names = [touch.name.rpartition("/")[2] for touch in change.touches]
+    names = [resource.name.rpartition("/")[2] for resource in change.resources]
     assert names[1:] == ["energy_performance_preference"] * 2 + ["scaling_governor"] * 2
 
 
@@ -102,7 +102,9 @@ def test_d14_a_policy_of_offline_cpus_is_neither_written_nor_in_the_rule(plan, i
         "w /sys/devices/system/cpu/cpufreq/policy0/scaling_governor - - - - performance\n"
         "w /sys/devices/system/cpu/cpufreq/policy1/scaling_governor - - - - performance\n"
     )
-    assert not any("policy2" in touch.name or "policy3" in touch.name for touch in change.touches)
+    assert not any(
+        "policy2" in resource.name or "policy3" in resource.name for resource in change.resources
+    )
 
 
 def test_d15_policies_of_half_of_the_cpus_are_not_set(plan):

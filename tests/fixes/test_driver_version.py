@@ -5,10 +5,10 @@ import subprocess
 import msgspec
 import pytest
 
-from nodevet.fix import FixError, Risk, Run, Seen, Touch
+from nodevet.fix import FixError, Resource, Risk, Run, State
 from nodevet.fixes import _perform, driver_version
-from nodevet.remedy.shows import shows
-from nodevet.remedy.undo import undo
+from nodevet.remedy.rollout.state import shows
+from nodevet.remedy.rollout.undo import undo
 
 V = "550.54.14"
 NEW, NEWER = "550.90.07", "550.127.05"
@@ -71,8 +71,8 @@ def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
         Run(words=("apt-mark", "auto", COMPUTE)),
         Run(words=("apt-mark", "hold", COMPUTE, DRIVER, MANAGER)),
     )
-    assert change.touches == tuple(
-        Touch(kind="package", name=name) for name in (COMPUTE, DRIVER, MANAGER)
+    assert change.resources == tuple(
+        Resource(kind="package", name=name) for name in (COMPUTE, DRIVER, MANAGER)
     )
     assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
     assert "held" not in change.note and "reboot" in change.note
@@ -116,7 +116,7 @@ def test_one_that_has_the_version_in_its_name(plan):
     packages = (package(DRIVER, V, NEW, V), there, other)
     (change,) = plan("driver_version", NEW, node(*packages))
     assert told_of(change) == [f"{DRIVER}={NEW}{END}", f"{stem}{NEW}={NEW}{END}"]
-    assert [touch.name for touch in change.touches] == [DRIVER, stem + NEW]
+    assert [resource.name for resource in change.resources] == [DRIVER, stem + NEW]
     assert change.actions[1].words[2:] == (DRIVER, stem + NEW)
     with pytest.raises(FixError, match=f"{NEW} is on offer, but not for {stem}{V}; configure"):
         plan("driver_version", NEW, node(package(DRIVER, V, NEW, V), there))
@@ -194,22 +194,25 @@ def test_what_was_done_shows_and_is_put_back_exactly(plan):
 
     def seen(version, held, *automatic):
         return [
-            Seen(
-                touch=touch,
+            State(
+                resource=resource,
                 exists=True,
                 value={
-                    "version": f"{version}{'-1' if touch.name == MANAGER else END}",
+                    "version": f"{version}{'-1' if resource.name == MANAGER else END}",
                     "held": held,
-                    "automatic": touch.name in automatic,
+                    "automatic": resource.name in automatic,
                 },
             )
-            for touch in change.touches
+            for resource in change.resources
         ]
 
     before, after = seen(V, False, COMPUTE), seen(NEW, True, COMPUTE)
     assert [shows(action, after) for action in change.actions] == [True] * 3
     assert [shows(action, before) for action in change.actions] == [False, True, False]
-    assert shows(change.actions[0], [Seen(touch=change.touches[0], exists=False, why="x")]) is None
+    assert (
+        shows(change.actions[0], [State(resource=change.resources[0], exists=False, why="x")])
+        is None
+    )
     assert shows(Run(words=("apt-mark", "showhold")), after) is None
     back = undo(*before, actions=change.actions)
     assert [action.words[:3] for action in back[2:]] == [

@@ -19,9 +19,9 @@ from nodevet import inventory
 from nodevet.fixes import driver_version
 from nodevet.fixes.driver_version import Target
 from nodevet.fleet import Options
-from nodevet.fleet.work import Worker
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet.fleet.controller.executor import Worker
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -192,7 +192,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     power, driver = json.loads(plan.read_text())["steps"]
     assert (power["fix"], driver["fix"]) == ("power_limit", "driver_version")
     assert (driver["wanted"], driver["observed"], driver["risk"]) == (NEW, OLD, "reboot")
-    assert [touch["name"] for touch in driver["touches"]] == MOVED
+    assert [resource["name"] for resource in driver["resources"]] == MOVED
     assert rig.on(STATE) == before
     done = rig.at("approve", plan, "--key", rig.project / "bob", "--yes")
     assert done.returncode == 0, done
@@ -200,7 +200,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     assert done.returncode == 0, done
     assert [step["outcome"] for step in host["steps"]] == ["done", "pending"], host
-    assert rig.verdicts() == {"driver_version": "wrong", "power_limit": "unknown"}
+    assert rig.verdicts() == {"driver_version": "fail", "power_limit": "unknown"}
 
     rig.sim("reboot", "--fleet", rig.fleet, "n1")
     done = rig.at("plan", *rig.reach, "--author", "ann")
@@ -229,7 +229,7 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
     assert driver["outcome"] == "failed and rolled back", host
     assert "does not outlast a reboot: " in driver["why"], driver["why"]
     assert driver["why"].endswith("put back, and rebooted once more")
-    assert rig.verdicts() == {"driver_version": "wrong", "power_limit": "ok"}
+    assert rig.verdicts() == {"driver_version": "fail", "power_limit": "ok"}
     assert rig.run("rollback", run).returncode == 0
     assert rig.on(STATE) == before
     rig.on("rm /etc/fails")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.fix import FixError, Risk, Run, Touch
+from nodevet.fix import FixError, Resource, Risk, Run
 
 OFF = {"ecc_current": False, "ecc_pending": False}
 SET = {"ecc_current": False, "ecc_pending": True}
@@ -22,8 +22,8 @@ def test_off_and_set_but_waiting_need_a_reboot(plan, h100, uuid):
     assert change.actions == tuple(
         Run(words=("nvidia-smi", "-i", uuid(index), "-e", "1")) for index in (0, 2)
     )
-    assert change.touches == tuple(
-        Touch(kind="gpu", name=f"{uuid(index)}:ecc_pending") for index in (0, 2)
+    assert change.resources == tuple(
+        Resource(kind="gpu", name=f"{uuid(index)}:ecc_pending") for index in (0, 2)
     )
 
 
@@ -37,7 +37,7 @@ def test_both_are_two_changes_of_different_gpus(plan, h100):
     first, second = plan("ecc_mode", True, {"gpu": h100(OFF, TO_GO)})
     assert (first.subjects, first.risk) == (("GPU 0",), Risk.REBOOT)
     assert (second.subjects, second.risk) == (("GPU 1",), Risk.LIVE)
-    assert not set(first.touches) & set(second.touches)
+    assert not set(first.resources) & set(second.resources)
 
 
 def test_off_is_wanted(plan, h100):

@@ -32,7 +32,7 @@ def test_both_clocks(plan, h100, uuid):
     assert change.risk is Risk.LIVE
     assert change.actions[0].content.count(" -ac 2619,1980 ||") == 2
     assert change.actions[2:] == (Run(words=("nvidia-smi", "-i", uuid(1), "-ac", "2619,1980")),)
-    assert [touch.name for touch in change.touches[2:]] == [
+    assert [resource.name for resource in change.resources[2:]] == [
         f"{uuid(1)}:app_clock_memory_mhz",
         f"{uuid(1)}:app_clock_graphics_mhz",
     ]
@@ -52,7 +52,7 @@ def test_locks_where_the_driver_tells_them(plan, h100, uuid):
     assert unit.count(" -lgc 1980,1980 ||") == unit.count(" -lmc 2619,2619 ||") == 2
     assert unit.index(uuid(0)) < unit.index(uuid(1))
     assert [action.words[3] for action in change.actions[2:]] == ["-lgc", "-lmc"] * 2
-    assert {touch.name.partition(":")[2] for touch in change.touches[2:]} == set(LOCKED)
+    assert {resource.name.partition(":")[2] for resource in change.resources[2:]} == set(LOCKED)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_hopper_changes_at_once_and_needs_a_unit(plan, h100, uuid):
     assert "nodevet-persistence-mode.service\n" in unit.content
     assert "nodevet-mig-mode.service" not in unit.content
     assert change.actions[2:] == (Run(words=("nvidia-smi", "-i", uuid(1), "-mig", "0")),)
-    assert change.touches[-1].name == f"{uuid(1)}:mig_pending"
+    assert change.resources[-1].name == f"{uuid(1)}:mig_pending"
     assert "no undo brings them back" in change.note
 
 
@@ -36,7 +36,7 @@ def test_each_kind_for_itself(plan, h100, uuid):
     first, second = plan("mig_mode", False, {"gpu": h100(AMPERE | ON, ON, {})})
     assert (first.subjects, first.effective) == (("GPU 0",), "reset")
     assert (second.subjects, second.effective) == (("GPU 1",), "now")
-    assert not set(first.touches) & set(second.touches)
+    assert not set(first.resources) & set(second.resources)
     (unit,) = (action for action in second.actions if isinstance(action, File))
     assert uuid(0) not in unit.content and uuid(2) in unit.content
 

@@ -6,9 +6,9 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fix import Change, File, FixError, Risk, Run, Seen, Touch, Unit
+from nodevet.fix import Change, File, FixError, Resource, Risk, Run, State, Unit
 from nodevet.fixes import _perform, numa_binding
-from nodevet.remedy.undo import undo
+from nodevet.remedy.rollout.undo import undo
 
 DROP_IN = "/etc/systemd/system/train.service.d/90-nodevet-numa-binding.conf"
 TEXT = """\
@@ -88,7 +88,7 @@ def test_a_service_is_bound_when_it_starts_anew(plan):
         observed={"cpus": "0-127"},
         subjects=("process 100",),
         actions=(File(path=DROP_IN, content=TEXT), RELOAD),
-        touches=(Touch(kind="file", name=DROP_IN),),
+        resources=(Resource(kind="file", name=DROP_IN),),
         risk=Risk.LIVE,
         effective="restart",
         services=("train.service",),
@@ -102,9 +102,9 @@ def test_a_restart_takes_a_drained_node(asked):
         File(path=DROP_IN, content=TEXT),
         Unit(name="train.service", restart=True),
     )
-    assert change.touches == (
-        Touch(kind="file", name=DROP_IN),
-        Touch(kind="unit", name="train.service"),
+    assert change.resources == (
+        Resource(kind="file", name=DROP_IN),
+        Resource(kind="unit", name="train.service"),
     )
     assert (change.risk, change.effective) == (Risk.DRAIN, "now")
     assert change.note == "train.service to node 0; restarts it"
@@ -114,7 +114,7 @@ def test_processes_that_run_are_bound_with_their_threads(asked):
     (change,) = asked(node(process(100), process(101, cpus="0-3"), process(102)), "now")
     pins = [Run(words=("taskset", "-a", "-p", "-c", "0-31,64-95", pid)) for pid in ("100", "102")]
     assert change.actions == (File(path=DROP_IN, content=TEXT), RELOAD, *pins)
-    assert [touch.label for touch in change.touches] == [
+    assert [resource.label for resource in change.resources] == [
         f"file {DROP_IN}",
         "process 100",
         "process 102",
@@ -145,7 +145,7 @@ def test_every_service_has_a_change_of_its_own(plan):
     one, other = plan("numa_binding", True, sections)
     assert (one.services, other.services) == (("train.service",), ("serve@1.service",))
     assert "CPUAffinity=32-63,96-127\n" in other.actions[0].content
-    assert not set(one.touches) & set(other.touches)
+    assert not set(one.resources) & set(other.resources)
 
 
 def test_a_process_on_gpus_of_both_nodes_may_use_both(plan):
@@ -286,8 +286,10 @@ def test_every_mode_can_be_put_back(asked):
     for option in ("", "now", "restart"):
         (change,) = asked(node(process(100)), option)
         seen = [
-            Seen(touch=touch, exists=states[touch.kind][0], value=states[touch.kind][1])
-            for touch in change.touches
+            State(
+                resource=resource, exists=states[resource.kind][0], value=states[resource.kind][1]
+            )
+            for resource in change.resources
         ]
         ways[option] = undo(*seen, actions=change.actions)
     gone = File(path=DROP_IN, content=None)

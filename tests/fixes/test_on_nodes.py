@@ -17,14 +17,14 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change, Seen
+from nodevet.fix import Change, State
 from nodevet.fleet import Options
-from nodevet.fleet.work import Worker
+from nodevet.fleet.controller.executor import Worker
 from nodevet.model import Finding, Host, Verdict
-from nodevet.remedy.compare import after_reset
-from nodevet.remedy.undo import undo
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet.remedy.rollout.compare import after_reset
+from nodevet.remedy.rollout.undo import undo
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -121,7 +121,7 @@ class Life:
 
     moments: dict[str, Moment] = field(default_factory=dict)
     changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
-    seen: dict[str, tuple[Seen, ...]] = field(default_factory=dict)
+    seen: dict[str, tuple[State, ...]] = field(default_factory=dict)
 
 
 def ask(check: str, evidence: Evidence) -> tuple[list[Finding], Any]:
@@ -134,7 +134,7 @@ def planned(check: str, evidence: Evidence) -> tuple[Change, ...]:
     findings, want = ask(check, evidence)
     fix = CATALOG.fix(check)
     assert fix is not None
-    wrong = [finding for finding in findings if finding.verdict is Verdict.WRONG]
+    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     return tuple(fix.plan(evidence, wrong, want))
 
 
@@ -168,7 +168,7 @@ class Fleet:
             evidence = decode(worker.probe(node))
             life.changes[check] = planned(check, evidence)
             life.seen[check] = worker.look(
-                node, [touch for change in life.changes[check] for touch in change.touches]
+                node, [resource for change in life.changes[check] for resource in change.resources]
             )
             for action in (each for change in life.changes[check] for each in change.actions):
                 acted = worker.act(node, action)
@@ -217,7 +217,7 @@ def wrong_in(life: Life, moment: str, check: str) -> list[str]:
     """The subjects that are not ok, or exempt; a check says something in any case."""
     findings, _ = ask(check, life.moments[moment].evidence)
     assert findings
-    fine = (Verdict.OK, Verdict.EXEMPT)
+    fine = (Verdict.OK, Verdict.NOT_APPLICABLE)
     return [finding.subject.label for finding in findings if finding.verdict not in fine]
 
 

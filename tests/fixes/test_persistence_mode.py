@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.fix import File, FixError, Risk, Run, Touch, Unit
+from nodevet.fix import File, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes.persistence_mode import DROP_IN, PATH, persistence_mode
 
 OFF = {"persistence_mode": False}
@@ -38,8 +38,8 @@ def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, want, word,
     assert "After=nvidia-persistenced.service nvidia-fabricmanager.service\n" in unit.content
     assert enabled == Unit(name=OWN, enabled=True)
     assert runs == [Run(words=("nvidia-smi", "-i", uuid(index), "-pm", word)) for index in wrong]
-    assert change.touches[2:] == tuple(
-        Touch(kind="gpu", name=f"{uuid(index)}:persistence_mode") for index in wrong
+    assert change.resources[2:] == tuple(
+        Resource(kind="gpu", name=f"{uuid(index)}:persistence_mode") for index in wrong
     )
     assert change.risk is Risk.LIVE
     assert ("forgets its power limit" in change.note) is noted
@@ -62,7 +62,7 @@ def test_there_is_one_owner(plan, h100, want, daemon):
     else:
         assert files[DROP_IN] is None and files[PATH]
         assert of_units == [Unit(name=OWN, enabled=True)]
-    touched = {(each.kind, each.name) for each in change.touches}
+    touched = {(each.kind, each.name) for each in change.resources}
     assert {("file", PATH), ("file", DROP_IN), ("unit", OWN)} <= touched
     assert runs[-1].words[-2:] == ("-pm", "1" if want else "0")
 
@@ -71,9 +71,9 @@ def test_a_daemon_that_runs_is_not_touched(plan, h100, uuid):
     sections = {"gpu": h100(OFF, {}), "services": units(ENABLED)}
     (change,) = plan("persistence_mode", True, sections)
     assert change.actions[1:] == (RELOAD, Run(words=("nvidia-smi", "-i", uuid(0), "-pm", "1")))
-    assert change.touches == (
-        Touch(kind="file", name=DROP_IN),
-        Touch(kind="gpu", name=f"{uuid(0)}:persistence_mode"),
+    assert change.resources == (
+        Resource(kind="file", name=DROP_IN),
+        Resource(kind="gpu", name=f"{uuid(0)}:persistence_mode"),
     )
 
 
@@ -90,8 +90,8 @@ def test_a_daemon_is_enabled_and_started(plan, h100, uuid, state, unit):
     sections = {"gpu": h100(OFF, {}), "services": units(state)}
     (change,) = plan("persistence_mode", True, sections)
     assert split(change)[1] == [unit]
-    assert Touch(kind="unit", name=DAEMON) in change.touches
-    held = {each.name for each in change.touches if each.kind == "gpu"}
+    assert Resource(kind="unit", name=DAEMON) in change.resources
+    held = {each.name for each in change.resources if each.kind == "gpu"}
     every = {f"{uuid(index)}:persistence_mode" for index in (0, 1)}
     assert held == (every if unit.running else {f"{uuid(0)}:persistence_mode"})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodevet.fix import File, FixError, Risk, Run, Touch, Unit
+from nodevet.fix import File, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes.power_limit import words
 
 UNIT = """\
@@ -38,10 +38,10 @@ def test_the_whole_change(plan, h100, uuid):
         Unit(name="nodevet-power-limit.service", enabled=True),
         Run(words=("nvidia-smi", "-i", uuid(1), "-pl", "700")),
     )
-    assert change.touches == (
-        Touch(kind="file", name="/etc/systemd/system/nodevet-power-limit.service"),
-        Touch(kind="unit", name="nodevet-power-limit.service"),
-        Touch(kind="gpu", name=f"{uuid(1)}:power_limit_mw"),
+    assert change.resources == (
+        Resource(kind="file", name="/etc/systemd/system/nodevet-power-limit.service"),
+        Resource(kind="unit", name="nodevet-power-limit.service"),
+        Resource(kind="gpu", name=f"{uuid(1)}:power_limit_mw"),
     )
     assert (change.risk, change.effective, change.gpus, change.note) == (Risk.LIVE, "now", (), "")
 

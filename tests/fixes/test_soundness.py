@@ -87,7 +87,7 @@ def test_a_plan_outlasts_json_and_names_no_other_gpu(case, plan, h100, uuid):
         text = msgspec.json.encode(change)
         assert msgspec.json.decode(text, type=type(change)) == change
         assert "None" not in json.dumps(json.loads(text))
-        assert all(uuid(0) not in touch.name for touch in change.touches)
+        assert all(uuid(0) not in resource.name for resource in change.resources)
         assert change.subjects == ("GPU 1",)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fix import File, FixError, Risk, Run, Seen, Touch, Unit
+from nodevet.fix import File, FixError, Resource, Risk, Run, State, Unit
 from nodevet.fixes import swap
-from nodevet.remedy.undo import undo
+from nodevet.remedy.rollout.undo import undo
 
 TABLE = """\
 # /etc/fstab
@@ -27,7 +27,7 @@ UUID=1 / ext4 errors=remount-ro 0 1
 #/old none swap sw 0 0
 /spare none swap noauto 0 0
 /data none ext4 swap 0 0"""
-FSTAB = Touch(kind="file", name="/etc/fstab")
+FSTAB = Resource(kind="file", name="/etc/fstab")
 
 
 def area(name="/swapfile", size=1000, used=0, priority=-2, **rest):
@@ -55,7 +55,7 @@ def off(name):
 def test_one_that_was_turned_on_by_hand(plan):
     (change,) = plan("swap", "none", node())
     assert change.actions == (off("/swapfile"),)
-    assert change.touches == (Touch(kind="swap", name="/swapfile"),)
+    assert change.resources == (Resource(kind="swap", name="/swapfile"),)
     assert (change.wanted, change.observed, change.unit) == ("none", "1000 KiB", "")
     assert (change.risk, change.effective, change.note) == (Risk.IDLE, "now", "")
 
@@ -72,7 +72,7 @@ def test_the_lines_of_fstab_are_kept_as_comments(plan):
         off("/dev/sda2"),
     )
     names = ("/dev/sdb2", "/swapfile", "/dev/sda2")
-    assert change.touches == (FSTAB, *(Touch(kind="swap", name=name) for name in names))
+    assert change.resources == (FSTAB, *(Resource(kind="swap", name=name) for name in names))
     assert (change.risk, change.note) == (
         Risk.DRAIN,
         "30 KiB are swapped out and come back into memory",
@@ -83,9 +83,9 @@ def test_a_unit_that_systemd_made_is_masked(plan):
     unit = {"name": "dev-sda2.swap", "path": "/run/systemd/generator.late/dev-sda2.swap"}
     (change,) = plan("swap", "none", node(area("/dev/sda2"), swap_units=[unit]))
     assert change.actions == (Unit(name="dev-sda2.swap", masked=True), off("/dev/sda2"))
-    assert change.touches == (
-        Touch(kind="unit", name="dev-sda2.swap"),
-        Touch(kind="swap", name="/dev/sda2"),
+    assert change.resources == (
+        Resource(kind="unit", name="dev-sda2.swap"),
+        Resource(kind="swap", name="/dev/sda2"),
     )
 
 
@@ -150,12 +150,12 @@ def test_a_finding_of_other_evidence(plan, wrong, evidence):
 
 def seen(name, *, priority, fstab=()):
     value = {"active": True, "priority": priority, "fstab": list(fstab)}
-    return Seen(touch=Touch(kind="swap", name=name), exists=True, value=value)
+    return State(resource=Resource(kind="swap", name=name), exists=True, value=value)
 
 
 def test_back_with_priority_and_discard_and_in_the_kernels_order():
-    table = Seen(
-        touch=FSTAB,
+    table = State(
+        resource=FSTAB,
         exists=True,
         value={
             "content": base64.b64encode(TABLE.encode()).decode(),
@@ -164,8 +164,8 @@ def test_back_with_priority_and_discard_and_in_the_kernels_order():
             "group": 7,
         },
     )
-    unit = Seen(
-        touch=Touch(kind="unit", name="dev-sda2.swap"),
+    unit = State(
+        resource=Resource(kind="unit", name="dev-sda2.swap"),
         exists=True,
         value={"enabled": "generated", "active": "active", "masked": False},
     )

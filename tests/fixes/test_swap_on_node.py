@@ -16,14 +16,14 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change, Risk, Seen
+from nodevet.fix import Change, Risk, State
 from nodevet.fleet import Options
-from nodevet.fleet.work import Worker
+from nodevet.fleet.controller.executor import Worker
 from nodevet.model import Finding, Verdict
-from nodevet.remedy.compare import same
-from nodevet.remedy.undo import undo
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet.remedy.rollout.compare import same
+from nodevet.remedy.rollout.undo import undo
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -87,8 +87,8 @@ class Life:
 
     moments: dict[str, tuple[Evidence, str]] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
-    seen: tuple[Seen, ...] = ()
-    back: tuple[Seen, ...] = ()
+    seen: tuple[State, ...] = ()
+    back: tuple[State, ...] = ()
     said: str = ""
     owners: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -112,7 +112,7 @@ def planned(evidence: Evidence) -> tuple[Change, ...]:
     fix = CATALOG.fix("swap")
     assert fix is not None
     want = CATALOG.check("swap").wants.model_validate({"maximum_kb": "none"})
-    wrong = [each for each in findings(evidence) if each.verdict is Verdict.WRONG]
+    wrong = [each for each in findings(evidence) if each.verdict is Verdict.FAIL]
     return tuple(fix.plan(evidence, wrong, want))
 
 
@@ -144,9 +144,11 @@ def live(fleet: str) -> Life:
         shell(SETUP)
         wrong = moment("wrong")
         found.changes = planned(wrong)
-        touches = [touch for change in found.changes for touch in change.touches]
-        found.seen = tuple(worker.look("n1", touches))
-        found.owners = {key: tuple(who) for key, who in worker.owners("n1", touches).items() if who}
+        resources = [resource for change in found.changes for resource in change.resources]
+        found.seen = tuple(worker.look("n1", resources))
+        found.owners = {
+            key: tuple(who) for key, who in worker.owners("n1", resources).items() if who
+        }
         for action in (action for change in found.changes for action in change.actions):
             acted = worker.act("n1", action)
             assert acted.ok, (action, acted)
@@ -159,7 +161,7 @@ def live(fleet: str) -> Life:
             acted = worker.act("n1", action)
             assert acted.ok, (action, acted)
         moment("undone")
-        found.back = tuple(worker.look("n1", touches))
+        found.back = tuple(worker.look("n1", resources))
         found.said = shell(PROGRAMS)
     return found
 
@@ -176,14 +178,14 @@ def test_all_of_it_is_seen_and_wrong(life: Life) -> None:
         ("dev-sdb2.swap", f"{VENDOR}/dev-sdb2.swap", "/dev/sdb2")
     ]
     (finding,) = findings(evidence)
-    assert (finding.verdict, finding.actual) == (Verdict.WRONG, "11534324 KiB")
+    assert (finding.verdict, finding.actual) == (Verdict.FAIL, "11534324 KiB")
     assert "/swapfile                               file\t\t8388604\t\t0\t\t-2\n" in state
 
 
 def test_the_plan_names_each_and_asks_for_a_drained_node(life: Life) -> None:
     (change,) = life.changes
     assert (change.risk, change.wanted, change.observed) == (Risk.DRAIN, "none", "11534324 KiB")
-    assert [touch.label for touch in change.touches] == [
+    assert [resource.label for resource in change.resources] == [
         "file /etc/fstab", "unit dev-sdb2.swap",
         "swap /dev/sdb2", "swap /swapfile", "swap /dev/sda2",
     ]  # fmt: skip

@@ -6,9 +6,9 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fix import File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.fix import File, FixError, Kernel, Resource, Risk, Run, State, Unit
 from nodevet.fixes import _perform, kernel_modules, services, sysctl, transparent_hugepage
-from nodevet.remedy.undo import undo
+from nodevet.remedy.rollout.undo import undo
 
 HEAD = "# Written by nodevet.\n"
 THP = "/sys/kernel/mm/transparent_hugepage"
@@ -61,9 +61,9 @@ def test_huge_pages_now_and_at_every_boot(plan):
         ),
         Kernel(path=f"{THP}/enabled", value="madvise"),
     )
-    assert change.touches == (
-        Touch(kind="file", name=RULE),
-        Touch(kind="kernel", name=f"{THP}/enabled"),
+    assert change.resources == (
+        Resource(kind="file", name=RULE),
+        Resource(kind="kernel", name=f"{THP}/enabled"),
     )
     assert (change.wanted, change.observed) == ({"enabled": "madvise"}, {"enabled": "always"})
     assert change.subjects == ("transparent_hugepage enabled",)
@@ -116,9 +116,9 @@ def test_a_parameter_now_and_at_every_boot(plan):
         File(path=CONF, content=f"{HEAD}kernel.numa_balancing = 0\n"),
         Kernel(path="/proc/sys/kernel/numa_balancing", value="0"),
     )
-    assert change.touches == (
-        Touch(kind="file", name=CONF),
-        Touch(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
+    assert change.resources == (
+        Resource(kind="file", name=CONF),
+        Resource(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
     )
     assert (change.wanted, change.observed) == (
         {"kernel.numa_balancing": "0"},
@@ -162,9 +162,9 @@ def test_refused_where_the_file_would_be_wrong(plan, want, other, told):
 
 
 def test_a_parameter_of_several_numbers_can_be_put_back():
-    touch = Touch(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
-    actions = undo(Seen(touch=touch, exists=True, value="4096\t131072\t6291456"))
-    assert actions == (Kernel(path=touch.name, value="4096 131072 6291456"),)
+    resource = Resource(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
+    actions = undo(State(resource=resource, exists=True, value="4096\t131072\t6291456"))
+    assert actions == (Kernel(path=resource.name, value="4096 131072 6291456"),)
     assert len(list(_perform.perform(actions))) == 1
 
 
@@ -210,7 +210,7 @@ def test_a_parameter_of_several_numbers_can_be_put_back():
 def test_a_unit(plan, want, now, actions, risk):
     (change,) = plan("services", want, units(unit("a.service", **now)))
     assert list(change.actions) == actions
-    assert change.touches == (Touch(kind="unit", name="a.service"),)
+    assert change.resources == (Resource(kind="unit", name="a.service"),)
     assert (change.risk, change.subjects, change.note) == (risk, ("unit a.service",), "")
 
 
@@ -273,14 +273,14 @@ def test_modules_to_load_and_to_keep_out(plan):
         File(path=DENY.format("nvidia_uvm"), content=None),
         Run(words=("modprobe", "--", "nvidia_uvm")),
     )
-    assert now.touches[-1] == Touch(kind="module", name="nvidia_uvm")
+    assert now.resources[-1] == Resource(kind="module", name="nvidia_uvm")
     assert (now.risk, now.effective, now.note) == (Risk.LIVE, "now", "")
     assert later.actions == tuple(
         File(path=DENY.format(name), content=f"{HEAD}blacklist {name}\n")
         for name in ("nouveau", "nvidiafb")
     )
-    assert later.touches[-1] == Touch(kind="module", name="nouveau")
-    assert not set(now.touches) & set(later.touches)
+    assert later.resources[-1] == Resource(kind="module", name="nouveau")
+    assert not set(now.resources) & set(later.resources)
     assert (later.risk, later.effective) == (Risk.REBOOT, "reboot")
     assert "initramfs" in later.note
     assert (later.wanted, later.observed) == ({"nouveau": "not loaded"}, {"nouveau": "loaded"})

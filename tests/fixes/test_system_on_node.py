@@ -15,14 +15,14 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change, Seen
+from nodevet.fix import Change, State
 from nodevet.fleet import Options
-from nodevet.fleet.work import Worker
+from nodevet.fleet.controller.executor import Worker
 from nodevet.model import Finding, Verdict
-from nodevet.remedy.compare import same
-from nodevet.remedy.undo import undo
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet.remedy.rollout.compare import same
+from nodevet.remedy.rollout.undo import undo
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -89,7 +89,7 @@ def amiss(check: str, evidence: Evidence) -> list[str]:
 def planned(check: str, evidence: Evidence) -> tuple[Change, ...]:
     fix = CATALOG.fix(check)
     assert fix is not None
-    wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.WRONG]
+    wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.FAIL]
     return tuple(fix.plan(evidence, wrong, CATALOG.check(check).wants.model_validate(WANTS[check])))
 
 
@@ -123,11 +123,11 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
             return decode(worker.probe("n1"))
 
         before, tree = probe(), shell(TREE)
-        seen: list[tuple[Change, tuple[Seen, ...]]] = []
+        seen: list[tuple[Change, tuple[State, ...]]] = []
         for check in WANTS:
             assert amiss(check, before), check
             for change in planned(check, before):
-                seen.append((change, tuple(worker.look("n1", change.touches))))
+                seen.append((change, tuple(worker.look("n1", change.resources))))
                 for action in change.actions:
                     acted = worker.act("n1", action)
                     assert acted.ok, (action, acted)
@@ -145,15 +145,15 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
         assert {check: planned(check, rebooted) for check in WANTS} == dict.fromkeys(WANTS, ())
         assert loaded(rebooted) == loaded(after) - {"nouveau"}
 
-        for change, touches in reversed(seen):
-            for action in undo(*touches, actions=change.actions):
+        for change, resources in reversed(seen):
+            for action in undo(*resources, actions=change.actions):
                 acted = worker.act("n1", action)
                 assert acted.ok, (action, acted)
         undone = probe()
         assert undone.sysctl.data == before.sysctl.data
         assert undone.services.data == before.services.data
         assert loaded(undone) == loaded(before)
-        for change, touches in seen:
-            assert all(map(same, touches, worker.look("n1", change.touches)))
+        for change, resources in seen:
+            assert all(map(same, resources, worker.look("n1", change.resources)))
         assert (undone.memory.data and undone.memory.data.thp_enabled) == "always"
         assert shell(TREE) == tree

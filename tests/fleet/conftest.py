@@ -13,7 +13,7 @@ import pytest
 
 from nodevet.fleet import Options, Visit, visit
 from nodevet.model import Host
-from nodevet.sim.sshd import KeyPair, Sshd, make_key
+from nodevet_sim.sshd import KeyPair, Sshd, make_key
 
 # A python3 that takes payload and request as the real one does, and answers by itself.
 FAKE = """#!{python} -ISE

@@ -1,4 +1,4 @@
-"""What a node answers in the place of nodevet.hand: of every other form, it is a WorkError."""
+"""What a node answers in the place of nodevet.remote: of every other form, it is a WorkError."""
 
 import getpass
 import json
@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.fix import Touch
-from nodevet.fleet import Options, answers
-from nodevet.fleet.answers import MalformedError
-from nodevet.fleet.work import Worker, WorkError
+from nodevet.fix import Resource
+from nodevet.fleet import Options
+from nodevet.fleet.controller.executor import Worker, WorkError
+from nodevet.fleet.protocol import answers
+from nodevet.fleet.protocol.answers import MalformedError
 from nodevet.model import Host
-from nodevet.sim.sshd import KeyPair, Sshd
+from nodevet_sim.sshd import KeyPair, Sshd
 
 PYTHON = """#!{python} -ISE
 import hashlib, json, sys
@@ -31,8 +32,8 @@ told = (request["nonce"], len(text), hashlib.sha256(text).hexdigest())
 stdout.write(("\\n\\x1eNODEVET %s %d %s\\n" % told).encode() + text)
 stdout.flush()
 """
-FILE = Touch(kind="file", name="/etc/motd")
-UNIT = Touch(kind="unit", name="x.service")
+FILE = Resource(kind="file", name="/etc/motd")
+UNIT = Resource(kind="unit", name="x.service")
 GOOD = {"mode": 420, "owner": 0, "group": 0, "content": "eA=="}
 
 
@@ -171,13 +172,13 @@ JSON = st.recursive(
 
 @given(value=JSON, kind=st.sampled_from([*answers.VALUES]))
 def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> None:
-    touch = Touch(kind=kind, name="x")
+    resource = Resource(kind=kind, name="x")
     whole = json.dumps(value).encode()
     as_value = json.dumps(look(value)).encode()
     for decode in (
-        lambda: answers.looked(whole, [touch]),
-        lambda: answers.looked(as_value, [touch]),
-        lambda: answers.owners(whole, [touch]),
+        lambda: answers.looked(whole, [resource]),
+        lambda: answers.looked(as_value, [resource]),
+        lambda: answers.owners(whole, [resource]),
         lambda: answers.users(whole),
         lambda: answers.lock(whole),
         lambda: answers.result(whole),

@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import decode
-from nodevet.fleet import FleetError, Options, Visit, local, shards, visit
+from nodevet.fleet import FleetError, Options, Visit, visit
+from nodevet.fleet.controller import local, shards
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd
+from nodevet_sim.sshd import KeyPair, Sshd
 
 Tools = dict[str, Callable[..., object]]
 

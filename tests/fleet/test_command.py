@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.command import NO_PYTHON, CommandError, command, explain, timed_out
+from nodevet.fleet.protocol.commands import NO_PYTHON, CommandError, command, explain, timed_out
 
 ANSWER = b"import sys;print(sys.flags.isolated)"
 SHELLS = [

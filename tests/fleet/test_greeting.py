@@ -15,7 +15,7 @@ import pytest
 
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line
 
 MOST = 32 << 20  # bytes; what the windows and buffers on the way may take, and far below a flood
 IGNORE = struct.pack(">IBBI6x", 12, 6, 2, 0)  # SSH_MSG_IGNORE, nothing in it: RFC 4253, 11.2

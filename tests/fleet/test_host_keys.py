@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from nodevet.fleet import Visit
-from nodevet.fleet.errors import TooLateError, UnreachableError
-from nodevet.fleet.host_keys import HostKeys
-from nodevet.fleet.route import Route
-from nodevet.fleet.work import Options, Worker, WorkError
+from nodevet.fleet.controller.executor import Options, Worker, WorkError
+from nodevet.fleet.ssh.errors import TooLateError, UnreachableError
+from nodevet.fleet.ssh.host_keys import HostKeys
+from nodevet.fleet.ssh.route import Route
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 ED = "ssh-ed25519"
 
@@ -87,7 +87,7 @@ def test_d3_two_processes_accept_one_key_of_a_host(
 
 PROCESS = """
 import sys
-from nodevet.fleet.errors import UnreachableError
+from nodevet.fleet.ssh.errors import UnreachableError
 from tests.fleet.test_host_keys import accepting, route
 path, mine = sys.argv[1:]
 for number in range(50):

@@ -9,7 +9,7 @@ import pytest
 
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import Sshd, make_key
+from nodevet_sim.sshd import Sshd, make_key
 
 UNREACHABLE, VETTED = Status.UNREACHABLE, Status.VETTED
 MANY = 7  # one more than sshd's MaxAuthTries

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.known_hosts import Judgement, KnownHosts, Trust, matches, parse, spell
+from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, matches, parse, spell
 
 A, B = "AAAAkeyA", "AAAAkeyB"
 ED, RSA = "ssh-ed25519", "ssh-rsa"

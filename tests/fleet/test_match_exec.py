@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nodevet.fleet import Visit
-from nodevet.fleet.errors import RouteError
-from nodevet.fleet.match_exec import fulfilled
+from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.match_exec import fulfilled
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd
+from nodevet_sim.sshd import KeyPair, Sshd
 
 TOGETHER = 12
 
@@ -65,7 +65,7 @@ def test_d10_a_match_exec_that_hangs_costs_its_own_host_alone(
     gone(started)
 
 
-PROCESS = "import sys; from nodevet.fleet.match_exec import fulfilled; fulfilled(sys.argv[1])"
+PROCESS = "import sys; from nodevet.fleet.ssh.match_exec import fulfilled; fulfilled(sys.argv[1])"
 
 
 def test_d10_a_match_exec_ends_with_who_began_it_however_that_ends(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.errors import RouteError
-from nodevet.fleet.route import Route, Routes
-from nodevet.fleet.wire import Target
+from nodevet.fleet.protocol.framing import Target
+from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.route import Route, Routes
 
 
 def resolve(tmp_path: Path, text: str) -> Route:
@@ -28,7 +28,7 @@ def test_match_exec_runs_a_command_line_and_stays_silent(
 def test_match_exec_that_does_not_end_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodevet.fleet.match_exec.SECONDS", 0.1)
+    monkeypatch.setattr("nodevet.fleet.ssh.match_exec.SECONDS", 0.1)
     with pytest.raises(RouteError, match=r"Match exec: no end within 0\.1 s: exec sleep 60"):
         resolve(tmp_path, 'Match exec "exec sleep 60"\n  Port 1\n')
 

@@ -10,7 +10,7 @@ import pytest
 
 from nodevet.fleet import FleetError, Options, Visit, visit
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 UNREACHABLE, VETTED = Status.UNREACHABLE, Status.VETTED
 

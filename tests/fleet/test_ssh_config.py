@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodevet.fleet import ssh_config
-from nodevet.fleet.errors import RouteError
-from nodevet.fleet.jump import hops
-from nodevet.fleet.route import DEFAULT_KEYS, SYSTEM_FILES, USER_FILES, Route, Routes, _files
-from nodevet.fleet.ssh_config import Found, load
-from nodevet.fleet.wire import Target
+from nodevet.fleet.protocol.framing import Target
+from nodevet.fleet.ssh import ssh_config
+from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.jump import hops
+from nodevet.fleet.ssh.route import DEFAULT_KEYS, SYSTEM_FILES, USER_FILES, Route, Routes, _files
+from nodevet.fleet.ssh.ssh_config import Found, load
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")

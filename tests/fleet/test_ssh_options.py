@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from nodevet.fleet import Visit
-from nodevet.fleet.algorithms import chosen
-from nodevet.fleet.errors import RouteError, UnreachableError
-from nodevet.fleet.host_keys import HostKeys
-from nodevet.fleet.known_hosts import KnownHosts, parse, spell
-from nodevet.fleet.route import Route
+from nodevet.fleet.ssh.algorithms import chosen
+from nodevet.fleet.ssh.errors import RouteError, UnreachableError
+from nodevet.fleet.ssh.host_keys import HostKeys
+from nodevet.fleet.ssh.known_hosts import KnownHosts, parse, spell
+from nodevet.fleet.ssh.route import Route
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 ED = "ssh-ed25519"
 NONE = r"host key not known \(add it with ssh-keyscan, or --accept-new\)"

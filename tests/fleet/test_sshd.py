@@ -8,7 +8,7 @@ import pytest
 from nodevet.fleet import Options, visit
 from nodevet.inventory import read
 from nodevet.model import Status
-from nodevet.sim.sshd import KeyPair, Sshd, SshdError, write_inventory, write_known_hosts
+from nodevet_sim.sshd import KeyPair, Sshd, SshdError, write_inventory, write_known_hosts
 
 
 def test_nodes_are_reached_by_the_files_written_for_them(

@@ -13,7 +13,7 @@ import pytest
 from nodevet.evidence.document import decode
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
-from nodevet.sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
+from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 HOSTS = 200
 DEADLINE = 50

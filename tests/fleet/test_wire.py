@@ -5,14 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodevet.fleet import Options
-from nodevet.fleet.shards import orders
-from nodevet.fleet.wire import (
-    Outcome,
-    Reader,
-    read_order,
-    write_order,
-    write_outcome,
-)
+from nodevet.fleet.controller.shards import orders
+from nodevet.fleet.protocol.framing import Outcome, Reader, read_order, write_order, write_outcome
 from nodevet.model import Host
 
 outcomes = st.builds(

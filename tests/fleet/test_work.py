@@ -18,17 +18,18 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
-from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
+from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.fixes._perform import perform
-from nodevet.fleet import Options, work, worker_child
-from nodevet.fleet.work import LockedError, Worker, WorkError
-from nodevet.fleet.worker_session import Session
-from nodevet.hand.lock import SILENCE
+from nodevet.fleet import Options
+from nodevet.fleet.controller import executor, worker_child
+from nodevet.fleet.controller.executor import LockedError, Worker, WorkError
+from nodevet.fleet.worker.session import Session
 from nodevet.inventory import read
 from nodevet.model import Host
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
-from nodevet.sim.sshd import KeyPair, Sshd
+from nodevet.remote.lock import SILENCE
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
+from nodevet_sim.sshd import KeyPair, Sshd
 
 NODEVET = [sys.executable, "-m", "nodevet"]
 SCENARIO = """\
@@ -90,7 +91,7 @@ def test_a_file_is_written_byte_by_byte(worker: Worker, tmp_path: Path, content:
     done = worker.act("n1", file(path, content, mode=0o4750))
     assert done.ok, done
     assert path.read_bytes() == content.encode() and path.stat().st_mode & 0o7777 == 0o4750
-    (seen,) = worker.look("n1", [Touch(kind="file", name=str(path))])
+    (seen,) = worker.look("n1", [Resource(kind="file", name=str(path))])
     assert base64.b64decode(seen.value["content"]) == content.encode()
     assert worker.act("n1", file(path, None)).ok and worker.act("n1", file(path, None)).ok
     assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith((".", "a"))]
@@ -382,7 +383,7 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
     how: int,
 ) -> None:
     before = tools["children"]()
-    monkeypatch.setattr(work, "STALL", 1)
+    monkeypatch.setattr(executor, "STALL", 1)
     hosts = [replace(host, name=name) for name in ("n1", "n2", "n3")]
     with Worker(hosts, options(deadline=6)) as worker:
         worker.open("n1")
@@ -506,8 +507,8 @@ def there(node: Node) -> Iterator[Worker]:
         yield running
 
 
-def see(worker: Worker, kind: str, name: str) -> Seen:
-    (seen,) = worker.look("n1", [Touch(kind=kind, name=name)])
+def see(worker: Worker, kind: str, name: str) -> State:
+    (seen,) = worker.look("n1", [Resource(kind=kind, name=name)])
     return seen
 
 
@@ -523,7 +524,9 @@ WantedBy=multi-user.target
 @pytest.mark.timeout(300)
 def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: Worker) -> None:
     name = "nodevet-test.service"
-    assert see(there, "unit", name) == Seen(touch=Touch(kind="unit", name=name), exists=False)
+    assert see(there, "unit", name) == State(
+        resource=Resource(kind="unit", name=name), exists=False
+    )
     absent = Unit(name=name, enabled=False, running=False)
     assert there.act("n1", absent).ok, "what is not there is neither enabled nor running"
 
@@ -642,19 +645,19 @@ def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node
     assert not see(there, "package", "no-such-package").exists
     assert not see(there, "package", "no-such-package").why
 
-    touches = [
-        Touch(kind="kernel", name="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"),
-        Touch(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
-        Touch(kind="gpu", name=f"{users.gpus[0].uuid}:power_limit_mw"),
-        Touch(kind="unit", name="nvidia-persistenced.service"),
+    resources = [
+        Resource(kind="kernel", name="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"),
+        Resource(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
+        Resource(kind="gpu", name=f"{users.gpus[0].uuid}:power_limit_mw"),
+        Resource(kind="unit", name="nvidia-persistenced.service"),
     ]
-    assert set(there.owners("n1", touches).values()) == {()}, "a plain node has no other owners"
+    assert set(there.owners("n1", resources).values()) == {()}, "a plain node has no other owners"
     node.shell(
         "mkdir -p /etc/cron.d; echo '@reboot root nvidia-smi -pl 500' > /etc/cron.d/cap; "
         "printf '[Service]\\nExecStart=sleep 1d\\nExecStartPost=-nvidia-smi -pl 500\\n' "
         "> /etc/systemd/system/cap.service; systemctl daemon-reload"
     )
-    cap = touches[2]
+    cap = resources[2]
     assert there.owners("n1", [cap]) == {cap.label: ("/etc/cron.d/cap:1",)}
     node.shell("systemctl start cap")
     unit = "unit cap.service (/etc/systemd/system/cap.service:3)"
@@ -668,7 +671,7 @@ import sys, time
 from pathlib import Path
 from nodevet.fix import Run
 from nodevet.fleet import Options, work, worker_child
-from nodevet.fleet.work import Worker
+from nodevet.fleet.controller.executor import Worker
 from nodevet.inventory import read
 (host,) = read((), inventories=[sys.argv[1]])
 with Worker([host], Options(ssh_config=Path("/dev/null"))) as worker:
@@ -718,14 +721,14 @@ def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, no
         with pytest.raises(LockedError, match="the second"):
             third.lock("n1", "the third")
         there.close("n1")
-        wait_for(lambda: not hands(node))
+        wait_for(lambda: not holders(node))
         third.lock("n1", "the third")
         assert third.act("n1", Run(words=("systemd-run", "sleep", "1d"))).ok
-    wait_for(lambda: not hands(node))
+    wait_for(lambda: not holders(node))
     assert node.shell("stat -c '%a %U' /run/nodevet").split() == ["700", "root"]
 
 
-def hands(node: Node) -> list[str]:
+def holders(node: Node) -> list[str]:
     """Processes on the node that hold or want the lock."""
     return node.shell("fuser /run/nodevet/lock 2>/dev/null || pgrep -f 'zlib.decompress'").split()
 
@@ -761,23 +764,23 @@ def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
         told = wait_for(running)
         assert "(sh)" in told and "still runs: pid " in str(lock_of(second, "the second"))
         assert not exists("/run/ended")
-        assert there.act("n1", Run(words=("touch", "/run/go"))).ok
+        assert there.act("n1", Run(words=("resource", "/run/go"))).ok
         assert lock_of(second, "the second") is None and exists("/run/ended")
 
         assert second.act("n1", Run(words=("true",))).ok
         node.shell("echo another has taken it > /run/nodevet/lock")
         with pytest.raises(WorkError, match=r"nothing was done.*somebody else has taken") as lost:
-            second.act("n1", Run(words=("touch", "/run/late")))
+            second.act("n1", Run(words=("resource", "/run/late")))
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")
         with pytest.raises(WorkError, match=r"nothing was done: the lock .* is not held") as lost:
-            second.act("n1", Run(words=("touch", "/run/late")))
+            second.act("n1", Run(words=("resource", "/run/late")))
         with pytest.raises(WorkError, match="no session"):
             second.reboot("n1", seconds=9)
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")
         assert wait_for(lambda: lock_of(second, "the second") is None)
-        assert second.act("n1", Run(words=("touch", "/run/late"))).ok and exists("/run/late")
+        assert second.act("n1", Run(words=("resource", "/run/late"))).ok and exists("/run/late")
 
 
 @pytest.mark.timeout(300)

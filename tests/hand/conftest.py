@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nodevet.fleet.payload import BOOT, HAND, payload, unframe, wish
+from nodevet.fleet.protocol.payload import BOOT, REMOTE, payload, unframe, wish
 
 Ask = Callable[..., Any]
 
 
-def touches(*labels: str) -> list[dict[str, str]]:
+def resources(*labels: str) -> list[dict[str, str]]:
     """Touches by their labels: `kernel /sys/x`."""
     pairs = [label.split(" ", 1) for label in labels]
     return [{"kind": kind, "name": name} for kind, name in pairs]
@@ -23,10 +23,10 @@ def touches(*labels: str) -> list[dict[str, str]]:
 
 def hand(do: str, *labels: str, root: Path | str = "/", **rest: object) -> Any:
     """The hand as a node runs it: from stdin, in memory; its answer, or its error."""
-    told = wish(nonce="n", do=do, deadline=30, root=str(root), touches=touches(*labels), **rest)
+    told = wish(nonce="n", do=do, deadline=30, root=str(root), resources=resources(*labels), **rest)
     done = subprocess.run(
         [sys.executable, "-I", "-c", BOOT],
-        input=payload(HAND) + told,
+        input=payload(REMOTE) + told,
         capture_output=True,
         timeout=60,
     )
@@ -65,7 +65,7 @@ def served() -> Callable[[bytes], tuple[int, bytes, bytes]]:
         done = subprocess.run(
             [sys.executable, "-I", "-c", BOOT],
             stdin=None,
-            input=io.BytesIO(payload(HAND) + text).read(),
+            input=io.BytesIO(payload(REMOTE) + text).read(),
             capture_output=True,
             timeout=60,
         )

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nodevet.fleet.command import FENCED, Fence
-from nodevet.hand import lock
-from nodevet.hand.main import Refused
+from nodevet.fleet.protocol.commands import FENCED, Fence
+from nodevet.remote import lock
+from nodevet.remote.main import Refused
 
 Take = Callable[..., dict[str, Any]]
 

@@ -102,7 +102,7 @@ def test_a_request_that_makes_no_sense_is_refused_in_one_line(
         b"{}\n",
         b"[" * 9999 + b"\n",
         b'{"do": "__init__", "deadline": 9}\n',
-        json.dumps({"do": "look", "deadline": 9, "touches": [{"kind": "file"}]}).encode() + b"\n",
+        json.dumps({"do": "look", "deadline": 9, "resources": [{"kind": "file"}]}).encode() + b"\n",
         json.dumps({"do": "look", "deadline": "x"}).encode() + b"\n",
         json.dumps({"do": "look", "deadline": 9, "root": "x"}).encode() + b"\n",
     ):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.hand.owners import owners
-from nodevet.probe.unit_path import UNIT_PATH
+from nodevet.remote.managers.search import owners
+from nodevet.remote.probe.unit_path import UNIT_PATH
 
 CPUS = "/sys/devices/system/cpu"
 BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"
@@ -214,17 +214,17 @@ OWNED = [
 ]
 
 
-def owners_of(touch: str, root: Path) -> list[str]:
-    kind, name = touch.split(" ", 1)
-    (found,) = owners({"root": str(root), "touches": [{"kind": kind, "name": name}]})
+def owners_of(resource: str, root: Path) -> list[str]:
+    kind, name = resource.split(" ", 1)
+    (found,) = owners({"root": str(root), "resources": [{"kind": kind, "name": name}]})
     return found
 
 
-@pytest.mark.parametrize(("files", "touch", "named"), OWNED)
+@pytest.mark.parametrize(("files", "resource", "named"), OWNED)
 def test_an_owner_is_named_with_its_place(
-    tree: Callable[[dict[str, str]], Path], files: dict[str, str], touch: str, named: list[str]
+    tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str, named: list[str]
 ) -> None:
-    assert owners_of(touch, tree(files)) == named
+    assert owners_of(resource, tree(files)) == named
 
 
 CAP = "nvidia-smi -pl 500"
@@ -357,11 +357,11 @@ UNSEEN = [  # each was found nowhere
 ]
 
 
-@pytest.mark.parametrize(("files", "touch", "named"), UNSEEN)
+@pytest.mark.parametrize(("files", "resource", "named"), UNSEEN)
 def test_r14_an_owner_that_hides_is_seen(
-    tree: Callable[[dict[str, str]], Path], files: dict[str, str], touch: str, named: list[str]
+    tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str, named: list[str]
 ) -> None:
-    assert owners_of(touch, tree(files)) == named
+    assert owners_of(resource, tree(files)) == named
 
 
 def test_r14_a_script_without_a_first_line_is_one_where_it_may_be_run(
@@ -495,16 +495,16 @@ FREE = [
 ]
 
 
-@pytest.mark.parametrize(("files", "touch"), FREE)
+@pytest.mark.parametrize(("files", "resource"), FREE)
 def test_what_sets_nothing_is_no_owner(
-    tree: Callable[[dict[str, str]], Path], files: dict[str, str], touch: str
+    tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str
 ) -> None:
     if files.get(UNITS + "site.service", "").startswith("-> "):
         files = {
             "/usr/lib/systemd/system/site.service": "[Service]\nExecStart=nvidia-smi -pl 5\n",
             **files,
         }
-    assert owners_of(touch, tree(files)) == []
+    assert owners_of(resource, tree(files)) == []
 
 
 def test_many_touches_are_answered_in_their_order(

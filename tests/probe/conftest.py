@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import Evidence
-from nodevet.fleet import payload
-from nodevet.probe import children
-from nodevet.sim.machine import Machine, Process, hgx
-from nodevet.sim.tree import write
+from nodevet.fleet.protocol import payload
+from nodevet.remote.probe import children
+from nodevet_sim.machine import Machine, Process, hgx
+from nodevet_sim.tree import write
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
 WANTED = re.compile(

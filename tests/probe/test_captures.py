@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.probe import cpu, cpufreq, host, memory, modules, numa, pci
-from nodevet.probe.files import Absent
+from nodevet.remote.probe.collectors import cpu, cpufreq, host, memory, modules, numa, pci
+from nodevet.remote.probe.files import Absent
 
 Capture = Callable[[str], str]
 Check = Callable[[str, dict[str, Any]], Any]

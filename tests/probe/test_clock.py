@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from nodevet.evidence.host import NO_OTHER_CLOCK
-from nodevet.fleet.payload import request
-from nodevet.probe import host, main
+from nodevet.fleet.protocol.payload import request
+from nodevet.remote.probe import main
+from nodevet.remote.probe.collectors import host
 
 
 def test_the_clock_is_of_the_moment_that_the_request_arrives() -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from nodevet.probe import modules
+from nodevet.remote.probe.collectors import modules
 
 RELEASE = "5.15.0-105-generic"
 

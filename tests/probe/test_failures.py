@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from nodevet.probe import cpu, cpufreq, files, host, memory, modules, numa, pci, processes
-from nodevet.probe.files import Absent
-from nodevet.sim.machine import Machine
-from nodevet.sim.tree import write
+from nodevet.remote.probe import files
+from nodevet.remote.probe.collectors import (
+    cpu,
+    cpufreq,
+    host,
+    memory,
+    modules,
+    numa,
+    pci,
+    processes,
+)
+from nodevet.remote.probe.files import Absent
+from nodevet_sim.machine import Machine
+from nodevet_sim.tree import write
 
 Check = Callable[[str, dict[str, Any]], Any]
 

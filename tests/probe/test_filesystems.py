@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.probe import files, filesystems
-from nodevet.probe.files import Absent
+from nodevet.remote.probe import files
+from nodevet.remote.probe.collectors import filesystems
+from nodevet.remote.probe.files import Absent
 
 Check = Callable[[str, dict[str, Any]], Any]
 MOUNTS = r"""rootfs / rootfs rw 0 0
@@ -119,7 +120,7 @@ exec "$@"
 PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from nodevet.probe import filesystems
+from nodevet.remote.probe import filesystems
 print(json.dumps(filesystems.collect("/", {})))
 """
 

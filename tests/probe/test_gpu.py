@@ -18,12 +18,12 @@ from nodevet.bounds import Text
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu, NvLink
-from nodevet.fleet.payload import BOOT, payload, unframe
-from nodevet.probe import gpu as collector
-from nodevet.probe import gpu_health, gpu_nvml, gpu_values
-from nodevet.probe.files import BOOT_ID, Absent, is_this_machine
-from nodevet.sim.library import build, environment
-from nodevet.sim.state import state
+from nodevet.fleet.protocol.payload import BOOT, payload, unframe
+from nodevet.remote.probe import gpu_health, gpu_nvml, gpu_values
+from nodevet.remote.probe.collectors import gpu as collector
+from nodevet.remote.probe.files import BOOT_ID, Absent, is_this_machine
+from nodevet_sim.library import build, environment
+from nodevet_sim.state import state
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 NOT_SUPPORTED = "NVML_ERROR_NOT_SUPPORTED"
@@ -132,7 +132,7 @@ def full_state(count=1, **overrides):
 
 PROBE = """
 import json, sys
-from nodevet.probe import main
+from nodevet.remote.probe import main
 print(json.dumps(main.probe(json.load(sys.stdin))))
 """
 
@@ -310,7 +310,7 @@ def test_no_library(node, tmp_path):
 def test_no_library_is_found_out_without_pynvml(tmp_path):
     program = """
 import sys
-from nodevet.probe import files, gpu_nvml
+from nodevet.remote.probe import files, gpu_nvml
 gpu_nvml.LIBRARY = "libnodevet-none.so.1"
 try:
     gpu_nvml.load()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.probe import kernel_log
-from nodevet.probe.kernel_events import Events, Reader
+from nodevet.remote.probe.collectors import kernel_log
+from nodevet.remote.probe.kernel_events import Events, Reader
 
 
 def log_of(text: str) -> list[str]:

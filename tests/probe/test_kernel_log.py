@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.probe import children, kernel_log
-from nodevet.probe.files import Absent
-from nodevet.probe.kernel_events import EVENTS, Events, Reader
+from nodevet.remote.probe import children
+from nodevet.remote.probe.collectors import kernel_log
+from nodevet.remote.probe.files import Absent
+from nodevet.remote.probe.kernel_events import EVENTS, Events, Reader
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -594,8 +595,8 @@ JOURNALD = Path("/lib/systemd/systemd-journald")
 UNDER = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from nodevet.probe import kernel_log
-from nodevet.probe.kernel_events import Events
+from nodevet.remote.probe import kernel_log
+from nodevet.remote.probe.kernel_events import Events
 with subprocess.Popen([sys.argv[2]], stderr=subprocess.DEVNULL) as journald:
     end = time.monotonic() + 30
     while time.monotonic() < end and not kernel_log.read_journal(Events(), 10).rows:

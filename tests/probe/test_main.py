@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from nodevet.evidence.document import decode
-from nodevet.fleet import payload
-from nodevet.probe import main
+from nodevet.fleet.protocol import payload
+from nodevet.remote.probe import main
 
 Run = Callable[..., Any]
 PYTHONS = [Path(sys.executable), *sorted((Path.home() / ".pyenv/versions").glob("3.*/bin/python3"))]
@@ -69,7 +69,7 @@ COLLECTORS = {
     "syntax": "def collect(root, request) return",
     "denied": "def collect(root, request): raise PermissionError(13, 'no', '/proc/x')",
     "absent": """
-        from nodevet.probe.files import Absent
+        from nodevet.remote.probe.files import Absent
         def collect(root, request): raise Absent("none")
         """,
     "unicode": "def collect(root, request): return {'errors': {}, 'x': 'caf\\u00e9 \\udcff'}",
@@ -86,7 +86,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def get_source(self, name):
         return SOURCES[name]
 sys.meta_path.insert(0, Finder())
-from nodevet.probe import main
+from nodevet.remote.probe import main
 main.SECTIONS = tuple(name.rsplit(".", 1)[1] for name in SOURCES)
 main.LATE = ("late",)
 """
@@ -95,7 +95,9 @@ SERVE = "main.serve(sys.stdin.buffer, sys.stdout.buffer)\n"
 
 def program(collectors: dict[str, str], then: str = SERVE) -> str:
     """The probe with other collectors, as a Python program."""
-    sources = {f"nodevet.probe.{name}": textwrap.dedent(text) for name, text in collectors.items()}
+    sources = {
+        f"nodevet.remote.probe.{name}": textwrap.dedent(text) for name, text in collectors.items()
+    }
     repository = str(Path(main.__file__).parents[2])
     return DRIVER.format(repository=repository, sources=json.dumps(sources)) + then
 
@@ -241,7 +243,7 @@ def test_when_the_probe_is_killed_its_collectors_go_too() -> None:
 
 def test_a_fork_that_fails_costs_its_section() -> None:
     then = textwrap.dedent("""
-        from nodevet.probe import children
+        from nodevet.remote.probe import children
         fork, left = children.os.fork, [1]
         def refuse():
             if not left:

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from nodevet.evidence.gpu import Gpu
-from nodevet.probe.files import Record
-from nodevet.probe.gpu_health import mig_devices
-from nodevet.probe.gpu_nvml import Device, Nvml
+from nodevet.remote.probe.files import Record
+from nodevet.remote.probe.gpu_health import mig_devices
+from nodevet.remote.probe.gpu_nvml import Device, Nvml
 
 NOT_SUPPORTED, NOT_FOUND, UNKNOWN = 3, 6, 999
 

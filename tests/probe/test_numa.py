@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from nodevet.evidence.numa import Numa, has_memory_alone
-from nodevet.probe import cpu, cpulist, numa, pci
-from nodevet.sim.machine import hgx
-from nodevet.sim.tree import write
+from nodevet.remote.probe import cpulist
+from nodevet.remote.probe.collectors import cpu, numa, pci
+from nodevet_sim.machine import hgx
+from nodevet_sim.tree import write
 
 NODES = "sys/devices/system/node"
 

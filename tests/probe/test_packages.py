@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from nodevet.checks.driver_version import specifiers
-from nodevet.probe import packages, program
-from nodevet.probe.files import Absent, Failed
+from nodevet.remote.probe import program
+from nodevet.remote.probe.collectors import packages
+from nodevet.remote.probe.files import Absent, Failed
 
 Check = Callable[[str, dict[str, Any]], Any]
 Install = Callable[..., None]

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.probe import cpu, cpufreq, files, host, memory, modules, numa, pci, processes
-from nodevet.probe.cpulist import LARGEST, format_cpulist, normal, parse_cpulist
+from nodevet.remote.probe import files
+from nodevet.remote.probe.collectors import (
+    cpu,
+    cpufreq,
+    host,
+    memory,
+    modules,
+    numa,
+    pci,
+    processes,
+)
+from nodevet.remote.probe.cpulist import LARGEST, format_cpulist, normal, parse_cpulist
 
 CPUS = st.sets(st.integers(0, LARGEST), max_size=200)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.probe import services
-from nodevet.probe.files import Absent, Failed
+from nodevet.remote.probe.collectors import services
+from nodevet.remote.probe.files import Absent, Failed
 
 Check = Callable[[str, dict[str, Any]], Any]
 

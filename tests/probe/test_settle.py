@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.probe import main, settle
+from nodevet.remote.probe import main, settle
 
 ADDRESSES = ("0000:19:00.0", "0000:3b:00.0")
 NOT_LOADED = "NVML_ERROR_DRIVER_NOT_LOADED: the NVIDIA kernel driver is not loaded"
@@ -134,9 +134,9 @@ def test_read_the_time_of_each_section_is_its_own(tmp_path: Any) -> None:
         "import time\ndef collect(root, request):\n    time.sleep(60)\n"
     )
     script = (
-        "import json, sys, nodevet.probe\n"
-        f"nodevet.probe.__path__.append({str(tmp_path)!r})\n"
-        "from nodevet.probe import children\n"
+        "import json, sys, nodevet.remote.probe\n"
+        f"nodevet.remote.probe.__path__.append({str(tmp_path)!r})\n"
+        "from nodevet.remote.probe import children\n"
         "found = children.gather(('slow', 'memory'), '/', {}, {'slow': 0.5, 'memory': 20.0})\n"
         "print(json.dumps({name: each['status'] for name, each in found.items()}))\n"
     )

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.probe import memory, swaps
+from nodevet.remote.probe import swaps
+from nodevet.remote.probe.collectors import memory
 
 Check = Callable[[str, dict[str, Any]], Any]
 HEADING = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.fleet.payload import request
-from nodevet.probe import files, main, sysctl
+from nodevet.fleet.protocol.payload import request
+from nodevet.remote.probe import files, main
+from nodevet.remote.probe.collectors import sysctl
 
 Check = Callable[[str, dict[str, Any]], Any]
 

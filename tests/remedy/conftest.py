@@ -1,6 +1,7 @@
 """A small model of a node for the tests of apply and rollback: files, kernel values, units, GPUs.
 
-It answers what `nodevet.remedy.hands.Hands` asks, and any call of it can be made to fail: the
+It answers what `nodevet.remedy.rollout.executor.Executor` asks, and any call of it can be made to
+fail: the
 session cut before or after it took place, or the controller killed there.
 
 And for tests on simulated nodes a project with a fleet, and controllers that can be killed.
@@ -30,20 +31,20 @@ from nodevet import __version__, cli
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
-from nodevet.fix import File, Kernel, Run, Seen, Touch, Unit
+from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
-from nodevet.remedy.compare import Bench
-from nodevet.remedy.hands import Acted, LockedError, WorkError
-from nodevet.remedy.journal import Journal, state
-from nodevet.remedy.journal import Run as RunRecord
-from nodevet.remedy.node import Node, Task
-from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
-from nodevet.remedy.rollback import Back, Return
-from nodevet.remedy.rollout import Rollout
-from nodevet.remedy.site import Site, Terms
-from nodevet.sim.nspawn import control
-from nodevet.sim.nspawn.place import Place
+from nodevet.remedy.journal.journal import Journal, state
+from nodevet.remedy.journal.journal import Run as RunRecord
+from nodevet.remedy.model import Plan, PlannedNode, Step, write
+from nodevet.remedy.rollout.compare import Bench
+from nodevet.remedy.rollout.executor import Acted, LockedError, WorkError
+from nodevet.remedy.rollout.node_run import Node, Task
+from nodevet.remedy.rollout.rollback import Back, Return
+from nodevet.remedy.rollout.session import NodeSession, Terms
+from nodevet.remedy.settings import Rollout
+from nodevet_sim.nspawn import control
+from nodevet_sim.nspawn.place import Place
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHECK = '''\
@@ -64,7 +65,7 @@ CHECK = Check(wants=Pages, reads=("memory.thp_enabled",), judge=judge)
 '''
 FIX = '''\
 """Set it now and at boot."""
-from nodevet.fix import Change, File, Fix, Kernel, Risk, Touch, Unit
+from nodevet.fix import Change, File, Fix, Kernel, Risk, Resource, Unit
 PATH = "/etc/tmpfiles.d/nodevet-pages.conf"
 UNIT = "/etc/systemd/system/nodevet-pages.service"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -80,11 +81,11 @@ def plan(evidence, findings, want):
             Unit(name="nodevet-pages.service", enabled=True, running=True),
             Kernel(path=THP, value=want.mode),
         ),
-        touches=(
-            Touch(kind="file", name=PATH),
-            Touch(kind="file", name=UNIT),
-            Touch(kind="unit", name="nodevet-pages.service"),
-            Touch(kind="kernel", name=THP),
+        resources=(
+            Resource(kind="file", name=PATH),
+            Resource(kind="file", name=UNIT),
+            Resource(kind="unit", name="nodevet-pages.service"),
+            Resource(kind="kernel", name=THP),
         ),
         risk=Risk(want.risk),
         gpus=tuple(gpu.uuid for gpu in gpus[:1]) if want.risk == "idle" else (),
@@ -173,26 +174,26 @@ class Box:
         whole = {name: {"status": "ok", "data": data} for name, data in sections.items()}
         return msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole})
 
-    def look(self, touch: Touch) -> Seen:
+    def look(self, resource: Resource) -> State:
         value: Any = None
-        if touch.kind == "file" and touch.name in self.files:
-            content, mode = self.files[touch.name]
+        if resource.kind == "file" and resource.name in self.files:
+            content, mode = self.files[resource.name]
             text = base64.b64encode(content.encode()).decode()
             value = {"content": text, "mode": mode, "owner": 0, "group": 0}
-        elif touch.kind == "kernel":
-            value = self.kernel.get(touch.name)
-        elif touch.kind == "unit" and f"/etc/systemd/system/{touch.name}" in self.files:
+        elif resource.kind == "kernel":
+            value = self.kernel.get(resource.name)
+        elif resource.kind == "unit" and f"/etc/systemd/system/{resource.name}" in self.files:
             value = self.units.get(
-                touch.name, {"enabled": "disabled", "active": "inactive", "masked": False}
+                resource.name, {"enabled": "disabled", "active": "inactive", "masked": False}
             )
-        elif touch.kind == "gpu":
-            uuid, _, field = touch.name.rpartition(":")
+        elif resource.kind == "gpu":
+            uuid, _, field = resource.name.rpartition(":")
             assert field == "ecc_pending"
             gpu = next((each for each in self.gpus if each["uuid"] == uuid), None)
             if gpu is None:
-                return Seen(touch=touch, exists=False, why="no GPU answers by this UUID")
+                return State(resource=resource, exists=False, why="no GPU answers by this UUID")
             value = "1" if gpu["ecc"][1] else "0"
-        return Seen(touch=touch, exists=value is not None, value=copy.deepcopy(value))
+        return State(resource=resource, exists=value is not None, value=copy.deepcopy(value))
 
     def act(self, action: File | Kernel | Unit | Run) -> Acted:
         key = getattr(action, "path", None) or getattr(action, "name", None) or action.words[0]
@@ -237,7 +238,7 @@ class Box:
 
 
 class Model:
-    """Hands over boxes. `fault(box, call, when)` may raise at each call, before and after it."""
+    """Executor over boxes. `fault(box, call, when)` may raise at each call, before and after it."""
 
     def __init__(self, boxes: Mapping[str, Box]) -> None:
         self.boxes = boxes
@@ -284,17 +285,17 @@ class Model:
     def probe(self, host: str) -> bytes:
         return self._call(host, "probe", lambda box: box.evidence())
 
-    def look(self, host: str, touches: Sequence[Touch]) -> tuple[Seen, ...]:
-        def do(box: Box) -> tuple[Seen, ...]:
+    def look(self, host: str, resources: Sequence[Resource]) -> tuple[State, ...]:
+        def do(box: Box) -> tuple[State, ...]:
             box.looks += 1
             if box.revert is not None:
                 box.revert(box)
-            return tuple(box.look(touch) for touch in touches)
+            return tuple(box.look(resource) for resource in resources)
 
         return self._call(host, "look", do)
 
-    def owners(self, host: str, touches: Sequence[Touch]) -> Mapping[str, tuple[str, ...]]:
-        labels = {touch.label for touch in touches}
+    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
+        labels = {resource.label for resource in resources}
         return self._call(
             host,
             "owners",
@@ -340,7 +341,7 @@ class World:
         self.folder = folder
         self.catalog = Catalog([folder / "checks"], [folder / "fixes"])
         self.boxes = {name: Box(name) for name in names}
-        self.hands = Model(self.boxes)
+        self.executor = Model(self.boxes)
         self.terms = Terms(who="test", settle=0, boot_settle=0, pauses=(0, 0, 0))
         self.baseline = Baseline(
             name="b",
@@ -384,7 +385,7 @@ class World:
             wrong = [
                 each
                 for each in findings
-                if each.check == wish.check and each.verdict is Verdict.WRONG
+                if each.check == wish.check and each.verdict is Verdict.FAIL
             ]
             fix = self.catalog.fix(wish.check)
             changes = fix.changes(evidence, wrong, wish.want, options) if wrong else ()
@@ -397,7 +398,7 @@ class World:
                         fix=wish.check,
                         reason="",
                         options=options,
-                        before=tuple(box.look(touch) for touch in change.touches),
+                        before=tuple(box.look(resource) for resource in change.resources),
                         **fields,
                     )
                 )
@@ -423,9 +424,9 @@ class World:
             today=date.today(),
         )
 
-    def site(self, host: str, journal: Journal) -> Site:
-        return Site(
-            host, self.hands, journal, self.terms, lambda name, _: self.kept.append((host, name))
+    def site(self, host: str, journal: Journal) -> NodeSession:
+        return NodeSession(
+            host, self.executor, journal, self.terms, lambda name, _: self.kept.append((host, name))
         )
 
     def node(
@@ -492,8 +493,8 @@ class Desk:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
         (self.project / "allowed_signers").write_text(f"ann {public}\n")
-        patch.setattr("nodevet.fleet.work.Worker", self._worker)
-        patch.setattr("nodevet.remedy.site.time.sleep", lambda seconds: None)
+        patch.setattr("nodevet.fleet.controller.executor.Worker", self._worker)
+        patch.setattr("nodevet.remedy.rollout.session.time.sleep", lambda seconds: None)
         patch.chdir(self.project)
         (found,) = load(["b"], folders=[self.project / "baselines"], catalog=w.catalog)
         self.baseline = found
@@ -560,10 +561,10 @@ class Desk:
 
     @contextmanager
     def _worker(self, hosts: Sequence[Host], options: Any) -> Iterator[Any]:
-        """Knows, as `nodevet.fleet.work.Worker` does, the hosts it was given and no other."""
+        """Knows, as fleet's Worker does, the hosts it was given and no other."""
         desk, names = self, {host.name for host in hosts}
 
-        class Hands(Model):
+        class Executor(Model):
             def open(self, host: str) -> None:
                 desk.reached.add(host)
                 super().open(host)
@@ -573,9 +574,9 @@ class Desk:
                     raise KeyError(host)
                 super().close(host)
 
-        hands = Hands(self.w.boxes)
-        hands.fault = self.w.hands.fault
-        yield hands
+        executor = Executor(self.w.boxes)
+        executor.fault = self.w.executor.fault
+        yield executor
 
 
 class Said(NamedTuple):
@@ -596,8 +597,9 @@ def desk(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 PARENT = """\
 import json, os, sys
-import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback, nodevet.fleet.work
-import nodevet.remedy.apply, nodevet.remedy.approve, nodevet.remedy.report, nodevet.sweep
+import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback, nodevet.fleet.controller.executor
+import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.remedy.report
+import nodevet.sweep
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.cli import main

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodevet.remedy.hands import WorkError
 from nodevet.remedy.report import ENDINGS
+from nodevet.remedy.rollout.executor import WorkError
 
 Desk = Any
 GOOD = ("done", "persists", "already right", "rolled back", "pending")
@@ -87,7 +87,7 @@ def test_r2_an_apply_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> N
 def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(desk: Callable[..., Desk]) -> None:
     d = desk("n1", "n2")
     assert d.apply().code == 0
-    d.w.hands.fault = gone("n2")
+    d.w.executor.fault = gone("n2")
     said = d.rollback()
     assert said.code == 3, said
     in_doubt(d)
@@ -106,12 +106,12 @@ def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
     d.cut(next(number for number, line in enumerate(lines, 1) if b'"doing"' in line))
     in_doubt(d)
     if way == "gone":
-        d.w.hands.fault = gone("n1")
+        d.w.executor.fault = gone("n1")
     else:
         d.w.boxes["n1"].holder = "bob"
     assert d.rollback().code == 3
     in_doubt(d)
-    d.w.hands.fault = gone("nobody")
+    d.w.executor.fault = gone("nobody")
     d.w.boxes["n1"].holder = ""
     assert d.rollback().code == 0
     assert d.report().code == 0 and d.outcomes() == {"n1": "rolled back"}
@@ -162,9 +162,9 @@ def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(desk: Callable[...
 def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(desk: Callable[..., Desk]) -> None:
     d = desk("n1", "n2")
     assert d.apply().code == 0
-    d.w.hands.fault = gone("n2")
+    d.w.executor.fault = gone("n2")
     assert d.rollback("--host", "n2").code == 3
-    d.w.hands.fault = gone("nobody")
+    d.w.executor.fault = gone("nobody")
     assert d.rollback("--host", "n1").code == 3
     in_doubt(d)
     assert d.outcomes() == {"n1": "rolled back", "n2": "in doubt"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.fix import Risk
-from nodevet.remedy.allowed import RULES, SIGNERS, PolicyError, load, matches, principals
+from nodevet.remedy.approval.policy import RULES, SIGNERS, PolicyError, load, matches, principals
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0000000000000000000000000000000000000000000"
 LINES = f"""\

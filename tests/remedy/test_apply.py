@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.remedy.apply import Order, Stop, apply
-from nodevet.remedy.journal import state
+from nodevet.remedy.journal.journal import state
 from nodevet.remedy.result import Outcome, Refusal, exit_code
-from nodevet.remedy.waves import Limits
+from nodevet.remedy.rollout.apply import Order, Stop, apply
+from nodevet.remedy.rollout.limits import Limits
 
 World = Any
 
@@ -232,7 +232,7 @@ def test_the_session_cut_at_any_point_ends_whole(
     box, plan = w.boxes["n1"], w.plan()
     before = box.everything()
     box.held = held  # the node takes a while to miss the session
-    w.hands.fault = at(world, number, when, world.cut)
+    w.executor.fault = at(world, number, when, world.cut)
     journal = w.journal()
     result = w.node(plan, journal)
     if result.outcome is Outcome.DONE:
@@ -254,7 +254,7 @@ def test_a_node_that_does_not_come_back_is_in_doubt(
         box.gone = 99
         world.cut(box)
 
-    w.hands.fault = at(world, number, when, lose)
+    w.executor.fault = at(world, number, when, lose)
     result = w.node(plan, w.journal())
     if box.writes:
         assert result.outcome is Outcome.DOUBT, result
@@ -264,7 +264,7 @@ def test_a_node_that_does_not_come_back_is_in_doubt(
     assert exit_code([result]) == (1 if result.outcome is Outcome.REFUSED else 3)
     # and later it is back
     box.gone = 0
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     again = w.node(plan, w.journal(), resume=True)
     assert again.outcome in (Outcome.DONE, Outcome.FAILED), again
     if again.outcome is Outcome.FAILED:
@@ -282,10 +282,10 @@ def test_killed_at_any_point_and_resumed(
     def kill(box: Any) -> None:
         raise world.killed
 
-    w.hands.fault = at(world, number, when, kill)
+    w.executor.fault = at(world, number, when, kill)
     with suppress(world.killed):
         w.node(plan, w.journal())
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     result = w.node(plan, w.journal(), resume=True)
     if result.outcome is Outcome.FAILED:
@@ -319,7 +319,7 @@ def test_rebooted_in_the_middle(world: Callable[..., World]) -> None:
             box.reboot()
             world.cut(box)
 
-        w.hands.fault = at(world, number, "after", crash)
+        w.executor.fault = at(world, number, "after", crash)
         result = w.node(plan, w.journal())
         if result.outcome is Outcome.DONE:
             assert whole(box, world.thp)
@@ -370,7 +370,7 @@ def test_a_node_that_does_not_come_back_from_its_reboot(world: Callable[..., Wor
             box.gone = 99
             world.cut(box)
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     result = w.node(w.plan(), w.journal(), reboot=True)
     assert result.outcome is Outcome.DOUBT and "told to reboot" in result.why
 
@@ -385,7 +385,7 @@ def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
     assert "in force after a reboot" in result.why
     again = w.node(plan, w.journal("again"))
     assert again.outcome is Outcome.PENDING and w.boxes["n1"].writes == 2
-    assert set(result.steps[0].verdicts.values()) == {"wrong"}, "as it is now"
+    assert set(result.steps[0].verdicts.values()) == {"fail"}, "as it is now"
     w = world(ecc_mode=True)
     rebooting(w)
     result = w.node(w.plan(), w.journal(), reboot=True)
@@ -407,7 +407,7 @@ def run(w: World, limits: Limits, **options: Any) -> Any:
     )
     journal = w.journal()
     with Stop() as stop:
-        return apply(order, w.hands, journal, limits, stop=options.pop("stop", stop), **options)
+        return apply(order, w.executor, journal, limits, stop=options.pop("stop", stop), **options)
 
 
 def test_a_failed_canary_leaves_the_rest_untouched(world: Callable[..., World]) -> None:
@@ -470,7 +470,7 @@ def test_no_more_than_a_batch_at_a_time(world: Callable[..., World]) -> None:
             if call == "probe" and box.writes:
                 running.discard(box.name)
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     results, _ = run(w, Limits(canary=1, batch=3))
     assert {one.outcome for one in results} == {Outcome.DONE} and 1 <= most <= 3
 
@@ -481,7 +481,7 @@ def test_a_fault_of_our_own_ends_in_an_outcome(world: Callable[..., World]) -> N
     def fault(box: Any, call: str, when: str) -> None:
         raise ZeroDivisionError("oops")
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     results, _ = run(w, Limits())
     assert results[0].outcome is Outcome.DOUBT and "oops" in results[0].why
     assert results[1].outcome is Outcome.UNTOUCHED

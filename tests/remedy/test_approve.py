@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fix import Kernel, Risk, Touch
-from nodevet.remedy.allowed import RULES, SIGNERS, Policy, load
-from nodevet.remedy.approve import (
+from nodevet.fix import Kernel, Resource, Risk
+from nodevet.remedy.approval.policy import RULES, SIGNERS, Policy, load
+from nodevet.remedy.approval.verify import (
     Approved,
     ApproveError,
     Signature,
@@ -22,7 +22,7 @@ from nodevet.remedy.approve import (
     signature_file,
     signatures,
 )
-from nodevet.remedy.nouns import Plan, PlannedNode, Step, write
+from nodevet.remedy.model import Plan, PlannedNode, Step, write
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
@@ -128,7 +128,7 @@ def step(host: str = "gpu001", risk: Risk = Risk.LIVE) -> Step:
         observed="powersave",
         risk=risk,
         actions=(Kernel(path="/sys/x", value="performance"),),
-        touches=(Touch(kind="kernel", name="/sys/x"),),
+        resources=(Resource(kind="kernel", name="/sys/x"),),
         reason="wrong",
     )
 
@@ -492,8 +492,8 @@ def test_an_ssh_keygen_that_hangs_is_ended(
 ) -> None:
     program(tmp_path, 'case "$*" in *find-principals) exit 1;; esac; exec sleep 60')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("nodevet.remedy.signatures.PATIENCE", 0.5)
-    monkeypatch.setattr("nodevet.remedy.signatures.HUMAN_PATIENCE", 0.5)
+    monkeypatch.setattr("nodevet.remedy.approval.signatures.PATIENCE", 0.5)
+    monkeypatch.setattr("nodevet.remedy.approval.signatures.HUMAN_PATIENCE", 0.5)
     case.found.append(Signature(name="x", data=b""))
     with pytest.raises(ApproveError, match="gave no answer"):
         case.check()

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.model import HostReport, Status, wrong
-from nodevet.remedy.attempts import Failure, failures, recent, runs_of
-from nodevet.remedy.draft import Node, Rules, draft
-from nodevet.remedy.journal import Journal, state
-from nodevet.remedy.plan import make
-from nodevet.remedy.records import HostBegin, HostEnd, Record, Run, StepEnd
-from nodevet.remedy.rest import rest
+from nodevet.model import HostReport, Status, fail
+from nodevet.remedy.journal.attempts import Failure, failures, recent, runs_of
+from nodevet.remedy.journal.journal import Journal, state
+from nodevet.remedy.journal.records import HostBegin, HostEnd, Record, Run, StepEnd
+from nodevet.remedy.plan.candidates import Node, Rules, draft
+from nodevet.remedy.plan.planner import make
+from nodevet.remedy.plan.unplanned import rest
 from nodevet.remedy.result import Outcome
 
 DAY = timedelta(hours=24)
@@ -117,7 +117,7 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
     world: Callable[..., Any], failed: Sequence[str]
 ) -> None:
     from nodevet.evidence.document import decode
-    from nodevet.remedy.plan import Looked
+    from nodevet.remedy.plan.planner import Looked
 
     w = world("n1")
     box = w.boxes["n1"]
@@ -127,13 +127,13 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
         baseline="b",
         machine_id=box.machine_id,
         boot_id=box.boot_id,
-        findings=(wrong(check="pages", expected="never", actual="always"),),
+        findings=(fail(check="pages", expected="never", actual="always"),),
     )
     node = Node(report=report, evidence=decode(box.evidence()), baseline=w.baseline)
     tried = tuple(Failure(run=run, host="n1", fix="pages") for run in failed)
     rules = Rules(id="plan0001", author="ann", now=now(), failed=tried)
     drafted = draft([node], w.catalog, rules)
-    seen = tuple(box.look(touch) for touch in drafted.touches.get("n1", ()))
+    seen = tuple(box.look(resource) for resource in drafted.resources.get("n1", ()))
     proposal = make(drafted, rules, {"n1": Looked(seen=seen)})
     if len(failed) < 2:
         assert [step.fix for step in proposal.plan.steps] == ["pages"] and not proposal.withheld

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from nodevet.cli.apply import closing
-from nodevet.fix import Kernel, Risk, Touch
-from nodevet.remedy import nouns
-from nodevet.remedy.apply import Order, Stop, apply
-from nodevet.remedy.approve import sign, signature_file
-from nodevet.remedy.journal import state
-from nodevet.remedy.nouns import Plan, PlannedNode, Step
+from nodevet.fix import Kernel, Resource, Risk
+from nodevet.remedy import model
+from nodevet.remedy.approval.verify import sign, signature_file
+from nodevet.remedy.journal.journal import state
+from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.result import Outcome, Refusal
-from nodevet.remedy.waves import Limits
+from nodevet.remedy.rollout.apply import Order, Stop, apply
+from nodevet.remedy.rollout.limits import Limits
 
 World = Any
 
@@ -129,7 +129,7 @@ def fleet(w: World, plan: Plan, closed: Callable[[bool], str], **rest: Any) -> A
         closed=closed,
     )
     with Stop() as stop:
-        return apply(order, w.hands, w.journal(), Limits(batch=1), stop=stop, **rest)
+        return apply(order, w.executor, w.journal(), Limits(batch=1), stop=stop, **rest)
 
 
 def test_d16_no_node_is_begun_once_the_plan_expired(world: Callable[..., World]) -> None:
@@ -187,10 +187,10 @@ def test_d16_what_was_begun_is_looked_at_after_the_plan_expired(
             if calls[0] == at:
                 raise world.killed
 
-        w.hands.fault = kill
+        w.executor.fault = kill
         with pytest.raises(world.killed):
             w.node(plan, w.journal())
-        w.hands.fault = lambda box, call, when: None
+        w.executor.fault = lambda box, call, when: None
         box.session, box.holder, writes = False, "", box.writes
         results, _ = fleet(w, plan, Clock(0), earlier=state(w.journal().records))
         assert not w.boxes["n2"].calls and results[1].outcome is Outcome.UNTOUCHED
@@ -216,7 +216,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
             observed="0",
             risk=Risk.LIVE,
             actions=(Kernel(path=path, value="1"),),
-            touches=(Touch(kind="kernel", name=path),),
+            resources=(Resource(kind="kernel", name=path),),
             reason="",
         )
         plan = Plan(
@@ -228,7 +228,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
             nodes={"n1": PlannedNode(machine_id="m", boot_id="b", baseline="b")},
             steps=(step,),
         )
-        text, lines = nouns.write(plan), {}
+        text, lines = model.write(plan), {}
         file = tmp_path / "plan.json"
         file.write_bytes(text)
         for name in ("ann", "bob", "zoe"):
@@ -243,7 +243,7 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
         signers.write_text("".join(lines.values()))
         run: Any = SimpleNamespace(plan_file=file)
         return SimpleNamespace(
-            closed=closing(run, text, nouns.read(text), (), tmp_path),
+            closed=closing(run, text, model.read(text), (), tmp_path),
             signers=signers,
             lines=lines,
             file=file,

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import cli
-from nodevet.fix import File, Kernel, Risk, Seen, Touch, Unit
-from nodevet.remedy import nouns
-from nodevet.remedy.nouns import Plan, PlanError, PlannedNode, Step
-from nodevet.remedy.runs import RunFolder
+from nodevet.fix import File, Kernel, Resource, Risk, State, Unit
+from nodevet.remedy import model
+from nodevet.remedy.journal.folder import RunFolder
+from nodevet.remedy.model import Plan, PlanError, PlannedNode, Step
 
-THP = Touch(kind="kernel", name="/sys/kernel/mm/transparent_hugepage/enabled")
+THP = Resource(kind="kernel", name="/sys/kernel/mm/transparent_hugepage/enabled")
 ONE = Step(
     id="n1/pages/1",
     host="n1",
@@ -24,9 +24,9 @@ ONE = Step(
     observed="always",
     risk=Risk.LIVE,
     actions=(Kernel(path=THP.name, value="never"),),
-    touches=(THP,),
-    before=(Seen(touch=THP, exists=True, value="always"),),
-    reason="always, wanted never",
+    resources=(THP,),
+    before=(State(resource=THP, exists=True, value="always"),),
+    reason="always, expected never",
 )
 NODE = PlannedNode(machine_id="m", boot_id="b", baseline="b")
 GOOD = Plan(
@@ -42,7 +42,7 @@ GOOD = Plan(
 
 def refused(plan: Plan) -> str:
     with pytest.raises(PlanError) as told:
-        nouns.read(nouns.write(plan))
+        model.read(model.write(plan))
     assert str(told.value).startswith("not a valid plan: ")
     return str(told.value)
 
@@ -52,7 +52,7 @@ def with_step(**changes: object) -> Plan:
 
 
 def test_a_plan_without_a_contradiction_is_read() -> None:
-    assert nouns.read(nouns.write(GOOD)) == GOOD
+    assert model.read(model.write(GOOD)) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_d19_apply_approve_and_rollback_write_nothing_for_such_a_plan(
     project.mkdir(parents=True)
     (project / "allowed_signers").write_text("ann ssh-ed25519 AAAA\n")
     plan, run = project / "plan.json", project / "run"
-    plan.write_bytes(nouns.write(replace(GOOD, id="../../../../x")))
+    plan.write_bytes(model.write(replace(GOOD, id="../../../../x")))
     run.mkdir()
     (run / "plan.json").write_bytes(plan.read_bytes())
     before = sorted(tmp_path.rglob("*"))
@@ -109,8 +109,8 @@ def test_d19_apply_approve_and_rollback_write_nothing_for_such_a_plan(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def _bare(kind: str, name: str) -> Touch:
-    return Touch(kind=kind, name=name)
+def _bare(kind: str, name: str) -> Resource:
+    return Resource(kind=kind, name=name)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def _bare(kind: str, name: str) -> Touch:
         (lambda: with_step(id="n2/pages/1"), "its id is not of n1 and pages"),
         (lambda: with_step(id="n1/pages/0"), "its id is not of n1 and pages"),
         (lambda: with_step(id="n1/pages/1/2"), "its id is not of n1 and pages"),
-        (lambda: with_step(touches=(_bare("file", "/etc/x"),), before=()), "does not name"),
-        (lambda: with_step(touches=(), before=()), "it names nothing"),
+        (lambda: with_step(resources=(_bare("file", "/etc/x"),), before=()), "does not name"),
+        (lambda: with_step(resources=(), before=()), "it names nothing"),
         (lambda: with_step(actions=()), "it does nothing"),
         (lambda: with_step(effective="later"), "in force later"),
         (lambda: with_step(options=("force",)), "force is no option of a fix"),
         (
             lambda: with_step(
-                before=(Seen(touch=_bare("file", "/etc/cron.d/evil"), exists=False),)
+                before=(State(resource=_bare("file", "/etc/cron.d/evil"), exists=False),)
             ),
             "file /etc/cron.d/evil was is told",
         ),
@@ -148,7 +148,7 @@ def test_r13_a_plan_that_contradicts_itself_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("action", "touch", "told"),
+    ("action", "resource", "told"),
     [
         (File(path="/etc/../root/x", content="x"), "file", "not a plain path from / on"),
         (File(path="etc/x", content="x"), "file", "not a plain path from / on"),
@@ -158,8 +158,8 @@ def test_r13_a_plan_that_contradicts_itself_is_refused(
     ],
 )
 def test_d19_a_path_on_a_node_is_a_plain_one(
-    action: File | Kernel | Unit, touch: str, told: str
+    action: File | Kernel | Unit, resource: str, told: str
 ) -> None:
     name = action.name if isinstance(action, Unit) else action.path
-    step = with_step(actions=(action,), touches=(_bare(touch, name),), before=())
+    step = with_step(actions=(action,), resources=(_bare(resource, name),), before=())
     assert told in refused(step)

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.fix import Run, Seen, Touch
+from nodevet.fix import Resource, Run, State
 from nodevet.fleet import Options
-from nodevet.fleet.work import Acted, Worker
-from nodevet.remedy.hands import WorkError
+from nodevet.fleet.controller.executor import Acted, Worker
 from nodevet.remedy.result import HostResult, Outcome
-from nodevet.remedy.undo import undo
+from nodevet.remedy.rollout.executor import WorkError
+from nodevet.remedy.rollout.undo import undo
 
 World = Any
 OLD, NEW = "550.54.14", "550.90.07"
@@ -65,12 +65,14 @@ def driven(kind: type) -> type:
             sections["modules"] = {"status": "ok", "data": {"nvidia_version": self.loaded}}
             return msgspec.json.encode(document)
 
-        def look(self, touch: Touch) -> Seen:
-            if touch.kind == "package":
-                return Seen(touch=touch, exists=True, value=dict(self.packages[touch.name]))
-            if touch.kind == "gpu" and self.dark:
-                return Seen(touch=touch, exists=False, why=f"NVML: {MISMATCH}")
-            found: Seen = super().look(touch)
+        def look(self, resource: Resource) -> State:
+            if resource.kind == "package":
+                return State(
+                    resource=resource, exists=True, value=dict(self.packages[resource.name])
+                )
+            if resource.kind == "gpu" and self.dark:
+                return State(resource=resource, exists=False, why=f"NVML: {MISMATCH}")
+            found: State = super().look(resource)
             return found
 
         def act(self, action: Any) -> Acted:
@@ -98,7 +100,7 @@ def node(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> tuple[
     """A node whose pages, ECC mode and driver are wrong, and its plan."""
     w = world(pages="never", ecc_mode=True, driver_version=NEW)
     w.boxes["n1"] = driven(type(w.boxes["n1"]))("n1")
-    monkeypatch.setattr("nodevet.remedy.guards.drained", lambda hook, host: "")
+    monkeypatch.setattr("nodevet.remedy.rollout.preconditions.drained", lambda hook, host: "")
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     return w, w.plan()
 
@@ -170,10 +172,10 @@ def test_lost_after_the_second_reboot_is_in_doubt(
         if calls[0] >= number:
             raise WorkError("lost", "gone")
 
-    w.hands.fault = lose
+    w.executor.fault = lose
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.DOUBT, result
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     box.session, box.holder, box.broken = False, "", False
     assert w.back(plan).outcome is Outcome.PENDING, "ECC is on until the next reboot"
     box.reboot()
@@ -226,10 +228,10 @@ def test_killed_at_any_call_and_resumed(
         if calls[0] == number:
             raise world.killed
 
-    w.hands.fault = kill
+    w.executor.fault = kill
     with suppress(world.killed):
         w.node(plan, w.journal())
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     result = w.node(plan, w.journal(), resume=True)
     assert result.outcome in (Outcome.PENDING, Outcome.FAILED, Outcome.RIGHT), (number, result)

@@ -43,7 +43,9 @@ def test_r9_the_step_whose_value_moved_is_named(
     world: Callable[..., World], both: World, calls: tuple[str, int], writes: int, told: str
 ) -> None:
     plan, box = both.plan(), both.boxes["n1"]
-    both.hands.fault = when(box, calls, writes, lambda: box.kernel.update({world.thp: "madvise"}))
+    both.executor.fault = when(
+        box, calls, writes, lambda: box.kernel.update({world.thp: "madvise"})
+    )
     result = both.node(plan, both.journal())
     first, second = result.steps
     assert result.outcome is first.outcome is Outcome.FAILED, result
@@ -80,7 +82,7 @@ def test_r9_a_value_that_moved_and_is_still_right_stops_nothing(
 ) -> None:
     plan, box = both.plan(), both.boxes["n1"]
     conf = "/etc/tmpfiles.d/nodevet-pages.conf"
-    both.hands.fault = when(
+    both.executor.fault = when(
         box, ("owners", 1), 4, lambda: box.files.update({conf: ("w never", 0o600)})
     )
     result = both.node(plan, both.journal())

@@ -7,7 +7,7 @@ import msgspec
 
 from nodevet.fix import File
 from nodevet.remedy.result import Outcome, Refusal
-from nodevet.remedy.site import Terms
+from nodevet.remedy.rollout.session import Terms
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -30,7 +30,7 @@ def test_nothing_is_begun_after_a_reboot_that_nobody_ordered(world: Callable[...
             box.reboot()
             world.cut(box)
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     result = w.node(plan, w.journal())
     assert (result.outcome, result.refusal) == (Outcome.PARTLY, Refusal.STALE), result
     assert "rebooted since the plan was made" in result.why
@@ -57,7 +57,7 @@ def test_what_is_set_back_late_in_the_boot_does_not_persist(world: Callable[...,
         if call == "probe" and when == "after" and box.boots == 2 and "act" in box.calls[-2:]:
             box.kernel[world.thp] = "always"  # once the first probe after the boot was fine
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.FAILED and "does not outlast a reboot" in result.why, result
     assert box.everything() == before

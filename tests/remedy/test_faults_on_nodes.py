@@ -27,25 +27,25 @@ from nodevet import inventory
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
-from nodevet.fix import Seen, Touch
+from nodevet.fix import Resource, State
 from nodevet.fleet import Options, Visit
-from nodevet.fleet.work import Acted, Worker
+from nodevet.fleet.controller.executor import Acted, Worker
 from nodevet.model import Host, Status
-from nodevet.remedy import apply as applying
-from nodevet.remedy import draft as drafting
-from nodevet.remedy import plan as planning
-from nodevet.remedy.compare import Bench
-from nodevet.remedy.journal import Journal, Run, state
-from nodevet.remedy.nouns import Plan
+from nodevet.remedy.journal.journal import Journal, Run, state
+from nodevet.remedy.model import Plan
+from nodevet.remedy.plan import candidates as drafting
+from nodevet.remedy.plan import planner as planning
 from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
-from nodevet.remedy.rollback import Back, Return
-from nodevet.remedy.site import Site, Terms
-from nodevet.remedy.waves import Limits
-from nodevet.sim.nspawn import control
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
+from nodevet.remedy.rollout import apply as applying
+from nodevet.remedy.rollout.compare import Bench
+from nodevet.remedy.rollout.limits import Limits
+from nodevet.remedy.rollout.rollback import Back, Return
+from nodevet.remedy.rollout.session import NodeSession, Terms
 from nodevet.sweep import Bench as Benches
 from nodevet.sweep import report
+from nodevet_sim.nspawn import control
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -189,7 +189,7 @@ def after_acts(number: int, name: str) -> When:
     return lambda calls: calls[-1] == name and calls.count("act") == number
 
 
-class Hands:
+class Executor:
     """A worker's hands; when it is time something happens, once."""
 
     def __init__(
@@ -226,11 +226,11 @@ class Hands:
     def probe(self, host: str) -> bytes:
         return self._call("probe", host)
 
-    def look(self, host: str, touches: Sequence[Touch]) -> tuple[Seen, ...]:
-        return self._call("look", host, touches)
+    def look(self, host: str, resources: Sequence[Resource]) -> tuple[State, ...]:
+        return self._call("look", host, resources)
 
-    def owners(self, host: str, touches: Sequence[Touch]) -> Mapping[str, tuple[str, ...]]:
-        return self._call("owners", host, touches)
+    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
+        return self._call("owners", host, resources)
 
     def act(self, host: str, action: Any) -> Acted:
         return self._call("act", host, action, seconds=self.seconds)
@@ -354,9 +354,10 @@ class Node:
             fixes=frozenset(fixes) if fixes else None,
         )
         drafted = drafting.draft([found], self.bench.catalog, rules)
-        touches = drafted.touches.get(self.name, ())
+        resources = drafted.resources.get(self.name, ())
         looked = planning.Looked(
-            seen=self.worker.look(self.name, touches), owners=self.worker.owners(self.name, touches)
+            seen=self.worker.look(self.name, resources),
+            owners=self.worker.owners(self.name, resources),
         )
         self.worker.close(self.name)
         made = planning.make(drafted, rules, {self.name: looked}).plan
@@ -372,7 +373,7 @@ class Node:
         return made
 
     def apply(
-        self, plan: Plan, hands: Any = None, *, resume: bool = False, terms: Terms | None = None
+        self, plan: Plan, executor: Any = None, *, resume: bool = False, terms: Terms | None = None
     ) -> HostResult:
         """The plan applied, or the last run resumed. The lock is free afterwards."""
         terms = terms or self.terms
@@ -388,7 +389,7 @@ class Node:
         with self.journal(self.runs if resume else 0) as journal:
             (result,), _ = applying.apply(
                 order,
-                hands or self.worker,
+                executor or self.worker,
                 journal,
                 Limits(canary=0),
                 earlier=state(journal.records) if resume else None,
@@ -396,7 +397,7 @@ class Node:
             )
         return result
 
-    def rollback(self, plan: Plan, hands: Any = None) -> HostResult:
+    def rollback(self, plan: Plan, executor: Any = None) -> HostResult:
         with self.journal(self.runs) as journal:
             back = Back(
                 host=self.name,
@@ -404,8 +405,8 @@ class Node:
                 steps=plan.of(self.name),
                 run=state(journal.records),
             )
-            site = Site(
-                self.name, hands or self.worker, journal, self.terms, lambda name, document: None
+            site = NodeSession(
+                self.name, executor or self.worker, journal, self.terms, lambda name, document: None
             )
             return Return(back, site).run()
 
@@ -504,11 +505,11 @@ class Recorded:
 def recorded(nodes: dict[str, Node]) -> Recorded:
     node = nodes["n1"]
     plan = node.plan("power_limit")
-    hands, counts = Hands(node.worker), list[int]()
-    hands.ended = lambda: counts.append(len(node.programs()))
+    executor, counts = Executor(node.worker), list[int]()
+    executor.ended = lambda: counts.append(len(node.programs()))
     node.arm(0)
-    result = node.apply(plan, hands)
-    calls, programs = hands.calls, node.programs()
+    result = node.apply(plan, executor)
+    calls, programs = executor.calls, node.programs()
     node.reset()
     assert result.outcome is Outcome.DONE, result
     last = [count for count, name in zip(counts, calls, strict=True) if name == "act"]
@@ -547,7 +548,7 @@ def story(nodes: dict[str, Node], recorded: Recorded) -> Story:
         kind, number, when = point
         at = number if kind == "call" else 0
         node.arm(0 if at else number, when)
-        result = node.apply(plan, Hands(node.worker, at_call(at), node.proxy.cut))
+        result = node.apply(plan, Executor(node.worker, at_call(at), node.proxy.cut))
         told.outcomes[point] = result.outcome
         if why := disagrees(node, plan, result, before):
             name = (recorded.calls if at else recorded.programs)[number - 1]
@@ -624,7 +625,7 @@ def test_a_node_that_stays_away_is_in_doubt_until_it_is_looked_at(
 ) -> None:
     plan = node.plan("power_limit")
     terms = replace(node.terms, pauses=(0.1, 0.1))
-    result = node.apply(plan, Hands(node.worker, when, node.proxy.leave), terms=terms)
+    result = node.apply(plan, Executor(node.worker, when, node.proxy.leave), terms=terms)
     node.proxy.come_back()
     assert result.outcome is Outcome.DOUBT and exit_code([result]) == 3, result
     assert "could not be reached again: connection refused" in result.why
@@ -653,12 +654,12 @@ def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Rec
     plan = node.plan("power_limit")
     node.arm(recorded.program("mv"), "crash")
     left: list[str] = []
-    hands = Hands(
+    executor = Executor(
         node.worker,
         lambda calls: calls.count("lock") == 2,  # it comes back
         lambda: left.extend(node.shell(f"ls -A {Path(UNIT).parent}").split()),
     )
-    result = node.apply(plan, hands)
+    result = node.apply(plan, executor)
     assert [name for name in left if name.startswith(".nodevet-power-limit.service.nodevet.")]
     assert result.outcome is Outcome.FAILED and node.state() == node.before, result
 
@@ -668,7 +669,7 @@ def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Rec
 
 def test_a_reboot_between_two_actions_is_put_back(node: Node) -> None:
     plan = node.plan()
-    result = node.apply(plan, Hands(node.worker, at_act(2), node.reboot))
+    result = node.apply(plan, Executor(node.worker, at_act(2), node.reboot))
     assert result.outcome is Outcome.FAILED, result
     assert [step.outcome for step in result.steps] == [Outcome.FAILED, Outcome.UNTOUCHED]
     assert "the session was lost" in result.why and node.state() == node.before
@@ -685,7 +686,7 @@ def test_a_reboot_while_it_is_verified_is_judged_and_nothing_is_begun_after_it(n
         node.reboot()
 
     terms = replace(node.terms, pauses=(0.1, 0.1))
-    result = node.apply(plan, Hands(node.worker, after_acts(3, "look"), reboot), terms=terms)
+    result = node.apply(plan, Executor(node.worker, after_acts(3, "look"), reboot), terms=terms)
     node.proxy.come_back()
     assert result.outcome is Outcome.DOUBT, result
     again = node.apply(plan, resume=True)
@@ -728,7 +729,7 @@ def test_read_only_when_it_is_put_back(node: Node) -> None:
     """The file is written, the unit cannot be enabled, and the file cannot be removed."""
     plan, folder = node.plan("power_limit"), str(Path(UNIT).parent)
     result = node.apply(
-        plan, Hands(node.worker, at_act(2), lambda: node.shell(READ_ONLY.format(folder)))
+        plan, Executor(node.worker, at_act(2), lambda: node.shell(READ_ONLY.format(folder)))
     )
     assert result.outcome is Outcome.HALF and exit_code([result]) == 3, result
     assert "Read-only file system" in result.why and f"file {UNIT} is a file" in result.why
@@ -749,9 +750,10 @@ def test_no_space_for_what_a_file_was_before(node: Node) -> None:
     def fill() -> None:
         node.shell(f"echo powersave >{GOVERNOR}; cat /dev/zero >{folder}/full 2>/dev/null || true")
 
-    result = node.apply(plan, Hands(node.worker, after_acts(2, "look"), fill))
+    result = node.apply(plan, Executor(node.worker, after_acts(2, "look"), fill))
     assert result.outcome is Outcome.HALF, result
-    assert "No space left on device" in result.why and "powersave, wanted performance" in result.why
+    assert "No space left on device" in result.why
+    assert "powersave, expected performance" in result.why
     node.shell(f"rm {folder}/full")
     again = node.apply(plan, resume=True)
     assert again.outcome is Outcome.FAILED and node.state() == before, again
@@ -769,16 +771,16 @@ AGREEABLE = f"sed -i /set.power_limit_mw/d {STATE_FILE}"
     ("does", "told"),
     [
         ("NVML_ERROR_NO_PERMISSION", "-pl 700: ended with"),
-        ("ignored", "the check says: GPU 0: 500 W, wanted 700 W"),
+        ("ignored", "the check says: GPU 0: 500 W, expected 700 W"),
         ("hang", "no end within 8 s"),
     ],
 )
 def test_a_driver_that_does_not_take_it(node: Node, does: str, told: str) -> None:
     plan = node.plan("power_limit")
     node.shell(DRIVER.format(does))
-    hands = Hands(node.worker)
-    hands.seconds = 16.0 if does == "hang" else None
-    result = node.apply(plan, hands)
+    executor = Executor(node.worker)
+    executor.seconds = 16.0 if does == "hang" else None
+    result = node.apply(plan, executor)
     node.shell(AGREEABLE)
     assert result.outcome is Outcome.FAILED and told in result.why, result
     assert node.state() == node.before and node.touched() == []
@@ -787,7 +789,9 @@ def test_a_driver_that_does_not_take_it(node: Node, does: str, told: str) -> Non
 def test_a_driver_that_does_not_take_it_back_either(node: Node) -> None:
     plan = node.plan("power_limit")
     refuse = f"nvidia-smi -pl 600 >/dev/null && {DRIVER.format('NVML_ERROR_NO_PERMISSION')}"
-    result = node.apply(plan, Hands(node.worker, after_acts(3, "look"), lambda: node.shell(refuse)))
+    result = node.apply(
+        plan, Executor(node.worker, after_acts(3, "look"), lambda: node.shell(refuse))
+    )
     assert result.outcome is Outcome.HALF and exit_code([result]) == 3, result
     assert "is 600000, and was 500000" in result.why and "-pl 500: ended with" in result.why
     now = node.state()

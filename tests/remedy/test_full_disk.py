@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.remedy import space
-from nodevet.remedy.journal import RESERVE, Journal, read, state
+from nodevet.remedy.journal import space
+from nodevet.remedy.journal.journal import RESERVE, Journal, read, state
 
 Desk = Any
 NEWNS = 0x00020000  # unshare(2)
@@ -154,7 +154,7 @@ def in_its_own_world(d: Desk, plan: Path, writing: int) -> int:
                     while fills(filler, size):
                         pass
 
-    d.w.hands.fault = fault
+    d.w.executor.fault = fault
     said = d.apply(plan=plan)
     told = "".join(f"{host} {outcome}\n" for host, outcome in d.outcomes().items())
     with os.fdopen(writing, "w") as out:

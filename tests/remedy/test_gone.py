@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import decode
-from nodevet.fix import Risk, Touch
+from nodevet.fix import Resource, Risk
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.remedy.nouns import Step
+from nodevet.remedy.model import Step
 from nodevet.remedy.result import Outcome, exit_code
-from nodevet.remedy.subjects import gone
+from nodevet.remedy.rollout.subjects import gone
 
 World = Any
 UUIDS = [f"GPU-0000000{index}-0000-0000-0000-000000000000" for index in range(2)]
@@ -118,7 +118,7 @@ def test_d8_subjects_by_their_names(
         observed=0,
         risk=Risk.LIVE,
         actions=(),
-        touches=(Touch(kind="kernel", name="/sys/x"),),
+        resources=(Resource(kind="kernel", name="/sys/x"),),
         reason="",
     )
     assert gone(step, found, evidence).startswith(missing)

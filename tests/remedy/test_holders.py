@@ -11,16 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
-from nodevet.fix import Risk, Run, Seen, Touch, Unit
-from nodevet.fleet.work import Acted
+from nodevet.fix import Resource, Risk, Run, State, Unit
+from nodevet.fleet.controller.executor import Acted
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
-from nodevet.remedy import nouns
-from nodevet.remedy.draft import Node, Rules, draft
-from nodevet.remedy.plan import Looked, make
+from nodevet.remedy import model
+from nodevet.remedy.plan.candidates import Node, Rules, draft
+from nodevet.remedy.plan.planner import Looked, make
+from nodevet.remedy.plan.render import diff, fold
 from nodevet.remedy.result import Outcome, Refusal
-from nodevet.remedy.rollout import Rollout
-from nodevet.remedy.show import diff, fold
+from nodevet.remedy.settings import Rollout
 
 World = Any
 DCGM = "nvidia-dcgm.service"
@@ -66,10 +66,12 @@ def watched(model: type) -> type:
             sections["processes"]["data"]["processes"] = there
             return json.dumps(document).encode()
 
-        def look(self, touch: Touch) -> Seen:
-            if touch.kind == "gpu" and touch.name.endswith(":compute_mode"):
-                return Seen(touch=touch, exists=True, value=self.modes[int(touch.name[11])])
-            found: Seen = super().look(touch)
+        def look(self, resource: Resource) -> State:
+            if resource.kind == "gpu" and resource.name.endswith(":compute_mode"):
+                return State(
+                    resource=resource, exists=True, value=self.modes[int(resource.name[11])]
+                )
+            found: State = super().look(resource)
             return found
 
         def act(self, action: Any) -> Acted:
@@ -113,12 +115,12 @@ def planned(w: World, holders: str = "") -> Any:
     )
     drafted = draft([Node(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules)
     looked = {
-        host: Looked(seen=tuple(box.look(touch) for touch in touches))
-        for host, touches in drafted.touches.items()
+        host: Looked(seen=tuple(box.look(resource) for resource in resources))
+        for host, resources in drafted.resources.items()
     }
     proposal = make(drafted, rules, looked)
     assert not proposal.plan.conflicts, proposal
-    return nouns.read(nouns.write(proposal.plan))
+    return model.read(model.write(proposal.plan))
 
 
 def told(plan: Any) -> str:
@@ -175,10 +177,10 @@ def test_d22_killed_anywhere_a_resume_completes_it_and_dcgm_runs(
         if calls[0] == number and when == "after":
             raise world.killed
 
-    w.hands.fault = kill
+    w.executor.fault = kill
     with suppress(world.killed):
         w.node(plan, w.journal())
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     result = w.node(plan, w.journal(), resume=True)
     assert result.outcome is Outcome.DONE and box.watching, result
@@ -251,24 +253,24 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
     w = node()
     plan = planned(w)
     (step,) = plan.steps
-    gpu = Touch(kind="gpu", name="GPU-x:ecc_pending")
+    gpu = Resource(kind="gpu", name="GPU-x:ecc_pending")
     other = replace(
         step,
         id="n1/mig_mode/1",
         fix="mig_mode",
         actions=(step.actions[0], step.actions[-1]),
-        touches=(gpu, Touch(kind="unit", name=DCGM)),
+        resources=(gpu, Resource(kind="unit", name=DCGM)),
         before=(),
     )
     both = replace(plan, steps=(step, other))
-    assert nouns.read(nouns.write(both)) == both
+    assert model.read(model.write(both)) == both
     for wrong in (
         replace(other, holders=()),
         replace(other, actions=(step.actions[0],)),
         replace(other, actions=(*step.actions[:1], Unit(name=DCGM, masked=True), step.actions[-1])),
     ):
-        with pytest.raises(nouns.PlanError):
-            nouns.read(nouns.write(replace(plan, steps=(step, wrong))))
+        with pytest.raises(model.PlanError):
+            model.read(model.write(replace(plan, steps=(step, wrong))))
 
 
 def test_d22_a_service_that_an_admin_stopped_since_stays_stopped(node: Any) -> None:

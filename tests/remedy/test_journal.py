@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fix import Seen, Touch
-from nodevet.remedy.journal import (
+from nodevet.fix import Resource, State
+from nodevet.remedy.journal.journal import (
     NAME,
     Doing,
     Done,
@@ -37,8 +37,8 @@ from nodevet.remedy.journal import (
 )
 
 RUN = Run(plan="a" * 64, path="plan.json", controller="ctl", pid=7, options={"canary": 1})
-BEFORE = Seen(touch=Touch(kind="kernel", name="/sys/é"), exists=True, value="powersave\n")
-AFTER = Seen(touch=Touch(kind="kernel", name="/sys/é"), exists=True, value="performance\n")
+BEFORE = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, value="powersave\n")
+AFTER = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, value="performance\n")
 ONE, TWO = "gpu001/cpu_governor/1", "gpu002/cpu_governor/1"
 U, D, X, V, F, R = (
     Stage.UNTOUCHED,
@@ -257,7 +257,7 @@ def test_records_of_many_threads_are_whole(folder: Path) -> None:
 FULL = """
 import resource, sys
 from pathlib import Path
-from nodevet.remedy.journal import *
+from nodevet.remedy.journal.journal import *
 journal = Journal.open(Path(sys.argv[1]))
 size = journal.path.stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
@@ -283,7 +283,7 @@ def test_a_full_disk_leaves_whole_lines_and_ends_the_writing(folder: Path) -> No
 WRITER = """
 import sys
 from pathlib import Path
-from nodevet.remedy.journal import *
+from nodevet.remedy.journal.journal import *
 journal = Journal.create(Path(sys.argv[1]))
 journal.write(Run(plan="p", path="p", controller="c", pid=1))
 action = 0

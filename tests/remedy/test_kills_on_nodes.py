@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.sim.nspawn.needs import missing
+from nodevet_sim.nspawn.needs import missing
 
 KILLS = int(os.environ.get("NODEVET_KILLS", "3"))
 pytestmark = [
@@ -187,7 +187,7 @@ def shown(step: dict[str, Any], state: State, told: str) -> None:
     """What a step left, by the report, is what is there: byte by byte."""
     assert step["after"] and step["before"], told
     for seen in step["after"]:
-        kind, name, value = seen["touch"]["kind"], seen["touch"]["name"], seen["value"]
+        kind, name, value = seen["resource"]["kind"], seen["resource"]["name"], seen["value"]
         if kind == "file":
             content = base64.b64decode(value["content"])
             assert hashlib.sha256(content).hexdigest() in state[name], told

@@ -66,10 +66,10 @@ def test_d5_what_an_admin_changed_under_an_interrupted_step_is_left(
             if calls[0] == at:
                 raise world.killed
 
-        w.hands.fault = kill
+        w.executor.fault = kill
         with suppress(world.killed):
             w.node(plan, w.journal())
-        w.hands.fault = lambda box, call, when: None
+        w.executor.fault = lambda box, call, when: None
         box.session, box.holder = False, ""
         box.kernel[world.thp] = "madvise"
         result = resumed(w, plan)

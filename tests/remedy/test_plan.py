@@ -11,7 +11,7 @@ import pytest
 
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Action, Change, File, FixError, Kernel, Risk, Run, Seen, Touch, Unit
+from nodevet.fix import Action, Change, File, FixError, Kernel, Resource, Risk, Run, State, Unit
 from nodevet.judge import judge
 from nodevet.model import (
     Baseline,
@@ -22,13 +22,13 @@ from nodevet.model import (
     Status,
     Subject,
     Verdict,
+    fail,
     ok,
     unknown,
-    wrong,
 )
-from nodevet.remedy import nouns
-from nodevet.remedy.draft import Draft, Node, Rules, draft
-from nodevet.remedy.plan import LAST, ORDER, Looked, Proposal, make
+from nodevet.remedy import model
+from nodevet.remedy.plan.candidates import Draft, Node, Rules, draft
+from nodevet.remedy.plan.planner import LAST, ORDER, Looked, Proposal, make
 
 UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
@@ -82,7 +82,7 @@ def kernel(path: str, value: str = "new", **rest: Any) -> Change:
         "wanted": value,
         "observed": "old",
         "actions": (Kernel(path=path, value=value),),
-        "touches": (Touch(kind="kernel", name=path),),
+        "resources": (Resource(kind="kernel", name=path),),
         "risk": Risk.LIVE,
     }
     return Change(**given | rest)
@@ -100,7 +100,7 @@ def wish(check: str, *changes: Change, fix: bool = True, planner: Planner | None
 
 def finding(check: str, subject: Subject | None = None, **rest: Any) -> Finding:
     given = {"expected": "new", "actual": "old", "check": check, "origin": "site.yaml:4"}
-    return wrong(subject or Subject(), **given | rest)
+    return fail(subject or Subject(), **given | rest)
 
 
 def gpu(index: int) -> Subject:
@@ -134,11 +134,12 @@ def looked(drafted: Draft, owners: Any = None) -> dict[str, Looked]:
     return {
         host: Looked(
             seen=tuple(
-                Seen(touch=touch, exists=touch.kind == "kernel", value="old") for touch in touches
+                State(resource=resource, exists=resource.kind == "kernel", value="old")
+                for resource in resources
             ),
             owners=(owners or {}).get(host, {}),
         )
-        for host, touches in drafted.touches.items()
+        for host, resources in drafted.resources.items()
     }
 
 
@@ -154,8 +155,8 @@ def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
     proposal = plan(shop, node("n1", [wish("a", change)], findings))
     (step,) = proposal.plan.steps
     assert (step.id, step.host, step.fix) == ("n1/a/1", "n1", "a")
-    assert step.reason == "GPU 0-1: old W, wanted new W (site.yaml:4)"
-    for field in ("wanted", "observed", "unit", "subjects", "actions", "touches", "gpus", "note"):
+    assert step.reason == "GPU 0-1: old W, expected new W (site.yaml:4)"
+    for field in ("wanted", "observed", "unit", "subjects", "actions", "resources", "gpus", "note"):
         assert getattr(step, field) == getattr(change, field)
     assert [seen.value for seen in step.before] == ["old"]
     assert proposal.exit_code == 1
@@ -167,7 +168,7 @@ def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
     )
     assert made.nodes["n1"].machine_id == "m-n1" and made.nodes["n1"].boot_id == "b-n1"
     assert made.nodes["n1"].groups == ("rack1",)
-    assert nouns.read(nouns.write(made)) == made
+    assert model.read(model.write(made)) == made
 
 
 def test_nothing_wrong_is_nothing_to_do(shop: Shop) -> None:
@@ -182,7 +183,7 @@ def test_waived_unknown_and_exempt_findings_are_not_planned(shop: Shop) -> None:
         Finding(verdict=verdict, check=check)
         for check in ("a", "b")
         for verdict in Verdict
-        if verdict is not Verdict.WRONG
+        if verdict is not Verdict.FAIL
     ]
     wishes = [wish("a", kernel("/sys/a")), wish("b", kernel("/sys/b"))]
     proposal = plan(shop, node("n1", wishes, findings))
@@ -227,7 +228,8 @@ def test_a_subject_that_the_fix_leaves_out_is_left(shop: Shop) -> None:
     changes = kernel("/sys/a", subjects=("GPU 1",))
     findings = [finding("a", gpu(0), why="held"), finding("a", gpu(1))]
     proposal = plan(shop, node("n1", [wish("a", changes)], findings))
-    assert [step.reason for step in proposal.plan.steps] == ["GPU 1: old, wanted new (site.yaml:4)"]
+    reasons = [step.reason for step in proposal.plan.steps]
+    assert reasons == ["GPU 1: old, expected new (site.yaml:4)"]
     assert [each.finding.why for each in proposal.left] == ["held"]
 
 
@@ -285,9 +287,9 @@ def test_another_owner_is_a_conflict(shop: Shop) -> None:
 
 def test_every_other_owner_is_named_once(shop: Shop) -> None:
     shop.add("a")
-    touches = tuple(Touch(kind="kernel", name=f"/sys/{n}") for n in range(3))
-    change = kernel("/sys/0", touches=touches)
-    owners = {"n1": {touches[1].label: ("tuned", "cron"), touches[2].label: ("tuned",)}}
+    resources = tuple(Resource(kind="kernel", name=f"/sys/{n}") for n in range(3))
+    change = kernel("/sys/0", resources=resources)
+    owners = {"n1": {resources[1].label: ("tuned", "cron"), resources[2].label: ("tuned",)}}
     proposal = plan(shop, node("n1", [wish("a", change)], [finding("a")]), owners=owners)
     assert why(proposal) == ["n1 a: kernel /sys/1 (and 1 more) is also set by tuned, cron"]
 
@@ -308,17 +310,17 @@ def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
     [
         ((), "what it was is not known, so there is no way back"),
         (
-            (Seen(touch=Touch(kind="kernel", name="/sys/a"), exists=False),),
+            (State(resource=Resource(kind="kernel", name="/sys/a"), exists=False),),
             "there is no way back: kernel /sys/a: there is no such file",
         ),
         (
-            (Seen(touch=Touch(kind="kernel", name="/sys/a"), exists=True, why="EIO"),),
+            (State(resource=Resource(kind="kernel", name="/sys/a"), exists=True, why="EIO"),),
             "what it was is not known: EIO",
         ),
     ],
 )
 def test_without_a_way_back_nothing_is_planned(
-    shop: Shop, seen: tuple[Seen, ...], words: str
+    shop: Shop, seen: tuple[State, ...], words: str
 ) -> None:
     shop.add("a")
     drafted = draft([simple("n1", "a")], shop.catalog, RULES)
@@ -352,16 +354,16 @@ def test_a_change_that_another_one_does_too_is_left_to_it(
     shop: Shop, smaller: Unit, planned: list[str]
 ) -> None:
     shop.add("a", "b")
-    unit, rule = Touch(kind="unit", name="d.service"), Touch(kind="file", name="/etc/x")
+    unit, rule = Resource(kind="unit", name="d.service"), Resource(kind="file", name="/etc/x")
     parts: dict[str, Any] = {"wanted": 1, "observed": 0, "risk": Risk.LIVE}
-    small = Change(**parts, actions=(smaller,), touches=(unit,))
+    small = Change(**parts, actions=(smaller,), resources=(unit,))
     large = Change(
         **parts,
         actions=(
             File(path="/etc/x", content="x"),
             Unit(name="d.service", enabled=True, running=True),
         ),
-        touches=(rule, unit),
+        resources=(rule, unit),
     )
     wishes = (wish("a", small), wish("b", large))
     both = node("n1", wishes, [finding("a"), finding("b")])
@@ -374,13 +376,15 @@ def test_a_change_that_another_one_does_too_is_left_to_it(
 @pytest.mark.parametrize("pending", [True, False, None])
 def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool | None) -> None:
     shop.add("ecc")
-    touch = Touch(kind="gpu", name=f"{UUID}:ecc_pending")
-    change = kernel("", touches=(touch,), effective="reboot", risk=Risk.REBOOT)
+    resource = Resource(kind="gpu", name=f"{UUID}:ecc_pending")
+    change = kernel("", resources=(resource,), effective="reboot", risk=Risk.REBOOT)
     change = msgspec.structs.replace(
         change, actions=(Run(words=("nvidia-smi", "-i", UUID, "-e", "1")),)
     )
     drafted = draft([node("n1", [wish("ecc", change)], [finding("ecc")])], shop.catalog, RULES)
-    seen = Seen(touch=touch, exists=True, value=pending, why="" if pending is not None else "hung")
+    seen = State(
+        resource=resource, exists=True, value=pending, why="" if pending is not None else "hung"
+    )
     made = make(drafted, RULES, {"n1": Looked(seen=(seen,))})
     if pending is False:
         assert len(made.plan.steps) == 1
@@ -392,8 +396,8 @@ def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool 
 
 def test_a_change_that_another_owner_bars_collides_with_nothing(shop: Shop) -> None:
     shop.add("a", "b")
-    both = (Touch(kind="kernel", name="/sys/a"), Touch(kind="kernel", name="/sys/b"))
-    wishes = [wish("a", kernel("/sys/a")), wish("b", kernel("/sys/b", touches=both))]
+    both = (Resource(kind="kernel", name="/sys/a"), Resource(kind="kernel", name="/sys/b"))
+    wishes = [wish("a", kernel("/sys/a")), wish("b", kernel("/sys/b", resources=both))]
     owners = {"n1": {"kernel /sys/b": ("tuned",)}}
     proposal = plan(shop, node("n1", wishes, [finding("a"), finding("b")]), owners=owners)
     assert [step.fix for step in proposal.plan.steps] == ["a"]
@@ -407,7 +411,7 @@ def test_one_machine_under_two_names_is_not_planned(shop: Shop) -> None:
 
 def test_d4_a_node_of_another_host_name_is_not_planned(shop: Shop) -> None:
     shop.add("a")
-    slip = wrong(check="hostname", expected="n1", actual="n7", advice="check DNS")
+    slip = fail(check="hostname", expected="n1", actual="n7", advice="check DNS")
     other = node("n1", [wish("a", kernel("/sys/a"))], [slip, finding("a")])
     (conflict,) = plan(shop, other).plan.conflicts
     assert conflict.why == "its host name is n7, not n1"
@@ -477,10 +481,13 @@ FILE = File(path="/etc/x", content="x")
         ({"risk": Risk.DRAIN}, "the fix says risk idle and asks for drain"),
         ({"actions": ()}, "the fix would do nothing"),
         ({"effective": "soon"}, "in force 'soon'"),
-        ({"touches": ()}, "it had no way back"),
+        ({"resources": ()}, "it had no way back"),
         ({"actions": (FILE,)}, "would change file /etc/x and does not name it"),
         ({"actions": (Unit(name="x.service"),)}, "would change unit x.service"),
-        ({"actions": (Run(words=("true",)),), "touches": ()}, "names nothing that it would change"),
+        (
+            {"actions": (Run(words=("true",)),), "resources": ()},
+            "names nothing that it would change",
+        ),
         ({"subjects": ("GPU 7",)}, "answers no finding: GPU 7"),
     ],
 )
@@ -494,12 +501,12 @@ def test_a_fix_that_is_not_what_it_says_is_not_planned(
 
 def test_an_action_on_a_file_that_is_no_text_is_not_planned(shop: Shop) -> None:
     shop.add("a")
-    touch = Touch(kind="file", name="/etc/x")
+    resource = Resource(kind="file", name="/etc/x")
     actions: tuple[Action, ...] = (FILE,)
-    change = kernel("", actions=actions, touches=(touch,))
+    change = kernel("", actions=actions, resources=(resource,))
     drafted = draft([node("n1", [wish("a", change)], [finding("a")])], shop.catalog, RULES)
     value = {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0}
-    seen = (Seen(touch=touch, exists=True, value=value),)
+    seen = (State(resource=resource, exists=True, value=value),)
     (said,) = why(make(drafted, RULES, {"n1": Looked(seen=seen)}))
     assert "its content is not UTF-8 text" in said
 
@@ -607,7 +614,7 @@ def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
         "unit": {"exists": True, "value": {"enabled": "enabled", "active": "active"}},
         "swap": {"exists": True, "value": {"active": True, "priority": -2}},
     }
-    seen = tuple(Seen(touch=each, **values[each.kind]) for each in drafted.touches["n1"])
+    seen = tuple(State(resource=each, **values[each.kind]) for each in drafted.resources["n1"])
     proposal = make(drafted, rules, {"n1": Looked(seen=seen)})
     planned = [step.fix for step in proposal.plan.steps]
     if not serves:

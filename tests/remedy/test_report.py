@@ -12,9 +12,9 @@ from junitparser import JUnitXml
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet.fix import File, Risk, Run, Seen, Touch
+from nodevet.fix import File, Resource, Risk, Run, State
 from nodevet.remedy import report as reports
-from nodevet.remedy.allowed import Approval
+from nodevet.remedy.approval.policy import Approval
 from nodevet.remedy.report import ENDINGS, render
 from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult
 from nodevet.report import formats
@@ -25,11 +25,13 @@ SHOWN = r"\x1b[2K<script>alert(1)</script>|`\n]]>&\u202e"
 HOSTILE = "\x1b[2K<script>alert(1)</script>|`\n]]>&\u202e"
 
 
-def seen(kind: str, name: str, value: Any, *, why: str = "") -> Seen:
-    return Seen(touch=Touch(kind=kind, name=name), exists=value is not None, value=value, why=why)
+def seen(kind: str, name: str, value: Any, *, why: str = "") -> State:
+    return State(
+        resource=Resource(kind=kind, name=name), exists=value is not None, value=value, why=why
+    )
 
 
-def file(text: str | bytes | None, mode: int = 0o644) -> Seen:
+def file(text: str | bytes | None, mode: int = 0o644) -> State:
     raw = text.encode() if isinstance(text, str) else text
     content = None if raw is None else base64.b64encode(raw).decode()
     value = None if raw is None else {"content": content, "mode": mode, "owner": 0, "group": 0}
@@ -60,7 +62,7 @@ DONE = step(
     before=BEFORE,
     after=AFTER,
     ran=(WROTE, SET),
-    verdicts={"GPU 0": "ok", "GPU 1": "wrong"},
+    verdicts={"GPU 0": "ok", "GPU 1": "fail"},
 )
 FAILED = step(
     Outcome.FAILED,
@@ -128,7 +130,7 @@ def test_every_format_shows_before_after_and_the_commands(form: str) -> None:
     text = render(RESULT, form)
     for word in ("500", "700", "500000", "700000", LIMIT, "power_limit", UNIT):
         assert word in text
-    assert ("wrong: GPU 1; ok: GPU 0" if form in WORDS else '"GPU 1"') in text
+    assert ("fail: GPU 1; ok: GPU 0" if form in WORDS else '"GPU 1"') in text
     command = "nvidia-smi -pl 700" if form in WORDS else '"-pl"'
     assert command in text
     assert ("nobody heard how it ended" if form in WORDS else "null") in text
@@ -169,7 +171,7 @@ gpu1 (canary)
   power_limit  500 W -> 700 W on GPU 0  done
       ran  write {UNIT}
       ran  nvidia-smi -pl 700
-      check  wrong: GPU 1; ok: GPU 0
+      check  fail: GPU 1; ok: GPU 0
       now  file {UNIT}: a file of mode 644 -> a file of mode 644, other content
       now  gpu {LIMIT}: 500000 -> 700000
 
@@ -198,7 +200,7 @@ def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
 #   power_limit 500 W -> 700 W on GPU 0: done
 #     ran write {UNIT}
 #     ran nvidia-smi -pl 700
-#     the check says wrong: GPU 1; ok: GPU 0
+#     the check says fail: GPU 1; ok: GPU 0
 --- gpu[1-2] before
 +++ gpu[1-2] after
 @@ -2,3 +2,3 @@ power_limit

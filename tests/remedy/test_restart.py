@@ -14,11 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
-from nodevet.fix import Risk, Touch, Unit
+from nodevet.fix import Resource, Risk, Unit
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
-from nodevet.remedy.draft import Node, Rules, draft
-from nodevet.remedy.plan import Looked, make
+from nodevet.remedy.plan.candidates import Node, Rules, draft
+from nodevet.remedy.plan.planner import Looked, make
 from nodevet.remedy.result import Outcome, Refusal
 
 World = Any
@@ -92,16 +92,16 @@ def servant(model: type) -> type:
             ]
             return json.dumps(document).encode()
 
-        def look(self, touch: Touch) -> Any:
-            if touch.kind != "process":
-                return super().look(touch)
-            seen = super().look(Touch(kind="kernel", name="/no"))
+        def look(self, resource: Resource) -> Any:
+            if resource.kind != "process":
+                return super().look(resource)
+            seen = super().look(Resource(kind="kernel", name="/no"))
             for job in self.jobs.values():
-                if str(job["pid"]) == touch.name:
+                if str(job["pid"]) == resource.name:
                     value = {"cpus": job["cpus"], "mems": "0", "threads": {}}
                     value["started_s"] = job["started_s"]
                     seen = replace(seen, exists=True, value=value)
-            return replace(seen, touch=touch)
+            return replace(seen, resource=resource)
 
         def act(self, action: Any) -> Any:
             words = getattr(action, "words", ())
@@ -320,8 +320,8 @@ def proposed(w: World, *options: str) -> Any:
     )
     drafted = draft([Node(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules)
     looked = {
-        host: Looked(seen=tuple(box.look(touch) for touch in touches))
-        for host, touches in drafted.touches.items()
+        host: Looked(seen=tuple(box.look(resource) for resource in resources))
+        for host, resources in drafted.resources.items()
     }
     return make(drafted, rules, looked)
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.remedy.apply import Order, Stop, apply
-from nodevet.remedy.hands import WorkError
-from nodevet.remedy.journal import Verified, read, state
+from nodevet.remedy.journal.journal import Verified, read, state
 from nodevet.remedy.result import Outcome, Refusal, exit_code
-from nodevet.remedy.waves import Limits
+from nodevet.remedy.rollout.apply import Order, Stop, apply
+from nodevet.remedy.rollout.executor import WorkError
+from nodevet.remedy.rollout.limits import Limits
 
 World = Any
 Desk = Any
@@ -45,7 +45,7 @@ def silent(box: Any, w: World) -> None:
         if call == "probe":
             raise WorkError("timeout", "no answer within 60 s")
 
-    w.hands.fault = fault
+    w.executor.fault = fault
 
 
 @pytest.mark.parametrize("trouble", [locked, rebooting, silent])
@@ -60,7 +60,7 @@ def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known
         assert said.code == 3 and d.outcomes() == {"n1": "in doubt"}, said
         assert "n1/pages/1: not looked at again: " in d.report("table").out
     box.holder, box.gone, box.session = "", 0, False
-    d.w.hands.fault = lambda box, call, when: None
+    d.w.executor.fault = lambda box, call, when: None
     said = d.resume()
     assert said.code == 0 and d.outcomes() == {"n1": "done"}, said
 
@@ -108,7 +108,7 @@ def test_r8_while_systemd_is_still_starting_nothing_persists(
         if calls[0] == late and call in ("act", "probe") and when == "after":
             box.kernel[world.thp] = "always"
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     result = w.node(plan, w.journal(), resume=True)
     assert result.outcome is Outcome.FAILED, result
     assert box.everything() == before
@@ -138,7 +138,7 @@ def test_r8_what_is_late_has_until_boot_settle(world: Callable[..., World]) -> N
         if probes[0] == 4:
             box.kernel[world.thp] = "never"
 
-    w.hands.fault = fault
+    w.executor.fault = fault
     assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PERSISTS
 
 
@@ -152,10 +152,10 @@ def test_r8_killed_while_it_waits_is_still_after_a_reboot(world: Callable[..., W
         if call == "act":
             raise world.killed
 
-    w.hands.fault = kill
+    w.executor.fault = kill
     with pytest.raises(world.killed):
         w.node(plan, w.journal(), resume=True)
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PERSISTS
 
@@ -179,7 +179,7 @@ def killing(world: Any, number: int, when: str) -> Callable[..., None]:
 
 def free(w: World) -> Any:
     """The killed controller's sessions end."""
-    w.hands.fault = lambda box, call, when: None
+    w.executor.fault = lambda box, call, when: None
     for box in w.boxes.values():
         box.session, box.holder = False, ""
     return w.boxes["n1"]
@@ -191,7 +191,7 @@ def test_r15_an_interrupted_step_is_completed_wherever_it_was_killed(
 ) -> None:
     w = world()
     plan, before = w.plan(), w.boxes["n1"].everything()
-    w.hands.fault = killing(world, number, when)
+    w.executor.fault = killing(world, number, when)
     with pytest.raises(world.killed):
         w.node(plan, w.journal())
     box = free(w)
@@ -207,7 +207,7 @@ def test_r15_also_where_the_resumes_are_killed(world: Callable[..., World], seed
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     plan, before = w.plan(), w.boxes["n1"].everything()
     for _ in range(5):
-        w.hands.fault = killing(world, dice.randint(3, 30), dice.choice(["before", "after"]))
+        w.executor.fault = killing(world, dice.randint(3, 30), dice.choice(["before", "after"]))
         with suppress(world.killed):
             w.node(plan, w.journal(), resume=True)
         free(w)
@@ -235,7 +235,7 @@ def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
 ) -> None:
     w = world(pages={"mode": "never", "risk": "idle"})
     plan, before = w.plan(), w.boxes["n1"].everything()
-    w.hands.fault = killing(world, 8, "after")
+    w.executor.fault = killing(world, 8, "after")
     with pytest.raises(world.killed):
         w.node(plan, w.journal())
     box = free(w)
@@ -251,7 +251,7 @@ def test_r15_the_run_goes_on_after_an_interrupted_canary(
 ) -> None:
     w = world("n1", "n2", "n3")
     plan = w.plan()
-    w.hands.fault = killing(world, number, "before")
+    w.executor.fault = killing(world, number, "before")
     with pytest.raises(world.killed):
         w.node(plan, w.journal(), canary=True)
     free(w)
@@ -265,7 +265,7 @@ def test_r15_the_run_goes_on_after_an_interrupted_canary(
     journal = w.journal()
     with Stop() as stop:
         earlier = state(journal.records)
-        results, why = apply(order, w.hands, journal, Limits(), earlier=earlier, stop=stop)
+        results, why = apply(order, w.executor, journal, Limits(), earlier=earlier, stop=stop)
     assert [result.outcome for result in results] == [Outcome.DONE] * 3 and not why, results
 
 
@@ -284,7 +284,7 @@ def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
             gpu = box.gpus[0]["uuid"]
             box.owners = {f"gpu {gpu}:ecc_pending": ("cron /etc/cron.d/site",)}
 
-    w.hands.fault = taken
+    w.executor.fault = taken
     result = w.node(plan, w.journal())
     assert result.outcome is Outcome.PARTLY and exit_code([result]) == 1, result
     assert result.refusal is Refusal.OWNER and "cron /etc/cron.d/site" in result.why

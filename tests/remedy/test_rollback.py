@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import File, Risk, Touch, Unit
-from nodevet.remedy.account import account
-from nodevet.remedy.hands import WorkError
-from nodevet.remedy.journal import read
-from nodevet.remedy.nouns import Step
-from nodevet.remedy.records import StepState
+from nodevet.fix import File, Resource, Risk, Unit
+from nodevet.remedy.journal.account import account
+from nodevet.remedy.journal.journal import read
+from nodevet.remedy.journal.records import StepState
+from nodevet.remedy.model import Step
 from nodevet.remedy.report import ENDINGS, render
 from nodevet.remedy.result import Outcome, Refusal, exit_code
-from nodevet.remedy.waits import waits_for
+from nodevet.remedy.rollout.executor import WorkError
+from nodevet.remedy.rollout.waits import waits_for
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -47,8 +47,8 @@ def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> No
 def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> None:
     w, plan, _ = applied(world)
     (step,) = w.back(plan).steps
-    was = {seen.touch.kind: seen for seen in step.before}
-    now = {seen.touch.kind: seen for seen in step.after}
+    was = {seen.resource.kind: seen for seen in step.before}
+    now = {seen.resource.kind: seen for seen in step.after}
     assert was["file"].exists and not now["file"].exists
     assert (was["kernel"].value, now["kernel"].value) == ("never", "always")
 
@@ -65,7 +65,7 @@ def test_what_does_not_stay_put_back_is_said(
         box.kernel[world.thp] = "never"
 
     with monkeypatch.context() as patch:
-        patch.setattr("nodevet.remedy.rollback.time.sleep", elsewhere)
+        patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", elsewhere)
         result = w.back(plan)
     assert pauses == [w.site("n1", w.journal()).terms.settle]
     assert result.outcome is Outcome.HALF and exit_code([result]) == 3
@@ -79,7 +79,7 @@ def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
     w, plan, before = applied(world)
     box = w.boxes["n1"]
     with monkeypatch.context() as patch:
-        patch.setattr("nodevet.remedy.rollback.time.sleep", lambda seconds: gone(w))
+        patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", lambda seconds: gone(w))
         result = w.back(plan)
     assert result.outcome is Outcome.DOUBT and "could not be reached again" in result.why
     assert [step.outcome for step in result.steps] == [Outcome.DOUBT]
@@ -94,7 +94,7 @@ def gone(w: World) -> None:
     def fault(box: Any, call: str, now: str) -> None:
         raise WorkError("lost", "the node is gone")
 
-    w.hands.fault = fault
+    w.executor.fault = fault
 
 
 def test_also_after_a_reboot(world: Callable[..., World]) -> None:
@@ -332,7 +332,7 @@ def test_r3_a_mode_that_never_came_into_force_is_rolled_back(world: Callable[...
 
 STEP = Step(
     id="n1/x/1", host="n1", fix="x", subjects=(), wanted=1, observed=0, risk=Risk.LIVE,
-    actions=(File(path="/etc/x", content="x"),), touches=(Touch(kind="file", name="/etc/x"),),
+    actions=(File(path="/etc/x", content="x"),), resources=(Resource(kind="file", name="/etc/x"),),
     reason="",
 )  # fmt: skip
 SERVICE = {"cgroup": "/system.slice/s.service", "unit": "s.service"}
@@ -405,4 +405,4 @@ def strike(w: World, number: int, when: str, error: Any) -> None:
                 raise error
             error()
 
-    w.hands.fault = fault
+    w.executor.fault = fault

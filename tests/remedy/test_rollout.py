@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from nodevet import __version__, cli
 from nodevet.cli import session
 from nodevet.fix import Risk
-from nodevet.fleet import work
-from nodevet.remedy import nouns
-from nodevet.remedy.apply import Fleet
-from nodevet.remedy.nouns import Plan
-from nodevet.remedy.rollout import Rollout, no_hook
+from nodevet.fleet.controller import executor
+from nodevet.remedy import model
+from nodevet.remedy.model import Plan
+from nodevet.remedy.rollout.apply import Fleet
+from nodevet.remedy.settings import Rollout, no_hook
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
@@ -63,7 +63,7 @@ class Desk:
         """An approved plan of all nodes, by bob."""
         plan = replace(self.world.plan(), rollout=rollout, nodevet=version, author="bob")
         file = self.project / "plan.json"
-        file.write_bytes(nouns.write(plan))
+        file.write_bytes(model.write(plan))
         words = ("ssh-keygen", "-q", "-Y", "sign", "-n", "nodevet-plan@v1", "-f", self.key, file)
         file.with_name("plan.json.sig").unlink(missing_ok=True)
         subprocess.run(words, check=True, timeout=30, stderr=subprocess.DEVNULL)
@@ -100,7 +100,7 @@ class Desk:
             fleet._ended.put(fleet._work(host, canary))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.world.hands, "fault", fault)
+            patch.setattr(self.world.executor, "fault", fault)
             patch.setattr(Fleet, "_begin", here)  # a thread that ends would not end the run
             with pytest.raises(KilledHereError):
                 self.apply(*words)
@@ -134,11 +134,11 @@ def desk(
             def __init__(self, *_: object) -> None: ...
 
             def __enter__(self) -> Any:
-                return made.hands
+                return made.executor
 
             def __exit__(self, *_: object) -> None: ...
 
-        monkeypatch.setattr(work, "Worker", InMemory)
+        monkeypatch.setattr(executor, "Worker", InMemory)
         return Desk(made, key)
 
     return make
@@ -203,7 +203,7 @@ def test_d23_a_limit_that_was_changed_after_it_was_signed_voids_it(
     d = desk("n1")
     plan = d.plan()
     loose = replace(plan, rollout=replace(plan.rollout, max_fail=100))
-    (d.project / "plan.json").write_bytes(nouns.write(loose))
+    (d.project / "plan.json").write_bytes(model.write(loose))
     said = d.apply()
     assert said.code == 2 and "does not fit this plan" in said.err and d.calls == []
 
@@ -260,16 +260,16 @@ def test_r15_a_hook_must_be_executable_where_a_risk_needs_it(tmp_path: Path) -> 
 def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodevet.remedy import runs
+    from nodevet.remedy.journal import folder
 
     d = desk("n1")
     box = d.world.boxes["n1"]
     before = box.everything()
     d.plan()
-    monkeypatch.setattr(runs, "operator", lambda: "carla")
+    monkeypatch.setattr(folder, "operator", lambda: "carla")
     assert d.apply().code == 0
     changed = box.everything()
-    monkeypatch.setattr(runs, "operator", lambda: "dora")
+    monkeypatch.setattr(folder, "operator", lambda: "dora")
     calls = len(d.calls)
     back = ("rollback", d.run, "--project", d.project)
     said = d.say(*back)
@@ -305,14 +305,14 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once(desk: Callable[..., Des
 def test_d16_a_rollback_by_somebody_else_ends_where_its_approval_is_revoked(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodevet.remedy import runs
+    from nodevet.remedy.journal import folder
 
     d = desk("n1")
     box = d.world.boxes["n1"]
     d.plan()
-    monkeypatch.setattr(runs, "operator", lambda: "carla")
+    monkeypatch.setattr(folder, "operator", lambda: "carla")
     assert d.apply().code == 0
-    monkeypatch.setattr(runs, "operator", lambda: "dora")
+    monkeypatch.setattr(folder, "operator", lambda: "dora")
     signed = ("approve", d.run, "--rollback", "--project", d.project, "--key", d.key, "--yes")
     assert d.say(*signed).code == 0
     changed = box.everything()
@@ -321,7 +321,7 @@ def test_d16_a_rollback_by_somebody_else_ends_where_its_approval_is_revoked(
         if call == "lock":
             (d.project / "allowed_signers").write_text("bob ssh-ed25519 AAAA\n")
 
-    d.world.hands.fault = revoke
+    d.world.executor.fault = revoke
     said = d.say("rollback", d.run, "--project", d.project)
     assert said.code == 1 and "signed by a stranger" in said.out, said
     assert box.everything() == changed

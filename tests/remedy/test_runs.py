@@ -12,9 +12,9 @@ from nodevet.cli.apply import reached_before, unplain
 from nodevet.cli.session import fleet_options
 from nodevet.fleet import Options
 from nodevet.model import Host
-from nodevet.remedy.journal import Journal, Run
-from nodevet.remedy.nouns import Plan
-from nodevet.remedy.runs import Reach, RunError, RunFolder
+from nodevet.remedy.journal.folder import Reach, RunError, RunFolder
+from nodevet.remedy.journal.journal import Journal, Run
+from nodevet.remedy.model import Plan
 
 
 def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:

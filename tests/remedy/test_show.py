@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fix import Action, File, Kernel, Risk, Run, Seen, Touch, Unit
-from nodevet.model import Finding, HostReport, Status, Subject, wrong
-from nodevet.remedy import rest, show
-from nodevet.remedy.draft import Left, Withheld
-from nodevet.remedy.nouns import Conflict, Plan, PlannedNode, Step
-from nodevet.remedy.plan import Proposal
-from nodevet.remedy.rollout import Rollout
+from nodevet.fix import Action, File, Kernel, Resource, Risk, Run, State, Unit
+from nodevet.model import Finding, HostReport, Status, Subject, fail
+from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
+from nodevet.remedy.plan import render, unplanned
+from nodevet.remedy.plan.candidates import Left, Withheld
+from nodevet.remedy.plan.planner import Proposal
+from nodevet.remedy.settings import Rollout
 
 
 def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **more: Any) -> Step:
@@ -23,8 +23,8 @@ def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **mor
         "observed": 500,
         "unit": "W",
         "risk": Risk.LIVE,
-        "touches": (),
-        "reason": "500 W, wanted 700 W (site.yaml:4)",
+        "resources": (),
+        "reason": "500 W, expected 700 W (site.yaml:4)",
     }
     return Step(host=host, fix=fix, actions=actions, **given | more)
 
@@ -50,7 +50,7 @@ GPUS = tuple(f"GPU {n}" for n in range(8))
 def test_equal_changes_are_one_line() -> None:
     steps = [step(f"gpu{n:03}", subjects=GPUS) for n in range(1, 8)]
     steps.append(step("gpu009", subjects=("GPU 4",), observed=450))
-    assert show.fold(plan(*steps)) == (
+    assert render.fold(plan(*steps)) == (
         "set power_limit  500 W → 700 W  gpu[001-007]  56 GPUs  risk live\n"
         "set power_limit  450 W → 700 W  gpu009 GPU 4           risk live\n"
         "\n"
@@ -73,7 +73,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
         boot_settle=10.0,
         drain_hook="drain --now\x1b[2J",
     )
-    told = show.fold(replace(plan(step()), rollout=careful))
+    told = render.fold(replace(plan(step()), rollout=careful))
     assert "· risk reboot ·" in told
     assert told.splitlines()[-1] == (
         "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 60 s · settle 0.5 s"
@@ -84,7 +84,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
 
 def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
     one = step(fix="ecc_mode", wanted=True, observed=False, unit="", risk=Risk.DRAIN)
-    told = show.fold(
+    told = render.fold(
         plan(
             step(**{"fix": "driver_version", "effective": "reboot", "risk": Risk.REBOOT}),
             Step(**{f: getattr(one, f) for f in one.__struct_fields__} | {"effective": "reset"}),
@@ -102,19 +102,21 @@ def test_conflicts_are_told_once_with_their_hosts() -> None:
         Conflict(host=host, fix="cpu_governor", why="also set by tuned", advice="end that")
         for host in ("gpu001", "gpu002")
     )
-    assert show.fold(plan(conflicts=found)) == (
+    assert render.fold(plan(conflicts=found)) == (
         "not planned:\n"
         "  cpu_governor  also set by tuned  gpu[001-002]  advice: end that\n\nNo steps\n"
     )
 
 
-def seen(kind: str, name: str, value: Any = None, *, exists: bool = True) -> Seen:
-    return Seen(touch=Touch(kind=kind, name=name), exists=exists, value=value)
+def seen(kind: str, name: str, value: Any = None, *, exists: bool = True) -> State:
+    return State(resource=Resource(kind=kind, name=name), exists=exists, value=value)
 
 
-def held(path: str, text: str, **rest: Any) -> Seen:
+def held(path: str, text: str, **rest: Any) -> State:
     content = base64.b64encode(text.encode()).decode()
-    return seen("file", path, {"content": content, "mode": 0o644, "owner": 0, "group": 0} | rest)
+    return seen(
+        "file", path, {"content": content, "mode": 0o644, "owner": 0, "group": 0} | rest
+    )
 
 
 def test_a_host_as_a_diff() -> None:
@@ -133,10 +135,10 @@ def test_a_host_as_a_diff() -> None:
         step(host, "power_limit", *actions, subjects=GPUS[:2], before=before, note="mind")
         for host in ("gpu001", "gpu002")
     ]
-    assert show.diff(plan(*steps)).splitlines()[:-3] == [
+    assert render.diff(plan(*steps)).splitlines()[:-3] == [
         "# gpu[001-002] (h100)",
         "## power_limit GPU 0-1: risk live; mind",
-        "## 500 W, wanted 700 W (site.yaml:4)",
+        "## 500 W, expected 700 W (site.yaml:4)",
         "-power_limit GPU 0-1: 500 W",
         "+power_limit GPU 0-1: 700 W",
         "--- /dev/null",
@@ -151,9 +153,9 @@ def test_a_host_as_a_diff() -> None:
     ]
 
 
-def lines(action: Action, *before: Seen) -> list[str]:
+def lines(action: Action, *before: State) -> list[str]:
     """What one action shows."""
-    return list(show.step_lines(step("n", "x", action, before=before)))[4:]
+    return list(render.step_lines(step("n", "x", action, before=before)))[4:]
 
 
 def test_a_file_that_was_there_shows_what_changes() -> None:
@@ -204,7 +206,7 @@ def test_kernel_files_that_differ_in_a_number_are_one() -> None:
     before = [seen("kernel", path, "powersave") for path in paths[:3]]
     before.append(seen("kernel", paths[3], "always [madvise] never"))
     shown = list(
-        show.step_lines(
+        render.step_lines(
             step("n", "x", *(Kernel(path=p, value="fast") for p in paths), before=tuple(before))
         )
     )
@@ -228,7 +230,7 @@ def test_kernel_files_that_differ_in_a_number_are_one() -> None:
     ],
 )
 def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: list[str]) -> None:
-    assert list(show.folded(paths)) == expected
+    assert list(render.folded(paths)) == expected
 
 
 @pytest.mark.parametrize(
@@ -277,16 +279,16 @@ def test_hostile_text_stays_on_its_line_and_is_visible() -> None:
         left=(Left(host=EVIL, finding=finding(EVIL, EVIL, advice=EVIL)),),
         unvetted=(HostReport(host=EVIL, status=Status.TIMEOUT, why=EVIL),),
     )
-    for text in (show.fold(proposal.plan), show.diff(proposal.plan), rest.rest(proposal)):
+    for text in (render.fold(proposal.plan), render.diff(proposal.plan), unplanned.rest(proposal)):
         assert "\\x1b[2K" in text
         assert all(line.isprintable() for line in text.split("\n"))
         assert "# forged" not in [line[: len("# forged")] for line in text.split("\n")]
-    added = [row for row in show.diff(proposal.plan).split("\n") if row.startswith("+# forged")]
+    added = [row for row in render.diff(proposal.plan).split("\n") if row.startswith("+# forged")]
     assert added == ["+# forged\\u202e\\r"]  # content of a file: a line of it, marked as added
 
 
 def finding(check: str, identity: str, **more: Any) -> Finding:
-    return wrong(Subject(kind="gpu", id=identity), check=check, expected="x16", actual="x8", **more)
+    return fail(Subject(kind="gpu", id=identity), check=check, expected="x16", actual="x8", **more)
 
 
 def test_what_is_not_planned_is_told_with_its_reason() -> None:
@@ -307,9 +309,9 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
         ),
         unknown=2,
     )
-    assert rest.rest(proposal) == (
+    assert unplanned.rest(proposal) == (
         "no fix answers:\n"
-        "  pcie_link  x8, wanted x16  gpu[013-014] GPU 4  advice: another slot\n"
+        "  pcie_link  x8, expected x16  gpu[013-014] GPU 4  advice: another slot\n"
         "\n"
         "a fix is there and may not enter:\n"
         "  cpu_governor  3 findings  gpu[001-002]  --fix cpu_governor\n"
@@ -321,11 +323,11 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
         "\n"
         "2 findings could not be judged; `nodevet check` names them\n"
     )
-    assert "not all could be judged" in rest.conclusion(proposal)
+    assert "not all could be judged" in unplanned.conclusion(proposal)
 
 
 def test_the_conclusion_of_nothing_to_do() -> None:
-    assert rest.conclusion(Proposal(plan=plan())) == "Nothing to do"
-    assert rest.rest(Proposal(plan=plan())) == ""
+    assert unplanned.conclusion(Proposal(plan=plan())) == "Nothing to do"
+    assert unplanned.rest(Proposal(plan=plan())) == ""
     left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
-    assert rest.conclusion(left) == "Nothing to do: what is wrong has no fix that may enter"
+    assert unplanned.conclusion(left) == "Nothing to do: what is wrong has no fix that may enter"

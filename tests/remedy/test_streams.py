@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from nodevet import cli
-from nodevet.remedy.journal import JournalError, RunEnd, read
+from nodevet.remedy.journal.journal import JournalError, RunEnd, read
 
 Desk = Any
 
@@ -35,7 +35,7 @@ def slow(desk: Callable[..., Desk]) -> Desk:
         if when == "before" and call == "act":
             pause.wait(0.1)
 
-    d.w.hands.fault = fault
+    d.w.executor.fault = fault
     return d
 
 
@@ -144,7 +144,7 @@ def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
 
 def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: Desk) -> None:
     pause = threading.Event()
-    slow.w.hands.fault = lambda box, call, when: call == "act" and pause.wait(1.5)
+    slow.w.executor.fault = lambda box, call, when: call == "act" and pause.wait(1.5)
     with started(applying(slow)) as (pid, _):
         at(slow.run, b'"doing"')
         os.kill(pid, signal.SIGHUP)

@@ -33,7 +33,7 @@ def write(desk: Desk, rows: list[dict[str, Any]], *, chained: bool) -> None:
 
 def another_path(row: dict[str, Any]) -> None:
     row["seen"][0] = {
-        "touch": {"kind": "file", "name": EVIL},
+        "resource": {"kind": "file", "name": EVIL},
         "exists": True,
         "value": {"content": CRON, "mode": 0o644, "owner": 0, "group": 0},
     }
@@ -41,7 +41,7 @@ def another_path(row: dict[str, Any]) -> None:
 
 def one_more(row: dict[str, Any]) -> None:
     file = {"kind": "file", "name": EVIL}
-    row["seen"].append({"touch": file, "exists": False})
+    row["seen"].append({"resource": file, "exists": False})
 
 
 def another_content(row: dict[str, Any]) -> None:

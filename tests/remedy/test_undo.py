@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from nodevet.fix import Action, File, Kernel, Run, Seen, Touch, Unit
-from nodevet.remedy.undo import UndoError, text_of, undo
+from nodevet.fix import Action, File, Kernel, Resource, Run, State, Unit
+from nodevet.remedy.rollout.undo import UndoError, text_of, undo
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 
 
-def seen(kind: str, name: str, value: Any = None, *, exists: bool = True, why: str = "") -> Seen:
-    return Seen(touch=Touch(kind=kind, name=name), exists=exists, value=value, why=why)
+def seen(kind: str, name: str, value: Any = None, *, exists: bool = True, why: str = "") -> State:
+    return State(resource=Resource(kind=kind, name=name), exists=exists, value=value, why=why)
 
 
-def file(data: bytes, path: str = "/etc/x.conf", **rest: Any) -> Seen:
+def file(data: bytes, path: str = "/etc/x.conf", **rest: Any) -> State:
     value = {"content": base64.b64encode(data).decode(), "mode": 0o600, "owner": 7, "group": 8}
     return seen("file", path, value | rest)
 
@@ -26,15 +26,15 @@ def unit(
     *,
     masked: bool = False,
     name: str = "a.service",
-) -> Seen:
+) -> State:
     return seen("unit", name, {"enabled": enabled, "active": active, "masked": masked})
 
 
-def gpu(field: str, value: Any, *, exists: bool = True) -> Seen:
+def gpu(field: str, value: Any, *, exists: bool = True) -> State:
     return seen("gpu", f"{GPU}:{field}", value, exists=exists)
 
 
-def module(name: str, loaded: bool, *brings: str) -> Seen:
+def module(name: str, loaded: bool, *brings: str) -> State:
     return seen("module", name, {"loaded": loaded, "brings": list(brings)}, exists=loaded)
 
 
@@ -107,7 +107,7 @@ def smi(*words: str) -> Run:
         ),
     ],
 )
-def test_one_touch_is_put_back_by_one_action(before: Seen, action: Action) -> None:
+def test_one_touch_is_put_back_by_one_action(before: State, action: Action) -> None:
     assert undo(before) == (action,)
 
 
@@ -205,7 +205,7 @@ def test_modules_go_before_what_they_need_and_with_what_came_along() -> None:
         assert places[unload(first)] < places[unload(then)]
 
 
-def package(name: str, value: Any, *, exists: bool = True) -> Seen:
+def package(name: str, value: Any, *, exists: bool = True) -> State:
     return seen("package", name, value, exists=exists)
 
 
@@ -239,7 +239,7 @@ def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
         (seen("package", "a", why="dpkg-query hangs"), "dpkg-query hangs"),
     ],
 )
-def test_a_package_that_cannot_be_put_back_is_refused(before: Seen, message: str) -> None:
+def test_a_package_that_cannot_be_put_back_is_refused(before: State, message: str) -> None:
     with pytest.raises(UndoError) as caught:
         undo(before, actions=APT)
     assert message in str(caught.value)
@@ -284,11 +284,11 @@ def test_a_package_that_cannot_be_put_back_is_refused(before: Seen, message: str
         (seen("firmware", "x"), "nothing is known of putting back a firmware"),
     ],
 )
-def test_what_cannot_be_put_back_is_refused(before: Seen, message: str) -> None:
+def test_what_cannot_be_put_back_is_refused(before: State, message: str) -> None:
     with pytest.raises(UndoError) as caught:
         undo(before)
     assert message in str(caught.value)
-    assert before.touch.label in str(caught.value) or "process id" in message
+    assert before.resource.label in str(caught.value) or "process id" in message
 
 
 def test_text_of_a_file() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from nodevet.remedy.result import HostResult, Outcome
-from nodevet.remedy.waves import Limits, Standing, in_canary, limits, room, share, stopped
+from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, limits, room, share, stopped
 
 
 def ended(standing: Standing, *outcomes: Outcome) -> Standing:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-from nodevet.remedy.journal import HostBegin, HostEnd, read, state
-from nodevet.sim.nspawn.needs import missing
+from nodevet.remedy.journal.journal import HostBegin, HostEnd, read, state
+from nodevet_sim.nspawn.needs import missing
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),

@@ -18,9 +18,9 @@ from nodevet.model import (
     Subject,
     Verdict,
     compare,
-    exempt,
+    fail,
+    not_applicable,
     unknown,
-    wrong,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -84,7 +84,7 @@ def findings(host: str, *, gpus: int = 8, **actual: object) -> tuple[Finding, ..
             else:
                 found.append(compare(subject, expected=value, actual=now, **rest))
     found.append(
-        exempt(
+        not_applicable(
             check="mig_mode",
             why="the baseline asks for no MIG and the GPU has none",
             severity=Severity.INFO,
@@ -134,7 +134,7 @@ def healthy() -> Run:
 def _mixed_host(number: int) -> HostReport:
     host = f"gpu{number:03d}"
     lost = unknown(why="NVML: GPU is lost", advice="drain the node and reset the GPU")
-    narrow = wrong(
+    narrow = fail(
         expected="x16",
         actual="x8",
         why="limited by root port 0000:39:01.0",
@@ -202,11 +202,11 @@ def one() -> Run:
         vetted(
             "node-7.example",
             (
-                wrong(expected={"fast": 64}, actual={"fast": 56, "slow": 8}, **rest),
-                wrong(expected=modules, actual=[*modules[:20], *modules[21:]], **rest),
-                wrong(expected="8", actual=8, **rest),
-                wrong(why="the two sources disagree: NVML 8, PCI 7", **rest),
-                wrong(
+                fail(expected={"fast": 64}, actual={"fast": 56, "slow": 8}, **rest),
+                fail(expected=modules, actual=[*modules[:20], *modules[21:]], **rest),
+                fail(expected="8", actual=8, **rest),
+                fail(why="the two sources disagree: NVML 8, PCI 7", **rest),
+                fail(
                     Subject(kind="cpufreq", id="0-63"),
                     expected="performance",
                     actual="powersave",
@@ -235,7 +235,7 @@ def hostile() -> Run:
                 boot_id=nasty,
                 groups=(nasty,),
                 findings=(
-                    wrong(
+                    fail(
                         subject,
                         expected=nasty,
                         actual=f"not {nasty}",
@@ -245,7 +245,7 @@ def hostile() -> Run:
                         waiver=f"expired {nasty}",
                         **rest,
                     ),
-                    wrong(
+                    fail(
                         Subject(kind=nasty, id="1"),
                         expected={nasty: 1, "b": [nasty]},
                         actual=[nasty],
@@ -324,7 +324,7 @@ def fleet() -> Run:
         if number % 31 == 0:
             actual["power_limit"] = 500
         if number % 53 == 0:
-            actual["pcie_link_3"] = wrong(expected="x16", actual="x8", why=f"port 0000:{number:x}")
+            actual["pcie_link_3"] = fail(expected="x16", actual="x8", why=f"port 0000:{number:x}")
         more = tuple(
             compare(gpu(g, host), expected=1, actual=1, check=check, origin="baselines/x.yaml:1")
             for check in names

@@ -5,8 +5,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from nodevet.model import Finding, Status, Subject, Verdict, compare, exempt, unknown, wrong
-from nodevet.report.changes import TROUBLE, changes
+from nodevet.changes import TROUBLE, changes
+from nodevet.model import Finding, Status, Subject, Verdict, compare, fail, not_applicable, unknown
 
 
 def run(make, *findings, host="gpu001"):
@@ -14,7 +14,7 @@ def run(make, *findings, host="gpu001"):
 
 
 def bad(make, index=0, actual=1, **rest):
-    return wrong(make.gpu(index), check="pcie_link", expected=16, actual=actual, **rest)
+    return fail(make.gpu(index), check="pcie_link", expected=16, actual=actual, **rest)
 
 
 def good(make, index=0):
@@ -43,7 +43,7 @@ def test_a_trouble_with_another_value_is_changed(make):
 
 def test_gone_without_an_ok_is_not_fixed(make):
     settled = replace(bad(make), verdict=Verdict.WAIVED)
-    gone = exempt(make.gpu(0), check="pcie_link", why="no link")
+    gone = not_applicable(make.gpu(0), check="pcie_link", why="no link")
     for after in ((good(make, 1),), (gone, good(make, 1)), (settled,)):
         found = changes(run(make, bad(make)), run(make, *after))
         assert len(found.gone) == 1
@@ -77,7 +77,7 @@ def test_appeared_and_vanished(make):
 
 
 def test_a_gpu_is_known_by_its_uuid_where_both_runs_have_it(make):
-    moved = wrong(Subject(kind="gpu", id="3", uuid="U"), check="pcie_link", expected=16, actual=1)
+    moved = fail(Subject(kind="gpu", id="3", uuid="U"), check="pcie_link", expected=16, actual=1)
     stays = replace(moved, subject=Subject(kind="gpu", id="5", uuid="U"))
     other = replace(moved, subject=Subject(kind="gpu", id="3", uuid="V"))
     lost = replace(moved, subject=Subject(kind="gpu", id="3"))
@@ -87,8 +87,8 @@ def test_a_gpu_is_known_by_its_uuid_where_both_runs_have_it(make):
 
 
 def test_two_findings_of_one_check_and_subject_are_kept_apart(make):
-    one = wrong(make.gpu(0), check="clocks", expected=1, actual=2)
-    two = wrong(make.gpu(0), check="clocks", expected=5, actual=6)
+    one = fail(make.gpu(0), check="clocks", expected=1, actual=2)
+    two = fail(make.gpu(0), check="clocks", expected=5, actual=6)
     fine = compare(make.gpu(0), check="clocks", expected=5, actual=5)
     found = changes(run(make, one), run(make, two, one))
     assert [change.after for change in found.new] == [two]

@@ -16,8 +16,8 @@ from nodevet.model import (
     Subject,
     Verdict,
     compare,
+    fail,
     unknown,
-    wrong,
 )
 from nodevet.report import fold, words
 from nodevet.report.text import cells, cut, cut_pair, duration, name, nodeset, pad, plain, wrap
@@ -134,7 +134,7 @@ def test_gpus_are_named_or_counted(make, per_host, subjects, named):
     hosts = [
         make.vetted(
             f"gpu{number}",
-            tuple(wrong(make.gpu(g), check="c", expected=1, actual=2) for g in gpus),
+            tuple(fail(make.gpu(g), check="c", expected=1, actual=2) for g in gpus),
         )
         for number, gpus in enumerate(per_host)
     ]
@@ -144,10 +144,10 @@ def test_gpus_are_named_or_counted(make, per_host, subjects, named):
 
 def test_equal_differences_of_other_severity_or_reason_are_not_folded(make):
     found = [
-        wrong(check="c", expected=1, actual=2),
-        wrong(check="c", expected=1, actual=2, why="because"),
-        wrong(check="c", expected=1, actual=2, unit="W"),
-        wrong(check="d", expected=1, actual=2),
+        fail(check="c", expected=1, actual=2),
+        fail(check="c", expected=1, actual=2, why="because"),
+        fail(check="c", expected=1, actual=2, unit="W"),
+        fail(check="d", expected=1, actual=2),
         unknown(check="c", expected=1, why="because"),
     ]
     run = make.run_of(*(make.vetted(f"n{i}", (finding,)) for i, finding in enumerate(found)))
@@ -157,24 +157,24 @@ def test_equal_differences_of_other_severity_or_reason_are_not_folded(make):
 @pytest.mark.parametrize(
     ("expected", "actual", "text"),
     [
-        ("x16", "x8", "x8, wanted x16"),
-        ("8", 8, '8, wanted "8"'),
-        (True, False, "off, wanted on"),
-        (8, None, "nothing, wanted 8"),
-        (list("ab") * 40, [*list("ab") * 40, "c"], "not wanted c"),
+        ("x16", "x8", "x8, expected x16"),
+        ("8", 8, '8, expected "8"'),
+        (True, False, "off, expected on"),
+        (8, None, "none, expected 8"),
+        (list("ab") * 40, [*list("ab") * 40, "c"], "not expected c"),
         (
             {str(n): n for n in range(40)},
             {**{str(n): n for n in range(40)}, "7": 8},
-            "7: 8, wanted 7: 7",
+            "7: 8, expected 7: 7",
         ),
     ],
 )
 def test_a_difference_in_words(expected, actual, text):
-    assert words.difference(wrong(expected=expected, actual=actual))[0] == text
+    assert words.difference(fail(expected=expected, actual=actual))[0] == text
 
 
 def test_values_that_are_not_equal_are_never_shown_alike():
-    expected, actual = words.values(wrong(expected=700.0000001, actual=700.0000002))
+    expected, actual = words.values(fail(expected=700.0000001, actual=700.0000002))
     assert expected != actual
 
 

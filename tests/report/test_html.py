@@ -127,7 +127,7 @@ def test_totals_and_differences_come_first(page):
     assert len(here.lines()) == 10
     assert here.find("#lines tr.advice").text == "Advice: reseat the riser"
     first = " ".join(here.lines()[0].split())
-    assert first == "WRONG power_limit 500 W, wanted 700 W gpu[001-004,007] 5 hosts, 40 GPUs"
+    assert first == "FAIL power_limit 500 W, expected 700 W gpu[001-004,007] 5 hosts, 40 GPUs"
     assert len(here.hosts()) == 128
     assert here.hosts()[0] == "gpu001"
 
@@ -146,7 +146,7 @@ def test_the_outcome_filters(page):
 def test_check_verdict_and_severity_filter(page):
     here = page("mixed")
     here.choose("check", "pcie_link")
-    here.choose("verdict", "wrong")
+    here.choose("verdict", "fail")
     assert sorted(here.hosts()) == ["gpu013", "gpu019"]
     assert len(here.lines()) == 2
     here.choose("verdict", "waived")
@@ -177,7 +177,7 @@ def test_a_line_shows_its_hosts(page):
     here = page("mixed")
     here.find("#lines a[data-line='0']").click()
     assert here.hosts() == ["gpu001", "gpu002", "gpu003", "gpu004", "gpu007"]
-    assert here.shown() == "5 of 128 hosts shown: wrong power_limit 500 W, wanted 700 W"
+    assert here.shown() == "5 of 128 hosts shown: fail power_limit 500 W, expected 700 W"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_it_can_be_read_without_seeing_it(page):
     assert here.find("#shown").get_attribute("aria-live") == "polite"
     row = here.find("#matrix tbody tr")
     cells = [cell.get_attribute("textContent") for cell in row.find_elements("css selector", "td")]
-    assert cells[:5] == ["wrong", "ok", "ok", "ok", "wrong"]
+    assert cells[:5] == ["fail", "ok", "ok", "ok", "fail"]
     roles = here.script(
         "[...document.querySelectorAll('#matrix [role]')].map(e => e.getAttribute('role'))"
     )

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet import report
-from nodevet.model import Severity, Status, compare, unknown, wrong
+from nodevet.model import Severity, Status, compare, fail, unknown
 from nodevet.report import nagios, prometheus
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
@@ -26,8 +26,8 @@ def test_junit_has_a_suite_per_host_and_a_case_per_finding(case, cases):
     for suite, host in zip(suites, run.hosts, strict=True):
         kinds = [type(test.result[0]) if test.result else None for test in suite]
         verdicts = [finding.verdict.value for finding in host.findings]
-        assert kinds.count(Failure) == verdicts.count("wrong")
-        assert kinds.count(Skipped) == verdicts.count("exempt") + verdicts.count("waived")
+        assert kinds.count(Failure) == verdicts.count("fail")
+        assert kinds.count(Skipped) == verdicts.count("not_applicable") + verdicts.count("waived")
         extra = 0 if host.findings else 1
         assert kinds.count(Error) == verdicts.count("unknown") + extra
         assert kinds.count(None) == verdicts.count("ok")
@@ -61,13 +61,13 @@ def test_prometheus_says_what_the_run_says(cases):
 
     assert value("nodevet_run_timestamp_seconds") == 1783987205
     assert value("nodevet_run_duration_seconds") == 4.125
-    assert value("nodevet_run_hosts", outcome="wrong") == 39
+    assert value("nodevet_run_hosts", outcome="fail") == 39
     assert value("nodevet_host_status", host="gpu120", status="unreachable") == 1
     assert value("nodevet_host_verdict", host="gpu120") == prometheus.RANK["unknown"]
-    assert value("nodevet_check_findings", host="gpu013", check="pcie_link", verdict="wrong") == 1
+    assert value("nodevet_check_findings", host="gpu013", check="pcie_link", verdict="fail") == 1
     assert value("nodevet_check_findings", host="gpu013", check="pcie_link", verdict="ok") == 7
     worst = value("nodevet_check_verdict", host="gpu013", check="pcie_link", severity="critical")
-    assert worst == prometheus.RANK["wrong"]
+    assert worst == prometheus.RANK["fail"]
 
 
 def test_prometheus_survives_a_start_that_is_no_time(make):
@@ -79,12 +79,12 @@ def test_prometheus_survives_a_start_that_is_no_time(make):
 @pytest.mark.parametrize(
     ("severity", "verdict", "fail_on", "code"),
     [
-        ("critical", "wrong", "warning", 2),
-        ("critical", "wrong", "critical", 2),
-        ("warning", "wrong", "warning", 1),
-        ("warning", "wrong", "critical", 1),
-        ("info", "wrong", "warning", 0),
-        ("info", "wrong", "info", 1),
+        ("critical", "fail", "warning", 2),
+        ("critical", "fail", "critical", 2),
+        ("warning", "fail", "warning", 1),
+        ("warning", "fail", "critical", 1),
+        ("info", "fail", "warning", 0),
+        ("info", "fail", "info", 1),
         ("critical", "unknown", "warning", 3),
         ("warning", "unknown", "critical", 1),
         ("critical", "ok", "warning", 0),
@@ -92,7 +92,7 @@ def test_prometheus_survives_a_start_that_is_no_time(make):
 )
 def test_nagios_status(severity, verdict, fail_on, code, make):
     findings = {
-        "wrong": wrong(expected=1, actual=2),
+        "fail": fail(expected=1, actual=2),
         "unknown": unknown(why="dark"),
         "ok": compare(make.gpu(0), expected=1, actual=1),
     }

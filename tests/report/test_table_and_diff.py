@@ -8,7 +8,7 @@ import pytest
 from ClusterShell.NodeSet import expand
 
 from nodevet import report
-from nodevet.model import Subject, Verdict, wrong
+from nodevet.model import Subject, Verdict, fail
 from nodevet.report import diff
 from nodevet.report.hunks import hunks
 from nodevet.report.text import cells
@@ -25,7 +25,7 @@ def test_width_is_kept_and_no_host_is_lost(width, cases):
 
 def test_a_long_host_list_goes_on_over_more_lines(make):
     hosts = [
-        make.vetted(f"gpu{n * 7}", (wrong(check="c", expected=1, actual=2),)) for n in range(200)
+        make.vetted(f"gpu{n * 7}", (fail(check="c", expected=1, actual=2),)) for n in range(200)
     ]
     wide = report.render("table", make.run_of(*hosts))
     narrow = report.render("table", make.run_of(*hosts), width=80)
@@ -35,7 +35,7 @@ def test_a_long_host_list_goes_on_over_more_lines(make):
 
 def test_columns_are_aligned(cases):
     rows = report.render("table", cases["mixed"]).splitlines()[:10]
-    assert {row.index("gpu") for row in rows} == {59}
+    assert {row.index("gpu") for row in rows} == {61}
 
 
 def test_colour_is_only_there_when_asked_for(cases):
@@ -43,13 +43,13 @@ def test_colour_is_only_there_when_asked_for(cases):
     coloured = report.render("table", cases["mixed"], colour=True)
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
-    assert "\x1b[31mWRONG" in coloured
+    assert "\x1b[31mFAIL" in coloured
 
 
 def test_hostile_text_colours_nothing(cases):
     coloured = report.render("table", cases["hostile"], colour=True)
     assert set(re.findall(r"\x1b.{5}", coloured)) <= {
-        "\x1b[31mW",
+        "\x1b[31mF",
         "\x1b[35mU",
         "\x1b[0m  ",
         "\x1b[1m24",
@@ -101,7 +101,7 @@ def test_the_diff_turns_wanted_into_actual(case, cases):
 def test_every_host_with_a_difference_has_a_diff(cases):
     for run in cases.values():
         diffed = {host for group in diff.groups(run) for host in group.hosts}
-        fine = (Verdict.OK, Verdict.EXEMPT)
+        fine = (Verdict.OK, Verdict.NOT_APPLICABLE)
         assert diffed == {
             host.host for host in run.hosts if any(f.verdict not in fine for f in host.findings)
         }
@@ -112,7 +112,7 @@ def test_every_host_with_a_difference_has_a_diff(cases):
     [(None, None), ([1], ["1"]), ({"a": 1}, {"a": "1"}), (1, 1), ([], None), ([1, 2], [1, 2])],
 )
 def test_wrong_always_shows_in_the_diff(expected, actual, make):
-    host = make.vetted("a", (wrong(Subject(), check="c", expected=expected, actual=actual),))
+    host = make.vetted("a", (fail(Subject(), check="c", expected=expected, actual=actual),))
     assert any(line[0] == "+" for line in diff.hunks(host))
 
 
@@ -121,18 +121,18 @@ TOLD = "drain the node, " + "look at this and that, " * 20 + "and keep the repor
 
 @pytest.mark.parametrize("width", [60, 100, None])
 def test_advice_is_told_whole_and_below_its_line_where_it_has_no_room(width, make):
-    finding = wrong(check="c", expected=1, actual=2, why="because", advice=TOLD)
+    finding = fail(check="c", expected=1, actual=2, why="because", advice=TOLD)
     text = report.render("table", make.run_of(make.vetted("gpu1", (finding,))), width=width)
     assert "".join(TOLD.split()) in "".join(text.split())
     if width:
         rows = text.split("\n\n")[0].splitlines()
-        assert rows[0].endswith("because") and rows[1].startswith("       advice: drain")
+        assert rows[0].endswith("because") and rows[1].startswith("      advice: drain")
         assert max(map(cells, rows)) <= width
 
 
 @pytest.mark.parametrize("name", [name for name in report.formats() if name != "prometheus"])
 def test_no_format_cuts_advice(name, make):
-    finding = wrong(check="c", expected=1, actual=2, advice=TOLD)
+    finding = fail(check="c", expected=1, actual=2, advice=TOLD)
     text = report.render(name, make.run_of(make.vetted("gpu1", (finding,))))
     assert "".join(TOLD.split()) in re.sub(r"\s|\n[+ ]", "", text).replace("+", "")
 

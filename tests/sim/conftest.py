@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from nodevet.evidence.document import decode
-from nodevet.sim.library import build, environment
+from nodevet_sim.library import build, environment
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def nvml(tmp_path_factory):
 
 PROBE = """
 import json, sys
-from nodevet.probe import main
+from nodevet.remote.probe import main
 print(json.dumps(main.probe(json.load(sys.stdin))))
 """
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.probe import cpu, cpufreq, host, memory, modules, numa, pci
-from nodevet.sim import captured
-from nodevet.sim.captured import Captured, area_of, areas, read
-from nodevet.sim.machine import hgx
-from nodevet.sim.state import StateError
-from nodevet.sim.tree import write
+from nodevet.remote.probe.collectors import cpu, cpufreq, host, memory, modules, numa, pci
+from nodevet_sim import captured
+from nodevet_sim.captured import Captured, area_of, areas, read
+from nodevet_sim.machine import hgx
+from nodevet_sim.state import StateError
+from nodevet_sim.tree import write
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
 HWLOC = "sysfs/hwloc/"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim.nspawn import place
-from nodevet.sim.nspawn.needs import missing
+from nodevet_sim.nspawn import place
+from nodevet_sim.nspawn.needs import missing
 
-DEMO = [sys.executable, "-m", "nodevet.sim.demo"]
+DEMO = [sys.executable, "-m", "nodevet_sim.demo"]
 
 
 def test_what_is_missing_is_told_in_a_sentence(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     status = {host["host"]: host["status"] for host in run["hosts"]}
     assert status == {f"gpu{index:03}": "vetted" for index in range(1, 8)} | {"gpu008": "timeout"}
     wrong = {
-        host["host"]: {f["check"] for f in host["findings"] if f["verdict"] == "wrong"}
+        host["host"]: {f["check"] for f in host["findings"] if f["verdict"] == "fail"}
         for host in run["hosts"]
         if host["status"] == "vetted"
     }
@@ -62,6 +62,6 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "demo" / "report.html").read_text()
     after = json.loads((tmp_path / "demo" / "run-after.json").read_text())
     mended = next(host for host in after["hosts"] if host["host"] == "gpu004")
-    assert {finding["verdict"] for finding in mended["findings"]} <= {"ok", "exempt"}
+    assert {finding["verdict"] for finding in mended["findings"]} <= {"ok", "not_applicable"}
     assert (tmp_path / "demo" / "fixed" / "journal.jsonl").stat().st_size > 0
     assert not [fleet for fleet in place.fleets() if fleet.startswith("demo") and fleet != "demo"]

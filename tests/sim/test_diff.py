@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim.nspawn.diff import Change, Entry, changes, left_out, listing
+from nodevet_sim.nspawn.diff import Change, Entry, changes, left_out, listing
 
 
 @dataclass

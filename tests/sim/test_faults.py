@@ -17,24 +17,24 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
-from nodevet.sim import tree
-from nodevet.sim.description import Node
-from nodevet.sim.faults import FAULTS, FaultError, Healthy, combine, describe, summary
-from nodevet.sim.library import build, environment
-from nodevet.sim.machine import Machine, machine_id
-from nodevet.sim.scenario import ScenarioError
-from nodevet.sim.scenario import describe as describe_node
-from nodevet.sim.scenario import load as load_scenario
-from nodevet.sim.scenario.format import NodePart
-from nodevet.sim.scenario.spec import NodeSpec, Where
-from nodevet.sim.shipped import KINDS
-from nodevet.sim.state import of_gpu, values
+from nodevet_sim import tree
+from nodevet_sim.description import Node
+from nodevet_sim.faults import FAULTS, FaultError, Healthy, combine, describe, summary
+from nodevet_sim.library import build, environment
+from nodevet_sim.machine import Machine, machine_id
+from nodevet_sim.scenario import ScenarioError
+from nodevet_sim.scenario import describe as describe_node
+from nodevet_sim.scenario import load as load_scenario
+from nodevet_sim.scenario.format import NodePart
+from nodevet_sim.scenario.spec import NodeSpec, Where
+from nodevet_sim.shipped import KINDS
+from nodevet_sim.state import of_gpu, values
 
 # judged by whoever writes these checks
 ELSEWHERE = {"gpu_lost", "xid", "ecc_errors", "row_remapping", "clock_skew", "disk_space"}
 PROBE = """
 import json, sys
-from nodevet.probe import main
+from nodevet.remote.probe import main
 print(json.dumps(main.probe(json.load(sys.stdin))))
 """
 Findings = list[Finding]
@@ -101,7 +101,7 @@ def vetted() -> Callable[..., Findings]:
     return run
 
 
-def wrong(findings: Findings, verdict: Verdict = Verdict.WRONG) -> set[tuple[str, str]]:
+def wrong(findings: Findings, verdict: Verdict = Verdict.FAIL) -> set[tuple[str, str]]:
     return {
         (finding.check, finding.subject.id if finding.subject else "")
         for finding in findings
@@ -114,7 +114,7 @@ def test_a_healthy_node_of_every_profile_is_ok(
     profile: str, read: Read, vetted: Callable[..., Findings]
 ) -> None:
     findings = vetted(read(node(gpus=profile)))
-    odd = [each for each in findings if each.verdict not in (Verdict.OK, Verdict.EXEMPT)]
+    odd = [each for each in findings if each.verdict not in (Verdict.OK, Verdict.NOT_APPLICABLE)]
     assert odd == []
     assert len(findings) > 10
 
@@ -315,7 +315,7 @@ def test_nothing_combined_changes_nothing() -> None:
 
 
 def test_the_shipped_scenarios_have_every_fault() -> None:
-    from nodevet.sim.scenario import find
+    from nodevet_sim.scenario import find
 
     every = load_scenario(find("faults")).nodes
     used = {name for spec in every.values() for fault in spec.part.faults for name in fault}

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim import cpu_files, kernel, tree
-from nodevet.sim.description import LogLine
-from nodevet.sim.kernel import Fails, KernelError, manifest
-from nodevet.sim.machine import hgx
+from nodevet_sim import cpu_files, kernel, tree
+from nodevet_sim.description import LogLine
+from nodevet_sim.kernel import Fails, KernelError, manifest
+from nodevet_sim.machine import hgx
 
 CPU = "sys/devices/system/cpu"
 POLICY = f"{CPU}/cpufreq/policy0"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from nodevet.sim import library
-from nodevet.sim.library import LibraryError, build, environment
-from nodevet.sim.state import state
+from nodevet_sim import library
+from nodevet_sim.library import LibraryError, build, environment
+from nodevet_sim.state import state
 
 
 def run(nvml, path, program):

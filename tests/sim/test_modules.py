@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim import kernel
-from nodevet.sim.description import Module, Node
-from nodevet.sim.kernel import KernelError, manifest
-from nodevet.sim.modules import described, known, rows
-from nodevet.sim.scenario import ScenarioError, describe, load
+from nodevet_sim import kernel
+from nodevet_sim.description import Module, Node
+from nodevet_sim.kernel import KernelError, manifest
+from nodevet_sim.modules import described, known, rows
+from nodevet_sim.scenario import ScenarioError, describe, load
 
 Modprobe = Callable[..., tuple[int, str]]
 LOADED = ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
@@ -129,7 +129,7 @@ def mounted(daemon: subprocess.Popen[bytes], tmp_path: Path) -> Path:
 @pytest.fixture
 def call(mounted: Path, tmp_path: Path) -> Modprobe:
     """modprobe and its like over these files; the exit code, and all that was said."""
-    text = files("nodevet.sim").joinpath("nspawn/units/kmod").read_text()
+    text = files("nodevet_sim").joinpath("nspawn/units/kmod").read_text()
     text = text.replace("/run/nodevet-sim/kernel", str(mounted))
     text = text.replace("/sys/module", f"{mounted}/sys/module").replace("/etc/", f"{tmp_path}/etc/")
     (tmp_path / "kmod").write_text(text)

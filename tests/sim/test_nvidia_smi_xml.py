@@ -18,12 +18,12 @@ import pynvml
 import pytest
 
 from nodevet.evidence.document import decode
-from nodevet.probe import host, pci
-from nodevet.sim import tree
-from nodevet.sim.nspawn.needs import missing
-from nodevet.sim.nspawn.place import Place
-from nodevet.sim.nvidia_smi_xml import read
-from nodevet.sim.state import StateError
+from nodevet.remote.probe.collectors import host, pci
+from nodevet_sim import tree
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nvidia_smi_xml import read
+from nodevet_sim.state import StateError
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures" / "nvidia-smi-xml"
 FILES = sorted(CAPTURES.glob("*.xml"))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.sim import library, programs
-from nodevet.sim.state import profiles, state
+from nodevet_sim import library, programs
+from nodevet_sim.state import profiles, state
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
 BUS = "00000000:01:00.0"

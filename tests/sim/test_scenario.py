@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.probe.cpulist import parse_cpulist
-from nodevet.sim.description import LogLine, Swap
-from nodevet.sim.scenario import (
+from nodevet.remote.probe.cpulist import parse_cpulist
+from nodevet_sim.description import LogLine, Swap
+from nodevet_sim.scenario import (
     Loaded,
     NodeSpec,
     ScenarioError,
@@ -19,9 +19,9 @@ from nodevet.sim.scenario import (
     load_scenario,
     shipped,
 )
-from nodevet.sim.scenario.format import NodePart
-from nodevet.sim.scenario.spec import Where
-from nodevet.sim.state import of_gpu, values
+from nodevet_sim.scenario.format import NodePart
+from nodevet_sim.scenario.spec import Where
+from nodevet_sim.state import of_gpu, values
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
 POLICY = "sys/devices/system/cpu/cpufreq/policy0"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from nodevet.sim.library import environment, rebooted, update
-from nodevet.sim.state import state
+from nodevet_sim.library import environment, rebooted, update
+from nodevet_sim.state import state
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may set anything")
 SUCCESS, INVALID, NOT_SUPPORTED, NO_PERMISSION = 0, 2, 3, 4

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from nodevet.sim.state import (
+from nodevet_sim.state import (
     StateError,
     check_key,
     for_each,

@@ -10,22 +10,22 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import Evidence
-from nodevet.probe import children, cpu, cpufreq, host, memory, modules, numa, pci, processes
-from nodevet.probe.files import Absent
-from nodevet.sim.cpu_files import mask
-from nodevet.sim.pci_files import placed
-from nodevet.sim.shipped import shipped, with_devices
-from nodevet.sim.tree import (
-    Function,
-    Link,
-    Machine,
-    Process,
-    files,
-    hgx,
-    links,
-    workstation,
-    write,
+from nodevet.remote.probe import children
+from nodevet.remote.probe.collectors import (
+    cpu,
+    cpufreq,
+    host,
+    memory,
+    modules,
+    numa,
+    pci,
+    processes,
 )
+from nodevet.remote.probe.files import Absent
+from nodevet_sim.cpu_files import mask
+from nodevet_sim.pci_files import placed
+from nodevet_sim.shipped import shipped, with_devices
+from nodevet_sim.tree import Function, Link, Machine, Process, files, hgx, links, workstation, write
 
 SECTIONS = (host, pci, cpu, cpufreq, numa, memory, modules, processes)
 TYPES = {item.name: item.type for item in msgspec.structs.fields(Evidence)}

@@ -8,10 +8,10 @@ import base64
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from nodevet.fix import Seen
+from nodevet.fix import State
 from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, summary, verdicts
 from nodevet.remedy.result import HostResult, Result, StepResult
-from nodevet.remedy.site import state
+from nodevet.remedy.rollout.session import state
 from nodevet.report.diff import labelled
 from nodevet.report.hunks import Pair
 from nodevet.report.text import brief, nodeset, plain
@@ -56,13 +56,13 @@ def _sides(step: StepResult) -> list[Pair]:
     return [(list(_lines(then)), list(_lines(now))) for then, now in changed(step)]
 
 
-def _lines(seen: Seen) -> Iterator[str]:
+def _lines(seen: State) -> Iterator[str]:
     """What is not there has no lines."""
-    label = plain(seen.touch.label)
+    label = plain(seen.resource.label)
     if seen.why or not (seen.exists and isinstance(seen.value, Mapping)):
         if seen.why or seen.exists:
             yield f"{label}: {plain(state(seen))}"
-    elif seen.touch.kind == "file":
+    elif seen.resource.kind == "file":
         yield f"{label}: {_properties(seen.value)}"
         yield from (f"  {line}" for line in _content(seen.value))
     else:

@@ -67,4 +67,4 @@ def _done(step: StepResult, result: Result) -> Iterator[str]:
     yield from (f"ran {ran(one)}" for one in step.ran)
     if step.verdicts:
         yield f"the check says {verdicts(step)}"
-    yield from (f"{touch}: {before} -> {after}" for touch, before, after in moved(step))
+    yield from (f"{resource}: {before} -> {after}" for resource, before, after in moved(step))

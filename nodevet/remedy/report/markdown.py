@@ -48,5 +48,5 @@ def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
         yield from (f"  - ran {code(ran(one))}" for one in step.ran)
         if step.verdicts:
             yield f"  - the check says {code(verdicts(step))}"
-        for touch, before, after in moved(step):
-            yield f"  - {code(touch)}: {code(before)} → {code(after)}"
+        for resource, before, after in moved(step):
+            yield f"  - {code(resource)}: {code(before)} → {code(after)}"

@@ -55,11 +55,11 @@ def _host(host: HostResult) -> Iterator[str]:
 def _now(changes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     """What became what; of many files of one kind that changed alike, the first and how many."""
     alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for touch, before, after in changes:
-        kind, _, path = touch.partition(" ")
-        alike.setdefault((kind, path.rpartition("/")[2], before, after), []).append(touch)
-    for (_, _, before, after), touches in alike.items():
-        shown = touches if len(touches) <= ALIKE else touches[:1]
-        for touch in shown:
-            more = len(touches) - len(shown)
-            yield f"{touch}{f' and {more} more' if more else ''}: {before} -> {after}"
+    for resource, before, after in changes:
+        kind, _, path = resource.partition(" ")
+        alike.setdefault((kind, path.rpartition("/")[2], before, after), []).append(resource)
+    for (_, _, before, after), resources in alike.items():
+        shown = resources if len(resources) <= ALIKE else resources[:1]
+        for resource in shown:
+            more = len(resources) - len(shown)
+            yield f"{resource}{f' and {more} more' if more else ''}: {before} -> {after}"

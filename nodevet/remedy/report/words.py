@@ -3,11 +3,11 @@
 from collections import Counter
 from itertools import groupby
 
-from nodevet.fix import Seen
+from nodevet.fix import State
 from nodevet.model import Finding, Verdict
-from nodevet.remedy.compare import ended, same
 from nodevet.remedy.result import HostResult, Outcome, Ran, Result, StepResult
-from nodevet.remedy.site import said, state, words
+from nodevet.remedy.rollout.compare import ended, same
+from nodevet.remedy.rollout.session import said, state, words
 from nodevet.report.text import brief, count, duration, name, nodeset, plain
 
 LONGEST = 240  # columns of one reason
@@ -58,7 +58,7 @@ def acted_on(host: HostResult) -> bool:
 
 def change(step: StepResult) -> str:
     """`500 W -> 700 W on GPU 0, GPU 1`."""
-    as_finding = Finding(verdict=Verdict.WRONG, unit=step.unit)
+    as_finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
     observed, wanted = as_finding.text(step.observed), as_finding.text(step.wanted)
     where = f" on {', '.join(step.subjects)}" if any(step.subjects) else ""
     return brief(f"{observed} -> {wanted}{where}", LONGEST)
@@ -82,15 +82,15 @@ def verdicts(step: StepResult) -> str:
     return brief("; ".join(f"{word}: {', '.join(of)}" for word, of in worst_first), LONGEST)
 
 
-def changed(step: StepResult) -> list[tuple[Seen, Seen]]:
+def changed(step: StepResult) -> list[tuple[State, State]]:
     """(before, after) of what is not as it was."""
-    after = {seen.touch: seen for seen in step.after}
+    after = {seen.resource: seen for seen in step.after}
     return [
-        (then, after[then.touch])
+        (then, after[then.resource])
         for then in step.before
-        if then.touch in after
-        and not same(then, after[then.touch])
-        and not ended(then, after[then.touch])
+        if then.resource in after
+        and not same(then, after[then.resource])
+        and not ended(then, after[then.resource])
     ]
 
 
@@ -100,7 +100,7 @@ def moved(step: StepResult) -> list[tuple[str, str, str]]:
     for then, now in changed(step):
         before, after = plain(state(then)), plain(state(now))
         other = f"{after}, other content" if after == before else after
-        rows.append((plain(then.touch.label), before, other))
+        rows.append((plain(then.resource.label), before, other))
     return rows
 
 

@@ -1,0 +1,218 @@
+"""What differs between two runs: what is new, gone or changed since last night. Pure."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from nodevet.model import Finding, HostReport, Run, Subject, Verdict
+from nodevet.report.fold import Marks, plight
+from nodevet.report.words import values
+
+TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding of one host that is not what it was."""
+
+    host: str
+    check: str
+    subject: Subject
+    before: Finding | None = None  # None: no such trouble before
+    after: Finding | None = None  # None: the check no longer speaks of this subject
+    place: int = -1  # of `after` among the host's findings
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the check now says ok; exempt, waived and no longer asked are not that."""
+        return self.after is not None and self.after.verdict is Verdict.OK
+
+
+class HostChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that could be judged in one of the runs and not in the other."""
+
+    host: str
+    before: str = ""  # why it could not be judged; empty: it could
+    after: str = ""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is not as it was. A trouble is a wrong or unknown finding."""
+
+    since: str  # when the earlier run started, ISO 8601
+    new: tuple[Change, ...] = ()  # a trouble that was none before
+    gone: tuple[Change, ...] = ()  # a trouble before, and none on a host that was judged again
+    changed: tuple[Change, ...] = ()  # a trouble in both, with other values
+    lost: tuple[HostChange, ...] = ()  # hosts that can no longer be judged
+    back: tuple[HostChange, ...] = ()  # hosts that can be judged again
+    appeared: tuple[str, ...] = ()  # hosts of the later run alone
+    vanished: tuple[str, ...] = ()  # hosts of the earlier run alone
+
+    @property
+    def fixed(self) -> tuple[Change, ...]:
+        return tuple(change for change in self.gone if change.fixed)
+
+    @property
+    def news(self) -> int:
+        """New troubles: findings, and hosts that can no longer be judged."""
+        return len(self.new) + len(self.lost)
+
+    @property
+    def words(self) -> str:
+        """`new since last run: 3, fixed: 2`; what is zero is left out, but for `new`."""
+        numbers = {
+            "changed": len(self.changed),
+            "fixed": len(self.fixed),
+            "no longer judged": len(self.gone) - len(self.fixed),
+            "hosts judged again": len(self.back),
+            "hosts appeared": len(self.appeared),
+            "hosts vanished": len(self.vanished),
+        }
+        told = [f"{word}: {number:,}" for word, number in numbers.items() if number]
+        return ", ".join([f"new since last run: {self.news:,}", *told])
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(
+            findings=frozenset((change.host, change.place) for change in self.new),
+            hosts=frozenset(change.host for change in self.lost),
+        )
+
+
+def changes(before: Run, after: Run) -> Changes:
+    """What is new, gone and changed in `after`.
+
+    Findings are matched by host, check and subject: a GPU by its UUID where
+    both runs know it, else by its index. A host that could not be judged keeps
+    its earlier troubles: nobody has seen them go.
+    """
+    earlier = {report.host: report for report in before.hosts}
+    later = {report.host: report for report in after.hosts}
+    new: list[Change] = []
+    gone: list[Change] = []
+    changed: list[Change] = []
+    lost: list[HostChange] = []
+    back: list[HostChange] = []
+    for host, report in later.items():
+        old = earlier.get(host)
+        was, now = plight(old) if old else "", plight(report)
+        if now and not was:
+            lost.append(HostChange(host=host, after=now))
+        if was and not now:
+            back.append(HostChange(host=host, before=was))
+        if now:
+            continue
+        for change in _match(old.findings if old and not was else (), report):
+            if change.before is None:
+                new.append(change)
+            elif change.after is None or change.after.verdict not in TROUBLE:
+                gone.append(change)
+            else:
+                changed.append(change)
+    return Changes(
+        since=before.started,
+        new=tuple(new),
+        gone=tuple(gone),
+        changed=tuple(changed),
+        lost=tuple(lost),
+        back=tuple(back),
+        appeared=tuple(host for host in later if host not in earlier),
+        vanished=tuple(host for host in earlier if host not in later),
+    )
+
+
+_Key = tuple[Any, ...]  # check, kind of subject, how it is named, its name, what is said or None
+
+
+class _Waiting:
+    """Findings of the earlier run, each taken once; as fast for many as for few."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self._findings = tuple(findings)
+        self._taken: set[int] = set()
+        self._places: dict[_Key, deque[int]] = {}
+        for place, finding in enumerate(self._findings):
+            said = _said(finding)
+            for key in _known_by(finding):
+                self._places.setdefault((*key, None), deque()).append(place)
+                self._places.setdefault((*key, said), deque()).append(place)
+
+    def take(self, finding: Finding, *, alike: bool) -> Finding | None:
+        """The first that speaks of the same subject, and says the same where `alike`."""
+        said = _said(finding) if alike else None
+        places = [self._first((*key, said)) for key in _asked_for(finding)]
+        found = min((place for place in places if place is not None), default=None)
+        if found is None:
+            return None
+        self._taken.add(found)
+        return self._findings[found]
+
+    def _first(self, key: _Key) -> int | None:
+        places = self._places.get(key, deque())
+        while places and places[0] in self._taken:
+            places.popleft()
+        return places[0] if places else None
+
+    @property
+    def left(self) -> Iterator[Finding]:
+        for place, finding in enumerate(self._findings):
+            if place not in self._taken:
+                yield finding
+
+
+def _known_by(finding: Finding) -> Iterator[_Key]:
+    """The names under which a finding's subject may be asked for."""
+    subject = finding.subject
+    yield finding.check, subject.kind, "id", subject.id
+    if subject.uuid:
+        yield finding.check, subject.kind, "uuid", subject.uuid
+    else:
+        yield finding.check, subject.kind, "id alone", subject.id
+
+
+def _asked_for(finding: Finding) -> Iterator[_Key]:
+    """A subject is the same by its UUID where both have one, else by its id."""
+    subject = finding.subject
+    if subject.uuid:
+        yield finding.check, subject.kind, "uuid", subject.uuid
+        yield finding.check, subject.kind, "id alone", subject.id
+    else:
+        yield finding.check, subject.kind, "id", subject.id
+
+
+def _said(finding: Finding) -> tuple[str, ...]:
+    return (finding.verdict.value, finding.why, *values(finding))
+
+
+def _match(old: Iterable[Finding], report: HostReport) -> Iterable[Change]:
+    """The troubles of one host that appeared, went or changed."""
+    waiting = _Waiting(finding for finding in old if finding.verdict in TROUBLE)
+    fresh: list[tuple[int, Finding]] = []
+    for place, finding in enumerate(report.findings):
+        if finding.verdict in TROUBLE and waiting.take(finding, alike=True) is None:
+            fresh.append((place, finding))
+    for place, finding in fresh:
+        yield Change(
+            host=report.host,
+            check=finding.check,
+            subject=finding.subject,
+            before=waiting.take(finding, alike=False),
+            after=finding,
+            place=place,
+        )
+    settled: dict[_Key, int] = {}  # what a check now says of a subject, apart from troubles
+    for place, finding in enumerate(report.findings):
+        if finding.verdict not in TROUBLE:
+            for key in _known_by(finding):
+                settled.setdefault(key, place)
+    for past in waiting.left:
+        place = min((settled[key] for key in _asked_for(past) if key in settled), default=-1)
+        yield Change(
+            host=report.host,
+            check=past.check,
+            subject=past.subject,
+            before=past,
+            after=report.findings[place] if place >= 0 else None,
+            place=place,
+        )

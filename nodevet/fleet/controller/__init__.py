@@ -1,0 +1,1 @@
+"""The parent side: starts the children, hears them, and loses no host."""

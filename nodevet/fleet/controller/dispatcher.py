@@ -1,0 +1,95 @@
+"""The parent's side of a visit: starts the children, hears them, and loses no host."""
+
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+
+from nodevet.fleet import Options, Visit
+from nodevet.fleet.controller.local import LocalProbe
+from nodevet.fleet.controller.shards import Shard, shards
+from nodevet.model import Host
+
+Source = Shard | LocalProbe
+
+
+class Crew:
+    """The child processes at work."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._sources: list[Source] = []
+
+    def add(self, source: Source) -> None:
+        self._sources.append(source)
+        self._selector.register(source.child.output, selectors.EVENT_READ, source)
+
+    @property
+    def size(self) -> int:
+        return len(self._sources)
+
+    def hear(self) -> list[Visit]:
+        """Wait until a child says something, ends, or is silent for too long."""
+        soonest = min(source.due for source in self._sources)
+        ready = self._selector.select(max(0.0, soonest - time.monotonic()))
+        visits: list[Visit] = []
+        for key, _ in ready:
+            source: Source = key.data
+            chunk = source.child.read()
+            if chunk:
+                visits += source.take(chunk)
+            else:
+                visits += self._dismiss(source, late=False)
+        now = time.monotonic()
+        for source in [source for source in self._sources if source.due <= now]:
+            visits += self._dismiss(source, late=True)
+        return visits
+
+    def pause(self, seconds: float) -> None:
+        """The caller was busy for so long, and no child could be heard."""
+        for source in self._sources:
+            source.due += seconds
+
+    def end(self) -> None:
+        """Kill what still runs, all at once, then collect it."""
+        for source in self._sources:
+            source.child.kill()
+        while self._sources:
+            self._sources.pop().child.end()
+        self._selector.close()
+
+    def _dismiss(self, source: Source, *, late: bool) -> list[Visit]:
+        self._selector.unregister(source.child.output)
+        self._sources.remove(source)
+        if late:
+            source.child.kill()
+        code, stderr = source.child.end()
+        return list(source.unfinished(code, stderr, late=late))
+
+
+def tour(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
+    """See nodevet.fleet.visit."""
+    local = deque(host for host in hosts if host.local)
+    at_once = min(options.parallel, 2 * cpus())
+    crew = Crew()
+    try:
+        for shard in shards([host for host in hosts if not host.local], options, cpus()):
+            crew.add(shard)
+        remote = crew.size
+        while True:
+            while local and crew.size < remote + at_once:
+                crew.add(LocalProbe(local.popleft(), options))
+            if not crew.size:
+                return
+            for visit in crew.hear():
+                before = time.monotonic()
+                yield visit
+                crew.pause(time.monotonic() - before)
+    finally:
+        crew.end()
+
+
+def cpus() -> int:
+    """How many CPUs this machine has."""
+    return os.cpu_count() or 1

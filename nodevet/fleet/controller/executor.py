@@ -1,0 +1,158 @@
+"""One session per host for as long as work is done there: `Worker`.
+
+A child process keeps the connections; this side asks it in JSON lines and is safe to use from
+many threads. A child that hangs or dies ends its sessions, and with them the locks: a call that it
+had in hand is `lost`, and another child does whatever is asked next. Times in seconds.
+"""
+
+import base64
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodevet.fix import File, Kernel, Resource, Run, State, Unit
+from nodevet.fleet import Options
+from nodevet.fleet.controller.shards import check_files, orders
+from nodevet.fleet.controller.worker_child import STALL, LockedError, Post, WorkError
+from nodevet.fleet.protocol import answers
+from nodevet.fleet.protocol.answers import Users
+from nodevet.model import Host
+
+Found = TypeVar("Found")
+
+__all__ = ["Acted", "LockedError", "Users", "WorkError", "Worker"]
+
+
+@dataclass(frozen=True)
+class Acted:
+    """How a command ended: `code` 124 or 137 where it was ended for taking too long."""
+
+    ok: bool
+    code: int
+    output: str  # the end of its stdout, then of its stderr; printable
+
+
+class Worker:
+    """Sessions to hosts. Blocking; threads may use it for different hosts at the same time.
+
+    A host's calls wait for one another. Every call ends within its own time: Options.deadline,
+    or `seconds`. Raises FleetError where nothing can be reached at all.
+    """
+
+    def __init__(self, hosts: Sequence[Host], options: Options) -> None:
+        remote = [host for host in hosts if not host.local]
+        self._options = options
+        self._local = {host.name for host in hosts if host.local}
+        self._places: dict[str, tuple[Post, int]] = {}
+        self._fenced: set[str] = set()  # hosts that are changed under a lock alone
+        self._turns = {host.name: threading.Lock() for host in remote}
+        self._posts: list[Post] = []
+        if not remote:
+            return
+        check_files(options)
+        try:
+            for order in orders(remote, options, 1):
+                post = Post(order)
+                self._posts.append(post)
+                for target in order.targets:
+                    self._places[target.name] = (post, target.number)
+        except BaseException:
+            self.end()
+            raise
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Close every session and end the child processes. May be called again."""
+        for post in self._posts:
+            post.hang_up()
+        for post in self._posts:
+            post.end()
+
+    def open(self, host: str) -> None:
+        """Connect, unless there is a session."""
+        self._ask(host, "open")
+
+    def close(self, host: str) -> None:
+        """End the session, and with it the lock."""
+        self._ask(host, "close")
+
+    def probe(self, host: str) -> bytes:
+        """The evidence document."""
+        return base64.b64decode(self._ask(host, "probe"))
+
+    def look(self, host: str, resources: Sequence[Resource]) -> tuple[State, ...]:
+        """What the touches are now, in their order."""
+        if not resources:
+            return ()
+        found = self._hand(host, "look", resources)
+        return _usable(lambda: answers.looked(found, resources))
+
+    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
+        """Who else would set each touch: label -> places, `unit x.service (file:line)`."""
+        if not resources:
+            return {}
+        found = self._hand(host, "owners", resources)
+        return _usable(lambda: answers.owners(found, resources))
+
+    def users(self, host: str) -> Users:
+        """Who uses GPUs now."""
+        found = self._hand(host, "users")
+        return _usable(lambda: answers.users(found))
+
+    def lock(self, host: str, who: str) -> None:
+        """Held until `close`, `reboot`, or the session is lost. Raises LockedError.
+
+        From the first time on, `act` and `reboot` need it: without it they are `lost`.
+        """
+        self._fenced.add(host)
+        self._ask(host, "lock", who=who)
+
+    def act(
+        self, host: str, action: File | Kernel | Unit | Run, *, seconds: float | None = None
+    ) -> Acted:
+        """Do one thing on the node. After a WorkError nobody knows whether it was done."""
+        if seconds is None and isinstance(action, Run) and action.seconds is not None:
+            seconds = max(action.seconds, self._options.deadline)
+        text = msgspec.json.encode(action).decode()
+        return Acted(**self._ask(host, "act", seconds=seconds, action=text))
+
+    def reboot(self, host: str, *, seconds: float) -> str:
+        """Reboot, and wait for another boot id, which is returned; the lock is gone."""
+        return str(self._ask(host, "reboot", seconds=seconds))
+
+    def _hand(self, host: str, ask: str, resources: Sequence[Resource] = ()) -> bytes:
+        """What the hand answers, as the node wrote it."""
+        asked = [{"kind": resource.kind, "name": resource.name} for resource in resources]
+        return base64.b64decode(self._ask(host, "hand", ask=ask, resources=asked))
+
+    def _ask(self, host: str, do: str, *, seconds: float | None = None, **rest: Any) -> Any:
+        if host in self._local:
+            raise WorkError("unreachable", "fixes go over SSH only, and this host is @local")
+        post, number = self._places[host]
+        with self._turns[host]:
+            limit = self._options.deadline if seconds is None else seconds
+            fenced = host in self._fenced  # a new child does not know
+            asked = {"host": number, "do": do, "seconds": limit, "fenced": fenced, **rest}
+            return post.ask(asked, limit + STALL)
+
+
+def _usable(decode: Callable[[], Found]) -> Found:
+    """Raises WorkError for an answer of the node that is none."""
+    try:
+        return decode()
+    except answers.MalformedError as error:
+        raise WorkError("failed", str(error)) from error

@@ -1,0 +1,73 @@
+"""This machine, probed without SSH: the same request and answer, the installed probe."""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+
+from nodevet.fleet import Options, Visit
+from nodevet.fleet.controller.child import Child
+from nodevet.fleet.protocol.commands import explain
+from nodevet.fleet.protocol.payload import Answer, AnswerError, request
+from nodevet.model import Host, Status
+
+SERVE = (
+    "import sys;from nodevet.remote.probe import main;"
+    "main.serve(sys.stdin.buffer,sys.stdout.buffer)"
+)
+
+
+class LocalProbe:
+    """One probe of this machine, in a child process."""
+
+    def __init__(self, host: Host, options: Options) -> None:
+        nonce = secrets.token_hex(8)
+        self._host = host
+        self._answer = Answer(nonce, options.max_output)
+        self._deadline = options.deadline
+        self._done = False
+        self._fault = ""
+        as_root = (host.sudo or options.sudo) and os.geteuid() != 0
+        self.child = Child(
+            [*(("sudo", "-n") if as_root else ()), sys.executable, "-I", "-c", SERVE],
+            request(
+                nonce=nonce,
+                root=host.root,
+                deadline=options.probe_seconds,
+                asked_s=None,
+                asks=options.asks,
+            ),
+        )
+        self._started = time.monotonic()
+        self.due = self._started + options.deadline
+
+    def take(self, chunk: bytes) -> Iterator[Visit]:
+        """The visit, once the evidence is whole."""
+        if self._done or self._fault:
+            return
+        try:
+            evidence = self._answer.take(chunk)
+        except AnswerError as error:
+            self._fault = str(error)
+            self.child.kill()
+            return
+        if evidence is not None:
+            self._done = True
+            yield self._visit(Status.VETTED, "", evidence)
+
+    def unfinished(self, code: int, stderr: bytes, *, late: bool) -> Iterator[Visit]:
+        """The visit, if the evidence never became whole."""
+        if self._done:
+            return
+        self._done = True
+        if late:
+            yield self._visit(Status.TIMEOUT, f"no answer within {self._deadline:g} s")
+        elif self._fault or self._answer.begun or code == 0:
+            yield self._visit(Status.PROBE_FAILED, self._fault or self._answer.missing())
+        else:
+            yield self._visit(Status.PROBE_FAILED, explain(code, stderr, python=None))
+
+    def _visit(self, status: Status, why: str, evidence: bytes | None = None) -> Visit:
+        seconds = round(time.monotonic() - self._started, 3)
+        return Visit(self._host.name, status, why, evidence, seconds)

@@ -1,0 +1,122 @@
+"""The shards of a sweep, as the parent sees them."""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from nodevet.fleet import FleetError, Options, Visit
+from nodevet.fleet.controller.child import Child, ended
+from nodevet.fleet.protocol import framing
+from nodevet.fleet.protocol.payload import payload
+from nodevet.model import Host, Status
+
+PROGRAM = "nodevet.fleet.worker.shard"
+LARGEST = 500  # hosts; pyinfra's State takes time with the square of them
+WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than it gains
+STALL = 30  # seconds beyond the deadline without a word
+
+
+class Shard:
+    """One child process and the hosts that it answers for."""
+
+    def __init__(self, order: framing.Order, hosts: Sequence[Host]) -> None:
+        self._hosts = {target.number: hosts[target.number] for target in order.targets}
+        self._reader = framing.Reader()
+        self._fault = ""
+        self._patience = order.deadline + STALL
+        self.child = Child([sys.executable, "-I", "-m", PROGRAM], framing.write_order(order))
+        self.due = time.monotonic() + self._patience
+
+    def take(self, chunk: bytes) -> Iterator[Visit]:
+        """The visits in what it wrote. One that writes nonsense is killed."""
+        self.due = time.monotonic() + self._patience
+        try:
+            for number, outcome in self._reader.take(chunk):
+                host = self._hosts.pop(number)
+                evidence = outcome.evidence if outcome.status == Status.VETTED else None
+                yield Visit(
+                    host.name, Status(outcome.status), outcome.why, evidence, outcome.seconds
+                )
+        except (ValueError, KeyError, TypeError) as error:
+            self._fault = f"wrote nonsense: {type(error).__name__}: {error}"
+            self.child.kill()
+
+    def unfinished(self, code: int, stderr: bytes, *, late: bool) -> Iterator[Visit]:
+        """The hosts that it has not answered for, now that it is gone."""
+        if late:
+            status, how = Status.TIMEOUT, f"was silent for {self._patience:g} s and was killed"
+        else:
+            status, how = Status.PROBE_FAILED, self._fault or ended(code, stderr)
+        for host in self._hosts.values():
+            yield Visit(host.name, status, f"the process that visits this host {how}")
+        self._hosts.clear()
+
+
+def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard]:
+    """Start a shard for each part of the hosts. Raises FleetError."""
+    if not hosts:
+        return
+    check_files(options)
+    for order in orders(hosts, options, cpus):
+        yield Shard(order, hosts)
+
+
+def check_files(options: Options) -> None:
+    """Raises FleetError where a file that was named is not there, or keys cannot be accepted."""
+    if options.host_keys == "accept-new":
+        path = (options.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise FleetError(
+                f"{path}: {error.strerror}; accepted host keys must be written there"
+            ) from error
+    for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
+        if given is not None and not given.expanduser().exists():
+            raise FleetError(f"{name} {given}: no such file")
+
+
+def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.Order]:
+    """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
+    wanted = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
+    count = max(min(wanted, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
+    targets = [_target(number, host, options) for number, host in enumerate(hosts)]
+    return [
+        framing.Order(
+            parallel=max(1, options.parallel // count + (place < options.parallel % count)),
+            connect_timeout=options.connect_timeout,
+            deadline=options.deadline,
+            probe_deadline=options.probe_seconds,
+            ssh_config=_path(options.ssh_config),
+            known_hosts=_path(options.known_hosts),
+            accept_new=options.host_keys == "accept-new",
+            max_output=options.max_output,
+            asks={section: tuple(names) for section, names in options.asks.items()},
+            targets=tuple(targets[place::count]),
+            payload=payload(),
+        )
+        for place in range(count)
+    ]
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path.expanduser().absolute())
+
+
+def _target(number: int, host: Host, options: Options) -> framing.Target:
+    return framing.Target(
+        number=number,
+        name=host.name,
+        address=host.address,
+        port=host.port,
+        user=host.user,
+        key_file=host.key_file,
+        known_hosts=host.known_hosts,
+        root=host.root,
+        python=host.python,
+        sudo=host.sudo or options.sudo,
+    )

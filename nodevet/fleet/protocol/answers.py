@@ -1,0 +1,232 @@
+"""The typed form of what nodevet.remote answers on a node. Decoding is validation. Pure.
+
+What a node says is hostile: every list, mapping and text has a bound, numbers have a range, and
+an answer of any other form is refused with a sentence.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from nodevet import bounds
+from nodevet.bounds import FileText, NumberList, Text
+from nodevet.fix import Resource, State
+
+Form = TypeVar("Form")
+
+TOLD = 500  # characters of a reason
+CONTENT = Meta(
+    max_length=1_398_104
+)  # base64 of 1 MiB: nodevet.remote.state.look reads no larger file
+OWNERS = Meta(max_length=4096)  # places that set one thing
+ROOM = 32  # characters of a thread's id
+
+Id = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]  # uid_t, gid_t
+Pid = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Thread = Annotated[str, Meta(max_length=ROOM)]
+Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Texts = Annotated[tuple[Text, ...], bounds.MODULES]
+
+
+class MalformedError(Exception):
+    """An answer that cannot be used; the message says why."""
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept, and put back later: no part of it may be one that is not looked at."""
+
+
+class _File(_Value, frozen=True, kw_only=True):
+    mode: Annotated[int, Meta(ge=0, le=0o7777)] | UnsetType = UNSET
+    owner: Id | UnsetType = UNSET
+    group: Id | UnsetType = UNSET
+    content: Annotated[str, CONTENT] | UnsetType = UNSET  # none of a file that is too large
+    target: Text | UnsetType = UNSET  # of a symbolic link, and nothing else
+
+    def __post_init__(self) -> None:
+        told = [part is not UNSET for part in (self.mode, self.owner, self.group)]
+        if self.target is UNSET and not all(told):
+            raise ValueError("a file without mode, owner and group")
+
+
+class _Unit(_Value, frozen=True, kw_only=True):
+    enabled: Text
+    active: Text
+    masked: bool
+    fragment: Text
+
+
+class _Module(_Value, frozen=True, kw_only=True):
+    loaded: bool
+    brings: Texts
+
+
+class _Package(_Value, frozen=True, kw_only=True):
+    version: Text
+    held: bool
+    automatic: bool | UnsetType = UNSET  # apt's alone
+
+
+class _Binding(_Value, frozen=True, kw_only=True):
+    cpus: NumberList
+    mems: NumberList
+
+
+class _Process(_Value, frozen=True, kw_only=True):
+    cpus: NumberList
+    mems: NumberList
+    started_s: float
+    threads: Annotated[dict[Thread, _Binding], Meta(max_length=1 << 14)]
+
+
+class _Swap(_Value, frozen=True, kw_only=True):
+    active: bool
+    fstab: Texts
+    priority: Whole | UnsetType | None = UNSET
+
+
+VALUES: Mapping[str, Any] = {
+    "file": _File,
+    "kernel": FileText,
+    "unit": _Unit,
+    "gpu": Text | bool | Whole | float,
+    "module": _Module,
+    "package": _Package,
+    "process": _Process,
+    "swap": _Swap,
+}
+"""The value of a touch, by its kind, as nodevet.remote.state.look has it."""
+
+
+class _Look(msgspec.Struct, frozen=True, kw_only=True):
+    exists: bool
+    value: Any
+    why: Text
+
+
+class UsedGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """Who computes on a GPU; None where NVML does not say."""
+
+    uuid: Text | None
+    minor: int | None
+    pids: Annotated[tuple[Pid, ...], bounds.PROCESSES] | None
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that uses a GPU, as far as the probe's section of them is needed here."""
+
+    pid: Pid
+    command: Text | None = None
+    unit: Text | None = None
+    gpu_minors: Annotated[tuple[int, ...], bounds.GPUS] | None = None
+
+
+class Users(msgspec.Struct, frozen=True, kw_only=True):
+    """Who uses GPUs."""
+
+    gpus: Annotated[tuple[UsedGpu, ...], bounds.GPUS] | None  # None: no NVML on the node
+    processes: Annotated[tuple[Process, ...], bounds.PROCESSES]
+    complete: bool  # whether every process could be looked at
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock that is held, with what the actions under it need; or not, and who has it."""
+
+    held: bool
+    path: Text
+    acting: Text = ""
+    python: Text = ""
+    who: Text = ""
+    since: Text = ""
+    running: Text = ""
+
+    def __post_init__(self) -> None:
+        if self.held and not (self.acting and self.python):
+            raise ValueError("a lock without what acts under it")
+
+
+class _Refused(msgspec.Struct, frozen=True, kw_only=True):
+    error: str
+
+
+class _Whole(msgspec.Struct, frozen=True, kw_only=True):
+    result: msgspec.Raw
+
+
+def result(document: bytes) -> bytes:
+    """The JSON of what the hand found.
+
+    Raises MalformedError, with the node's words where the hand says why it found nothing.
+    """
+    try:
+        return bytes(_decoded(document, _Whole).result)
+    except MalformedError:
+        refused = _decoded(document, _Refused)
+    raise MalformedError(printable(refused.error[: 2 * TOLD])[:TOLD])
+
+
+def looked(found: bytes, resources: Sequence[Resource]) -> tuple[State, ...]:
+    """What the touches are, in their order. Raises MalformedError."""
+    told = _each(found, tuple[_Look, ...], resources)
+    return tuple(_seen(resource, each) for resource, each in zip(resources, told, strict=True))
+
+
+def _seen(resource: Resource, told: _Look) -> State:
+    if told.why:
+        value = None  # of what could not be read, no part is known
+    elif told.exists or told.value is not None:
+        try:
+            msgspec.convert(told.value, VALUES[resource.kind])
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise MalformedError(_malformed(f"{resource.label}: {error}")) from error
+        value = told.value
+    else:
+        value = None
+    return State(resource=resource, exists=told.exists, value=value, why=printable(told.why))
+
+
+def owners(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
+    """Who else would set each touch: label -> places. Raises MalformedError."""
+    told = _each(found, tuple[Annotated[tuple[Text, ...], OWNERS], ...], resources)
+    pairs = zip(resources, told, strict=True)
+    return {resource.label: tuple(map(printable, each)) for resource, each in pairs}
+
+
+def users(found: bytes) -> Users:
+    """Raises MalformedError."""
+    return _decoded(found, Users)
+
+
+def lock(found: bytes) -> Lock:
+    """Raises MalformedError."""
+    return _decoded(found, Lock)
+
+
+def _each(
+    found: bytes, form: type[tuple[Form, ...]], resources: Sequence[Resource]
+) -> Sequence[Form]:
+    told = _decoded(found, form)
+    if len(told) != len(resources):
+        raise MalformedError(_malformed(f"{len(told)} answers to {len(resources)} questions"))
+    return told
+
+
+def _decoded(document: bytes, form: type[Form]) -> Form:
+    try:
+        return msgspec.json.decode(document, type=form)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(_malformed(str(error))) from error
+
+
+def _malformed(why: str) -> str:
+    return f"malformed response: {printable(why)[:TOLD]}"
+
+
+def printable(text: str) -> str:
+    """Text from a node without anything that a terminal would obey."""
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )

@@ -1,0 +1,89 @@
+"""The commands that run on a node, and what their exit means. Pure.
+
+The node's login shell reads it first, be it bash, csh or fish: one line, one pair
+of single quotes, and inside them no quote, backslash, newline or exclamation mark.
+"""
+
+import math
+import re
+import shlex
+from dataclasses import dataclass
+
+from nodevet.fleet.protocol.payload import BOOT, TOO_OLD, fence
+
+FENCED = 96
+NO_PYTHON = 97
+PYTHONS = ("python3", "/usr/bin/python3", "/usr/libexec/platform-python")
+GRACE = 5  # seconds between what the probe is told, TERM and KILL
+
+_PLAIN_PATH = re.compile(r"[\w./+@-]+")
+
+
+class CommandError(ValueError):
+    """A value from the inventory that cannot be put into the command."""
+
+
+def command(*, python: str | None, sudo: bool, seconds: float) -> str:
+    """The command line for one node.
+
+    `python` is tried alone when given. `timeout` is used where it exists and knows
+    -k. Raises CommandError for a python that is not a plain path or name.
+    """
+    if python is not None and not _PLAIN_PATH.fullmatch(python):
+        raise CommandError(f"python is {python!r}; it must be a path or a name without spaces")
+    pythons = " ".join((python,) if python else PYTHONS)
+    limit = f"timeout -k {GRACE} {math.ceil(seconds) + GRACE}"
+    script = (
+        f"for p in {pythons}; do command -v $p >/dev/null 2>&1 && break; p=; done; "
+        f'[ -n "$p" ] || exit {NO_PYTHON}; '
+        f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=; '
+        f'exec {"sudo -n " if sudo else ""}$t $p -I -c "{BOOT}"'
+    )
+    return f"exec /bin/sh -c '{script}'"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What an action needs to run under a lock: the files and the python of nodevet.remote.lock."""
+
+    lock: str
+    acting: str
+    python: str
+    token: str
+
+    def around(self, script: str, *, mark: str) -> str:
+        """A script of sh that runs under this lock only, and keeps it from others until its end.
+
+        Else it ends with FENCED, the last line on stderr is `mark`, and nothing was begun.
+        """
+        words = (self.python, "-I", "-S", "-c", f"exec({fence()!r})", self.lock, self.token)
+        acting = shlex.quote(self.acting)
+        may = f"[ -e {acting} ] && exec 9<{acting} && {shlex.join(words)} </dev/null"
+        return f"{{ {may}; }} || {{ echo {mark} >&2; exit {FENCED}; }}; {script}"
+
+
+def explain(code: int, stderr: bytes, *, python: str | None) -> str:
+    """Why a node gave no evidence, from the exit code of its command and what it complained."""
+    last = last_line(stderr)
+    if code == NO_PYTHON:
+        return f"{python} is not on the node" if python else "no python3 on the node"
+    if code == TOO_OLD:
+        return last or "the node's Python is older than 3.6"
+    if b"Unknown option: -I" in stderr:
+        return f"{python or 'python3'} on the node is not Python 3.6 or newer"
+    if last.startswith("sudo:"):
+        return f"{last} (a NOPASSWD rule is needed)" if "password" in last else last
+    ended = "the connection was lost" if code < 0 else f"the node's command ended with {code}"
+    return f"{ended}: {last}" if last else ended
+
+
+def timed_out(code: int) -> bool:
+    """Whether timeout(1) ended the probe: 124, or 137 where it had to kill it."""
+    return code in (124, 128 + 9)
+
+
+def last_line(text: bytes) -> str:
+    """The last line that says something, made safe to print, at most 200 characters."""
+    lines = text[-4096:].decode("ascii", "backslashreplace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return "".join(sign if sign.isprintable() else "?" for sign in said[-1][:200]) if said else ""

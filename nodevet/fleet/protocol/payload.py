@@ -1,0 +1,197 @@
+"""The program that is sent to a node, and the reading of its framed answer. Pure.
+
+The payload is the source of `nodevet.remote.probe` and pynvml, compressed; that of `nodevet.remote`
+too where the hand is sent. On the node it is served to Python's import system from memory:
+nothing is installed there.
+"""
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+import nodevet
+
+BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
+"""What `python3 -I -c` runs on the node: reads and runs the rest from stdin.
+
+It holds no quote, so that it can travel inside any shell's quotes.
+"""
+
+PROBE = "nodevet.remote.probe"
+REMOTE = "nodevet.remote"
+
+_HEAD_LENGTH = 128  # bytes; longer than any frame's head
+
+TOO_OLD = 98
+"""Exit code of a node whose Python is older than the probe's syntax."""
+
+GUARD = f"""
+import sys
+if sys.version_info < (3, 6):
+    sys.stderr.write("Python %d.%d on the node; the probe needs 3.6\\n" % sys.version_info[:2])
+    sys.exit({TOO_OLD})
+"""
+
+LOADER = """
+import importlib.abc, importlib.util
+class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    def __init__(self, sources):
+        self.sources = sources
+    def find_spec(self, name, path=None, target=None):
+        if name in self.sources:
+            return importlib.util.spec_from_loader(name, self, is_package=self.is_package(name))
+    def is_package(self, name):
+        return any(other.startswith(name + ".") for other in self.sources)
+    def get_source(self, name):
+        return self.sources[name]
+sys.dont_write_bytecode = True
+sys.meta_path.insert(0, Sources(SOURCES))
+from {program} import main
+main.serve(sys.stdin.buffer, sys.stdout.buffer)
+"""
+
+
+class AnswerError(Exception):
+    """The node's output holds no whole answer; the message says what is wrong with it."""
+
+
+@cache
+def payload(program: str = PROBE) -> bytes:
+    """The compressed program, with its length in front, as `BOOT` reads it."""
+    sources = {"nodevet": "", "nodevet.remote": "", "pynvml": _pynvml()}
+    for name, text in _modules(REMOTE):
+        if program == REMOTE or name.startswith(f"{PROBE}.") or name == PROBE:
+            sources[name] = text
+    text = f"{GUARD}SOURCES = {sources!r}\n{LOADER.replace('{program}', program)}"
+    packed = zlib.compress(text.encode(), 9)
+    return b"%d\n%s" % (len(packed), packed)
+
+
+def _modules(package: str) -> Iterator[tuple[str, str]]:
+    """Every module of a package and of those in it, with its source."""
+    for entry in sorted(files(package).iterdir(), key=lambda each: each.name):
+        if entry.name.endswith(".py"):
+            stem = entry.name[:-3]
+            name = package if stem == "__init__" else f"{package}.{stem}"
+            yield name, entry.read_text(encoding="utf-8")
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _modules(f"{package}.{entry.name}")
+
+
+@cache
+def fence() -> str:
+    """The program of nodevet.remote.fence, for `python3 -c`, without its docstring."""
+    text = (files(REMOTE) / "fence.py").read_text(encoding="utf-8")
+    return text.split('"""\n\n', 1)[1]
+
+
+def _pynvml() -> str:
+    spec = find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("pynvml is not installed: pip install nvidia-ml-py")
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
+def request(
+    *,
+    nonce: str,
+    root: str,
+    deadline: float,
+    asked_s: float | None,
+    asks: Mapping[str, Sequence[str]] | None = None,
+) -> bytes:
+    """What the probe is asked for, as JSON.
+
+    `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
+    where the node is this machine, and has no other clock to be compared with.
+    `asks`: what else is to be read, names by section: sysctl, services, packages.
+    """
+    wish = {
+        "nonce": nonce,
+        "root": root,
+        "deadline": deadline,
+        "asked_s": asked_s,
+        "asks": {section: list(names) for section, names in (asks or {}).items()},
+        "probe": nodevet.__version__,
+    }
+    return json.dumps(wish).encode()
+
+
+def wish(*, nonce: str, do: str, deadline: float, **rest: object) -> bytes:
+    """What the hand is asked for, as one line of JSON; it reads no further.
+
+    `do`: look, owners, users or lock; see nodevet.remote.main.
+    """
+    return json.dumps({"nonce": nonce, "do": do, "deadline": deadline, **rest}).encode() + b"\n"
+
+
+def unframe(output: bytes, nonce: str) -> bytes:
+    """The evidence document in a node's whole output. Raises AnswerError."""
+    answer = Answer(nonce, len(output))
+    document = answer.take(output)
+    if document is None:
+        raise AnswerError(answer.missing())
+    return document
+
+
+class Answer:
+    """What a node has said so far, noise included, at most `limit` bytes of it."""
+
+    def __init__(self, nonce: str, limit: int) -> None:
+        self._head = re.compile(
+            rb"\x1eNODEVET %s (\d{1,9}) ([0-9a-f]{64})\n" % re.escape(nonce.encode())
+        )
+        self._limit = limit
+        self._said = bytearray()
+        self._found: re.Match[bytes] | None = None
+        self._start = self._end = 0
+
+    def take(self, chunk: bytes) -> bytes | None:
+        """The evidence document, once it is whole.
+
+        Raises AnswerError where there is too much output or the document was altered.
+        """
+        seen = len(self._said)
+        self._said += chunk
+        if self._found is None:
+            self._search(max(0, seen - _HEAD_LENGTH))
+        if self._found is not None and len(self._said) >= self._end:
+            return self._document(self._found)
+        if len(self._said) > self._limit:
+            raise AnswerError(f"more than {self._limit >> 20} MiB of output")
+        return None
+
+    def missing(self) -> str:
+        """Why there is no document, now that no more output will come."""
+        if self._found is None:
+            return "the answer holds no evidence"
+        have, want = len(self._said) - self._start, self._end - self._start
+        return f"the answer is cut short: {have} of {want} bytes"
+
+    @property
+    def said(self) -> bytes:
+        """Everything that the node has written to its stdout."""
+        return bytes(self._said)
+
+    @property
+    def begun(self) -> bool:
+        return self._found is not None
+
+    def _search(self, since: int) -> None:
+        found = self._head.search(bytes(memoryview(self._said)[since:]))
+        if found is not None:
+            self._found = found
+            self._start = since + found.end()
+            self._end = self._start + int(found[1])
+
+    def _document(self, head: re.Match[bytes]) -> bytes:
+        text = bytes(memoryview(self._said)[self._start : self._end])
+        if hashlib.sha256(text).hexdigest().encode() != head[2]:
+            raise AnswerError("the answer was altered on the way: its SHA-256 differs")
+        return text

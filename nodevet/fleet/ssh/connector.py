@@ -1,0 +1,252 @@
+"""pyinfra's SSH connector, bounded. Shard process only.
+
+What differs from pyinfra's: host keys are checked against known_hosts as ssh does
+it; jump hosts are checked too, and shared; output is bytes and capped; the exit
+code is kept; and closing it closes the session on the node.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+from paramiko import Channel, SSHException
+from pyinfra.api.command import QuoteString, StringCommand
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+from pyinfra.api.util import get_file_io
+from pyinfra.connectors.base import DataMeta
+from pyinfra.connectors.ssh import ConnectorData, SSHConnector, connector_data_meta
+from pyinfra.connectors.sshuserclient.client import SSHClient
+from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
+
+from nodevet.fleet.protocol.commands import GRACE
+from nodevet.fleet.protocol.payload import Answer
+from nodevet.fleet.ssh.errors import UnreachableError
+from nodevet.fleet.ssh.route import Way
+from nodevet.fleet.ssh.transport import Link, Reach
+
+CHUNK = 1 << 16
+STDERR_KEPT = 1 << 16  # bytes; more is read and dropped
+OUTPUT_KEPT = 1 << 16  # bytes of each stream of a command, its end
+
+
+class NodeData(ConnectorData):
+    nodevet_way: Way
+    nodevet_reach: Reach
+
+
+class NoAnswerError(Exception):
+    """The node's command ended, or the connection did, and gave no evidence."""
+
+    def __init__(self, code: int, stderr: bytes) -> None:
+        super().__init__(code)
+        self.code = code  # -1: the connection was lost
+        self.stderr = stderr
+
+
+@dataclass
+class Output(CommandOutput):
+    """What a command said, as pyinfra has it, and its exit code."""
+
+    code: int = 0
+
+
+class NodeConnector(SSHConnector):
+    """A connection to one node. `stage` says what it is waiting for."""
+
+    data_cls = NodeData  # type: ignore[assignment]
+    data_meta = {  # noqa: RUF012  # an instance attribute to pyinfra's types
+        **connector_data_meta,
+        "nodevet_way": DataMeta("What finds out how to reach the host"),
+        "nodevet_reach": DataMeta("What opens its connection"),
+    }
+    data: Any
+    stage = "waiting"
+
+    def __init__(self, state: State, host: Host) -> None:
+        super().__init__(state, host)
+        self.link = Link()
+
+    def connect(self) -> None:
+        """Raises RouteError, and as pyinfra's ConnectError UnreachableError and TooLateError."""
+        self.stage = "reading ssh_config"
+        route = self.data["nodevet_way"].route()
+        self.stage = "connecting"
+        self.link = Link()
+        client = SSHClient()
+        self.transport = self.data["nodevet_reach"].open(route, self.link)
+        client._transport = self.transport  # type: ignore[attr-defined]
+        self.client = client
+
+    def ask(self, command: str, stdin: bytes, answer: Answer) -> bytes:
+        """Run a command that reads `stdin`, until the evidence in its output is whole.
+
+        Raises NoAnswerError where it ends without, AnswerError where it cannot become whole.
+        """
+        channel = self._session()
+        try:
+            return self._converse(channel, command, stdin, answer)
+        finally:
+            channel.close()
+
+    def hold(self, command: str, stdin: bytes, answer: Answer) -> tuple[bytes, Channel]:
+        """As `ask`, and the command goes on for as long as its channel is open."""
+        channel = self._session()
+        try:
+            return self._converse(channel, command, stdin, answer, end=False), channel
+        except BaseException:
+            channel.close()
+            raise
+
+    def run_shell_command(
+        self,
+        command: StringCommand,
+        print_output: bool = False,
+        print_input: bool = False,
+        **arguments: Any,
+    ) -> tuple[bool, Output]:
+        """As pyinfra's; with `_timeout` the command is ended on the node too, code 124 or 137.
+
+        `_around` makes another script of the one that does all this, where it runs with sudo too.
+        Never asks for a password. Raises UnreachableError, and NoAnswerError where the
+        connection is lost, or silent for long after `_timeout`.
+        """
+        seconds, around = arguments.pop("_timeout", None), arguments.pop("_around", None)
+        stdin = _as_bytes(arguments.pop("_stdin", None))
+        codes = arguments.pop("_success_exit_codes", None) or [0]
+        arguments.pop("_get_pty", None)
+        if seconds:
+            command = _bounded(command, seconds)
+        if around:
+            command = StringCommand(around(command.get_raw_value()))
+        line = make_unix_command(command, **arguments).get_raw_value()
+        with gevent.Timeout(seconds and seconds + 3 * GRACE, NoAnswerError(-1, b"no answer")):
+            output = self._execute(line, stdin)
+        return output.code in codes, output
+
+    def put_file(
+        self,
+        filename_or_io: Any,
+        remote_filename: str,
+        remote_temp_filename: Any = None,
+        print_output: bool = False,
+        print_input: bool = False,
+        **arguments: Any,
+    ) -> bool:
+        """As pyinfra's, through the stdin of a command: needs no SFTP and no copy for sudo."""
+        with get_file_io(filename_or_io) as file:
+            content = file.read()
+        place = QuoteString(remote_filename)
+        size = f'[ "$(wc -c <"$f")" -eq {len(content)} ]'
+        command = StringCommand(
+            StringCommand("f=", place, ";", _separator=""), f'cat >"$f" && {size}'
+        )
+        return self.run_shell_command(command, **{**arguments, "_stdin": content})[0]
+
+    def _session(self) -> Channel:
+        self.stage = "opening a session"
+        try:
+            channel: Channel = self.transport.open_session()
+        except (SSHException, OSError, EOFError) as error:
+            raise UnreachableError(f"no session: {error or 'connection lost'}") from error
+        return channel
+
+    def _converse(
+        self, channel: Channel, command: str, stdin: bytes, answer: Answer, *, end: bool = True
+    ) -> bytes:
+        complaint = bytearray()
+        self.stage = "starting the probe"
+        try:
+            channel.exec_command(command)
+            self.stage = "running the probe"
+            listener = gevent.spawn(_listen, channel, complaint)
+            try:
+                _send(channel, stdin, end=end)
+                while chunk := channel.recv(CHUNK):
+                    document = answer.take(chunk)
+                    if document is not None:
+                        return document
+                listener.join()
+            finally:
+                listener.kill()
+            raise NoAnswerError(channel.recv_exit_status(), bytes(complaint))
+        except (SSHException, EOFError, OSError) as error:
+            raise NoAnswerError(-1, bytes(complaint)) from error
+
+    def _execute(self, line: str, stdin: bytes) -> Output:
+        """A command to its end, both streams kept from their ends."""
+        channel = self._session()
+        self.stage = "running a command"
+        said, complaint = bytearray(), bytearray()
+        helpers = []
+        try:
+            channel.exec_command(line)
+            helpers = [
+                gevent.spawn(_send, channel, stdin),
+                gevent.spawn(_keep_end, channel.recv_stderr, complaint),
+            ]
+            _keep_end(channel.recv, said)
+            helpers[1].join()
+            code = channel.recv_exit_status()
+        except (SSHException, EOFError, OSError) as error:
+            raise NoAnswerError(-1, bytes(complaint)) from error
+        finally:
+            gevent.killall(helpers)
+            channel.close()
+        if code < 0:
+            raise NoAnswerError(code, bytes(complaint))
+        lines = [OutputLine("stdout", text) for text in _lines(said)]
+        lines += [OutputLine("stderr", text) for text in _lines(complaint)]
+        return Output(lines, code)
+
+    def disconnect(self) -> None:
+        self.link.close()
+        self.client = None
+
+
+def _bounded(command: StringCommand, seconds: float) -> StringCommand:
+    """A command that timeout(1) ends; one that a signal ends has an exit code all the same."""
+    limit = f"timeout -k {GRACE} {math.ceil(seconds)}"
+    return StringCommand(
+        f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=;',
+        StringCommand("$t sh -c", QuoteString(command), ";", "exit $?"),
+    )
+
+
+def _as_bytes(stdin: Any) -> bytes:
+    """What pyinfra takes as `_stdin`: text, lines, an open file; bytes go as they are."""
+    if stdin is None or isinstance(stdin, bytes):
+        return stdin or b""
+    if hasattr(stdin, "readlines"):
+        stdin = stdin.readlines()
+    lines = stdin if isinstance(stdin, (list, tuple)) else [stdin]
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).encode()
+
+
+def _send(channel: Channel, stdin: bytes, *, end: bool = True) -> None:
+    """Send all of stdin. A command that ends without reading it says why by its exit code."""
+    try:
+        channel.sendall(stdin)
+        if end:
+            channel.shutdown_write()
+    except OSError:
+        return
+
+
+def _keep_end(receive: Any, kept: bytearray) -> None:
+    """Read a stream to its end, of which the last bytes are kept."""
+    while chunk := receive(CHUNK):
+        kept += chunk
+        del kept[:-OUTPUT_KEPT]
+
+
+def _lines(kept: bytearray) -> list[str]:
+    text = kept.decode("utf-8", "backslashreplace")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _listen(channel: Channel, complaint: bytearray) -> None:
+    """Keep the first bytes of stderr, and read on, so that the node is not held up."""
+    while chunk := channel.recv_stderr(CHUNK):
+        complaint += chunk[: max(0, STDERR_KEPT - len(complaint))]

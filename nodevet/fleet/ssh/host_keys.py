@@ -1,0 +1,221 @@
+"""Host keys against the user's known_hosts files, and the first key of a new host added to them.
+
+Shard process only. Several processes may accept keys at the same time: each holds a lock on the
+file while it looks once more and writes, so that the first key is the key for all of them.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
+
+import gevent
+
+from nodevet.fleet.ssh.errors import OtherKeyError, RouteError, TooLateError, UnreachableError
+from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
+from nodevet.fleet.ssh.route import Route
+
+NOWHERE = "/dev/null"
+KRL = b"SSHKRL\n"
+GLANCE = 0.02  # seconds between two tries to get the lock
+
+
+class HostKeys:
+    """What the user trusts, and what is accepted during the run."""
+
+    def __init__(self, *, known_hosts: str | None, accept_new: bool, patience: float) -> None:
+        """`known_hosts` instead of the user's files; `patience`: seconds to wait for the lock."""
+        self._given = known_hosts
+        self._accept_new = accept_new
+        self._patience = patience
+        self._known: dict[tuple[str, ...], _Known] = {}
+
+    def types(self, route: Route) -> tuple[str, ...]:
+        """The key types known for a host, as far as that is cheap to know before `check`."""
+        return self._of(route).hosts.types(route.names)
+
+    def check(self, route: Route, key_type: str, key: str, address: str = "") -> None:
+        """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
+
+        Raises UnreachableError where it is not (OtherKeyError where `types` may now tell of
+        another key that is), RouteError for a file that cannot be read,
+        TooLateError where another process keeps the file locked. `address` is the host's, where
+        nothing is between.
+        """
+        if route.revoked and _revokes(route.revoked, key):
+            raise UnreachableError(f"host key revoked ({route.revoked})")
+        known = self._of(route)
+        judgement = _judge(known, route, key_type, key)
+        if route.check_ip and address != route.hostname and not _is_local(address):
+            names = (spell(address, route.port),)
+            its = known.hosts.judge(names, (), key_type, key)
+            if its.trust in (Trust.CHANGED, Trust.REVOKED):
+                why = f"it is not that of its address in {its.where} (CheckHostIP)"
+                raise UnreachableError(f"host key changed: {why}")
+        if self._accept_new and _new(judgement):
+            judgement = self._accept(route, key_type, key)
+        _explain(judgement, key_type)
+
+    def _accept(self, route: Route, key_type: str, key: str) -> Judgement:
+        """Add the key, unless the files by now say something about the host."""
+        path = next(iter(self._user_files(route)), NOWHERE)
+        if path == NOWHERE:
+            raise UnreachableError(f"host key not known, and {path} cannot keep an accepted one")
+        name = hashed(route.names[0]) if route.hash_names else route.names[0]
+        try:
+            with _locked(Path(path), self._patience) as descriptor:
+                known = self._of(route)
+                known.refresh()
+                judgement = _judge(known, route, key_type, key)
+                if _new(judgement):
+                    _append(descriptor, f"{name} {key_type} {key}\n".encode())
+                    known.refresh()
+                    judgement = _judge(known, route, key_type, key)
+        except OSError as error:
+            why = f"{path}: {error.strerror}; the accepted host key must be written there"
+            raise UnreachableError(why) from error
+        return judgement
+
+    def _of(self, route: Route) -> "_Known":
+        paths = self._user_files(route)
+        paths = paths if self._given is not None else (*paths, *route.system_known_hosts)
+        if paths not in self._known:
+            self._known[paths] = _Known(paths)
+        return self._known[paths]
+
+    def _user_files(self, route: Route) -> tuple[str, ...]:
+        """Where a key is looked for before the system's files; the first is written to."""
+        return route.known_hosts if self._given is None else (self._given,)
+
+
+class _Known:
+    """The entries of some files, as far as they exist."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.hosts = KnownHosts([])
+        self._texts = dict.fromkeys(paths, b"")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what the files say now. Raises RouteError for one that cannot be read."""
+        texts = {path: _read(path) for path in self._texts}
+        if not all(_grown(self._texts[path], text) for path, text in texts.items()):
+            self.hosts = KnownHosts([])
+            self._texts = dict.fromkeys(texts, b"")
+        for path, before in self._texts.items():
+            new = texts[path][len(before) :].decode("utf-8", "replace")
+            self.hosts.add(parse(new, path, line=before.count(b"\n") + 1))
+        self._texts = texts
+
+
+def _grown(before: bytes, now: bytes) -> bool:
+    """Whether whole lines were added to whole lines, or nothing was."""
+    return now == before or (now.startswith(before) and before[-1:] in (b"", b"\n"))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise RouteError(f"known_hosts {path}: {error.strerror}") from error
+
+
+@contextmanager
+def _locked(path: Path, patience: float) -> Iterator[int]:
+    """The file, open for appending, while no other process of ours writes to it.
+
+    Raises OSError and TooLateError.
+    """
+    end = time.monotonic() + patience
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _lock(descriptor):
+                if time.monotonic() > end:
+                    raise TooLateError(f"known_hosts {path}: locked for {patience:g} s")
+                gevent.sleep(GLANCE)
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)  # ends the lock; a file that was put in its place is opened
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """Write a line whole and for good, or not at all. Raises OSError."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        line = b"\n" + line  # the last line, as an editor may leave it
+    try:
+        written = os.write(descriptor, line)
+        if written != len(line):
+            os.write(descriptor, line[written:])  # says why, where the disk is full
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):  # why it could not be written is the better reason
+            os.ftruncate(descriptor, size)
+        raise
+
+
+@cache
+def _revoked_keys(path: str) -> frozenset[str]:
+    """The keys of a RevokedHostKeys file, base64. Raises RouteError."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise RouteError(f"RevokedHostKeys {path}: {error.strerror}") from error
+    if text.startswith(KRL):
+        raise RouteError(f"RevokedHostKeys {path}: a KRL is not supported, a list of keys is")
+    lines = (line.split() for line in text.decode("utf-8", "replace").split("\n"))
+    return frozenset(words[1] for words in lines if len(words) > 1 and words[0][0] != "#")
+
+
+def _revokes(path: str, key: str) -> bool:
+    return key in _revoked_keys(path)
+
+
+def _is_local(address: str) -> bool:
+    return not address or ip_address(address.partition("%")[0]).is_loopback
+
+
+def _new(judgement: Judgement) -> bool:
+    return judgement.trust is Trust.UNKNOWN and not judgement.types
+
+
+def _judge(known: _Known, route: Route, key_type: str, key: str) -> Judgement:
+    return known.hosts.judge(route.names, route.portless, key_type, key)
+
+
+def _explain(judgement: Judgement, key_type: str) -> None:
+    """Raises UnreachableError for a key that is not known."""
+    trust, where = judgement.trust, judgement.where
+    if trust is Trust.KNOWN:
+        return
+    if trust is Trust.REVOKED:
+        raise UnreachableError(f"host key revoked ({where})")
+    if trust is Trust.CHANGED:
+        raise UnreachableError(f"host key changed: it is not the one in {where}")
+    if trust is Trust.AUTHORITY:
+        raise UnreachableError(
+            f"host key not known; {where} names a certificate authority for it, and host "
+            "certificates are not supported (add its own key with ssh-keyscan)"
+        )
+    if judgement.types:
+        known = ", ".join(judgement.types)
+        raise OtherKeyError(f"host key not known: it shows {key_type}, known is {known} ({where})")
+    raise UnreachableError("host key not known (add it with ssh-keyscan, or --accept-new)")

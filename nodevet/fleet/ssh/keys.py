@@ -1,0 +1,147 @@
+"""The keys to show to a node, in the order to try them. Shard process only."""
+
+import base64
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from paramiko import Message, PKey, SSHException
+from paramiko.agent import AgentSSH
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.connectors.ssh_util import load_key_with_certificate
+
+from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.route import KeyFile, Route
+
+
+class SocketAgent(AgentSSH):
+    """An agent at a given socket; paramiko's own looks in the environment, which hosts share."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(path)
+            self._connect(self._socket)  # type: ignore[attr-defined]
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Keys:
+    """Loads each key file once for all hosts."""
+
+    def __init__(self) -> None:
+        self._load = lru_cache(maxsize=None)(_load)
+
+    def offer(self, route: Route, agents: list[SocketAgent], unusable: list[str]) -> Iterator[PKey]:
+        """The user's key for this host, then the agent's, then the rest, in ssh's order.
+
+        An agent that is opened is added to `agents`, for the caller to close; why a key file
+        cannot be used, to `unusable`. Raises RouteError for a key that the user named for this
+        host, and that neither its file nor the agent gives.
+        """
+        faults = []
+        for file in (file for file in route.key_files if file.required):
+            try:
+                yield from self._load(file)
+            except RouteError as error:
+                faults.append(error)
+        listed, others = _agent_keys(route, agents)
+        known = {key.asbytes() for key in listed}
+        if faults and not listed:
+            raise faults[0]
+        yield from listed
+        if not route.only_these_keys:
+            yield from others
+        for file in (file for file in route.key_files if not file.required):
+            if Path(file.path).is_file() and _public(file.path) not in known:
+                try:
+                    yield from self._load(file)
+                except RouteError as error:
+                    unusable.append(str(error))
+
+
+def _agent_keys(route: Route, agents: list[SocketAgent]) -> tuple[Sequence[PKey], Sequence[PKey]]:
+    """The agent's keys that the route lists as files, and its others.
+
+    None where no agent answers, which is as common as having none.
+    """
+    if not route.agent:
+        return [], []
+    try:
+        agent = SocketAgent(route.agent)
+    except (OSError, SSHException):
+        return [], []
+    agents.append(agent)
+    public = {_public(file.path) for file in route.key_files}
+    listed = [key for key in agent.get_keys() if key.asbytes() in public]
+    return listed, [key for key in agent.get_keys() if key not in listed]
+
+
+def _load(file: KeyFile) -> tuple[PKey, ...]:
+    """A private key, before it the same with its certificate where it has one.
+
+    Raises RouteError, never asks for a passphrase.
+    """
+    try:
+        key = _private(file.path)
+        for path in file.certificates or (f"{file.path}-cert.pub",):
+            if Path(path).is_file() and _certifies(path, key):
+                certified = _private(file.path)
+                certified.load_certificate(path)
+                return certified, key
+        return (key,)
+    except PyinfraError as error:
+        words = str(error)
+        if "No such private key" in words:
+            raise RouteError(f"key file not found: {file.path}") from error
+        if "encrypted" in words:
+            why = "is encrypted; add it to an ssh-agent"
+            raise RouteError(f"key file {file.path} {why}") from error
+        raise RouteError(f"key file {file.path} is not a private key") from error
+    except OSError as error:
+        raise RouteError(f"key file {file.path}: {error.strerror}") from error
+    except (SSHException, ValueError) as error:
+        raise RouteError(f"key file {file.path}: {error}") from error
+
+
+def _private(path: str) -> PKey:
+    """A private key alone. Raises PyinfraError, OSError, SSHException, ValueError."""
+    return load_key_with_certificate(
+        key_filename=path, certificate_filename=os.devnull, allow_prompt=False
+    )
+
+
+def _certifies(path: str, key: PKey) -> bool:
+    """Whether a file is a certificate for this key: PROTOCOL.certkeys, type, nonce, public key."""
+    try:
+        certificate = Message(_blob(path))
+        if not certificate.get_text().endswith("-cert-v01@openssh.com"):
+            return False
+        certificate.get_string()
+        public = Message(key.asbytes())
+        public.get_text()
+        return certificate.get_remainder().startswith(public.get_remainder())
+    except (OSError, ValueError, IndexError, SSHException):
+        return False
+
+
+def _blob(path: str) -> bytes:
+    return base64.b64decode(Path(path).read_text(encoding="utf-8").split()[1], validate=True)
+
+
+def _public(path: str) -> bytes | None:
+    """The public half of a key file: the .pub beside it, or the file itself where it is one."""
+    for name in (f"{path}.pub", path):
+        with suppress(OSError, ValueError, IndexError):
+            kind, blob = Path(name).read_text(encoding="utf-8").split()[:2]
+            if not kind.startswith("-"):
+                return base64.b64decode(blob, validate=True)
+    return None

@@ -1,0 +1,293 @@
+"""Opens an authenticated SSH transport to a host, hop by hop. Shard process only.
+
+Every wait is bounded: TCP, banner and key exchange by the connect timeout, the
+rest by the host's deadline, which the caller holds.
+"""
+
+import errno
+import random
+import socket
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+from subprocess import DEVNULL, Popen
+from typing import TypeAlias, cast
+
+import gevent
+from paramiko import BadAuthenticationType, SSHException, Transport
+from paramiko.ssh_exception import AuthenticationException, ChannelException
+
+from nodevet.fleet.ssh import algorithms
+from nodevet.fleet.ssh.errors import (
+    HungUpError,
+    NoBannerError,
+    OtherKeyError,
+    RouteError,
+    TooLateError,
+    UnreachableError,
+    handshake_failure,
+    refused,
+    unresolved,
+)
+from nodevet.fleet.ssh.greeting import BoundedPacketizer, Heard, await_banner
+from nodevet.fleet.ssh.host_keys import HostKeys
+from nodevet.fleet.ssh.keys import Keys, SocketAgent
+from nodevet.fleet.ssh.route import Route
+
+PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
+FOREVER = 3600  # seconds; the host's deadline is sooner
+
+
+class Link:
+    """What one open connection holds, to be closed together."""
+
+    def __init__(self) -> None:
+        self.transport: Transport | None = None
+        self.agents: list[SocketAgent] = []
+        self.proxy: Popen[bytes] | None = None
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+        for agent in self.agents:
+            agent.close()
+        self.end_proxy()
+
+    def end_proxy(self) -> None:
+        if self.proxy is not None:
+            self.proxy.kill()
+            self.proxy.wait()
+
+
+Jump: TypeAlias = "gevent.Greenlet[[Route], tuple[Transport, Link]]"
+
+
+class Reach:
+    """Opens transports for all hosts of a shard, sharing what they can share."""
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float,
+        deadline: float,
+        known_hosts: str | None,
+        accept_new: bool,
+    ) -> None:
+        self._timeout = connect_timeout
+        self._deadline = deadline
+        self._host_keys = HostKeys(
+            known_hosts=known_hosts, accept_new=accept_new, patience=connect_timeout
+        )
+        self._keys = Keys()
+        self._jumps: dict[Route, Jump] = {}
+
+    def open(self, route: Route, link: Link, seconds: float | None = None) -> Transport:
+        """An authenticated transport; what it holds goes into `link` as it comes to be.
+
+        `seconds`: what the caller gives it; without it the deadline of a host. Raises
+        UnreachableError, TooLateError and RouteError.
+        """
+        end = time.monotonic() + (self._deadline if seconds is None else seconds)
+        types = self._host_keys.types(route)
+        try:
+            transport = self._trusted(route, link, types, end)
+        except OtherKeyError:
+            found = self._host_keys.types(route)
+            if found == types:
+                raise
+            link.close()
+            transport = self._trusted(route, link, found, end)
+        self._authenticate(route, transport, link)
+        return transport
+
+    def _trusted(self, route: Route, link: Link, types: Sequence[str], end: float) -> Transport:
+        """A transport whose host key is known; keys of these types are asked for first."""
+        sock = self._greeted(route, link, end)
+        transport = link.transport = self._handshake(route, sock, types)
+        shown = transport.get_remote_server_key()
+        key = b64encode(shown.asbytes()).decode()
+        address = sock.getpeername()[0] if route.check_ip else ""
+        self._host_keys.check(route, shown.get_name(), key, address)
+        if not algorithms.large(route, shown):
+            raise UnreachableError(f"host key of {shown.get_bits()} bits: RequiredRSASize")
+        return transport
+
+    def close(self) -> None:
+        """Close the connections to jump hosts."""
+        for greenlet in self._jumps.values():
+            if greenlet.successful():
+                greenlet.get()[1].close()
+            else:
+                greenlet.kill()
+
+    def _greeted(self, route: Route, link: Link, end: float) -> Heard:
+        """A connection on which the server's banner was heard.
+
+        A server with too many connections in their beginnings (sshd's MaxStartups) hangs up
+        on some of them, and a busy machine is late to greet: that says nothing about the node,
+        so it is tried again as far as there is time until `end`. One that hangs up costs a moment
+        and is tried a few times; one that is silent costs the timeout, and is tried once more.
+        """
+        pauses, silent = iter(PAUSES), 0
+        while True:
+            sock = self._socket(route, link)
+            try:
+                return await_banner(sock, self._timeout)
+            except (HungUpError, NoBannerError) as error:
+                link.end_proxy()
+                pause, silent = next(pauses, None), silent + isinstance(error, NoBannerError)
+                if pause is None or silent > 1:
+                    raise
+                pause *= random.uniform(0.5, 1.5)  # noqa: S311
+                again = pause + (self._timeout if silent else 0)
+                if time.monotonic() + again >= end:
+                    raise
+                gevent.sleep(pause)
+
+    def _socket(self, route: Route, link: Link) -> socket.socket:
+        if route.jump is not None:
+            return self._through(route.jump, route)
+        if route.proxy_command:
+            return _proxy(route.proxy_command, link)
+        try:
+            with gevent.Timeout(self._timeout, TimeoutError()):
+                return _connect(route)
+        except TimeoutError as error:
+            raise TooLateError(f"no answer within {self._timeout:g} s") from error
+        except socket.gaierror as error:
+            raise UnreachableError(unresolved(error)) from error
+        except UnicodeError as error:
+            raise UnreachableError("name not found: it is not a valid host name") from error
+        except OSError as error:
+            if error.errno == errno.ETIMEDOUT:
+                raise TooLateError("no answer") from error
+            raise UnreachableError(refused(error)) from error
+
+    def _handshake(self, route: Route, sock: Heard, types: Sequence[str]) -> Transport:
+        """Key exchange."""
+        transport = Transport(cast(socket.socket, sock), packetizer_class=BoundedPacketizer)
+        transport.banner_timeout = self._timeout + 1
+        transport.auth_timeout = FOREVER
+        transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
+        try:
+            algorithms.narrow(transport, route, types)
+            with gevent.Timeout(self._timeout, TimeoutError()):
+                transport.start_client()
+            cast(BoundedPacketizer, transport.packetizer).agreed = True
+        except TimeoutError as error:
+            transport.close()
+            raise TooLateError(f"banner, then silence for {self._timeout:g} s") from error
+        except (SSHException, OSError, EOFError) as error:
+            transport.close()
+            raise UnreachableError(handshake_failure(error)) from error
+        except BaseException:
+            transport.close()
+            raise
+        return transport
+
+    def _authenticate(self, route: Route, transport: Transport, link: Link) -> None:
+        tried = 0
+        unusable: list[str] = []
+        for key in self._keys.offer(route, link.agents, unusable):
+            if not algorithms.usable(route, key):
+                unusable.append(f"a key of type {key.get_name()} is not to be used")
+                continue
+            tried += 1
+            try:
+                more = transport.auth_publickey(route.user, key)
+            except BadAuthenticationType as error:
+                wanted = ", ".join(error.allowed_types)
+                raise UnreachableError(
+                    f"authentication failed (the node takes {wanted})"
+                ) from error
+            except AuthenticationException:
+                if transport.is_active():
+                    continue
+                break
+            except (SSHException, OSError, EOFError) as error:
+                if transport.is_active():
+                    continue
+                if tried > 1:
+                    break
+                raise UnreachableError("connection closed during authentication") from error
+            if more:
+                raise UnreachableError(
+                    f"authentication failed (the node also wants {', '.join(more)})"
+                )
+            return
+        told = ["tried publickey" + (f", {tried} keys" if tried > 1 else "")] if tried else []
+        if tried > 1 and not transport.is_active():
+            told.append("the node takes no more; name the right one, or set IdentitiesOnly")
+        told += unusable
+        why = "; ".join(told) or "no key: no ssh-agent, no key file"
+        raise UnreachableError(f"authentication failed ({why})")
+
+    def _through(self, hop: Route, route: Route) -> socket.socket:
+        """A channel through a jump host, whose connection all hosts of the shard share."""
+        try:
+            target = (route.hostname, route.port)
+            channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
+        except (UnreachableError, RouteError) as error:
+            raise UnreachableError(f"jump host {hop.label}: {error}") from error
+        except TooLateError as error:
+            raise TooLateError(f"jump host {hop.label}: {error}") from error
+        except ChannelException as error:
+            raise UnreachableError(f"jump host {hop.label} cannot connect: {error.text}") from error
+        except (SSHException, OSError, EOFError) as error:
+            raise UnreachableError(f"jump host {hop.label}: connection lost") from error
+        return channel  # type: ignore[return-value]  # paramiko's channels act as sockets
+
+    def _jump(self, hop: Route) -> Transport:
+        """The connection to a jump host: one attempt at a time, a new one when it is gone."""
+        opening = self._jumps.get(hop)
+        if opening is not None and opening.successful() and not opening.get()[0].is_active():
+            opening.get()[1].close()
+            opening = None
+        if opening is None or (opening.ready() and not opening.successful()):
+            opening = self._jumps[hop] = gevent.spawn(self._open_jump, hop)
+        transport: Transport = opening.get()[0]
+        return transport
+
+    def _open_jump(self, hop: Route) -> tuple[Transport, Link]:
+        link = Link()
+        try:
+            seconds = self._timeout * 3
+            with gevent.Timeout(seconds, TooLateError("no session in time")):
+                return self.open(hop, link, seconds), link
+        except BaseException:
+            link.close()
+            raise
+
+
+def _connect(route: Route) -> socket.socket:
+    """As socket.create_connection, with AddressFamily and BindAddress."""
+    found = socket.getaddrinfo(route.hostname, route.port, route.family, socket.SOCK_STREAM)
+    failed = OSError(errno.EADDRNOTAVAIL, "no address")
+    for family, kind, protocol, _, place in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            if route.bind:
+                sock.bind((route.bind, 0))
+            sock.connect(place)
+        except OSError as error:
+            sock.close()
+            failed = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failed
+
+
+def _proxy(command: str, link: Link) -> socket.socket:
+    """A ProxyCommand on one end of a socket pair, run by the user's shell as ssh does."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        link.proxy = Popen(
+            ["/bin/sh", "-c", f"exec {command}"],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=DEVNULL,
+        )
+    return ours

@@ -1,0 +1,1 @@
+"""The child side: processes that hold the SSH sessions."""

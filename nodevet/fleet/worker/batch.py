@@ -1,0 +1,203 @@
+"""A shard's work: visit the hosts of one order, a sliding window of them at a time."""
+
+import logging
+import os
+import resource
+import secrets
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from typing import cast
+
+import gevent
+from gevent.event import Event
+from gevent.os import make_nonblocking, nb_write
+from gevent.pool import Pool
+from pyinfra.api.config import Config
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.state import State
+from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
+
+from nodevet.fleet.protocol import commands, framing
+from nodevet.fleet.protocol.payload import Answer, AnswerError, request
+from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector
+from nodevet.fleet.ssh.errors import RouteError, TooLateError
+from nodevet.fleet.ssh.route import Routes, Way
+from nodevet.fleet.ssh.transport import Reach
+
+FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
+CLOSING = 5  # seconds that closing one connection may take
+
+
+class Deadline(BaseException):
+    """The host's time is over. Not an Exception, so that no library can swallow it."""
+
+
+class Writer:
+    """Writes messages to the parent; a parent that is slow to read holds up no host."""
+
+    def __init__(self, descriptor: int) -> None:
+        make_nonblocking(descriptor)
+        self._descriptor = descriptor
+        self._queue: deque[bytes] = deque()
+        self._more = Event()
+        self._over = False
+        self._greenlet = gevent.spawn(self._run)
+
+    def put(self, message: bytes) -> None:
+        self._queue.append(message)
+        self._more.set()
+
+    def finish(self) -> None:
+        self._over = True
+        self._more.set()
+        self._greenlet.get()
+
+    def _run(self) -> None:
+        while True:
+            while self._queue:
+                rest = memoryview(self._queue.popleft())
+                while rest:
+                    try:
+                        rest = rest[nb_write(self._descriptor, rest) :]
+                    except BrokenPipeError:  # the parent is gone, and with it the reason to go on
+                        os._exit(1)
+            if self._over:
+                return
+            self._more.wait()
+            self._more.clear()
+
+
+class Tour:
+    """Visits single hosts. Whatever happens there, an outcome comes back."""
+
+    def __init__(self, order: framing.Order) -> None:
+        self._order = order
+
+    def visit(self, host: Host, target: framing.Target) -> framing.Outcome:
+        started = time.monotonic()
+        connector = cast(NodeConnector, host.connector)
+        try:
+            with gevent.Timeout(self._order.deadline, Deadline()):
+                outcome = self._ask(connector, target)
+        except Deadline:
+            why = f"no answer within {self._order.deadline:g} s ({connector.stage})"
+            outcome = framing.Outcome("timeout", why)
+        finally:
+            with gevent.Timeout(CLOSING, False):
+                connector.disconnect()
+        return framing.Outcome(
+            outcome.status, outcome.why, outcome.evidence, time.monotonic() - started
+        )
+
+    def _ask(self, connector: NodeConnector, target: framing.Target) -> framing.Outcome:
+        order = self._order
+        nonce = secrets.token_hex(8)
+        answer = Answer(nonce, order.max_output)
+        try:
+            line = commands.command(
+                python=target.python, sudo=target.sudo, seconds=order.probe_deadline
+            )
+            connector.connect()
+            wish = request(
+                nonce=nonce,
+                root=target.root,
+                deadline=order.probe_deadline,
+                asked_s=time.time(),
+                asks=order.asks,
+            )
+            return framing.Outcome("vetted", "", connector.ask(line, order.payload + wish, answer))
+        except TooLateError as error:
+            return framing.Outcome("timeout", str(error))
+        except (ConnectError, RouteError) as error:
+            return framing.Outcome("unreachable", str(error))
+        except NoAnswerError as error:
+            return unanswered(error, answer, target.python, order.probe_deadline)
+        except (AnswerError, commands.CommandError) as error:
+            return framing.Outcome("probe_failed", str(error))
+        except Exception as error:  # a fault of ours must not cost the other hosts
+            why = f"nodevet failed: {type(error).__name__}: {error}"
+            return framing.Outcome("probe_failed", why[:300])
+
+
+def unanswered(
+    error: NoAnswerError, answer: Answer, python: str | None, seconds: float
+) -> framing.Outcome:
+    """How a program of ours ended that was sent to a node and did not answer."""
+    if commands.timed_out(error.code):
+        return framing.Outcome("timeout", f"the probe did not end within {seconds:g} s")
+    on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
+    said = answer.said if on_stdout else error.stderr
+    why = commands.explain(error.code, said, python=python)
+    if answer.begun or error.code == 0:
+        why = answer.missing() + (f"; {why}" if error.code else "")
+    return framing.Outcome("probe_failed", why)
+
+
+def prepare(threads: int) -> None:
+    """Make the libraries quiet and fit for many hosts at once."""
+    for name in ("paramiko", "pyinfra"):
+        logging.getLogger(name).disabled = True
+    logging.disable(logging.CRITICAL)
+    _patch_paramiko_sk_key_support()
+    gevent.get_hub().NOT_ERROR += (ConnectError, RouteError)  # a jump host's, told to its waiters
+    gevent.get_hub().threadpool.maxsize = threads  # a slow name server holds up its own hosts only
+
+
+def main() -> None:
+    """Read the order from stdin, visit, write outcomes to stdout."""
+    order = framing.read_order(sys.stdin.buffer.read())
+    parallel = min(order.parallel, open_files() // FILES_PER_HOST)
+    prepare(parallel)
+    writer = Writer(sys.stdout.fileno())
+    reach = reach_of(order)
+    tour = Tour(order)
+
+    def one(host: Host, target: framing.Target) -> None:
+        writer.put(framing.write_outcome(target.number, tour.visit(host, target)))
+
+    pool = Pool(parallel)
+    for target, host in hosts_of(order, reach):
+        pool.spawn(one, host, target)
+    pool.join()
+    with gevent.Timeout(CLOSING, False):
+        reach.close()
+    writer.finish()
+    os._exit(0)  # threads may still wait for a name server; there is nothing left to do
+
+
+def reach_of(order: framing.Order) -> Reach:
+    return Reach(
+        connect_timeout=order.connect_timeout,
+        deadline=order.deadline,
+        known_hosts=order.known_hosts,
+        accept_new=order.accept_new,
+    )
+
+
+def hosts_of(order: framing.Order, reach: Reach) -> list[tuple[framing.Target, Host]]:
+    """pyinfra's hosts for the targets, each of which finds its own way when it is visited."""
+    routes = Routes(order.ssh_config)
+    names = [
+        (str(target.number), {"nodevet_way": Way(routes, target), "nodevet_reach": reach})
+        for target in order.targets
+    ]
+    inventory = Inventory((names, {}))  # type: ignore[no-untyped-call]
+    for host in inventory:
+        host.connector_cls = NodeConnector
+    State(inventory, Config())  # type: ignore[no-untyped-call]
+    return [(target, inventory.get_host(str(target.number))) for target in order.targets]
+
+
+def open_files() -> int:
+    """Raise the limit of open files as far as allowed; returns how many are ours to use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return max(FILES_PER_HOST, soft - 64)

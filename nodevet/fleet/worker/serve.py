@@ -1,0 +1,9 @@
+"""The program of a worker's child: `python -I -m nodevet.fleet.worker.serve`.
+
+gevent is patched in by the shard's program, before anything else is imported.
+"""
+
+from nodevet.fleet.worker.server import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""One host's session in a worker's child: a connection that is kept, and what goes over it.
+
+Every method `do_...` answers one request and is bounded by its caller, who holds a timeout.
+"""
+
+import math
+import re
+import secrets
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import gevent
+import msgspec
+from paramiko import Channel, SSHException
+from pyinfra.api.arguments import ConnectorArguments
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+
+from nodevet.fix import File, Kernel, Run, Unit
+from nodevet.fixes._perform import ActionError, perform
+from nodevet.fleet.protocol import answers, commands, framing
+from nodevet.fleet.protocol.answers import printable
+from nodevet.fleet.protocol.payload import (
+    PROBE,
+    REMOTE,
+    Answer,
+    AnswerError,
+    payload,
+    request,
+    wish,
+)
+from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, Output
+from nodevet.fleet.ssh.errors import RouteError, TooLateError, UnreachableError
+from nodevet.fleet.worker.batch import CLOSING, Deadline, unanswered
+
+BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node
+MISSED = 3  # of them without an answer: well before the node lets the lock go
+LOCKING = 60  # seconds that it may take to get the lock
+LOCKED = 30 * 86400  # seconds that a lock is held at most
+MARGIN = 10  # seconds that what is inside must end before what is around it
+REBOOTING = 60  # seconds for `systemctl reboot` to return
+TOLD = 1 << 14  # characters of a command's output
+Found = TypeVar("Found")
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+REBOOT = StringCommand("systemctl reboot")
+ACTIONS = msgspec.json.Decoder(File | Kernel | Run | Unit)
+
+
+class Fault(Exception):  # noqa: N818
+    """A request that was not fulfilled. `more`: who holds a lock."""
+
+    def __init__(self, status: str, why: str, **more: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.more = more
+
+
+class FencedFault(Fault):
+    """A change that was not begun: its lock is not held any more. There is no session."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("lost", why)
+
+
+class Session:
+    """A host's connection, when it is open, and why it is not."""
+
+    def __init__(self, host: Host, target: framing.Target, order: framing.Order) -> None:
+        self._host = host
+        self._target = target
+        self._order = order
+        self._connector = cast(NodeConnector, host.connector)
+        self._closed = "it was not opened"  # empty: it is open
+        self._lock: Channel | None = None
+        self._fence: commands.Fence | None = None
+        self.fenced = False  # from the first lock on nothing is changed without one
+        self._beat: Any = None
+
+    @property
+    def stage(self) -> str:
+        return self._connector.stage
+
+    def drop(self, why: str) -> None:
+        """Close the connection, and with it the lock."""
+        if self._closed:
+            return
+        self._closed = why
+        self._lock = self._fence = None
+        beat, self._beat = self._beat, None
+        if beat is not None and beat is not gevent.getcurrent():
+            beat.kill(block=False)
+        with gevent.Timeout(CLOSING, False):
+            self._connector.disconnect()
+
+    def do_open(self, *, seconds: float) -> None:
+        if not self._closed and self._connector.transport.is_active():
+            return
+        self.drop("the connection was lost")
+        self._closed = ""  # what it holds now is to be closed
+        try:
+            self._connector.connect()
+        except BaseException as error:
+            self.drop(f"it could not be opened: {error}")
+            if isinstance(error, TooLateError):
+                raise Fault("timeout", str(error)) from error
+            if isinstance(error, (ConnectError, RouteError)):
+                raise Fault("unreachable", str(error)) from error
+            raise
+
+    def do_close(self, *, seconds: float) -> None:
+        self.drop("it was closed")
+
+    def do_probe(self, *, seconds: float) -> str:
+        nonce, limit = secrets.token_hex(8), self._order.probe_deadline
+        told = request(
+            nonce=nonce,
+            root=self._target.root,
+            deadline=limit,
+            asked_s=time.time(),
+            asks=self._order.asks,
+        )
+        document = self._ask(PROBE, nonce, told, limit)
+        return b64encode(document).decode("ascii")
+
+    def do_hand(self, *, seconds: float, ask: str, **rest: Any) -> str:
+        """What nodevet.remote.main answers to `ask`: JSON, as the node wrote it."""
+        nonce, limit = secrets.token_hex(8), self._order.probe_deadline
+        told = wish(nonce=nonce, do=ask, deadline=limit, **rest)
+        return b64encode(_result(self._ask(REMOTE, nonce, told, limit))).decode("ascii")
+
+    def do_lock(self, *, seconds: float, who: str) -> str:
+        """The lock's path, once it is held."""
+        self._need()
+        self.fenced = True
+        nonce, token = secrets.token_hex(8), secrets.token_hex(16)
+        limit = min(seconds, LOCKING)
+        told = wish(nonce=nonce, do="lock", deadline=limit, who=who, token=token)
+        answer = Answer(nonce, self._order.max_output)
+
+        def hold(line: str) -> tuple[bytes, Channel]:
+            return self._connector.hold(line, payload(REMOTE) + told, answer)
+
+        document, channel = self._guarded(hold, answer, LOCKED)
+        try:
+            found = _usable(answers.lock, _result(document))
+            if not found.held:
+                holder = ("who", "since", "running")
+                more = {key: printable(getattr(found, key)) for key in holder}
+                raise Fault("locked", printable(found.path), **more)
+            fence = commands.Fence(found.path, found.acting, found.python, token)
+        except BaseException:
+            channel.close()
+            raise
+        self._lock, self._fence = channel, fence
+        self._beat = gevent.spawn(self._keep, channel)
+        return found.path
+
+    def do_act(self, *, seconds: float, action: str) -> dict[str, Any]:
+        """{ok, code, output}, however the command ends."""
+        self._need()
+        limit = max(seconds / 2, seconds - MARGIN)
+        try:
+            within = max(limit / 2, limit - MARGIN)
+            commands = list(perform((ACTIONS.decode(action),), seconds=within))
+        except ActionError as error:
+            return {"ok": False, "code": 2, "output": f"nodevet refuses this action: {error}"}
+        ok, said, code = True, "", 0
+        for each in commands:
+            ok, output, late = self._execute(each, limit, self._around())
+            code = output.code
+            said += printable(output.output) + (f"\nno end within {limit:g} s" if late else "")
+            if not ok:
+                break
+        return {"ok": ok, "code": code, "output": said[-TOLD:].strip("\n")}
+
+    def do_reboot(self, *, seconds: float) -> str:
+        """The new boot id, in a new connection."""
+        end = time.monotonic() + seconds - 1
+        self._need()
+        before = self._boot_id()
+        try:
+            ok, output, _ = self._execute(REBOOT, REBOOTING, self._around())
+            if not ok:
+                raise Fault("failed", f"systemctl reboot: {printable(output.output)[:500]}")
+        except Fault as fault:
+            if fault.status != "lost" or isinstance(fault, FencedFault):
+                raise
+        why = "it does not go down"
+        while (left := end - time.monotonic()) > 1:
+            self.drop("the node reboots")
+            gevent.sleep(1)
+            try:
+                with gevent.Timeout(min(left, self._order.deadline), Deadline()):
+                    self.do_open(seconds=left)
+                    booted = self._boot_id()
+            except (Fault, Deadline) as fault:
+                why = str(fault) or "no answer"
+                continue
+            if booted != before:
+                return booted
+        self.drop("the node did not come back from its reboot")
+        raise Fault("timeout", f"no other boot id within {seconds:g} s: {why}")
+
+    def _boot_id(self) -> str:
+        ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)
+        booted = output.stdout.strip()
+        if not ok or not UUID.fullmatch(booted):  # what a profile prints is no boot id
+            raise Fault("failed", f"not a valid boot id: {printable(output.output[:200])}")
+        return booted
+
+    def _around(self) -> commands.Fence | None:
+        """The lock that a change runs under. Raises Fault."""
+        self._need()
+        if self.fenced and self._fence is None:
+            self.drop("the lock on the node is not held")
+            raise FencedFault(f"nothing was done: {self._closed}")
+        return self._fence
+
+    def _execute(
+        self, each: StringCommand, limit: float, fence: commands.Fence | None = None
+    ) -> tuple[bool, Output, bool]:
+        """Run one of pyinfra's commands on the host: success, output, whether it was ended.
+
+        Under a lock where a fence is given.
+        """
+        self._need()
+        started, mark = time.monotonic(), secrets.token_hex(8)
+        arguments: dict[str, Any] = {"_sudo": self._target.sudo, "_timeout": math.ceil(limit)}
+        if fence:
+            arguments["_around"] = partial(fence.around, mark=mark)
+        try:
+            ok, output = each.execute(
+                self._host.state, self._host, cast(ConnectorArguments, arguments)
+            )
+        except (NoAnswerError, UnreachableError, SSHException, OSError, EOFError) as error:
+            raise self._lost(error) from error
+        if output.code == commands.FENCED and output.stderr_lines[-1:] == [mark]:
+            why = printable(" ".join(output.stderr_lines[-2:-1]))[:500]
+            self.drop(f"the lock on the node was lost: {why}")
+            raise FencedFault(f"nothing was done: {self._closed}")
+        late = commands.timed_out(output.code) and time.monotonic() - started >= limit
+        return ok, output, late
+
+    def _ask(self, program: str, nonce: str, told: bytes, limit: float) -> bytes:
+        self._need()
+        answer = Answer(nonce, self._order.max_output)
+
+        def ask(line: str) -> bytes:
+            return self._connector.ask(line, payload(program) + told, answer)
+
+        document: bytes = self._guarded(ask, answer, limit)
+        return document
+
+    def _guarded(self, call: Callable[[str], Any], answer: Answer, limit: float) -> Any:
+        """The call with the command line for a program of ours. Raises Fault."""
+        target = self._target
+        try:
+            line = commands.command(python=target.python, sudo=target.sudo, seconds=limit)
+            return call(line)
+        except NoAnswerError as error:
+            if error.code < 0:
+                raise self._lost(error) from error
+            outcome = unanswered(error, answer, target.python, limit)
+            status = "timeout" if outcome.status == "timeout" else "failed"
+            raise Fault(status, outcome.why) from error
+        except (AnswerError, commands.CommandError) as error:
+            raise Fault("failed", str(error)) from error
+        except (ConnectError, SSHException, OSError, EOFError) as error:
+            raise self._lost(error) from error
+
+    def _need(self) -> None:
+        if not self._closed and not self._connector.transport.is_active():
+            self.drop("the connection was lost")
+        if self._closed:
+            raise Fault("lost", f"no session: {self._closed}")
+
+    def _lost(self, error: Exception) -> Fault:
+        last = commands.last_line(error.stderr) if isinstance(error, NoAnswerError) else str(error)
+        why = self._closed or "the connection was lost" + (f": {last}" if last else "")
+        self.drop(why)
+        return Fault("lost", why)
+
+    def _keep(self, channel: Channel) -> None:
+        """Give signs of life to the one who holds the lock; without the lock nothing goes on."""
+        channel.settimeout(BEAT)
+        silent = 0
+        try:
+            while silent <= MISSED:
+                try:
+                    if not channel.recv(1024):
+                        break
+                    silent = 0
+                except TimeoutError:
+                    channel.sendall(b"\n")
+                    silent += 1
+        except (SSHException, OSError, EOFError):
+            pass
+        if self._lock is channel:
+            self.drop("the lock on the node was lost")
+
+
+def _result(document: bytes) -> bytes:
+    """What the hand found, JSON. Raises Fault where it says why it did not."""
+    return _usable(answers.result, document)
+
+
+def _usable(decode: Callable[[bytes], Found], document: bytes) -> Found:
+    """Raises Fault for an answer that is none."""
+    try:
+        return decode(document)
+    except answers.MalformedError as error:
+        raise Fault("failed", str(error)) from error

@@ -1,0 +1,1 @@
+"""What a run did, written down before it does it, and what that comes to."""

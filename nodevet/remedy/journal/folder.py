@@ -1,0 +1,319 @@
+"""The folder of a run: the plan with its signatures, the journal, the evidence, the results."""
+
+import os
+import pwd
+import socket
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet import __version__
+from nodevet.model import Host
+from nodevet.remedy import model
+from nodevet.remedy.approval.policy import Approval
+from nodevet.remedy.approval.signatures import Signature
+from nodevet.remedy.journal import journal
+from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
+from nodevet.remedy.journal.journal import Journal, JournalError, Run, RunEnd
+from nodevet.remedy.journal.records import Record
+from nodevet.remedy.model import Plan
+from nodevet.remedy.result import HostResult, Outcome, Result
+
+PLAN = "plan.json"
+REACH = "reach.json"
+RESULT = "result.json"
+NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan anew"
+TOLD_ANEW = frozenset({"accept_new"})
+"""What is true of one command only, and is never kept: whoever goes on says it again."""
+
+
+class RunError(Exception):
+    """A run's folder that cannot be made or used; the message says why and what to do."""
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """How the nodes were reached: what `--resume` and `rollback` take up again."""
+
+    hosts: tuple[Host, ...]
+    options: Mapping[str, Any] = {}
+
+    @property
+    def kept(self) -> "Reach":
+        """What a later command may take up."""
+        options = {key: self.options[key] for key in self.options if key not in TOLD_ANEW}
+        return replace(self, options=options)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Of a result that was kept."""
+
+    in_doubt: str = ""
+
+
+class RunFolder:
+    """Raises RunError for a file that cannot be read or written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lost: dict[str, None] = {}  # what could not be kept, and why
+
+    @classmethod
+    def fresh(cls, parent: Path, plan: Plan) -> "RunFolder":
+        """`<plan id>-<n>` with the next number; made by the journal, the first to write there."""
+        number = 1
+        while (parent / f"{plan.id}-{number}").exists():
+            number += 1
+        return cls(parent / f"{plan.id}-{number}")
+
+    def begin(self, name: str, plan: bytes, signatures: Sequence[Signature], reach: Reach) -> None:
+        """Keep what the run is made from; `name` is that of the plan's file."""
+        self._write(PLAN, plan)
+        for signature in signatures:
+            signer = Path(signature.name).name.removeprefix(f"{name}.")
+            self._write(f"{PLAN}.{signer}", signature.data)
+        self._write(REACH, msgspec.json.format(msgspec.json.encode(reach.kept), indent=1))
+
+    @property
+    def plan_file(self) -> Path:
+        return self.path / PLAN
+
+    def plan(self) -> tuple[bytes, Plan]:
+        """The plan byte by byte, and decoded. Raises PlanError too."""
+        text = self._read(PLAN)
+        return text, model.read(text)
+
+    def reach(self) -> Reach:
+        """How the nodes were reached: addresses, keys, and by ssh_config commands that run here.
+
+        No signature covers that, so it is taken only where nobody but root and the user of this
+        process could have written it.
+        """
+        text = self._read(REACH)
+        if why := self._open_to_others():
+            raise RunError(
+                f"{why}; {REACH} there says how nodes are reached, and is not used: name the "
+                "inventory with -i, and --ssh-config and --known-hosts where they are needed"
+            )
+        try:
+            return msgspec.json.decode(text, type=Reach).kept
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
+
+    def _open_to_others(self) -> str:
+        """Who else could have written what is kept of the reach; empty where nobody could."""
+        for path in (self.path.resolve(), self.path / REACH):
+            try:
+                status = path.lstat()
+            except OSError as error:
+                return f"{path}: cannot be looked at: {error.strerror}"
+            if status.st_uid not in (0, os.geteuid()):
+                return f"{path}: owned by {_user(status.st_uid)}, not by {_user(os.geteuid())}"
+            if status.st_mode & 0o022 or stat.S_ISLNK(status.st_mode):
+                return f"{path}: may be written by others than {_user(status.st_uid)}"
+        return ""
+
+    def keep_evidence(self, host: str, name: str, document: bytes) -> None:
+        """Evidence of a node: before, after, rebooted, ...; the last one of a name stays.
+
+        What cannot be kept costs the node nothing: it is in `lost`.
+        """
+        self._keep(f"evidence/{_file(host)}/{name}.json", document)
+
+    def keep(self, reports: Mapping[str, str]) -> None:
+        """Reports, by file name; what cannot be kept is in `lost`."""
+        for file, text in reports.items():
+            self._keep(file, text.encode("utf-8", "backslashreplace"))
+
+    def _keep(self, name: str, data: bytes) -> None:
+        try:
+            self._write(name, data)
+        except RunError as error:
+            self.lost[str(error)] = None
+
+    def account(self) -> Result:
+        """What the run came to, by its journal; what is kept of results is not asked.
+
+        Raises PlanError and JournalError too.
+        """
+        text, plan = self.plan()
+        records = journal.read(self.path)
+        if not records:
+            raise RunError(f"{self.path}: {NOTHING}")
+        result = self.whole(account(plan, records, folder=str(self.path)), records)
+        if result.digest != model.digest(text):
+            raise RunError(f"{self.plan_file}: was changed since the run began; restore it")
+        return result
+
+    def whole(self, result: Result, records: Sequence[Record]) -> Result:
+        """The result, in doubt where the journal has lost the end that the run had.
+
+        Lines that are taken out in the middle break the chain; those at the end leave no trace
+        but the results that were kept beside them.
+        """
+        tries = [one.kind for one in records if isinstance(one, Run)]
+        applied = tries.index("rollback") if "rollback" in tries else len(tries)
+        ends, seen = 0, 0
+        for one in records:
+            seen += isinstance(one, Run)
+            ends += isinstance(one, RunEnd) and seen <= applied
+        if ends or not (self.path / RESULT).exists() or self._kept_in_doubt():
+            return result
+        lost = (
+            f"the end of the journal is missing: {RESULT} tells how the apply ended, and "
+            f"{journal.NAME} does not: what was done in between is neither told nor rolled back "
+            f"here; compare with {RESULT}, and look at the nodes by hand"
+        )
+        hosts = tuple(
+            replace(host, outcome=Outcome.DOUBT, why="what was done there is not in the journal")
+            if host.why == NOT_ATTEMPTED or host.outcome is Outcome.UNTOUCHED
+            else host
+            for host in result.hosts
+        )
+        told = "; ".join(filter(None, (result.in_doubt, lost)))
+        return replace(result, in_doubt=told, hosts=hosts)
+
+    def _kept_in_doubt(self) -> bool:
+        """Whether the result says itself that the journal could not be written to its end."""
+        try:
+            return bool(msgspec.json.decode((self.path / RESULT).read_bytes(), type=_Kept).in_doubt)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+
+    def next_stem(self, word: str) -> str:
+        """`word-<n>` with the next number."""
+        number = 1
+        while (self.path / f"{word}-{number}.json").exists():
+            number += 1
+        return f"{word}-{number}"
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and self._is_empty():
+                raise RunError(f"{self.path}: {NOTHING}") from error
+            raise RunError(
+                f"{self.path / name}: {error.strerror}; is {self.path} the folder of a run?"
+            ) from error
+
+    def _is_empty(self) -> bool:
+        """Whether the journal was made, and nothing else followed."""
+        try:
+            return (self.path / journal.NAME).stat().st_size == 0
+        except OSError:
+            return False
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self.path / name
+        part = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(part, "wb", opener=_private) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            raise RunError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+class Opening:
+    """One try of a run, apply or rollback, from its first record to its result."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        text: bytes,
+        plan: Plan,
+        log: Journal,
+        approvals: Sequence[Approval],
+        options: Mapping[str, Any],
+        *,
+        kind: str = "apply",
+        hosts: Sequence[str] = (),
+    ) -> None:
+        """Writes the first record. Raises JournalError."""
+        self._plan = plan
+        self._journal = log
+        self._clock = time.monotonic()
+        log.write(
+            Run(
+                kind=kind,
+                hosts=tuple(hosts),
+                nodevet=__version__,
+                started=datetime.now().astimezone().isoformat(timespec="seconds"),
+                plan=model.digest(text),
+                path=str(folder.plan_file),
+                approvals=tuple(approvals),
+                options=options,
+                user=operator(),
+                controller=socket.gethostname(),
+                pid=os.getpid(),
+                boot_id=_boot_id(),
+            )
+        )
+
+    def result(self, hosts: Sequence[HostResult], stopped: str = "") -> Result:
+        """Write the last record; what the journal says then.
+
+        Where it could not be written to the end: `hosts`, as they ended, tell of themselves.
+        """
+        log = self._journal
+        doubt = f"not all could be kept: {log.low}; free some space" if log.low else ""
+        seconds = round(time.monotonic() - self._clock, 3)
+        end = RunEnd(outcome="", stopped=stopped, seconds=seconds, in_doubt=doubt)
+        told = account(self._plan, (*log.records, end))
+        with suppress(JournalError):
+            log.write(replace(end, outcome=str(told.exit_code)))
+        if not log.broken:
+            return account(self._plan, log.records)
+        known = {host.host: host for host in hosts}
+        return replace(
+            told,
+            in_doubt=f"{log.broken}; what was in hand then is in doubt there",
+            hosts=tuple(known.get(host.host, host) for host in told.hosts),
+        )
+
+
+def _private(path: str, flags: int) -> int:
+    """Nobody else may write to it, whatever the umask."""
+    return os.open(path, flags, 0o644)
+
+
+def _file(host: str) -> str:
+    """A host's name as one name of a file: neither a path, nor a folder above."""
+    name = quote(host, safe="")
+    return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+def operator() -> str:
+    """Who is at this controller: the user of this process, or who became root by sudo."""
+    sudo = os.environ.get("SUDO_USER", "")
+    if os.getuid() == 0 and sudo:
+        return sudo
+    return _user(os.getuid())
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # no name in this container
+        return f"uid {uid}"
+
+
+def _boot_id() -> str:
+    """Of this machine; empty where it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

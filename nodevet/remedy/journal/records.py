@@ -1,0 +1,330 @@
+"""The records of a run's journal, and what they mean together. Pure."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from nodevet.document.problems import plain_text
+from nodevet.fix import State
+from nodevet.remedy.approval.policy import Approval
+
+LONGEST_OUTPUT = 4096  # bytes of a command's output that are kept: its end
+
+
+class JournalError(Exception):
+    """A journal that cannot be made, read or written; the message says why and what to do."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
+    """One record. `write` sets `at`, ISO 8601 in UTC, and `prev`: sha256 of the line before,
+    or of the plan's digest in the first line."""
+
+    at: str = ""
+    prev: str = ""
+
+
+class Run(Entry, frozen=True, kw_only=True, tag="run"):
+    """A controller takes the run up: the first record, and once more at each resume or rollback."""
+
+    kind: str = "apply"  # or rollback
+    hosts: tuple[str, ...] = ()  # that are to be rolled back
+    nodevet: str = ""  # its version
+    started: str = ""  # ISO 8601, by the controller's own clock and offset
+    plan: str  # sha256 of the plan file
+    path: str
+    approvals: tuple[Approval, ...] = ()
+    options: Mapping[str, Any] = {}
+    user: str = ""  # who is at the controller
+    controller: str  # its host name
+    pid: int
+    boot_id: str = ""  # of the controller
+
+
+class HostBegin(Entry, frozen=True, kw_only=True, tag="host-begin"):
+    """A node is begun, or again after a resume or its reboot."""
+
+    host: str
+    machine_id: str
+    boot_id: str
+    uptime_s: float | None = None
+
+
+class Looked(Entry, frozen=True, kw_only=True, tag="looked"):
+    """What the touches of a step are: before its first action, and what it left."""
+
+    step: str
+    seen: tuple[State, ...]
+
+
+class Doing(Entry, frozen=True, kw_only=True, tag="doing"):
+    """An action is about to be sent to the node; `action` is its index in the step."""
+
+    step: str
+    action: int
+
+
+class Done(Entry, frozen=True, kw_only=True, tag="done"):
+    step: str
+    action: int
+    ok: bool
+    code: int | None = None
+    output: str = ""  # the last `LONGEST_OUTPUT` bytes
+
+
+class Verified(Entry, frozen=True, kw_only=True, tag="verified"):
+    """The check itself says so, on evidence that was read afterwards."""
+
+    step: str
+    pending: bool = False  # it will say so once what is set is in force
+    verdicts: Mapping[str, str] = {}  # subject -> verdict
+
+
+class Failed(Entry, frozen=True, kw_only=True, tag="failed"):
+    step: str
+    why: str
+
+
+class InDoubt(Entry, frozen=True, kw_only=True, tag="in-doubt"):
+    """Nobody heard how an action ended."""
+
+    step: str
+    action: int
+    why: str
+
+
+class RollingBack(Entry, frozen=True, kw_only=True, tag="rolling-back"):
+    """Putting a step back is about to begin; until `RolledBack` the step is in doubt."""
+
+    step: str
+    again: bool = False  # it did not fail: it was interrupted, and may be begun anew after this
+    found: tuple[State, ...] = ()  # the touches, when a rollback came
+
+
+class RolledBack(Entry, frozen=True, kw_only=True, tag="rolled-back"):
+    """The step is as it was before (ok), or is not, and why."""
+
+    step: str
+    ok: bool
+    why: str = ""
+    seen: tuple[State, ...] = ()  # the touches, when a rollback looked last
+    waits: str = ""  # what it is in force after, `a reboot`; empty: it is
+    boot_id: str = ""  # of the node, where it waits
+    uptime_s: float | None = None
+
+
+class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step of a node ended; what was seen and what ran is in records of its own."""
+
+    id: str
+    outcome: str
+    why: str = ""
+    verdicts: Mapping[str, str] = {}
+
+
+class HostEnd(Entry, frozen=True, kw_only=True, tag="host-end"):
+    """How a node ended, in one try of an apply or a rollback."""
+
+    host: str
+    outcome: str
+    why: str = ""
+    refusal: str = ""
+    canary: bool = False
+    rebooted: bool = False
+    seconds: float = 0.0
+    steps: tuple[StepEnd, ...] = ()
+
+
+class RunEnd(Entry, frozen=True, kw_only=True, tag="run-end"):
+    """The controller ended by itself. `outcome`: its exit code."""
+
+    outcome: str
+    stopped: str = ""  # why no further node was begun
+    in_doubt: str = ""  # why the run as a whole is
+    seconds: float = 0.0
+
+
+Record = (
+    Run
+    | HostBegin
+    | Looked
+    | Doing
+    | Done
+    | Verified
+    | Failed
+    | InDoubt
+    | RollingBack
+    | RolledBack
+    | HostEnd
+    | RunEnd
+)
+
+
+class Stage(str, Enum):
+    """How far a step is."""
+
+    UNTOUCHED = "untouched"  # no action was begun, or all is put back and forgotten
+    IN_DOUBT = "in doubt"  # an action, or putting back, was begun and its end is not known
+    DONE = "done"  # the actions in `done` succeeded; the check has not said ok
+    VERIFIED = "verified"
+    FAILED = "failed"  # `why`; where `touched`, its actions are still in place
+    ROLLED_BACK = "rolled back"
+
+
+class StepState(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a run."""
+
+    stage: Stage = Stage.UNTOUCHED
+    touched: bool = False
+    """An action was begun, and the step has not been put back since, or is not in force so."""
+    seen: tuple[State, ...] | None = None
+    """The touches before the first action: what a rollback restores. None: never looked at."""
+    after: tuple[State, ...] | None = None  # the same, as last looked at since
+    doing: int | None = None  # the action whose end is not known
+    done: tuple[int, ...] = ()  # the actions that ended well, since the last rollback
+    rolling_back: bool = False  # putting back was begun, and its end is not known
+    again: bool = False  # and the step may be begun anew after that
+    verdicts: Mapping[str, str] = {}
+    why: str = ""
+    pending: bool = False  # verified, and not in force yet
+    boot_id: str = ""  # of the node, when the first action was begun
+    uptime_s: float | None = None  # of the node, before that
+    waits: str = ""  # what the earlier state, put back, is in force after; empty: it is
+    back_boot_id: str = ""  # of the node, when it was put back and waited
+    back_uptime_s: float | None = None
+
+
+class HostState(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of a run, as it was when it was last begun; `outcome` is None while it goes on."""
+
+    machine_id: str = ""
+    boot_id: str = ""
+    uptime_s: float | None = None
+    outcome: str | None = None
+    why: str = ""
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run is."""
+
+    run: Run | None = None  # as it began; None: killed before its first record
+    resumed: int = 0
+    hosts: Mapping[str, HostState] = {}
+    steps: Mapping[str, StepState] = {}
+    outcome: str | None = None  # None: it goes on, or was killed
+
+    def step(self, id: str) -> StepState:
+        return self.steps.get(id, StepState())
+
+    def host(self, name: str) -> HostState | None:
+        """None where the node was not begun."""
+        return self.hosts.get(name)
+
+
+def state(records: Iterable[Record]) -> RunState:
+    """Where the run is after these records. Raises JournalError where two plans are in it."""
+    run: Run | None = None
+    resumed, outcome = 0, None
+    hosts: dict[str, HostState] = {}
+    steps: dict[str, StepState] = {}
+    for record in records:
+        if isinstance(record, Run):
+            if run is not None and record.plan != run.plan:
+                raise JournalError(
+                    f"the journal is of plan {plain_text(run.plan)} and of "
+                    f"{plain_text(record.plan)}; a run has one plan"
+                )
+            resumed += run is not None
+            run, outcome = run or record, None
+        elif isinstance(record, HostBegin):
+            hosts[record.host] = HostState(
+                machine_id=record.machine_id, boot_id=record.boot_id, uptime_s=record.uptime_s
+            )
+        elif isinstance(record, HostEnd):
+            before = hosts.get(record.host, HostState())
+            hosts[record.host] = msgspec.structs.replace(
+                before, outcome=record.outcome, why=record.why
+            )
+        elif isinstance(record, RunEnd):
+            outcome = record.outcome
+        else:
+            before_it = steps.get(record.step, StepState())
+            after_it = _after(before_it, record)
+            if after_it.touched and not before_it.touched:
+                node = hosts.get(record.step.rsplit("/", 2)[0], HostState())
+                after_it = msgspec.structs.replace(
+                    after_it, boot_id=node.boot_id, uptime_s=node.uptime_s
+                )
+            steps[record.step] = after_it
+    return RunState(run=run, resumed=resumed, hosts=hosts, steps=steps, outcome=outcome)
+
+
+StepRecord = Looked | Doing | Done | Verified | Failed | InDoubt | RollingBack | RolledBack
+
+
+def _after(step: StepState, record: StepRecord) -> StepState:
+    def now(**changes: Any) -> StepState:
+        return msgspec.structs.replace(step, **changes)
+
+    if isinstance(record, Looked):
+        # what is seen once an action was begun is not the earlier state
+        return now(after=record.seen) if step.touched else StepState(seen=record.seen)
+    if isinstance(record, (Doing, InDoubt)):
+        why = record.why if isinstance(record, InDoubt) else ""
+        doing = record.action
+        return now(
+            stage=Stage.IN_DOUBT,
+            touched=True,
+            after=None,
+            doing=doing,
+            rolling_back=False,
+            why=why,
+        )
+    if isinstance(record, Done):
+        return _done(step, record)
+    if isinstance(record, Verified):
+        return now(
+            stage=Stage.VERIFIED,
+            doing=None,
+            verdicts=record.verdicts,
+            pending=record.pending,
+            why="",
+        )
+    if isinstance(record, Failed):
+        return now(stage=Stage.FAILED, why=record.why)
+    if isinstance(record, RollingBack):
+        return now(
+            stage=Stage.IN_DOUBT,
+            touched=True,
+            done=(),
+            rolling_back=True,
+            again=record.again,
+            why="",
+        )
+    if record.ok and step.again:
+        return StepState()
+    if record.ok and record.waits:  # touched: a later rollback looks whether it is in force
+        return now(
+            stage=Stage.ROLLED_BACK,
+            done=(),
+            rolling_back=False,
+            why=record.why,
+            waits=record.waits,
+            back_boot_id=record.boot_id,
+            back_uptime_s=record.uptime_s,
+        )
+    if record.ok:
+        return StepState(stage=Stage.ROLLED_BACK, seen=step.seen, why=record.why)
+    return now(stage=Stage.FAILED, rolling_back=False, why=record.why)
+
+
+def _done(step: StepState, record: Done) -> StepState:
+    doing = None if step.doing == record.action else step.doing
+    done = tuple(action for action in step.done if action != record.action)
+    stage, why = (Stage.DONE if doing is None else Stage.IN_DOUBT), ""
+    if record.ok:
+        done = (*done, record.action)
+    else:
+        stage, why = Stage.FAILED, f"action {record.action} failed with code {record.code}"
+    return msgspec.structs.replace(step, stage=stage, touched=True, doing=doing, done=done, why=why)

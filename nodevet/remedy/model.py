@@ -1,0 +1,116 @@
+"""What a plan is. Its JSON is what an approver signs, byte by byte."""
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from nodevet.fix import Actions, Resource, Risk, State
+from nodevet.model import Value
+from nodevet.remedy.plan.contradictions import contradictions
+from nodevet.remedy.settings import Rollout
+
+MOST_TOLD = 5  # contradictions of a plan
+VERSION = 2
+
+
+class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that a plan was made on; another one under its name is refused."""
+
+    machine_id: str
+    boot_id: str
+    baseline: str  # its name
+    groups: tuple[str, ...] = ()
+    hostname: str = ""  # the node's own; with `gpus` it tells clones of one machine id apart
+    gpus: tuple[str, ...] = ()  # UUIDs; none of virtual GPUs, which may change
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One fix on one node. `id` is unique in its plan and says what it is: gpu001/power_limit/1."""
+
+    id: str
+    host: str
+    fix: str  # also the check that it answers
+    subjects: tuple[str, ...]  # labels: GPU 4
+    wanted: Value
+    observed: Value
+    unit: str = ""
+    risk: Risk
+    effective: str = "now"  # now, restart, reset, reboot
+    services: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # that it was planned with: now, restart
+    gpus: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()  # services of monitoring clients, stopped and started around it
+    actions: Actions
+    resources: tuple[Resource, ...]
+    before: tuple[State, ...] = ()  # the touches as they were when it was planned; for the diff
+    reason: str  # the finding's words, and file:line of the baseline
+    note: str = ""
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something that is wrong and has a fix is not in the plan."""
+
+    host: str
+    fix: str
+    why: str
+    advice: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps in the order in which each node takes them."""
+
+    nodevet_plan: int = VERSION
+    nodevet: str = ""  # the version that made it, and that applies it
+    id: str  # 8 to 16 letters and digits
+    author: str  # principal, as in allowed_signers
+    created: str  # ISO 8601 with offset
+    expires: str
+    baselines: Mapping[str, str]  # name -> sha256 of the files that it came from
+    nodes: Mapping[str, PlannedNode]
+    steps: tuple[Step, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    rollout: Rollout = Rollout()
+
+    @property
+    def risk(self) -> Risk | None:
+        """The highest of its steps."""
+        return max(map(self.risk_of, self.steps), key=lambda risk: risk.rank, default=None)
+
+    def risk_of(self, step: Step) -> Risk:
+        """What a step asks for: its own risk, and a reboot where the node is rebooted after it."""
+        return Risk.REBOOT if self.rollout.reboots else step.risk
+
+    def of(self, host: str) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.host == host)
+
+
+class PlanError(Exception):
+    """A plan that cannot be read or used; the message says what is wrong and what to do."""
+
+
+def write(plan: Plan) -> bytes:
+    """The file that is signed."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+
+
+def read(text: bytes) -> Plan:
+    """Raises PlanError, also for a plan that contradicts itself."""
+    try:
+        plan = msgspec.json.decode(text, type=Plan)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PlanError(f"not a plan: {error}") from error
+    if plan.nodevet_plan != VERSION:
+        raise PlanError(
+            f"a plan of version {plan.nodevet_plan}; this nodevet reads {VERSION}: plan anew"
+        )
+    if found := list(contradictions(plan)):
+        more = [f"and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        told = "; ".join([*found[:MOST_TOLD], *more])
+        raise PlanError(f"not a valid plan: {told}; plan anew")
+    return plan
+
+
+def digest(text: bytes) -> str:
+    """What a run's journal names a plan by."""
+    return hashlib.sha256(text).hexdigest()

@@ -1,0 +1,108 @@
+"""What is wrong with a plan in itself: names that would be paths, steps that contradict it. Pure.
+
+A plan comes as a file, from anywhere. Its id and the names of its hosts become folders of a run,
+its paths are written on nodes, and what is not told about a step is not put back.
+"""
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nodevet.document.problems import quoted
+from nodevet.fix import File, Kernel, Unit
+from nodevet.identity import SHOWN, same_key
+from nodevet.inventory.settings import name_problem
+from nodevet.remedy.plan.holders import fault, resources
+from nodevet.remedy.rollout.state import unnamed
+from nodevet.remedy.settings import faults
+
+if TYPE_CHECKING:
+    from nodevet.remedy.model import Plan, Step
+
+ID = re.compile(r"[A-Za-z0-9]{8,16}")
+FIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # the stem of a file
+UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")  # systemd.unit(5)
+KERNEL = ("/sys/", "/proc/sys/")
+EFFECTIVE = ("now", "restart", "reset", "reboot")
+OPTIONS = ("now", "restart")
+
+
+def contradictions(plan: "Plan") -> Iterator[str]:
+    """Everything for which no part of such a plan may be shown, signed, applied or rolled back."""
+    if not ID.fullmatch(plan.id):
+        yield f"its id {quoted(plan.id)} is not 8 to 16 letters and digits"
+    yield from faults(plan.rollout)
+    for host, node in plan.nodes.items():
+        if problem := name_problem(host):
+            yield f"node {quoted(host)}: {problem}"
+        if node.baseline not in plan.baselines:
+            yield f"node {quoted(host)}: its baseline {quoted(node.baseline)} is not among those"
+    for hosts in same_key((host, node.boot_id or None) for host, node in plan.nodes.items()):
+        yield f"nodes {', '.join(map(quoted, hosts[:SHOWN]))} are one machine"
+    for id, times in Counter(step.id for step in plan.steps).items():
+        if times > 1:
+            yield f"{times} steps have the id {quoted(id)}"
+    for step in plan.steps:
+        if step.host not in plan.nodes:
+            yield f"step {quoted(step.id)}: its host {quoted(step.host)} is not among the nodes"
+        for why in _of_step(step):
+            yield f"step {quoted(step.id)}: {why}"
+    touched = Counter(
+        (step.host, resource) for step in plan.steps for resource in set(step.resources)
+    )
+    changed = {
+        (step.host, resource)
+        for step in plan.steps
+        for resource in set(step.resources) - set(resources(step.holders))
+    }
+    for (host, resource), times in touched.items():
+        if times > 1 and (host, resource) in changed:
+            yield f"{times} steps of {quoted(host)} change {quoted(resource.label)}"
+
+
+def _of_step(step: "Step") -> Iterator[str]:
+    number = step.id.removeprefix(f"{step.host}/{step.fix}/")
+    if not FIX.fullmatch(step.fix):
+        yield f"{quoted(step.fix)} cannot be the name of a fix"
+    elif not re.fullmatch(r"[1-9][0-9]{0,5}", number, re.ASCII):
+        yield f"its id is not of {quoted(step.host)} and {quoted(step.fix)}"
+    if stray := unnamed(step):
+        yield f"it would change what it does not name: {quoted(stray)}"
+    if not step.actions:
+        yield "it does nothing"
+    if why := fault(step):
+        yield why
+    if step.effective not in EFFECTIVE:
+        yield f"it is in force {quoted(step.effective)}, which is none of {', '.join(EFFECTIVE)}"
+    for option in step.options:
+        if option not in OPTIONS:
+            yield f"{quoted(option)} is no option of a fix"
+    seen = Counter(seen.resource for seen in step.before)
+    for resource, times in seen.items():
+        if resource not in step.resources or times > 1:
+            label = quoted(resource.label)
+            yield f"what {label} was is told, and is no one part of what it changes"
+    yield from _places(step)
+
+
+def _places(step: "Step") -> Iterator[str]:
+    """Paths and units, of its actions and of what is put back, that are not plain ones."""
+    named = {(resource.kind, resource.name) for resource in step.resources}
+    for action in step.actions:
+        if isinstance(action, File):
+            named.add(("file", action.path))
+        elif isinstance(action, Kernel):
+            named.add(("kernel", action.path))
+        elif isinstance(action, Unit):
+            named.add(("unit", action.name))
+    for kind, name in sorted(named):
+        if kind in ("file", "kernel") and (
+            not name.startswith("/") or posixpath.normpath(name) != name or "\0" in name
+        ):
+            yield f"{kind} {quoted(name)} is not a plain path from / on"
+        elif kind == "kernel" and not name.startswith(KERNEL):
+            yield f"kernel {quoted(name)} is not below {' or '.join(KERNEL)}"
+        elif kind == "unit" and not UNIT.fullmatch(name):
+            yield f"{quoted(name)} is not the name of a unit"

@@ -1,0 +1,269 @@
+"""A run over many nodes: who goes when, until the budget is spent; every node has an outcome."""
+
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from types import FrameType
+
+from msgspec.structs import replace
+
+from nodevet.model import Baseline
+from nodevet.remedy.journal.account import host_end
+from nodevet.remedy.journal.journal import Journal, JournalError, RunState
+from nodevet.remedy.model import Plan
+from nodevet.remedy.result import HostResult, Outcome, Refusal
+from nodevet.remedy.rollout import preconditions
+from nodevet.remedy.rollout.compare import Bench
+from nodevet.remedy.rollout.executor import Executor
+from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, room, stopped
+from nodevet.remedy.rollout.node_run import Node, Task
+from nodevet.remedy.rollout.session import NodeSession, Terms
+from nodevet.remedy.rollout.step_results import begin
+
+Work = Callable[[str, bool], HostResult]
+"""(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""
+
+Tell = Callable[[HostResult], None]
+
+
+class Stop(AbstractContextManager["Stop"]):
+    """The first Ctrl-C begins no further node and lets those in hand end; a second one ends all.
+
+    A lost terminal is a first one, however often it is said: by the shell, then by the kernel.
+    `told` is called from the handler of a signal.
+    """
+
+    def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
+        self.asked = False
+        self._pressed = False
+        self._hung_up = False
+        self._told = told
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Stop":
+        if threading.current_thread() is threading.main_thread():
+            hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+            for number in (signal.SIGINT, signal.SIGTERM, *hung_up):  # nohup ignores it
+                self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given to us
+        if self._hung_up:  # what is left is to be written down
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._hung_up = True
+        elif self._pressed:
+            raise KeyboardInterrupt
+        else:
+            self._pressed = True
+        if not self.asked:
+            self.asked = True
+            self._told(
+                "no further node is begun; those in hand end first "
+                "(once more: leave them as they are)"
+            )
+
+
+class Fleet:
+    """Runs `work` on hosts within limits. `pause`: seconds between the canary and the rest."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        work: Work,
+        journal: Journal,
+        tell: Tell,
+        stop: Stop,
+        pause: float = 0.0,
+    ) -> None:
+        self._journal = journal
+        self._limits = limits
+        self._work = work
+        self._tell = tell
+        self._stop = stop
+        self._pause = pause
+        self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
+
+    def run(self, hosts: Sequence[str], standing: Standing) -> tuple[list[HostResult], str]:
+        """How each host ended that was begun, and why the others were not."""
+        waiting, done = list(hosts), list[HostResult]()
+        canary, rest_from = in_canary(self._limits, standing), 0.0
+        while True:
+            if canary and not in_canary(self._limits, standing):
+                canary, rest_from = False, time.monotonic() + self._pause
+            resting = max(0.0, rest_from - time.monotonic()) if waiting else 0.0
+            spent = self._journal.broken or self._journal.low
+            open_ = not (self._stop.asked or resting or spent)
+            for _ in range(min(room(self._limits, standing), len(waiting)) if open_ else 0):
+                self._begin(waiting.pop(0), canary)
+                standing = standing.began()
+            if not standing.running:
+                over = stopped(self._limits, standing) or self._stop.asked or spent
+                if not waiting or over:
+                    break
+            try:
+                # woken now and then: a Ctrl-C is taken while nothing ends
+                result = self._ended.get(timeout=min(resting, 0.2) or 0.2)
+            except queue.Empty:
+                continue
+            standing = standing.over(result)
+            done.append(result)
+            self._tell(result)
+        why = stopped(self._limits, standing)
+        if spent and waiting:
+            why = why or f"no further node is begun: {spent}"
+        return done, why or ("interrupted" if self._stop.asked and waiting else "")
+
+    def _begin(self, host: str, canary: bool) -> None:
+        # daemons: a second Ctrl-C does not wait for them
+        threading.Thread(
+            target=lambda: self._ended.put(self._safely(host, canary)), name=host, daemon=True
+        ).start()
+
+    def _safely(self, host: str, canary: bool) -> HostResult:
+        try:
+            return self._work(host, canary)
+        except Exception as error:  # a node without an outcome would keep the run from ending
+            why = f"a fault in nodevet: {type(error).__name__}: {error}"
+            result = HostResult(host=host, outcome=Outcome.DOUBT, why=why, canary=canary)
+            with suppress(JournalError):
+                self._journal.write(host_end(result))
+            return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A plan with what it is applied with."""
+
+    plan: Plan
+    bench: Callable[[str, Baseline], Bench]  # of a host, with the baseline it was planned by
+    baselines: Mapping[str, Baseline]  # by name, as they are now
+    hosts: frozenset[str]  # that can be reached
+    terms: Terms
+    verify_reboot: bool = False  # canaries are rebooted
+    closed: Callable[[bool], str] = lambda reboot: ""
+    """Why no step may be begun now, or with True why no node may be rebooted: the plan expired,
+    or is no longer approved. Asked of each node as it is begun."""
+    keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
+
+    def work(self, executor: Executor, journal: Journal, earlier: RunState | None) -> Work:
+        """What is done with one node."""
+
+        def ended(result: HostResult) -> HostResult:
+            journal.write(host_end(result))
+            return result
+
+        def one(host: str, canary: bool) -> HostResult:
+            planned = self.plan.nodes[host]
+            steps = self.plan.of(host)
+            begun = _begun(host, earlier)
+            if host not in self.hosts:
+                return ended(self._unknown(host, canary, earlier))
+            if not begun and (why := self.closed(False)):
+                return ended(replace(self.untouched(host, why), canary=canary))
+            baseline = self.baselines.get(planned.baseline)
+            reboot = self.terms.reboot or (canary and self.verify_reboot)
+            task = Task(
+                host=host,
+                planned=planned,
+                steps=steps,
+                closed=lambda reboot: (
+                    preconditions.other_baseline(self.plan, planned, baseline)
+                    or self.closed(reboot)
+                ),
+                canary=canary,
+                reboot=reboot,
+            )
+            site = NodeSession(
+                host,
+                executor,
+                journal,
+                self.terms,
+                lambda name, document: self.keep(host, name, document),
+            )
+            bench = self.bench(host, baseline) if baseline else None
+            return Node(task, site, bench).run(earlier if begun else None)
+
+        return one
+
+    def _unknown(self, host: str, canary: bool, earlier: RunState | None) -> HostResult:
+        steps = tuple(begin(step) for step in self.plan.of(host))
+        touched = earlier and any(earlier.step(step.id).touched for step in steps)
+        return HostResult(
+            host=host,
+            outcome=Outcome.DOUBT if touched else Outcome.REFUSED,
+            refusal=None if touched else Refusal.UNREACHABLE,
+            why="the inventory does not name it",
+            canary=canary,
+            steps=steps,
+        )
+
+    def untouched(self, host: str, why: str) -> HostResult:
+        steps = tuple(begin(step) for step in self.plan.of(host))
+        if not steps:
+            why = "the plan has no step for it"
+            return HostResult(host=host, outcome=Outcome.RIGHT, why=why)
+        return HostResult(host=host, outcome=Outcome.UNTOUCHED, why=why, steps=steps)
+
+
+def _standing(results: Iterable[HostResult]) -> Standing:
+    """How far a run is that has these results."""
+    standing = Standing()
+    for result in results:
+        standing = standing.began().over(result)
+    return standing
+
+
+def _begun(host: str, earlier: RunState | None) -> bool:
+    return earlier is not None and (
+        earlier.host(host) is not None
+        or any(state.touched for id, state in earlier.steps.items() if id.startswith(f"{host}/"))
+    )
+
+
+def apply(
+    order: Order,
+    executor: Executor,
+    journal: Journal,
+    limits: Limits,
+    *,
+    pause: float = 0.0,
+    earlier: RunState | None = None,
+    finished: Mapping[str, HostResult] | None = None,
+    tell: Tell = lambda result: None,
+    stop: Stop,
+) -> tuple[tuple[HostResult, ...], str]:
+    """Every node of the plan with its outcome, in the plan's order, and why the run stopped early.
+
+    `finished` are nodes of an earlier try: they stay as they are, and count in the budget.
+    Those that it left in the middle go first, all of them, whatever the budget says: they are
+    looked at, and completed or put back.
+    """
+    kept = dict(finished or {})
+    hosts = [host for host in order.plan.nodes if order.plan.of(host) and host not in kept]
+    begun = [host for host in hosts if _begun(host, earlier)]
+    work = order.work(executor, journal, earlier)
+    results = dict(kept)
+    if begun:
+        everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
+        # nothing but canaries is begun before enough of them are proven
+        canary = in_canary(limits, _standing(kept.values()))
+        again = Fleet(everything, lambda host, _: work(host, canary), journal, tell, stop)
+        ended, _ = again.run(begun, Standing())
+        results |= {result.host: result for result in ended}
+    standing = _standing(results.values())
+    rest = [host for host in hosts if host not in results]
+    ended, why = Fleet(limits, work, journal, tell, stop, pause).run(rest, standing)
+    results |= {result.host: result for result in ended}
+    for host in order.plan.nodes:
+        if host not in results:
+            results[host] = order.untouched(host, why or "interrupted")
+    return tuple(results[host] for host in order.plan.nodes), why

@@ -1,0 +1,176 @@
+"""Reboots of one node, and what holds after them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from msgspec.structs import replace
+
+from nodevet.evidence.document import Evidence
+from nodevet.fix import Run
+from nodevet.remedy.journal.journal import HostBegin
+from nodevet.remedy.model import Step
+from nodevet.remedy.result import Outcome
+from nodevet.remedy.rollout import preconditions
+from nodevet.remedy.rollout.clearance import Clearance, RefusedError
+from nodevet.remedy.rollout.executor import LockedError, WorkError
+from nodevet.remedy.rollout.ledger import Ledger
+from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
+from nodevet.remedy.rollout.step_results import of_packages
+from nodevet.remedy.rollout.step_run import Steps
+
+
+class Boot:
+    """Every method may raise LostError."""
+
+    def __init__(self, ledger: Ledger, steps: Steps, clearance: Clearance) -> None:
+        self.ledger = ledger
+        self.steps = steps
+        self.site: NodeSession = steps.site
+        self.clearance = clearance
+
+    def prove(self, evidence: Evidence) -> None:
+        """Reboot, and let the check say whether every step persists; put back what does not."""
+        ledger, written = self.ledger, self.ledger.written()
+        if why := self._denied(evidence):
+            ledger.tell(written, f"not rebooted: {why}")
+            return
+        amiss, evidence = self.settled(written, self._reboot(), evidence)
+        drivers = [step for step in written if of_packages(step) and step.id in amiss]
+        others = [step for step in written if step not in drivers]
+        self._conclude(drivers, amiss, evidence)
+        if back := self._undone(drivers):  # without a driver nothing else can be judged
+            amiss, evidence = self._back(back, others, evidence) or (amiss, evidence)
+        self._conclude(others, amiss, evidence)
+        if back := self._undone(others):
+            kept = [step for step in others if ledger.outcome(step) is Outcome.PERSISTS]
+            amiss, evidence = self._back(back, kept, evidence) or ({}, evidence)
+            self._conclude([step for step in kept if step.id in amiss], amiss, evidence)
+
+    def _denied(self, evidence: Evidence) -> str:
+        """Why the node may not be rebooted now."""
+        try:
+            self.clearance.node(
+                evidence,
+                lambda: self.site.steadily(lambda: self.site.probe("after")),
+                reboot=True,
+            )
+        except RefusedError as error:
+            return str(error)
+        except BlindError as error:
+            return f"nobody knows what uses it: {error}"
+        return ""
+
+    def _conclude(
+        self, judged: Sequence[Step], amiss: Mapping[str, str], evidence: Evidence
+    ) -> None:
+        """After a reboot: what is `amiss` is put back, the rest persists. Nobody can tell of a
+        step whose subject is not there any more."""
+        results = self.ledger.results
+        for step in reversed(judged):
+            result = results[step.id]
+            if step.id in amiss and (missing := self.steps.bench.gone(step, evidence)):
+                why = f"after a reboot {missing}"
+                results[step.id] = replace(result, outcome=Outcome.DOUBT, why=why)
+            elif step.id in amiss:
+                why = f"does not outlast a reboot: {amiss[step.id]}"
+                results[step.id] = self.steps.take_back(step, result, why)
+            else:
+                after = self.steps.left(step)
+                results[step.id] = replace(
+                    result, outcome=Outcome.PERSISTS, why="", after=after or result.after
+                )
+
+    def _undone(self, some: Sequence[Step]) -> list[Step]:
+        """Those that were put back and were in force from a reboot on: so is what was before."""
+        return [
+            step
+            for step in some
+            if step.effective != "now" and self.ledger.outcome(step) is Outcome.FAILED
+        ]
+
+    def _back(
+        self, back: Sequence[Step], kept: Sequence[Step], evidence: Evidence
+    ) -> tuple[dict[str, str], Evidence] | None:
+        """Reboot once more for what was put back, and look at it. As `settled` of `kept`; None
+        where it is not rebooted, which is told."""
+        ledger = self.ledger
+        if why := self._denied(evidence):
+            told = f"put back, and in force after one more reboot; not rebooted: {why}"
+            ledger.tell(back, told)
+            return None
+        amiss, evidence = self.settled(kept, self._reboot(), evidence)
+        for step in back:
+            look = partial(self.site.left, ledger.results[step.id].before)
+            try:
+                _, left = self.site.steadily(look)
+            except BlindError as error:
+                why = f"not looked at after one more reboot: {error}"
+                ledger.tell([step], why, Outcome.DOUBT)
+                continue
+            if left:
+                told = f"after one more reboot {'; '.join(left.values())}"
+                ledger.tell([step], told, Outcome.HALF)
+            else:
+                ledger.tell([step], "put back, and rebooted once more")
+        return amiss, evidence
+
+    def _reboot(self) -> str:
+        """Reboot, and the new boot id."""
+        site = self.site
+        try:
+            booted = site.executor.reboot(site.host, seconds=site.terms.reboot_seconds)
+            self.ledger.rebooted = True
+        except WorkError as error:
+            raise LostError(f"it was told to reboot: {error}") from error
+        try:
+            site.executor.lock(site.host, site.terms.who)
+        except (WorkError, LockedError):
+            site.reenter()
+        return booted
+
+    def settled(
+        self, written: Sequence[Step], booted: str, evidence: Evidence
+    ) -> tuple[dict[str, str], Evidence]:
+        """Why each step does not hold after a reboot, once what starts at boot had its time, with
+        the last evidence; `evidence` is that of before.
+
+        A step holds where the check says ok twice, with time between: a unit that starts late may
+        set it back. `booted` is the boot id to expect. The journal has it once all is judged.
+        """
+        results = self.ledger.results
+        limit = time.monotonic() + self.site.terms.boot_settle
+        held = 0
+        self._started()
+        while True:
+            try:
+                evidence = self.site.steadily(lambda: self.site.probe("rebooted"))
+            except BlindError as error:
+                amiss = {step.id: f"cannot be verified: {error}" for step in written}
+            else:
+                if why := preconditions.other_node(self.clearance.planned, evidence, booted=booted):
+                    raise LostError(f"after the reboot: {why}")
+                amiss = {
+                    step.id: why
+                    for step in written
+                    if (why := self.steps.bench.verdict(step, evidence))
+                }
+                for step in written:
+                    said = self.steps.verdicts(step, evidence)
+                    results[step.id] = replace(results[step.id], verdicts=said)
+            held = 0 if amiss else held + 1
+            if held == 2 or (amiss and time.monotonic() >= limit):
+                machine = self.clearance.planned.machine_id
+                self.site.journal.write(
+                    HostBegin(host=self.site.host, machine_id=machine, boot_id=booted)
+                )
+                return amiss, evidence
+            time.sleep(max(0.05, self.site.terms.settle))
+
+    def _started(self) -> None:
+        """Wait until systemd has started all that starts at boot, for as long as an action may
+        take. How that ended does not matter here, nor that an old systemctl knows no --wait."""
+        wait = Run(words=("systemctl", "is-system-running", "--wait"))
+        with suppress(BlindError):
+            self.site.steadily(lambda: self.site.executor.act(self.site.host, wait))

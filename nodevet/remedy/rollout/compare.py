@@ -1,0 +1,234 @@
+"""Compare-and-set: whether a step may still run, and whether it holds. Pure; the check decides."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.catalog import Catalog
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.processes import service_of
+from nodevet.fix import Change, FixError, State
+from nodevet.judge import judge
+from nodevet.model import Baseline, Finding, Verdict
+from nodevet.remedy.model import Step
+from nodevet.remedy.plan.holders import around
+from nodevet.remedy.rollout.subjects import gone
+
+FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
+SETTINGS = ("file", "kernel", "gpu")
+"""Kinds of touches that stay as they were set unless something else sets them."""
+
+
+class Standing(Enum):
+    """What is to be done about a step now."""
+
+    GO = "go"
+    RIGHT = "right"
+    PENDING = "pending"  # set already, and not in force yet
+    STALE = "stale"
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """What the steps of one node are judged by."""
+
+    host: str
+    baseline: Baseline
+    catalog: Catalog
+    today: date
+
+    def ask(self, check: str, evidence: Evidence) -> tuple[Finding, ...]:
+        """The findings of one check; none where the baseline does not ask for it."""
+        wishes = tuple(wish for wish in self.baseline.expectations if wish.check == check)
+        only = replace(self.baseline, expectations=wishes)
+        return judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
+
+    def compare(self, step: Step, evidence: Evidence) -> tuple[Standing, str]:
+        """What is to be done about a step on this evidence, and why where it is stale."""
+        findings = self.ask(step.fix, evidence)
+        if not findings:
+            return Standing.STALE, f"the baseline does not ask for {step.fix}"
+        if missing := gone(step, findings, evidence):
+            return Standing.STALE, missing
+        if holds(step, findings, evidence):
+            return Standing.RIGHT, ""
+        if step.effective != "now" and self.waits(step, evidence):
+            return Standing.PENDING, ""
+        wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+        want = next(each.want for each in self.baseline.expectations if each.check == step.fix)
+        try:
+            fix = self.catalog.fix(step.fix)
+            if fix is None:
+                return Standing.STALE, f"there is no fix for {step.fix} here"
+            changes = list(fix.changes(evidence, wrong, want, step.options))
+        except FixError as error:
+            return Standing.STALE, str(error)
+        except (Exception, SystemExit) as error:  # one fix's fault costs no other node
+            return Standing.STALE, f"the fix cannot plan: {type(error).__name__}: {error}"
+        if any(same_change(step, change) for change in changes):
+            return Standing.GO, ""
+        return Standing.STALE, _drifted(step, _of(step, findings, evidence), changes)
+
+    def waits(self, step: Step, evidence: Evidence) -> bool:
+        """Whether the check says ok of what is in force after the next reset."""
+        later = after_reset(evidence)
+        return later != evidence and holds(step, self.ask(step.fix, later), later)
+
+    def gone(self, step: Step, evidence: Evidence) -> str:
+        """Which of a step's subjects are not there any more; empty where all are."""
+        return gone(step, self.ask(step.fix, evidence), evidence)
+
+    def verdict(self, step: Step, evidence: Evidence) -> str:
+        """Why the check does not say ok of a step; empty where it does."""
+        findings = self.ask(step.fix, evidence)
+        if missing := gone(step, findings, evidence):
+            return missing
+        if holds(step, findings, evidence):
+            return ""
+        about = _of(step, findings, evidence)
+        if step.services:
+            silent = f"it names no process of {', '.join(step.services)} that is on a GPU"
+            return told(about) or silent
+        return told(about or findings) or "the check says nothing of it any more"
+
+
+def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
+    """Whether the check says ok on every subject of a step.
+
+    Of services these are the processes that they have now. Subjects may be named otherwise by
+    now, as groups of CPUs are: then nothing of the whole check may be amiss. One that is gone
+    does not hold.
+    """
+    about = _of(step, findings, evidence)
+    if gone(step, findings, evidence):
+        return False
+    if step.services:
+        verdicts = {finding.verdict for finding in about}
+        return Verdict.OK in verdicts and verdicts <= set(FINE)
+    labels = {finding.subject.label for finding in about}
+    if labels >= set(step.subjects) and about:
+        return all(finding.verdict is Verdict.OK for finding in about)
+    verdicts = {finding.verdict for finding in findings}
+    return Verdict.OK in verdicts and verdicts <= set(FINE)
+
+
+def _of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
+    """The findings on a step's subjects, or on the processes of its services; all of them
+    where it names none."""
+    if step.services:
+        processes = (evidence.processes.data and evidence.processes.data.processes) or ()
+        theirs = {str(each.pid) for each in processes if service_of(each) in step.services}
+        return [
+            finding
+            for finding in findings
+            if finding.subject.kind == "process" and finding.subject.id in theirs
+        ]
+    if not step.subjects:
+        return list(findings)
+    return [finding for finding in findings if finding.subject.label in step.subjects]
+
+
+def told(findings: Sequence[Finding]) -> str:
+    """What is amiss, in few words."""
+    said = []
+    for finding in findings:
+        if finding.verdict in FINE:
+            continue
+        label = f"{finding.subject.label}: " if finding.subject.label else ""
+        if finding.verdict is Verdict.FAIL and finding.expected is not finding.actual:
+            words = f"{finding.text(finding.actual)}, wanted {finding.text(finding.expected)}"
+        else:
+            words = finding.verdict.value
+        said.append(f"{label}{words}{f' ({finding.why})' if finding.why else ''}")
+    more = [f"and {len(said) - 3} more"] if len(said) > 4 else []
+    return "; ".join([*said[:3], *more] if more else said)
+
+
+def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[Change]) -> str:
+    now = [change.observed for change in changes if set(change.subjects) & set(step.subjects)]
+    if len(now) == 1 and canonical(now[0]) != canonical(step.observed):
+        shown = Finding(verdict=Verdict.FAIL, unit=step.unit)
+        return f"is {shown.text(now[0])} now, and was {shown.text(step.observed)} when planned"
+    if now:
+        return "the fix would do something else now than what was planned"
+    return told(about) or "what was to be changed is not there any more"
+
+
+def same_change(step: Step, change: Change) -> bool:
+    """Whether the fix would do now exactly what was planned."""
+    fields = ("wanted", "observed", "subjects", "actions", "resources", "risk", "gpus")
+    change = around(change, step.holders)
+    return all(
+        canonical(getattr(step, f)) == canonical(getattr(change, f))
+        for f in (*fields, "effective", "services")
+    )
+
+
+def canonical(value: Any) -> bytes:
+    """A value's JSON form: what was read back from a file equals what was made here."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def after_reset(evidence: Evidence) -> Evidence:
+    """The evidence as it would be with every pending mode of a GPU in force."""
+    data = evidence.gpu.data
+    if data is None or not data.gpus:
+        return evidence
+    gpus = replace(data, gpus=tuple(_reset(gpu) for gpu in data.gpus))
+    return replace(evidence, gpu=replace(evidence.gpu, data=gpus))
+
+
+def _reset(gpu: Gpu) -> Gpu:
+    ecc = gpu.ecc_current if gpu.ecc_pending is None else gpu.ecc_pending
+    mig = gpu.mig_current if gpu.mig_pending is None else gpu.mig_pending
+    return replace(gpu, ecc_current=ecc, mig_current=mig)
+
+
+def same(one: State, other: State) -> bool:
+    """Whether a touch is now what it was. One that could not be looked at is not.
+
+    A unit that had failed is stopped where it is put back: nothing makes it fail again.
+    """
+    if one.why or other.why:
+        return False
+    if one.resource.kind == "process" and not other.exists:
+        return True  # it ended; a later one was never bound
+    return one.exists == other.exists and canonical(_still(one)) == canonical(_still(other))
+
+
+def moved(then: Sequence[State], now: Sequence[State]) -> list[tuple[State, State]]:
+    """Settings that are no longer what they were, then and now, of those that were seen twice."""
+    present = {seen.resource: seen for seen in now if not seen.why}
+    return [
+        (seen, present[seen.resource])
+        for seen in then
+        if seen.resource.kind in SETTINGS
+        and seen.resource in present
+        and not same(seen, present[seen.resource])
+    ]
+
+
+def ended(then: State, now: State) -> bool:
+    """Whether a process is there no more; its number may have gone to another one by now."""
+    if then.resource.kind != "process" or then.why or now.why:
+        return False
+    return not now.exists or (then.exists and _started(then) != _started(now))
+
+
+def _started(seen: State) -> Any:
+    return seen.value.get("started_s") if isinstance(seen.value, Mapping) else None
+
+
+def _still(seen: State) -> Any:
+    value = seen.value
+    if (
+        seen.resource.kind == "unit"
+        and isinstance(value, Mapping)
+        and value.get("active") == "failed"
+    ):
+        return {**value, "active": "inactive"}
+    return value

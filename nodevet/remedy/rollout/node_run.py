@@ -1,0 +1,206 @@
+"""One node's sequence: lock, probe, compare, write, verify, and the reboot where it is wanted."""
+
+import time
+from contextlib import suppress
+
+from nodevet.evidence.document import Evidence
+from nodevet.remedy.journal.account import host_end
+from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
+from nodevet.remedy.model import Step
+from nodevet.remedy.result import HostResult, Outcome, Refusal, worst
+from nodevet.remedy.rollout import preconditions
+from nodevet.remedy.rollout.boot import Boot
+from nodevet.remedy.rollout.clearance import Clearance, RefusedError
+from nodevet.remedy.rollout.compare import Bench, Standing
+from nodevet.remedy.rollout.earlier import Earlier
+from nodevet.remedy.rollout.executor import LockedError, WorkError
+from nodevet.remedy.rollout.ledger import BAD, KEPT, Ledger, Task
+from nodevet.remedy.rollout.resume import Resume, recall
+from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
+from nodevet.remedy.rollout.step_results import begin
+from nodevet.remedy.rollout.step_run import MovedError, Steps
+
+__all__ = ["Node", "Task"]
+
+
+class Node:
+    """One node of a run. `run` never raises but for what ends the whole run."""
+
+    def __init__(self, task: Task, site: NodeSession, bench: Bench | None) -> None:
+        self.task = task
+        self.site = site
+        self.ledger = Ledger(task)
+        self._clearance = Clearance(
+            host=task.host,
+            planned=task.planned,
+            drain_hook=site.terms.drain_hook,
+            harmless=site.terms.harmless,
+            closed=task.closed,
+            services=preconditions.services_of(task.steps),
+        )
+        self._steps = Steps(site, bench, self._clearance) if bench else None
+        self._unseen: tuple[str, ...] = ()  # steps that an earlier controller left, not looked at
+
+    def run(self, earlier: RunState | None = None) -> HostResult:
+        """Every step, in order, up to the first that is refused or fails.
+
+        `earlier` is what the journal says of a run that is resumed.
+        """
+        started = time.monotonic()
+        refusal, why, lost = None, "", ""
+        if earlier is not None:
+            recall(self.ledger, earlier)
+            self._unseen = tuple(s.id for s in self.task.steps if earlier.step(s.id).touched)
+        try:
+            self._run(earlier)
+        except RefusedError as error:
+            refusal, why = error.refusal, str(error)
+        except (LostError, JournalError) as error:
+            lost = str(error)
+        finally:
+            with suppress(WorkError):
+                self.site.executor.close(self.task.host)
+        result = self._result(refusal, why, lost, time.monotonic() - started)
+        with suppress(JournalError):  # its words are in `lost`, or the file ends here
+            self.site.journal.write(host_end(result))
+        return result
+
+    def _result(self, refusal: Refusal | None, why: str, lost: str, seconds: float) -> HostResult:
+        results = self.ledger.results
+        for step in self.task.steps:
+            if lost and self._steps and step.id in self._steps.begun - results.keys():
+                results[step.id] = begin(step, outcome=Outcome.DOUBT, why=lost)
+        steps = tuple(results.get(step.id) or begin(step) for step in self.task.steps)
+        outcome = worst(results.values())
+        told = [step.why for step in steps if step.outcome is outcome and step.why]
+        if lost and not results:
+            outcome, told = Outcome.UNTOUCHED, [lost]
+        elif lost and outcome is not Outcome.HALF:
+            outcome, told = Outcome.DOUBT, [lost, *told]
+        elif refusal and self._unseen and outcome is not Outcome.HALF:
+            told = [f"{', '.join(self._unseen)}: not looked at again: {why}", *told]
+            outcome = Outcome.DOUBT  # nobody knows what is there by now
+        elif refusal and outcome in BAD:
+            told = [*told, why]
+        elif refusal:
+            stays = any(step.outcome in KEPT and step.ran for step in steps)
+            outcome, told = Outcome.PARTLY if stays else Outcome.REFUSED, [why]
+        if outcome in (Outcome.FAILED, Outcome.PARTLY):
+            told += [f"{step.id} is done, and stays" for step in steps if step.outcome in KEPT]
+        return HostResult(
+            host=self.task.host,
+            outcome=outcome,
+            why="; ".join(dict.fromkeys(told)),
+            refusal=refusal if outcome in (Outcome.REFUSED, Outcome.PARTLY) else None,
+            canary=self.task.canary,
+            rebooted=self.ledger.rebooted,
+            seconds=round(seconds, 3),
+            steps=steps,
+        )
+
+    # --- the sequence -------------------------------------------------------------------------
+
+    def _run(self, earlier: RunState | None) -> None:
+        ledger, steps = self.ledger, self._steps
+        if steps is None or not ledger.results:
+            self._clearance.approved()
+        if steps is None:
+            raise RefusedError(Refusal.STALE, "the baseline that the plan was made by is not here")
+        boot, others = Boot(ledger, steps, self._clearance), Earlier(ledger, steps)
+        self._enter()
+        evidence = self._first_look(earlier)
+        if earlier is not None:
+            evidence = Resume(ledger, steps, boot, earlier).run(evidence)
+            self._unseen = ()
+        if ledger.stopped():
+            return
+        evidence = self._guarded(steps, evidence)
+        for step in ledger.open():
+            if why := preconditions.other_node(
+                self.task.planned, evidence
+            ):  # it was lost, and came back
+                raise RefusedError(Refusal.STALE, why)
+            try:
+                result, evidence = steps.carry_out(step, evidence, others.settings())
+            except MovedError:
+                evidence = others.before(step, evidence)
+                if ledger.stopped():
+                    return
+                result, evidence = steps.carry_out(step, evidence)
+            ledger.results[step.id] = result
+            if ledger.stopped():
+                return
+            others.after(step, evidence)
+            if ledger.stopped():
+                return
+        if self.task.reboot and ledger.written():
+            boot.prove(evidence)
+
+    def _enter(self) -> None:
+        try:
+            self.site.enter()
+        except LockedError as error:
+            raise RefusedError(Refusal.LOCKED, str(error)) from error
+        except WorkError as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+    def _first_look(self, earlier: RunState | None) -> Evidence:
+        """Fresh evidence of the node that was planned for. Raises RefusedError.
+
+        The journal gets a new boot id of a node that was begun once it was judged by it.
+        """
+        known = earlier.host(self.task.host) if earlier else None
+        evidence = self._probe("before" if known is None else "resumed")
+        booted = None
+        if known is not None and evidence.host.data is not None:
+            booted = evidence.host.data.boot_id  # what was begun is looked at after a reboot too
+        if why := preconditions.other_node(self.task.planned, evidence, booted=booted):
+            raise RefusedError(Refusal.STALE, why)
+        host = evidence.host.data
+        if host is not None and (known is None or known.boot_id == booted):
+            self.site.journal.write(
+                HostBegin(
+                    host=self.task.host,
+                    machine_id=host.machine_id or "",
+                    boot_id=host.boot_id or "",
+                    uptime_s=host.uptime_s,
+                )
+            )
+        return evidence
+
+    def _probe(self, name: str) -> Evidence:
+        try:
+            return self.site.probe(name)
+        except (WorkError, BlindError) as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+    def _guarded(self, steps: Steps, evidence: Evidence) -> Evidence:
+        """Nothing is written before every step may run and the node is drained where it must be.
+
+        Raises RefusedError. The evidence is fresh where the drain hook took its time.
+        """
+        todo = self.ledger.open()
+        if not todo:
+            return evidence
+        self._clearance.approved()
+        if why := preconditions.other_node(self.task.planned, evidence):
+            raise RefusedError(Refusal.STALE, why)
+        going = [step for step in todo if self._compared(steps, step, evidence) is Standing.GO]
+        if not going:
+            return evidence
+        steps.unowned(going)
+        for step in going[1:]:  # the first one is looked at as it begins
+            steps.as_planned(step)
+        cleared = self._clearance.node(
+            evidence, lambda: self._probe("before"), steps=going, reboot=self.task.reboot
+        )
+        for step in todo if cleared is not evidence else ():
+            self._compared(steps, step, cleared)
+        return cleared
+
+    def _compared(self, steps: Steps, step: Step, evidence: Evidence) -> Standing:
+        """What is to be done about a step. Raises RefusedError where it is stale."""
+        standing, why = steps.bench.compare(step, evidence)
+        if standing is Standing.STALE:
+            raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
+        return standing

@@ -1,0 +1,112 @@
+"""What an earlier controller left on one node: looked at, completed, put back, or begun anew."""
+
+from msgspec.structs import replace
+
+from nodevet.evidence.document import Evidence
+from nodevet.remedy.journal.journal import RunState, Stage
+from nodevet.remedy.model import Step
+from nodevet.remedy.result import Outcome, Refusal, StepResult
+from nodevet.remedy.rollout.boot import Boot
+from nodevet.remedy.rollout.clearance import RefusedError
+from nodevet.remedy.rollout.ledger import Ledger
+from nodevet.remedy.rollout.session import BlindError
+from nodevet.remedy.rollout.step_results import of_packages, recalled
+from nodevet.remedy.rollout.step_run import Steps
+
+
+class Resume:
+    """One node of a run that is taken up again. `earlier` is what the journal says of it."""
+
+    def __init__(self, ledger: Ledger, steps: Steps, boot: Boot, earlier: RunState) -> None:
+        self.ledger = ledger
+        self.steps = steps
+        self.boot = boot
+        self.earlier = earlier
+
+    def run(self, evidence: Evidence) -> Evidence:
+        """What was begun is completed, or put back; the evidence of then. Raises LostError."""
+        known = self.earlier.host(self.ledger.task.host)
+        host = evidence.host.data
+        rebooted = bool(known and host and known.boot_id != host.boot_id)
+        todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
+        verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
+        if rebooted and host and host.boot_id:
+            amiss, evidence = self.boot.settled(verified, host.boot_id, evidence)
+        else:
+            amiss = {}
+            for step in verified:
+                if why := self.steps.bench.verdict(step, evidence):
+                    amiss[step.id] = why
+        for step in todo:
+            state = self.earlier.step(step.id)
+            if step in verified:
+                why = amiss.get(step.id, "")
+                self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
+            elif state.touched:
+                result, evidence = self.steps.resume(step, state, evidence)
+                self.ledger.results[step.id] = result
+        return self._opened(evidence)
+
+    def _opened(self, evidence: Evidence) -> Evidence:
+        """Interrupted steps that were put back are open again, under all that guards a first try;
+        the evidence is fresh then."""
+        results = self.ledger.results
+        put_back = [id for id, result in results.items() if result.outcome is Outcome.UNTOUCHED]
+        for id in put_back:
+            del results[id]
+        if not put_back or self.ledger.stopped():
+            return evidence
+        try:
+            return self.steps.site.steadily(lambda: self.steps.site.probe("resumed"))
+        except BlindError as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+    def _again(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
+        """A step that was verified before the controller ended; `why` it does not hold now."""
+        ledger = self.ledger
+        said = self.steps.verdicts(step, evidence)
+        result = replace(ledger.results[step.id], verdicts=said)
+        if not why:
+            return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)
+        if missing := self.steps.bench.gone(step, evidence):
+            return replace(result, outcome=Outcome.DOUBT, why=missing)
+        later = step.effective != "now"
+        if not rebooted and ledger.dark(evidence) and not of_packages(step):
+            return replace(result, outcome=Outcome.PENDING if later else Outcome.DONE)
+        if not rebooted and later:
+            return self._still_pending(step, evidence)
+        if rebooted and ledger.driverless(evidence) and not of_packages(step):
+            told = "cannot be judged before one more reboot: the driver was put back"
+            return replace(result, outcome=Outcome.DOUBT, why=told)
+        told, then = f"was right, and is not any more: {why}", self.earlier.step(step.id)
+        back = self.steps.take_back(step, result, told, then)
+        if later and rebooted and back.outcome is Outcome.FAILED:
+            return replace(back, why=f"{back.why}; put back, and in force after one more reboot")
+        return back
+
+    def _still_pending(self, step: Step, evidence: Evidence) -> StepResult:
+        """A step that was in place before the controller ended, and comes into force later."""
+        result, site = self.ledger.results[step.id], self.steps.site
+        try:
+            after = site.steadily(lambda: site.look(step.resources))
+        except BlindError as error:
+            return replace(result, outcome=Outcome.DOUBT, why=str(error))
+        if self.steps.verdict(step, evidence, after).pending:
+            return replace(result, outcome=Outcome.PENDING, after=after)
+        then = self.earlier.step(step.id)
+        return self.steps.take_back(step, result, "was set, and is not any more", then)
+
+
+def recall(ledger: Ledger, earlier: RunState) -> None:
+    """What the journal says of each step, until the node is looked at."""
+    for step in ledger.task.steps:
+        state = earlier.step(step.id)
+        if state.stage is Stage.ROLLED_BACK:
+            result = recalled(step, state, outcome=Outcome.FAILED, why=state.why)
+        elif state.stage is Stage.VERIFIED:
+            result = recalled(step, state, outcome=Outcome.DONE)
+        elif state.touched:
+            result = recalled(step, state, outcome=Outcome.DOUBT, why=state.why)
+        else:
+            continue
+        ledger.results[step.id] = result

@@ -1,0 +1,285 @@
+"""Putting a run's steps back, node by node: what somebody else has changed since is left alone."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from nodevet.evidence.document import Evidence
+from nodevet.fix import Resource, State
+from nodevet.remedy.journal.account import (
+    NOT_ATTEMPTED,
+    UNKNOWN,
+    host_end,
+    min_of,
+    of_state,
+)
+from nodevet.remedy.journal.journal import (
+    HostBegin,
+    JournalError,
+    RolledBack,
+    RollingBack,
+    RunState,
+    Stage,
+    StepState,
+)
+from nodevet.remedy.model import PlannedNode, Step
+from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, worst
+from nodevet.remedy.rollout import preconditions
+from nodevet.remedy.rollout.clearance import Clearance, RefusedError
+from nodevet.remedy.rollout.compare import same
+from nodevet.remedy.rollout.executor import LockedError, WorkError
+from nodevet.remedy.rollout.left import Parted, parted
+from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
+from nodevet.remedy.rollout.step_results import begin, of_packages
+from nodevet.remedy.rollout.waits import waits_for
+
+BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
+
+
+class Back(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be put back on one node."""
+
+    host: str
+    planned: PlannedNode
+    steps: tuple[Step, ...]
+    run: RunState
+    newer: Mapping[Resource, str] = {}  # what a newer run set, and that run
+    closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be put back now
+
+
+def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
+    """The steps that left something on their nodes, in the order in which they are put back."""
+    return tuple(step for step in reversed(steps) if run.step(step.id).touched)
+
+
+def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
+    """A node where nothing is to be put back; nobody goes there."""
+    back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
+    why = "nothing is left to put back" if back else NOT_ATTEMPTED
+    unchanged = tuple(begin(step) for step in steps)
+    return HostResult(host=host, outcome=Outcome.RIGHT, why=why, steps=unchanged)
+
+
+def doubtful(host: str, why: str) -> HostResult:
+    """A node whose journal cannot be right; nobody goes there."""
+    return HostResult(host=host, outcome=Outcome.DOUBT, why=why)
+
+
+class Return:
+    """One node's way back. `run` never raises but for what ends the whole run."""
+
+    def __init__(self, back: Back, site: NodeSession) -> None:
+        self.back = back
+        self.site = site
+        self._results: dict[str, StepResult] = {}
+
+    def run(self) -> HostResult:
+        started = time.monotonic()
+        refusal, why, lost = None, "", ""
+        try:
+            self._run()
+        except RefusedError as error:
+            refusal, why = error.refusal, str(error)
+        except (LostError, JournalError) as error:
+            lost = str(error)
+        finally:
+            with suppress(WorkError):
+                self.site.executor.close(self.back.host)
+        steps = tuple(
+            self._results.get(step.id) or self._standing(step) for step in self.back.steps
+        )
+        outcome = worst(self._results.values())
+        told = [step.why for step in steps if step.outcome is outcome and step.why]
+        returned = any(one.outcome in BACK for one in self._results.values())
+        if outcome is Outcome.REFUSED and returned:
+            outcome = Outcome.PARTLY
+        if lost or refusal is Refusal.UNREACHABLE:  # nobody knows what is there by now
+            outcome, told = min_of(outcome, Outcome.DOUBT), [lost or why, *told]
+        elif refusal:
+            outcome, told = Outcome.REFUSED, [why]
+        for step in steps:  # what was in doubt is, until somebody has looked
+            if step.outcome in UNKNOWN and step.outcome.rank < outcome.rank:
+                outcome, told = step.outcome, [*told, step.why]
+        result = HostResult(
+            host=self.back.host,
+            outcome=outcome,
+            why="; ".join(dict.fromkeys(filter(None, told))),
+            refusal=refusal if outcome is Outcome.REFUSED else None,
+            seconds=round(time.monotonic() - started, 3),
+            steps=steps,
+        )
+        with suppress(JournalError):
+            self.site.journal.write(host_end(result))
+        return result
+
+    def _standing(self, step: Step) -> StepResult:
+        """A step that was not come to: what was in doubt stays so."""
+        state = self.back.run.step(step.id)
+        outcome = of_state(state, "rollback")
+        if outcome in UNKNOWN:
+            return begin(step, outcome=outcome, why=state.why)
+        return begin(step)
+
+    def _run(self) -> None:
+        steps = touched(self.back.steps, self.back.run)
+        if not steps:
+            return
+        evidence = self._enter(steps)
+        packages = [step for step in steps if of_packages(step)]
+        others = [step for step in steps if step not in packages]
+        # a library that does not fit the loaded module says nothing of a GPU
+        first, last = (others, packages) if evidence.gpu.data else (packages, others)
+        for group in filter(None, (first, last)):
+            self._put_back(group)
+            if Outcome.DOUBT in {result.outcome for result in self._results.values()}:
+                return
+
+    def _put_back(self, steps: Sequence[Step]) -> None:
+        """These steps, all of them once more, for a later one may have changed what was put back
+        before it, and after a while a last look. Raises LostError; until that look all of them
+        are in doubt."""
+        ways = [way for step in steps if (way := self._step(step))]
+        restored = [seen for way in ways for seen in way.parts.ours]
+        actions = [action for way in ways for action in way.parts.actions]
+        told, blind = list[str](), ""
+        evidence: Evidence | None = None
+        left: Mapping[Resource, str] = {}
+        after: Mapping[Resource, State] = {}
+        try:
+            told = self.site.steadily(lambda: self.site.put_back(restored, actions, settle=False))
+            time.sleep(self.site.terms.settle)
+            after, left = self.site.steadily(lambda: self.site.left(restored))
+            evidence = self.site.steadily(lambda: self.site.probe("rolled-back"))
+        except BlindError as error:
+            blind = f"it cannot be proven: {error}"
+        for way in ways:
+            amiss = [left[seen.resource] for seen in way.parts.ours if seen.resource in left]
+            amiss += [*dict.fromkeys((*way.told, *told))] if amiss else []
+            why = "; ".join([*way.parts.told, *amiss, *([blind] if blind else [])])
+            outcome = way.outcome(amiss, blind)
+            now = tuple(after.get(seen.resource, seen) for seen in way.found) if after else ()
+            record = RolledBack(step=way.step.id, ok=not why, why=why, seen=now)
+            then = self.back.run.step(way.step.id)
+            if evidence and not amiss and (waits := waits_for(way.step, then, evidence)):
+                record = waiting(record, then, waits, evidence)
+                outcome = Outcome.PENDING if record.ok else outcome
+            self.site.journal.write(record)
+            self._results[way.step.id] = replace(
+                self._results[way.step.id], outcome=outcome, why=record.why, after=now
+            )
+
+    def _enter(self, steps: Sequence[Step]) -> Evidence:
+        """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
+        try:
+            self.site.enter()
+        except LockedError as error:
+            raise RefusedError(Refusal.LOCKED, str(error)) from error
+        except WorkError as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+        evidence = self._probe()
+        host = evidence.host.data
+        booted = host.boot_id if host else None  # it may have been rebooted since
+        if why := preconditions.other_node(self.back.planned, evidence, booted=booted):
+            raise RefusedError(Refusal.STALE, why)
+        clearance = Clearance(
+            host=self.back.host,
+            planned=self.back.planned,
+            drain_hook=self.site.terms.drain_hook,
+            harmless=self.site.terms.harmless,
+            closed=self.back.closed,
+            services=preconditions.services_of(steps),
+        )
+        evidence = clearance.node(evidence, self._probe, steps=steps, reboot=False)
+        self.site.journal.write(
+            HostBegin(
+                host=self.back.host,
+                machine_id=self.back.planned.machine_id,
+                boot_id=booted or "",
+                uptime_s=host.uptime_s if host else None,
+            )
+        )
+        return evidence
+
+    def _probe(self) -> Evidence:
+        try:
+            return self.site.probe("before-rollback")
+        except (WorkError, BlindError) as error:
+            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
+
+    def _step(self, step: Step) -> "_Way | None":
+        """One step put back, which is not proven yet; None where it cannot be. Raises LostError."""
+        then = self.back.run.step(step.id)
+        if then.seen is None:
+            why = "the journal does not say what it was"
+            self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+            return None
+        why = "it was not looked at once it had been put back"
+        self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+        try:
+            now = self.site.steadily(lambda: self.site.look(step.resources))
+        except BlindError as error:
+            why = str(error)
+            self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+            return None
+        parts = kept_from(parted(step, then, now), self.back.newer)
+        self._results[step.id] = replace(self._results[step.id], before=now)
+        self.site.journal.write(RollingBack(step=step.id, found=now))
+        try:
+            told = self.site.steadily(
+                lambda: self.site.put_back(parts.ours, parts.actions, settle=False)
+            )
+        except BlindError as error:
+            told = [str(error)]
+        return _Way(
+            step=step,
+            found=now,
+            parts=parts,
+            told=told,
+        )
+
+
+def waiting(record: RolledBack, then: StepState, waits: str, evidence: Evidence) -> RolledBack:
+    """A step that was put back and is in force later; the node as it was when that was done."""
+    host = evidence.host.data
+    return replace(
+        record,
+        why="; ".join(filter(None, (record.why, f"reverted, in force after {waits}"))),
+        waits=waits,
+        boot_id=then.back_boot_id if then.waits else (host and host.boot_id) or "",
+        uptime_s=then.back_uptime_s if then.waits else host and host.uptime_s,
+    )
+
+
+def kept_from(parts: Parted, newer: Mapping[Resource, str]) -> Parted:
+    """Without what a newer run needs: a boot unit that both have belongs to the newest."""
+    taken = [seen.resource for seen in parts.ours if seen.resource in newer]
+    told = [
+        f"{resource.label} is also of run {newer[resource]}, which is newer, and is left to "
+        "that: roll that back first"
+        for resource in taken
+    ]
+    mine = tuple(seen for seen in parts.ours if seen.resource not in newer)
+    return replace(parts, ours=mine, foreign=(*parts.foreign, *told))
+
+
+class _Way(msgspec.Struct, frozen=True, kw_only=True):
+    """A step on its way back."""
+
+    step: Step
+    found: tuple[State, ...]  # when the rollback came
+    parts: Parted
+    told: list[str]  # what did not go well; it may be right by now
+
+    def outcome(self, amiss: Sequence[str], blind: str) -> Outcome:
+        if blind or self.parts.unknown:
+            return Outcome.DOUBT
+        if amiss:
+            return Outcome.HALF
+        if not self.parts.foreign:
+            return Outcome.ROLLED_BACK
+        found = {seen.resource: seen for seen in self.found}
+        changed = any(not same(was, found[was.resource]) for was in self.parts.ours)
+        return Outcome.PARTLY if changed else Outcome.REFUSED

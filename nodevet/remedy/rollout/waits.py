@@ -1,0 +1,70 @@
+"""Whether what was put back is in force, or waits for a reboot, a reset or a restart. Pure."""
+
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.processes import service_of
+from nodevet.fix import Unit
+from nodevet.remedy.journal.journal import StepState
+from nodevet.remedy.model import Step
+
+PENDING = {"ecc_pending": "ecc_current", "mig_pending": "mig_current"}
+"""A mode that waits -> the one in force."""
+
+
+def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
+    """What brings the earlier state of a step into force, as `a reboot`; empty where it is.
+
+    `then`: the step before it was put back now. `evidence` was read after that. What the evidence
+    does not show was not put in force, as far as anybody knows.
+    """
+    modes = [
+        resource.name for resource in step.resources if resource.name.rpartition(":")[2] in PENDING
+    ]
+    if step.effective != "now" and modes:
+        gpus = (evidence.gpu.data and evidence.gpu.data.gpus) or ()
+        by_uuid = {gpu.uuid: gpu for gpu in gpus}
+        waiting = any(_waits(by_uuid.get(name.rpartition(":")[0]), name) for name in modes)
+        return f"a {step.effective}" if waiting else ""
+    if step.effective in ("reboot", "reset"):
+        return f"a {step.effective}" if _booted_into(then, evidence) else ""
+    restarts = any(isinstance(action, Unit) and action.restart for action in step.actions)
+    if step.services and not restarts and _bound(step, then, evidence):
+        return f"a restart of {', '.join(step.services)}"
+    return ""
+
+
+def _waits(gpu: Gpu | None, name: str) -> bool:
+    field = name.rpartition(":")[2]
+    if gpu is None:
+        return True
+    pending, current = getattr(gpu, field), getattr(gpu, PENDING[field])
+    return current is None or (pending is not None and pending != current)
+
+
+def _booted_into(then: StepState, evidence: Evidence) -> bool:
+    """Whether the node runs what the step made of it: it was booted between the step and now,
+    and not since the step was first put back."""
+    booted = evidence.host.data.boot_id if evidence.host.data else None
+    if not booted:
+        return True
+    return booted == then.back_boot_id if then.waits else booted != then.boot_id
+
+
+def _bound(step: Step, then: StepState, evidence: Evidence) -> bool:
+    """Whether a process that computes on a GPU was started while the step was in place."""
+    host, section = evidence.host.data, evidence.processes.data
+    if host is None or section is None or section.processes is None or not section.complete:
+        return True
+    theirs = [each for each in section.processes if service_of(each) in step.services]
+    if then.waits:
+        return host.boot_id == then.back_boot_id and any(
+            _before(each.started_s, then.back_uptime_s) for each in theirs
+        )
+    return host.boot_id != then.boot_id or any(
+        not _before(each.started_s, then.uptime_s) for each in theirs
+    )
+
+
+def _before(started_s: float | None, uptime_s: float | None) -> bool:
+    """Seconds after boot; what is not known came later."""
+    return started_s is not None and uptime_s is not None and started_s < uptime_s

@@ -1,0 +1,250 @@
+"""Who else would set what a fix is about to set: then or at the next boot they would undo it.
+
+Looked for: tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
+enabled or running, by themselves, a timer, a path, a socket or a device, or transient, with their
+drop-ins; cron, rc.local, udev rules and what they run; the scripts that all of these name, and
+those that these call, three deep; tuned's profile; cpupower and its like. DCGM owns settings
+where somebody configures it to, not by running. Files named nodevet-* are ours.
+
+Not looked at: what a compiled program does by itself; services that another unit's own file alone
+pulls in (Wants= and the like) and that do not run now; user managers; at(1); what is started from
+elsewhere, over SSH or by a configuration manager.
+"""
+
+import fnmatch
+import os
+import re
+
+from nodevet.remote.managers.patterns import BINDING, names_key, needle, pins
+from nodevet.remote.managers.programs import Programs
+from nodevet.remote.managers.unit_files import Node
+from nodevet.remote.managers.units import Units
+from nodevet.remote.probe.files import path_under
+from nodevet.remote.tools import ToolError, show
+
+AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
+VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
+PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+INCLUDES = 8
+MOST = 20  # owners told of one touch
+QUOTES = re.compile("[\"']")
+
+
+def owners(request):
+    """For each touch the list of its other owners, each named with its place: file:line.
+
+    A place that could not be read is told as if it were one: nobody knows.
+    """
+    survey = Survey(request["root"])
+    answers, known = [], {}
+    for resource in request["resources"]:
+        loaded = resource["kind"] == "module" and survey.has_module(resource["name"])
+        wanted = needle(resource["kind"], resource["name"], loaded)
+        if wanted is None:
+            answers.append([])
+            continue
+        key = wanted.same()
+        if key not in known:
+            known[key] = survey.owners(wanted)
+        found = known[key] + [place for place in survey.tmpfiles(wanted) if place not in known[key]]
+        answers.append(found[:MOST])
+    unread = ["{}: cannot be read: {}".format(*item) for item in sorted(survey.node.unread.items())]
+    return [found + unread for found in answers]
+
+
+class Survey(object):
+    def __init__(self, root):
+        self.root = root
+        self.node = Node(root)
+        self.units = Units(self.node)
+        self.programs = Programs(self.node)
+
+    def has_module(self, name):
+        return os.path.isdir(path_under(self.root, "/sys/module/" + name.replace("-", "_")))
+
+    def owners(self, wanted):
+        found = []
+        if wanted.drop_ins:
+            return list(self.drop_ins(wanted.drop_ins))
+        if wanted.package:
+            return list(self.preferences(wanted.package))
+        found += self.services(wanted)
+        found += self.tuned(wanted)
+        found += self.files(wanted)
+        found += self.sysctl(wanted)
+        found += self.modules(wanted)
+        if wanted.words is not None:
+            found += self.in_units(wanted, found)
+            for path in self.node.jobs():
+                found += self.mentions(wanted, path)
+            for path in self.node.rules():
+                found += self.matches(wanted.words, path)
+                for _, line in self.node.lines(path):
+                    for script in self.programs.of_rule(line):
+                        found += self.matches(wanted.words, script)
+        return list(dict.fromkeys(found))
+
+    def lives(self, unit):
+        """Whether a service is started at boot or runs now, or what triggers it does."""
+        if unit not in self.units.services:
+            return False
+        starters = self.units.starters(unit)
+        if any(map(self.units.is_started, starters)):
+            return True
+        return self.root == "/" and any(map(self.is_active, starters))
+
+    def is_active(self, unit):
+        try:
+            return show(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
+        except ToolError:
+            return True  # nobody knows
+
+    def services(self, wanted):
+        return ["unit " + name for name in wanted.services if self.lives(name)]
+
+    def matches(self, pattern, path):
+        """Places of a file's lines that match."""
+        rows = self.node.lines(path)
+        return ["{}:{}".format(path, number) for number, line in rows if says(pattern, line)]
+
+    def mentions(self, wanted, path):
+        """Places in a file, or in the scripts that its lines name."""
+        found = self.matches(wanted.words, path)
+        for _, line in self.node.lines(path):
+            for script in self.programs.scripts(line):
+                if script != path:
+                    found += self.matches(wanted.words, script)
+        return found
+
+    def in_units(self, wanted, known):
+        for name in sorted(self.units.services):
+            if name == wanted.unit or "unit " + name in known:
+                continue
+            places = []
+            for file, number, command in self.units.commands(name):
+                if says(wanted.words, command):
+                    places.append("{}:{}".format(file, number))
+                for script in self.programs.scripts(command):
+                    places += self.matches(wanted.words, script)
+            if places and self.lives(name):
+                yield "unit {} ({})".format(name, places[0])
+
+    def drop_ins(self, unit):
+        """Other drop-ins that bind a unit to CPUs or memory."""
+        for path in self.units.drop_ins(unit):
+            for place in self.matches(re.compile(BINDING), path):
+                yield place
+
+    def files(self, wanted):
+        found = []
+        for path, pattern in wanted.files:
+            found += self.matches(re.compile(pattern), path)
+        return found
+
+    def preferences(self, package):
+        """Where apt's preferences pin a package."""
+        top = "/etc/apt/preferences"
+        for path in [top] + [top + ".d/" + name for name in self.node.entries(top + ".d")]:
+            for number, line in self.node.lines(path):
+                if pins(line, package):
+                    yield "{}:{}".format(path, number)
+
+    def tmpfiles(self, wanted):
+        """Lines of tmpfiles.d and sysfs.conf on a kernel file, by its path, a pattern or name."""
+        if not wanted.path:
+            return []
+        found = []
+        for path in self.node.drop_in_folder("tmpfiles.d"):
+            for number, line in self.node.lines(path):
+                words = fields(line)
+                if len(words) > 1 and names_path(words[1], wanted):
+                    found.append("{}:{}".format(path, number))
+        for path in ["/etc/sysfs.conf"] + [
+            "/etc/sysfs.d/" + name for name in self.node.entries("/etc/sysfs.d", ".conf")
+        ]:
+            for number, line in self.node.lines(path):
+                if names_path("/sys/" + line.partition("=")[0].strip(), wanted):
+                    found.append("{}:{}".format(path, number))
+        return found
+
+    def sysctl(self, wanted):
+        if not wanted.key:
+            return []
+        found = []
+        for path in self.node.drop_in_folder("sysctl.d") + ["/etc/sysctl.conf"]:
+            if path.startswith(VENDORS) and os.path.basename(path) < AFTER:
+                continue
+            for number, line in self.node.lines(path):
+                name, equals, _ = line.partition("=")
+                if equals and names_key(name.strip(), wanted.key):
+                    found.append("{}:{}".format(path, number))
+        return found
+
+    def modules(self, wanted):
+        if not wanted.module:
+            return []
+        if wanted.loaded:
+            pattern = re.compile(r"^\s*{}\s*$".format(wanted.module))
+            paths = ["/etc/modules"] + self.node.drop_in_folder("modules-load.d")
+        else:
+            pattern = re.compile(r"^\s*(?:blacklist|install)\s+{}(?:\s|$)".format(wanted.module))
+            paths = self.node.drop_in_folder("modprobe.d")
+        return [place for path in paths for place in self.matches(pattern, path)]
+
+    def tuned(self, wanted):
+        """tuned, where its profile sets it or cannot be read."""
+        if wanted.tuned is None or not self.lives("tuned.service"):
+            return []
+        waiting = self.node.text("/etc/tuned/active_profile").split()
+        done, found = [], []
+        while waiting and len(done) < INCLUDES:
+            profile = waiting.pop(0)
+            done.append(profile)
+            path = self.profile(profile)
+            if path is None:
+                return ["unit tuned.service (profile {}: not found)".format(ascii(profile))]
+            for place in self.matches(wanted.tuned, path):
+                found.append("unit tuned.service ({})".format(place))
+            for _, line in self.node.lines(path):
+                name, _, value = line.partition("=")
+                if name.strip() == "include":
+                    waiting += value.replace(",", " ").split()
+        return found or ([] if done else ["unit tuned.service (it names no profile)"])
+
+    def profile(self, name):
+        for folder in PROFILES:
+            path = "{}/{}/tuned.conf".format(folder, name)
+            if "/" not in name and os.path.isfile(path_under(self.root, path)):
+                return path
+        return None
+
+
+def says(pattern, line):
+    """Whether a line matches, as it is or without its quotes: nvidia-smi "-pl" 500."""
+    return bool(pattern.search(line) or pattern.search(QUOTES.sub("", line)))
+
+
+def fields(line):
+    """The fields of a line of tmpfiles.d(5), which may be quoted, with the escapes of C.
+
+    >>> fields('w "/sys/a b" - - - - "1"')
+    ['w', '/sys/a b', '-', '-', '-', '-', '1']
+    """
+    words = re.findall(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line)
+    return [unescaped(QUOTES.sub("", word)) for word in words]
+
+
+def unescaped(word):
+    """Without the escapes of C that stand for one byte."""
+    return re.sub(
+        r"\\(?:x([0-9A-Fa-f]{2})|([0-7]{3})|(.))",
+        lambda it: it.group(3) or chr(int(it.group(1) or it.group(2), 16 if it.group(1) else 8)),
+        word,
+    )
+
+
+def names_path(word, wanted):
+    """Whether a path or pattern is of this kernel file, or of its name in another folder."""
+    if fnmatch.fnmatchcase(wanted.path, word):
+        return True
+    return "/cpufreq/" in wanted.path and word.endswith("/" + wanted.path.rpartition("/")[2])

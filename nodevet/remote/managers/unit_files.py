@@ -1,0 +1,94 @@
+"""Where settings of a node are written down: files, line by line. Never runs any of them."""
+
+import re
+
+from nodevet.remote.probe.files import names, read_bytes, reason
+
+LIMIT = 1 << 18  # bytes of a file; the rest of a longer one is not read
+ETC = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")  # first wins
+OURS = re.compile(r"(?:[0-9]+-)?nodevet-")
+CRON = (
+    "/etc/cron.d",
+    "/etc/cron.hourly",
+    "/etc/cron.daily",
+    "/etc/cron.weekly",
+    "/etc/cron.monthly",
+    "/var/spool/cron",
+    "/var/spool/cron/crontabs",
+    "/var/spool/cron/tabs",
+)
+SINGLE = ("/etc/crontab", "/etc/rc.local", "/etc/rc.d/rc.local", "/etc/rc.d/boot.local")
+
+
+class Node(object):
+    """The files of one node, each read once. `unread`: those that could not be, with why."""
+
+    def __init__(self, root):
+        self.root = root
+        self.unread = {}
+        self.known = {}
+
+    def lines(self, path):
+        """(number, line) of those that say something; those that go on are put together."""
+        if path not in self.known:
+            self.known[path] = list(self._lines(path))
+        return self.known[path]
+
+    def _lines(self, path):
+        text = self.text(path)
+        start, said = 0, ""
+        for number, line in enumerate(text.splitlines(), 1):
+            start = start if said else number
+            said += line
+            if said.endswith("\\"):
+                said = said[:-1] + " "
+                continue
+            if said.strip() and said.lstrip()[0] not in "#;":
+                yield start, said
+            said = ""
+        if said.strip():
+            yield start, said
+
+    def text(self, path):
+        try:
+            return read_bytes(self.root, path, LIMIT).decode("utf-8", "replace")
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return ""
+        except OSError as error:
+            self.unread[path] = reason(error)
+            return ""
+
+    def entries(self, path, end=""):
+        """The names in a folder, ours left out; none where there is no folder."""
+        try:
+            found = names(self.root, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except (OSError, ValueError) as error:
+            self.unread[path] = reason(error)
+            return []
+        return [name for name in found if name.endswith(end) and not OURS.match(name)]
+
+    def drop_in_folder(self, kind):
+        """Paths of /etc/<kind>, /run/<kind>, ...; of equal names the first, as systemd has it."""
+        chosen = {}
+        for top in ETC:
+            for name in self.entries(top + "/" + kind, ".conf"):
+                chosen.setdefault(name, top + "/" + kind + "/" + name)
+        return [chosen[name] for name in sorted(chosen)]
+
+    def jobs(self):
+        """Paths of what cron and rc.local run."""
+        for path in SINGLE:
+            yield path
+        for folder in CRON:
+            for name in self.entries(folder):
+                yield folder + "/" + name
+
+    def rules(self):
+        """Paths of udev's rules."""
+        chosen = {}
+        for top in ETC:
+            for name in self.entries(top + "/udev/rules.d", ".rules"):
+                chosen.setdefault(name, top + "/udev/rules.d/" + name)
+        return [chosen[name] for name in sorted(chosen)]

@@ -1,0 +1,4 @@
+"""One file per section of the evidence: `collect(root, request)` returns its data.
+
+A section exists because its file does.
+"""

@@ -1,0 +1,85 @@
+"""CPUs and their topology: /sys/devices/system/cpu, /proc/cpuinfo."""
+
+from nodevet.remote.probe.cpulist import (
+    format_cpulist,
+    normal,
+    normal_mask,
+    normal_some,
+    parse_cpulist,
+)
+from nodevet.remote.probe.files import (
+    Record,
+    attempt,
+    either,
+    flag,
+    head,
+    integer,
+    line,
+    parse_rows,
+    parsed,
+    pick,
+    reason,
+)
+
+CPUS = "/sys/devices/system/cpu/"
+CPUINFO = "/proc/cpuinfo"
+
+
+def siblings(root, place):
+    """The threads of a CPU's core, as a cpulist. Raises OSError, ValueError."""
+    lists = (
+        ("core_cpus_list", normal_some),
+        ("thread_siblings_list", normal_some),  # before Linux 5.3
+        ("thread_siblings", normal_mask),
+    )
+    return either(root, place, *lists)
+
+
+def topology(root, cpus):
+    """[(package id, siblings)] of these CPUs. Raises ValueError naming one that does not say."""
+    found = []
+    for cpu in cpus:
+        place = "{}cpu{}/topology/".format(CPUS, cpu)
+        try:
+            package = parsed(root, place + "physical_package_id", integer)
+            found.append((package, siblings(root, place)))
+        except (OSError, ValueError) as error:
+            raise ValueError("cpu{}/topology: {}".format(cpu, reason(error)))
+    return found
+
+
+def packages_of(cpus, found):
+    """{package id: cpulist} from the CPUs and their topology."""
+    members = {}
+    for cpu, (package, _) in zip(cpus, found):
+        members.setdefault(str(package), []).append(cpu)
+    return {package: format_cpulist(ids) for package, ids in members.items()}
+
+
+def collect(root, request):
+    cpu = Record()
+    rows, why = attempt(lambda: parse_rows(head(root, CPUINFO)))
+    if rows is None:
+        cpu.fail_all(("model_name", "vendor"), why)
+    else:
+        cpu.take("model_name", pick, rows, CPUINFO, "model name")
+        cpu.take("vendor", pick, rows, CPUINFO, "vendor_id", "CPU implementer")
+    cpu.take("online", parsed, root, CPUS + "online", normal_some)
+    cpu.take("offline", parsed, root, CPUS + "offline", normal)
+    cpu.take("smt_active", parsed, root, CPUS + "smt/active", flag)
+    cpu.take("smt_control", line, root, CPUS + "smt/control")
+    if cpu["online"] is None:
+        cpu.fail_all(
+            ("threads", "cores", "sockets", "packages"), "online: " + cpu["errors"]["online"]
+        )
+        return cpu
+    online = parse_cpulist(cpu["online"])
+    cpu["threads"] = len(online)
+    found, why = attempt(topology, root, online)
+    if found is None:
+        cpu.fail_all(("cores", "sockets", "packages"), why)
+        return cpu
+    cpu["cores"] = len(set(found))
+    cpu["packages"] = packages_of(online, found)
+    cpu["sockets"] = len(cpu["packages"])
+    return cpu

@@ -1,0 +1,119 @@
+"""CPU frequency policies: /sys/devices/system/cpu/cpufreq, and cpu*/cpufreq before Linux 4.3.
+
+See Documentation/admin-guide/pm/cpufreq.rst in the kernel tree.
+"""
+
+from nodevet.remote.probe.cpulist import format_cpulist
+from nodevet.remote.probe.files import (
+    Absent,
+    Record,
+    flag,
+    integer,
+    line,
+    names,
+    numbered,
+    parse_words,
+    parsed,
+)
+
+CPUS = "/sys/devices/system/cpu"
+LARGEST = 8192  # policies; no more than CPUs
+FIELDS = (
+    ("governors_available", "scaling_available_governors", parse_words),
+    ("scaling_min_khz", "scaling_min_freq", integer),
+    ("scaling_max_khz", "scaling_max_freq", integer),
+    ("cpuinfo_min_khz", "cpuinfo_min_freq", integer),
+    ("cpuinfo_max_khz", "cpuinfo_max_freq", integer),
+    ("epp_available", "energy_performance_available_preferences", parse_words),
+)
+
+
+def parse_cpus(text):
+    """affected_cpus as ids: [0, 1] of "0 1". Raises ValueError."""
+    return [integer(word) for word in text.split()]
+
+
+def entries(root, directory, prefix):
+    """The numbers of the entries <prefix>N; none where there is no such directory."""
+    try:
+        return numbered(root, directory, prefix, LARGEST)
+    except FileNotFoundError:
+        return []
+
+
+def policy_places(root):
+    """{policy number: its directory}. Raises Absent where there is none."""
+    policies = entries(root, CPUS + "/cpufreq", "policy")
+    if policies:
+        return {id: "{}/cpufreq/policy{}/".format(CPUS, id) for id in policies}
+    found = {}
+    for id in entries(root, CPUS, "cpu"):
+        place = "{}/cpu{}/cpufreq/".format(CPUS, id)
+        try:
+            if names(root, place):
+                found[id] = place
+        except FileNotFoundError:
+            continue
+    if not found:
+        raise Absent("the kernel offers no cpufreq here")
+    return found
+
+
+def policy(root, place):
+    """A policy's settings and its CPUs; None for a policy whose CPUs are all offline.
+
+    affected_cpus has the online ones. Of a policy without any, every file reads EBUSY since
+    Linux 5.19; before, this one is empty, and the others keep what they said last.
+    """
+    record = Record()
+    record.take("cpus", parsed, root, place + "affected_cpus", parse_cpus)
+    if record["cpus"] == [] or record["errors"].get("cpus") == "EBUSY":
+        return None
+    record.take("governor", line, root, place + "scaling_governor")
+    record.take("driver", line, root, place + "scaling_driver")
+    record.take("epp", line, root, place + "energy_performance_preference")
+    for field, file, parse in FIELDS:
+        record.take(field, parsed, root, place + file, parse)
+    return record
+
+
+def fold(policies):
+    """One record for all policies with equal settings. `policies`: [(number, record)].
+
+    >>> fold([(0, {"cpus": [0], "governor": "performance"}),
+    ...       (1, {"cpus": [1], "governor": "performance"})])
+    [{'governor': 'performance', 'policies': '0-1', 'cpus': '0-1'}]
+    """
+    groups = []  # (settings, policy numbers, CPUs)
+    for id, record in policies:
+        settings = {key: value for key, value in record.items() if key != "cpus"}
+        equal = [group for group in groups if group[0] == settings]
+        group = equal[0] if equal else (settings, [], [])
+        if not equal:
+            groups.append(group)
+        group[1].append(id)
+        group[2].append(record["cpus"])
+    return [
+        dict(settings, policies=format_cpulist(ids), cpus=join(cpus))
+        for settings, ids, cpus in groups
+    ]
+
+
+def join(cpus):
+    """The CPUs of several policies as one cpulist; None where one did not say."""
+    return None if None in cpus else format_cpulist(cpu for ids in cpus for cpu in ids)
+
+
+def collect(root, request):
+    places = policy_places(root)
+    policies = [(id, policy(root, place)) for id, place in sorted(places.items())]
+    active = [(id, record) for id, record in policies if record is not None]
+    cpufreq = Record(inactive=format_cpulist(id for id, record in policies if record is None))
+    if active:
+        cpufreq["policies"] = fold(active)
+    else:
+        cpufreq.fail("policies", "every policy is without an online CPU")
+    cpufreq.take("intel_pstate", line, root, CPUS + "/intel_pstate/status")
+    cpufreq.take("no_turbo", parsed, root, CPUS + "/intel_pstate/no_turbo", flag)
+    cpufreq.take("boost", parsed, root, CPUS + "/cpufreq/boost", flag)
+    return cpufreq

@@ -1,0 +1,213 @@
+"""Who the node is: names, ids, kernel, operating system, virtualization, and its clock.
+
+/etc/machine-id, /proc/sys/kernel/{hostname,osrelease,arch,random/boot_id}, /proc/uptime,
+/proc/cmdline, /etc/os-release, /sys/class/dmi/id, and the signs that systemd-detect-virt(1)
+reads as files.
+"""
+
+import math
+import os
+import re
+import time
+
+from nodevet.remote.probe.files import (
+    Record,
+    attempt,
+    head,
+    is_simulated,
+    is_this_machine,
+    line,
+    parse_rows,
+    parsed,
+    path_under,
+    pick,
+    quote,
+)
+
+DMI = "/sys/class/dmi/id/"
+CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+FAR_FUTURE = 1 << 40  # seconds since 1970
+NO_OTHER_CLOCK = "no controller's clock came with the request"  # as nodevet.evidence.host has it
+FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
+FIRST_MOUNT_NAMESPACE = "mnt:[4026531832]"  # MNT_NS_INIT_INO, since Linux 6.18
+CONTAINER_MARKS = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")
+
+DMI_VENDORS = (  # sys_vendor or product_name begins with ... -> hypervisor
+    ("KVM", "kvm"),
+    ("OpenStack", "kvm"),
+    ("KubeVirt", "kvm"),
+    ("Amazon EC2", "amazon"),
+    ("QEMU", "qemu"),
+    ("VMware", "vmware"),
+    ("VMW", "vmware"),
+    ("innotek GmbH", "oracle"),
+    ("VirtualBox", "oracle"),
+    ("Xen", "xen"),
+    ("Bochs", "bochs"),
+    ("Parallels", "parallels"),
+    ("BHYVE", "bhyve"),
+    ("Hyper-V", "microsoft"),
+    ("Microsoft Corporation", "microsoft"),
+    ("Google Compute Engine", "google"),
+)
+METAL_TOO = ("amazon", "google", "microsoft")  # their bare machines carry the same names
+CLOCK_VENDORS = (("kvm-clock", "kvm"), ("xen", "xen"), ("hyperv_clocksource", "microsoft"))
+
+
+def parse_os_release(text):
+    """The assignments of os-release(5) as a dict."""
+    values = {}
+    for row in text.splitlines():
+        key, equals, value = row.strip().partition("=")
+        if equals and not key.startswith("#"):
+            values[key] = unquote(value)
+    return values
+
+
+def unquote(value):
+    """A value without the quotes and escapes of a shell assignment.
+
+    >>> unquote('"Ubuntu 22.04.4 LTS"')
+    'Ubuntu 22.04.4 LTS'
+    """
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    return re.sub(r"\\(.)", r"\1", value)
+
+
+def parse_uptime(text):
+    """Seconds since boot, from /proc/uptime. Raises ValueError."""
+    seconds = float(text.split(" ", 1)[0])
+    if not math.isfinite(seconds):
+        raise ValueError("not a time: {}".format(quote(text)))
+    return seconds
+
+
+def os_release(root):
+    """/etc/os-release, or /usr/lib/os-release where the first is missing."""
+    try:
+        return parsed(root, "/etc/os-release", parse_os_release)
+    except FileNotFoundError:
+        return parsed(root, "/usr/lib/os-release", parse_os_release)
+
+
+def architecture(root):
+    """What `uname -m` prints. Raises OSError under a root whose kernel is older than 6.1."""
+    try:
+        return line(root, "/proc/sys/kernel/arch")
+    except FileNotFoundError:
+        if root != "/":
+            raise
+        return os.uname().machine
+
+
+def exists(root, path):
+    return os.path.exists(path_under(root, path))
+
+
+def namespace(root, pid, kind):
+    """The name of a process's namespace, as pid:[4026531836]; None where it cannot be read."""
+    return attempt(os.readlink, path_under(root, "/proc/{}/ns".format(pid)) + "/" + kind)[0]
+
+
+def in_container(root):
+    """Whether this is a container: a PID namespace of its own, or a container's mark.
+
+    A virtual machine made from a container image carries the mark too, but is in
+    the first PID namespace and has the mounts of its first process.
+    """
+    if is_simulated(root):
+        return False
+    pids = namespace(root, "self", "pid")
+    if pids not in (None, FIRST_PID_NAMESPACE):
+        return True
+    if not any(exists(root, mark) for mark in CONTAINER_MARKS):
+        return False
+    mounts = namespace(root, "self", "mnt")
+    first = (FIRST_MOUNT_NAMESPACE, namespace(root, "1", "mnt"))
+    return pids is None or mounts is None or mounts not in first
+
+
+def hypervisor_flag(root):
+    """Whether the first CPU carries the `hypervisor` flag (x86 CPUID 1 ECX bit 31); None
+    on a CPU that has no such flag. Raises OSError."""
+    flags = parse_rows(head(root, "/proc/cpuinfo")).get("flags")
+    return None if flags is None else "hypervisor" in flags.split()
+
+
+def dmi_vendor(texts):
+    """The hypervisor that these DMI texts name, or None."""
+    for text in texts:
+        for start, name in DMI_VENDORS:
+            if text.startswith(start):
+                return name
+    return None
+
+
+def virtualization(root):
+    """`none`, `container`, the hypervisor's name, or `vm` where it does not say which.
+
+    Raises OSError, ValueError where there is no sign either way.
+    """
+    if in_container(root):
+        return "container"
+    texts = [attempt(line, root, DMI + name)[0] or "" for name in ("sys_vendor", "product_name")]
+    virtual, why = attempt(hypervisor_flag, root)
+    vendor = dmi_vendor(texts)
+    metal = vendor in METAL_TOO and (virtual is False or ".metal" in texts[1])
+    if vendor and not metal:
+        return vendor
+    if "control_d" in (attempt(line, root, "/proc/xen/capabilities")[0] or ""):
+        return "none"  # Xen's first domain owns the hardware
+    if exists(root, "/sys/hypervisor/type"):
+        return line(root, "/sys/hypervisor/type")
+    if virtual:
+        clocks = attempt(line, root, CLOCKS)[0] or ""
+        named = [name for start, name in CLOCK_VENDORS if start in clocks]
+        return named[0] if named else "vm"
+    if virtual is None and not any(texts):
+        raise ValueError(why or "neither the CPU nor DMI says")
+    return "none"
+
+
+def clock(root, request):
+    """CLOCK_REALTIME as the request arrived, seconds since 1970 UTC. Raises ValueError."""
+    if not is_this_machine(root):
+        raise ValueError("the clock is this machine's, and {} is of another one".format(root))
+    return round(request.get("arrived_s", time.time()), 3)
+
+
+def asked(request):
+    """The controller's clock as it sent the request. Raises ValueError."""
+    value = request.get("asked_s")
+    if value is None:
+        raise ValueError(NO_OTHER_CLOCK)
+    if not isinstance(value, (int, float)) or not 0 < value < FAR_FUTURE:
+        raise ValueError("the request's asked_s is not a time: {}".format(quote(repr(value))))
+    return value
+
+
+def collect(root, request):
+    host = Record()
+    for field, path in (
+        ("hostname", "/proc/sys/kernel/hostname"),
+        ("machine_id", "/etc/machine-id"),
+        ("boot_id", "/proc/sys/kernel/random/boot_id"),
+        ("kernel", "/proc/sys/kernel/osrelease"),
+        ("cmdline", "/proc/cmdline"),
+        ("dmi_vendor", DMI + "sys_vendor"),
+        ("dmi_product", DMI + "product_name"),
+    ):
+        host.take(field, line, root, path)
+    host.take("uptime_s", parsed, root, "/proc/uptime", parse_uptime)
+    host.take("clock_s", clock, root, request)
+    host.take("asked_s", asked, request)
+    host.take("architecture", architecture, root)
+    host.take("virtualization", virtualization, root)
+    release, why = attempt(os_release, root)
+    for field, key in (("os_id", "ID"), ("os_version", "VERSION_ID"), ("os_name", "PRETTY_NAME")):
+        if release is None:
+            host.fail(field, why)
+        else:
+            host.take(field, pick, release, "os-release", key)
+    return host

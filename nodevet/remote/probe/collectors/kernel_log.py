@@ -1,0 +1,354 @@
+"""The kernel log since boot, as far as it can be had, and the events in it.
+
+/dev/kmsg (Documentation/ABI/testing/dev-kmsg in the kernel tree) holds the latest records,
+as many as fit. Where it may not be read, or its beginning is gone, systemd's journal is
+asked too, by journalctl(1). Only what the kernel itself wrote counts: facility 0.
+
+Under another root it is that root's dev/kmsg, a plain file of its records or of dmesg(1)'s
+output, or else var/log/dmesg. Times are seconds after boot, of the kernel's own clock.
+"""
+
+import json
+import os
+import select
+import signal
+import time
+
+from nodevet.remote.probe.children import PR_SET_PDEATHSIG, find_prctl
+from nodevet.remote.probe.collectors.host import parse_uptime
+from nodevet.remote.probe.files import (
+    Absent,
+    Failed,
+    Record,
+    attempt,
+    integer,
+    names,
+    parsed,
+    path_under,
+    read,
+    reason,
+)
+from nodevet.remote.probe.kernel_events import Events
+from nodevet.remote.probe.kernel_rows import Rows, printable
+
+LIMIT = 64 << 20  # bytes of one source
+CHUNK = 8192  # bytes; /dev/kmsg refuses a read that its record does not fit in
+ROW = 1 << 16  # bytes of a row
+JOURNAL_SECONDS = 10
+OVERLAP_S = 1.0  # of both sources; records of several CPUs are not quite in order
+FIRST_ROWS = 10  # some kernels print a line or two before their name
+NAME = "Linux version "
+PIDS = 1 << 20  # entries in /proc
+JOURNALCTL = ("/usr/bin/journalctl", "/bin/journalctl", "/run/current-system/sw/bin/journalctl")
+MISSED = "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606"  # SD_MESSAGE_JOURNAL_MISSED, sd-messages.h
+ARGUMENTS = (
+    "--boot",
+    "--output=json",
+    "--output-fields=MESSAGE,_TRANSPORT,_SOURCE_MONOTONIC_TIMESTAMP,SYSLOG_FACILITY",
+    "--no-pager",
+    "--quiet",
+    "_TRANSPORT=kernel",
+    "+",
+    MISSED,
+)
+
+
+class Log(object):
+    """What one source tells. `gone` says why its beginning is missing, `lost` what else is."""
+
+    def __init__(self, source, events):
+        self.source = source
+        self.events = events
+        self.rows = 0
+        self.first_s = None
+        self.last_s = None
+        self.sequence = None
+        self.gone = "it does not begin with the kernel's first lines"
+        self.lost = []
+        self.early = set()  # what it said in its first moments
+        self.reader = events.reader()
+        self.parts = Rows(self.take_message, self.count, self.lose)
+
+    def lose(self, why):
+        if why not in self.lost:
+            self.lost.append(why)
+
+    def take(self, seconds, kernel, text, *readings, other=frozenset()):
+        """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
+        mean, where that is not clear. `other`: what another log has."""
+        self.rows += 1
+        if seconds is not None:
+            if self.first_s is None:
+                self.first_s = seconds
+            self.last_s = seconds if self.last_s is None else max(seconds, self.last_s)
+        if not kernel or (seconds, text) in other:
+            return
+        if self.rows <= FIRST_ROWS and text.startswith(NAME):
+            self.gone = ""
+        if seconds is not None and seconds <= self.first_s + OVERLAP_S:
+            self.early.add((seconds, text))
+        self.reader.add(seconds, text, *readings)
+
+    def take_row(self, row):
+        """One row of /dev/kmsg, or of what dmesg(1) prints; `end` after the last."""
+        self.parts.take(row)
+
+    def end(self):
+        """There is no further row."""
+        self.parts.end()
+        self.reader.end()
+
+    def take_message(self, message):
+        """A message of one row or more."""
+        self.take(message.seconds, message.kernel, *message.readings())
+
+    def count(self, sequence):
+        """See to it that no record is missing, by their numbers."""
+        if self.sequence is None:
+            self.gone = "its first {} records are gone".format(sequence) if sequence else ""
+        elif sequence > self.sequence + 1:
+            self.lose("records were overwritten while they were read")
+        self.sequence = sequence
+
+
+def rows_of(receive, log):
+    """The whole rows of a source, as bytes, until it has no more. `receive`: like os.read."""
+    rest, size, too_long = b"", 0, False
+    while size < LIMIT:
+        try:
+            chunk = receive()
+        except BlockingIOError:
+            break
+        except BrokenPipeError:  # overrun: the next read goes on with the oldest record left
+            log.lose("records were overwritten while they were read")
+            size += CHUNK
+            continue
+        if not chunk:
+            break
+        size += len(chunk)
+        rows = (rest + chunk).split(b"\n")
+        rest = rows.pop()
+        if too_long and rows:  # what is left of it
+            del rows[0]
+            too_long = False
+        if len(rest) > ROW:
+            log.lose("a row is longer than {} KiB".format(ROW >> 10))
+            rest, too_long = b"", True
+        for row in rows:
+            yield row
+    else:
+        log.lose("it is longer than {} MiB".format(LIMIT >> 20))
+    if rest and not too_long:
+        log.lose("its last row has no end")
+        yield rest
+
+
+def read_rows(file, log):
+    """All rows of an open file. Raises OSError."""
+    for row in rows_of(lambda: os.read(file, CHUNK), log):
+        log.take_row(row)
+    log.end()
+
+
+def read_kmsg(root, events):
+    """/dev/kmsg. Raises OSError."""
+    log = Log("kmsg", events)
+    file = os.open(path_under(root, "/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        read_rows(file, log)
+    finally:
+        os.close(file)
+    return log
+
+
+def take_entry(log, row, other, end):
+    """One entry of the journal, as JSON; False once it is later than `end`."""
+    try:
+        entry = json.loads(row.decode("utf-8", "replace"))
+        transport, message = entry["_TRANSPORT"], entry["MESSAGE"]
+        moment = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"]
+        seconds = integer(moment) / 1e6
+        data = bytes(message) if isinstance(message, list) else message.encode("utf-8", "replace")
+        kernel = transport == "kernel" and integer(entry["SYSLOG_FACILITY"]) == 0
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        log.lose("an entry of the journal cannot be read")
+        return True
+    if transport == "driver":
+        log.lose("journald says that it missed messages")
+    elif transport == "kernel":
+        log.take(seconds, kernel, printable(data.strip().replace(b"\\", b"\\x5c")), other=other)
+        return end is None or seconds <= end
+    return True
+
+
+def find_journalctl():
+    """The path of journalctl. Raises FileNotFoundError."""
+    for path in JOURNALCTL:
+        if os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(2, "no journalctl", "journalctl")
+
+
+def start_journalctl():
+    """A running journalctl, which the kernel kills when we are gone. Raises OSError."""
+    import subprocess  # costs time that most nodes need not spend
+
+    prctl = find_prctl()
+
+    def die_with_us():
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    return subprocess.Popen(
+        (find_journalctl(),) + ARGUMENTS,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={"LC_ALL": "C", "SYSTEMD_COLORS": "0"},
+        cwd="/",
+        preexec_fn=die_with_us,  # noqa: PLW1509 - a collector has one thread
+    )
+
+
+def read_journal(events, seconds, other=frozenset(), end=None):
+    """The journal of this boot, up to `end` seconds after it. Raises OSError."""
+    log = Log("journal", events)
+    journalctl = start_journalctl()
+    deadline = time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(journalctl.stdout, select.POLLIN)
+
+    def receive():
+        if poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            return os.read(journalctl.stdout.fileno(), ROW)
+        log.lose("journalctl took longer than {:g} s".format(seconds))
+        return b""
+
+    ended = False
+    try:
+        for row in rows_of(receive, log):
+            if row and not take_entry(log, row, other, end):
+                break
+        else:
+            ended = not log.lost
+    finally:
+        if not ended:
+            journalctl.kill()
+        journalctl.stdout.close()
+        code = journalctl.wait()
+    if ended and code:
+        log.lose("journalctl ended with exit code {}".format(code))
+    log.end()
+    return log
+
+
+def journald_runs():
+    """Whether the journal is still being written, by the name of the process that does it."""
+    for name in names("/", "/proc", PIDS):
+        if name.isdigit():
+            try:
+                if read("/", "/proc/{}/comm".format(name)).strip() == "systemd-journal":
+                    return True
+            except (OSError, ValueError):
+                continue
+    return False
+
+
+def whole(log, why="", now=None):
+    """A log on its own, as evidence. `now`: seconds since boot; without it its last line's."""
+    log.end()
+    gaps = [text for text in log.lost + [why] if text]
+    if log.events.dropped:
+        gaps.append("there are more than {} different events".format(len(log.events.found)))
+    lost = [text for text in [log.gone] + gaps if text]
+    found = Record(
+        source=log.source,
+        complete=not lost,
+        since_s=log.first_s,
+        lines_read=log.rows,
+        dropped=log.events.dropped,
+        events=log.events.records(),
+    )
+    if lost:
+        found["errors"]["complete"] = "{}: {}".format(log.source, "; ".join(lost))
+    if log.first_s is None:
+        found.fail("since_s", "no line has a time")
+    if gaps or log.first_s is None:
+        found.fail("covered_s", "; ".join(gaps) or "no line has a time")
+    else:
+        found["covered_s"] = max(log.last_s, now or 0.0) - log.first_s
+    return found
+
+
+def since_boot():
+    """Seconds since boot, or None."""
+    value, _ = attempt(parsed, "/", "/proc/uptime", parse_uptime)
+    return value
+
+
+def with_beginning(kmsg, seconds):
+    """/dev/kmsg with what the journal has from before it, as one log."""
+    kmsg.end()
+    end = kmsg.first_s + OVERLAP_S
+    try:
+        journal = read_journal(kmsg.events, seconds, kmsg.early, end)
+    except OSError as error:
+        kmsg.gone += ", and the journal: " + reason(error)
+        return kmsg
+    reached = journal.last_s is not None and journal.last_s >= kmsg.first_s
+    if journal.lost or not reached:
+        lost = [journal.gone] + journal.lost + ["" if reached else "it ends before kmsg begins"]
+        kmsg.gone += ", and the journal: " + "; ".join(text for text in lost if text)
+        return kmsg
+    if journal.gone:
+        kmsg.gone += ", and the journal: " + journal.gone
+    else:
+        kmsg.gone = ""
+    kmsg.source = "kmsg and journal"
+    kmsg.first_s, kmsg.rows = journal.first_s, kmsg.rows + journal.rows
+    return kmsg
+
+
+def from_files(root):
+    """The log of a captured tree."""
+    try:
+        log = read_kmsg(root, Events())
+        return whole(log)
+    except (FileNotFoundError, NotADirectoryError):
+        log = Log("dmesg", Events())
+    try:
+        file = os.open(path_under(root, "/var/log/dmesg"), os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Absent("these files hold no kernel log")
+    try:
+        read_rows(file, log)
+    finally:
+        os.close(file)
+    return whole(log, "/var/log/dmesg is written at boot only")
+
+
+def collect(root, request):
+    if root != "/":
+        return from_files(root)
+    seconds = min(JOURNAL_SECONDS, request.get("deadline", 2 * JOURNAL_SECONDS) / 2.0)
+    try:
+        kmsg = read_kmsg(root, Events())
+    except OSError as error:
+        denied = error
+    else:
+        if kmsg.first_s is not None:
+            log = with_beginning(kmsg, seconds) if kmsg.gone else kmsg
+            return whole(log, now=since_boot())
+        denied = OSError("it holds no record")
+    try:
+        journal = read_journal(Events(), seconds)
+        why = "; ".join(journal.lost) or "no record of the kernel"
+    except OSError as error:
+        journal, why = None, reason(error)
+    if journal is not None and journal.rows:
+        why = "" if journald_runs() else "journald is not seen running"
+        return whole(journal, why, since_boot())
+    both = "/dev/kmsg: {}; journal: {}".format(reason(denied), why)
+    if isinstance(denied, PermissionError):
+        raise PermissionError(denied.errno, "no", both)
+    raise Failed(both)

@@ -1,0 +1,51 @@
+"""Memory, huge pages, swap: /proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps."""
+
+import re
+
+from nodevet.remote.probe import swaps
+from nodevet.remote.probe.files import Record, attempt, integer, parse_rows, parsed, pick, quote
+
+MEMINFO = "/proc/meminfo"
+THP = "/sys/kernel/mm/transparent_hugepage/"
+FIELDS = (
+    ("total_kb", "MemTotal"),
+    ("available_kb", "MemAvailable"),
+    ("swap_total_kb", "SwapTotal"),
+    ("swap_free_kb", "SwapFree"),
+    ("dirty_kb", "Dirty"),
+    ("hugepages_total", "HugePages_Total"),
+    ("hugepages_free", "HugePages_Free"),
+    ("hugepage_size_kb", "Hugepagesize"),
+)
+
+
+def parse_amount(rows, key):
+    """One row of /proc/meminfo, in the row's own unit (KiB or pages). Raises ValueError.
+
+    >>> parse_amount({"MemTotal": "16316412 kB"}, "MemTotal")
+    16316412
+    """
+    text = pick(rows, MEMINFO, key)
+    return integer(text[:-3] if text.endswith(" kB") else text)
+
+
+def parse_choice(text):
+    """The word in brackets: madvise of "always [madvise] never". Raises ValueError."""
+    match = re.search(r"\[([a-z+_]+)\]", text)
+    if match is None:
+        raise ValueError("nothing is chosen in {}".format(quote(text)))
+    return match.group(1)
+
+
+def collect(root, request):
+    memory = Record()
+    rows, why = attempt(parsed, root, MEMINFO, parse_rows)
+    for field, key in FIELDS:
+        if rows is None:
+            memory.fail(field, why)
+        else:
+            memory.take(field, parse_amount, rows, key)
+    memory.take("thp_enabled", parsed, root, THP + "enabled", parse_choice)
+    memory.take("thp_defrag", parsed, root, THP + "defrag", parse_choice)
+    swaps.take(memory, root)
+    return memory

@@ -1,0 +1,126 @@
+"""Kernel modules and the NVIDIA driver's device nodes.
+
+/proc/modules, /sys/module, /lib/modules/<release>/modules.builtin,
+/proc/driver/nvidia/version, /dev/nvidia*.
+"""
+
+import os
+import re
+import stat
+from contextlib import suppress
+
+from nodevet.remote.probe.demand import on_demand
+from nodevet.remote.probe.files import (
+    Record,
+    attempt,
+    is_simulated,
+    line,
+    names,
+    parsed,
+    path_under,
+    quote,
+)
+
+DEVICE = re.compile(r"nvidia[0-9A-Za-z_-]{0,40}\Z")
+LARGEST = 1024  # device nodes
+
+
+def parse_modules(text):
+    """The names in /proc/modules, in its order."""
+    return [row.split()[0] for row in text.splitlines() if row.strip()]
+
+
+def loaded(root):
+    """The loaded modules. Raises OSError, ValueError.
+
+    A node of `nodevet sim` on a kernel without modules has no /proc/modules to put its own
+    over; there they are those of /sys/module that say how they were loaded.
+    """
+    try:
+        return parsed(root, "/proc/modules", parse_modules)
+    except FileNotFoundError:
+        if not is_simulated(root):
+            raise
+        place = path_under(root, "/sys/module")
+        found = names(root, "/sys/module")
+        return [name for name in found if os.path.exists(os.path.join(place, name, "initstate"))]
+
+
+def parse_flavour(text):
+    """open or proprietary, from the first row of /proc/driver/nvidia/version.
+
+    >>> parse_flavour("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri ...")
+    'proprietary'
+    """
+    row = text.split("\n", 1)[0]
+    if not row.startswith("NVRM version: NVIDIA UNIX ") or "Kernel Module" not in row:
+        raise ValueError("not the driver's version: {}".format(quote(row)))
+    return "open" if "Open Kernel Module" in row else "proprietary"
+
+
+def parse_builtin(text):
+    """The names in modules.builtin (Documentation/kbuild/kbuild.rst), as the kernel spells them.
+
+    >>> parse_builtin("kernel/drivers/net/dummy-x.ko\\nkernel/fs/ext4/ext4.ko\\n")
+    ['dummy_x', 'ext4']
+    """
+    files = [row.rpartition("/")[2] for row in text.splitlines()]
+    return [file[:-3].replace("-", "_") for file in files if file.endswith(".ko")]
+
+
+def builtin(root, loaded):
+    """Those in the kernel itself: in /sys/module and not loaded, or listed with the kernel.
+
+    One without parameters is not in /sys/module. A kernel that came without its list, and one
+    that `nodevet sim` only pretends, has what is in /sys/module alone.
+    """
+    found = set(names(root, "/sys/module"))
+    if not is_simulated(root):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            release = line(root, "/proc/sys/kernel/osrelease")
+            if "/" not in release:
+                path = "/lib/modules/{}/modules.builtin".format(release)
+                found.update(parsed(root, path, parse_builtin))
+    return sorted(found.difference(loaded))
+
+
+def device_node(root, path):
+    """One device node, or None for a directory such as /dev/nvidia-caps."""
+    record = Record(path=path)
+    place = path_under(root, path)
+    status, why = attempt(os.stat, place)
+    if status is None:
+        record.fail_all(("major", "minor", "mode", "openable"), why)
+        return record
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    record["mode"] = "{:04o}".format(stat.S_IMODE(status.st_mode))
+    record["openable"] = os.access(place, os.R_OK | os.W_OK)
+    if stat.S_ISCHR(status.st_mode):
+        record["major"] = os.major(status.st_rdev)
+        record["minor"] = os.minor(status.st_rdev)
+    else:
+        record.fail_all(("major", "minor"), "not a character device")
+    return record
+
+
+def device_nodes(root):
+    found = [name for name in names(root, "/dev") if DEVICE.match(name)]
+    if len(found) > LARGEST:
+        raise ValueError("more than {} entries /dev/nvidia*".format(LARGEST))
+    nodes = [device_node(root, "/dev/" + name) for name in found]
+    return [node for node in nodes if node is not None]
+
+
+def collect(root, request):
+    modules = Record()
+    modules.take("loaded", loaded, root)
+    if modules["loaded"] is None:
+        modules.fail("builtin", "loaded: " + modules["errors"]["loaded"])
+    else:
+        modules.take("builtin", builtin, root, modules["loaded"])
+    modules.take("on_demand", on_demand, root)
+    modules.take("nvidia_version", line, root, "/sys/module/nvidia/version")
+    modules.take("nvidia_flavour", parsed, root, "/proc/driver/nvidia/version", parse_flavour)
+    modules.take("device_nodes", device_nodes, root)
+    return modules

@@ -1,0 +1,258 @@
+"""The NVIDIA driver's packages, and the versions of them that the node's repositories have.
+
+A baseline asks with what it wants of the driver, `>=550,<560`: where the driver that runs is
+that already, nobody looks. Of Debian and its kin dpkg-query and apt-cache are asked, of the
+others rpm; they use neither the network nor a lock, and apt-cache is kept from writing caches.
+"""
+
+import os
+import re
+
+from nodevet.remote.probe.files import Absent, Failed, Record, attempt, line, quote, read, reason
+from nodevet.remote.probe.program import find, printed
+
+RUNNING = "/sys/module/nvidia/version"
+DPKG = "/var/lib/dpkg/status"
+RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
+STATES = "/var/lib/apt/extended_states"
+FOLDERS = ("/usr/bin", "/bin")
+SECONDS = 20  # for one program
+OUTPUT = 8 << 20  # bytes
+MOST = 300  # packages
+OFFERS = 200  # versions of one package, the highest
+NOT_ASKED = "the probe was not asked for it"
+AS_WANTED = "the driver that runs is as it is wanted, so nobody looked"
+NOT_INSTALLED = "not installed"
+NO_DNF = "dnf writes a log and caches whatever it is asked, so it is not asked"
+
+ROW = "${db:Status-Abbrev}\\t${binary:Package}\\t${Architecture}\\t${Version}\\n"
+WITHOUT_CACHES = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,200}(?::[a-z0-9-]{1,20})?\Z")
+VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~^-]{0,120}\Z")
+OF_NVIDIA = re.compile(
+    r"(?:lib|a?kmod-|dkms-|firmware-|glx-alternative-|xserver-xorg-video-|xorg-x11-drv-"
+    r"|linux-(?:modules|objects|signatures)-)?nvidia(?:[0-9-]|\Z)|cuda-drivers(?:-|\Z)"
+)
+CLAUSE = re.compile(r"(==|!=|>=|<=|>|<|)\s*([0-9]{1,9}(?:\.[0-9]{1,9}){0,4})(\.\*)?\Z")
+NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}\Z")
+CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
+
+
+def carried(version):
+    """The driver's version in a package's, None where it has none.
+
+    >>> carried("1:550.90.07-0ubuntu0.22.04.1"), carried("6.8.0-40.40+1")
+    ('550.90.07', None)
+    """
+    match = CARRIED.match(version)
+    return match.group(1) if match and int(match.group(1).split(".")[0]) >= 100 else None
+
+
+def fits(version, specifier):
+    """Whether a version is admitted for certain; what is beyond plain numbers is not.
+
+    >>> fits("550.90.07", ">=550,<560"), fits("550.90.07", "550.*"), fits("550.90.07", "~=550")
+    (True, True, False)
+    """
+    if not NUMBERS.match(version):
+        return False
+    ours = [int(part) for part in version.split(".")]
+    for clause in specifier.split(","):
+        match = CLAUSE.match(clause.strip())
+        if match is None:
+            return False
+        sign, text, star = match.groups()
+        if star and sign not in ("", "==", "!="):
+            return False
+        theirs = [int(part) for part in text.split(".")]
+        if star:
+            mine = (ours + [0] * len(theirs))[: len(theirs)]
+        else:
+            longest = max(len(ours), len(theirs))
+            mine = ours + [0] * (longest - len(ours))
+            theirs = theirs + [0] * (longest - len(theirs))
+        if not {
+            "": mine == theirs,
+            "==": mine == theirs,
+            "!=": mine != theirs,
+            ">=": mine >= theirs,
+            "<=": mine <= theirs,
+            ">": mine > theirs,
+            "<": mine < theirs,
+        }[sign]:
+            return False
+    return True
+
+
+def parse_installed(text):
+    """(state, name, architecture, version) of each row of dpkg-query. Raises ValueError."""
+    rows = [row.split("\t") for row in text.split("\n") if row]
+    for row in rows:
+        if len(row) != 4:
+            raise ValueError("not a row of dpkg-query: " + quote("\t".join(row)))
+    return rows
+
+
+def parse_offers(text):
+    """{name: versions}, the highest first, from `apt-cache madison`. Raises ValueError.
+
+    >>> parse_offers(" a | 1:2-1 | file:/r ./ Packages\\n a | 1:1-1 | http://h x/main Sources")
+    {'a': ['1:2-1']}
+    """
+    found = {}
+    for row in text.splitlines():
+        words = [word.strip() for word in row.split(" | ")]
+        if len(words) != 3:
+            raise ValueError("not a row of apt-cache madison: " + quote(row))
+        name, version, source = words
+        if source.endswith(" Packages") and NAME.match(name) and VERSION.match(version):
+            versions = found.setdefault(name, [])
+            if version not in versions and len(versions) < OFFERS:
+                versions.append(version)
+    return found
+
+
+def parse_states(text):
+    """Packages that came with others, from apt's extended_states: by name, and name:architecture.
+
+    >>> sorted(parse_states("Package: a\\nArchitecture: amd64\\nAuto-Installed: 1\\n"))
+    ['a', 'a:amd64']
+    """
+    found = set()
+    for block in text.split("\n\n"):
+        rows = dict(row.split(": ", 1) for row in block.split("\n") if ": " in row)
+        if rows.get("Auto-Installed") == "1" and "Package" in rows:
+            found.update((rows["Package"], rows["Package"] + ":" + rows.get("Architecture", "")))
+    return found
+
+
+def automatic():
+    """Names of the packages that nobody asked for by name. Raises OSError, ValueError."""
+    try:
+        return parse_states(read("/", STATES))
+    except FileNotFoundError:
+        return set()
+
+
+def package(name, state, version):
+    """What dpkg says of an installed package."""
+    record = Record(name=name)
+    if state.strip()[1:] == "i" and VERSION.match(version):
+        record["version"] = version
+    else:
+        record.fail("version", "dpkg: not in order: {}".format(quote(state.strip())))
+    record["held"] = state[:1] == "h"
+    return record
+
+
+def of_dpkg(running):
+    """The driver's packages with what apt has of them. Raises Failed."""
+    query = find("dpkg-query", [folder + "/dpkg-query" for folder in FOLDERS])
+    try:
+        rows = parse_installed(printed((query, "--show", "--showformat=" + ROW), SECONDS, OUTPUT))
+    except ValueError as error:
+        raise Failed(reason(error))
+    there = [row for row in rows if row[0][1:2] not in ("n", "c") and NAME.match(row[1])]
+    native = [architecture for _, name, architecture, _ in there if name == "dpkg"]
+    packages = [
+        package(name, state, version)
+        for state, name, _, version in there
+        if belongs(name, version, running)
+    ]
+    if len(packages) > MOST:
+        raise Failed("more than {} packages of NVIDIA's are installed".format(MOST))
+    names, why = attempt(automatic)
+    for each in packages:
+        if why is None:
+            each["automatic"] = each["name"] in names
+        else:
+            each.fail("automatic", why)
+    return packages + offered(packages, running, native[0] if native else "")
+
+
+def offered(packages, running, native):
+    """Give each package its offers; returns those that take the place of one of these.
+
+    The driver's version is in the name of some: nvidia-firmware-550-550.90.07.
+    """
+    named = [each["name"] for each in packages]
+    stems = [
+        name[: -len(running)]
+        for name in (name.partition(":")[0] for name in named)
+        if running and name.endswith("-" + running)
+    ]
+    try:
+        successors = sorted({name for stem in stems for name in beginning_with(stem)})
+        found = madison(named + [name for name in successors if name not in named])
+    except (Failed, ValueError) as error:
+        why = str(error) if isinstance(error, Failed) else reason(error)
+        for each in packages:
+            each.fail("offers", why)
+        return []
+    for each in packages:
+        name, _, architecture = each["name"].partition(":")
+        short = name if architecture in ("", native) else each["name"]
+        each["offers"] = found.pop(short, [])
+    others = [Record(name=name, offers=found[name]) for name in successors if name in found]
+    for each in others:
+        each.fail_all(("version", "held", "automatic"), NOT_INSTALLED)
+    return others
+
+
+def beginning_with(stem):
+    """Names of packages, known to apt, of which a driver's version is all that is left. Raises
+    Failed."""
+    names = apt_cache("pkgnames", "--", stem).split()
+    found = [name for name in names if name.startswith(stem) and NUMBERS.match(name[len(stem) :])]
+    return found[:MOST]
+
+
+def madison(names):
+    """What the repositories have of these packages. Raises Failed, ValueError."""
+    return parse_offers(apt_cache("madison", "--", *names)) if names else {}
+
+
+def apt_cache(*words):
+    path = find("apt-cache", [folder + "/apt-cache" for folder in FOLDERS])
+    return printed((path,) + WITHOUT_CACHES + words, SECONDS, OUTPUT)
+
+
+def of_rpm(running):
+    """The driver's packages; what the repositories have is not known. Raises Failed."""
+    rpm = find("rpm", [folder + "/rpm" for folder in FOLDERS])
+    text = printed((rpm, "-qa", "--queryformat", "%{NAME}\\t%{EVR}\\n"), SECONDS, OUTPUT)
+    found = {}
+    for row in text.split("\n"):
+        name, tab, version = row.partition("\t")
+        if not tab or not belongs(name, version, running):
+            continue
+        record = Record(name=name, version=version)
+        if name in found:
+            record.fail("version", "several versions are installed")
+        record.fail_all(("held", "automatic", "offers"), NO_DNF)
+        found[name] = record
+    if len(found) > MOST:
+        raise Failed("more than {} packages of NVIDIA's are installed".format(MOST))
+    return list(found.values())
+
+
+def belongs(name, version, running):
+    """Whether it is a package of NVIDIA's driver, or may be: by its name or its version."""
+    return bool(OF_NVIDIA.match(name)) or (running is not None and carried(version) == running)
+
+
+def collect(root, request):
+    asked = request.get("asks", {}).get("packages", ())
+    if root != "/":
+        raise Absent("packages are asked for on a running machine only")
+    running = attempt(line, root, RUNNING)[0]
+    found = Record()
+    if not asked or (running and all(fits(running, text) for text in asked)):
+        found.fail_all(("manager", "packages"), AS_WANTED if asked else NOT_ASKED)
+    elif os.path.isfile(DPKG):
+        found.update(manager="dpkg", packages=of_dpkg(running))
+    elif any(os.path.isdir(folder) for folder in RPM):
+        found.update(manager="rpm", packages=of_rpm(running))
+    else:
+        raise Absent("neither dpkg nor rpm has packages here")
+    return found

@@ -1,0 +1,39 @@
+"""The kernel parameters that a baseline asks for, from /proc/sys; see sysctl(8)."""
+
+import re
+
+from nodevet.remote.probe.files import LINE, Record, read, silent
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+\Z")
+SWAPPED = str.maketrans("./", "/.")
+
+
+def path_of(name):
+    """The file of a parameter; a dot inside a part is spelled /. Raises ValueError.
+
+    >>> path_of("net.ipv4.conf.eth0/1.forwarding")
+    '/proc/sys/net/ipv4/conf/eth0.1/forwarding'
+    """
+    parts = name.translate(SWAPPED).split("/")
+    if not NAME.match(name) or not all(part.strip(".") for part in parts):
+        raise ValueError("not the name of a kernel parameter")
+    return "/proc/sys/" + "/".join(parts)
+
+
+def value(root, name):
+    """Its text, words apart by one space. Raises OSError, ValueError."""
+    text = " ".join(read(root, path_of(name)).split())
+    if len(text) > LINE:
+        raise ValueError("longer than {} characters".format(LINE))
+    return text
+
+
+def collect(root, request):
+    note = request.get("note", silent)
+    parameters = []
+    for name in sorted(set(request.get("asks", {}).get("sysctl", ()))):
+        note(name)
+        parameter = Record(name=name)
+        parameter.take("value", value, root, name)
+        parameters.append(parameter)
+    return Record(parameters=parameters)

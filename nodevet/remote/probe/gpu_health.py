@@ -1,0 +1,228 @@
+"""Error counters, memory repairs, NVLinks and the fabric of one GPU."""
+
+from nodevet.remote.probe.files import Record
+from nodevet.remote.probe.gpu_nvml import CallError, MigPart, fill, flag, number, text
+from nodevet.remote.probe.gpu_values import bus_id
+
+TOTAL, BY_LOCATION = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter")
+
+
+LOCATION = "NVML_MEMORY_LOCATION_"
+CACHES = ("L1_CACHE", "L2_CACHE", "REGISTER_FILE", "TEXTURE_MEMORY", "TEXTURE_SHM", "CBU")
+NO_SUCH_LOCATION = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT")
+
+
+def ecc_kinds():
+    """Each lifetime and severity: a field's name with room for a part, and NVML's arguments."""
+    for lifetime in ("VOLATILE", "AGGREGATE"):
+        for severity in ("CORRECTED", "UNCORRECTED"):
+            which = ("NVML_MEMORY_ERROR_TYPE_" + severity, "NVML_{}_ECC".format(lifetime))
+            yield "{}_{{}}{}".format(lifetime, severity).lower(), which
+
+
+def ecc_rows():
+    """Each count: in all, and by where the memory is."""
+    for name, which in ecc_kinds():
+        yield (name.format(""), number, None, (TOTAL,) + which)
+        for location in ("SRAM", "DRAM"):
+            call = (BY_LOCATION,) + which + (LOCATION + location,)
+            yield (name.format(location.lower() + "_"), number, None, call)
+
+
+def ecc(device):
+    """The counts of a GPU; before Turing what is on its chip is not SRAM, but caches."""
+    record = Record()
+    fill(record, device, ECC)
+    for name, which in ecc_kinds():
+        field, sram = name.format("cache_"), name.format("sram_")
+        if record["errors"].get(sram) in NO_SUCH_LOCATION:
+            try:
+                record[field] = in_caches(device, which)
+            except CallError as failure:
+                record.fail(field, str(failure))
+    return record
+
+
+def in_caches(device, which):
+    """The sum of what NVML counts for each of them. Raises CallError: one was not read, or none
+    is counted."""
+    counts, why = [], None
+    for location in CACHES:
+        try:
+            counts.append(number(device.ask(BY_LOCATION, *(which + (LOCATION + location,)))))
+        except CallError as failure:
+            if str(failure) not in NO_SUCH_LOCATION:
+                raise
+            why = failure
+    if not counts:
+        raise why
+    return sum(counts)
+
+
+ECC = tuple(ecc_rows()) + (
+    (
+        "sram_threshold_exceeded",
+        flag,
+        "bThresholdExceeded",
+        ("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t"),
+    ),
+)
+
+REMAPPED = ("nvmlDeviceGetRemappedRows",)
+HISTOGRAM = ("nvmlDeviceGetRowRemapperHistogram",)
+REMAPPING = (
+    ("corrected", number, 0, REMAPPED),
+    ("uncorrected", number, 1, REMAPPED),
+    ("pending", flag, 2, REMAPPED),
+    ("failure", flag, 3, REMAPPED),
+    ("banks_max", number, "max", HISTOGRAM),
+    ("banks_high", number, "high", HISTOGRAM),
+    ("banks_partial", number, "partial", HISTOGRAM),
+    ("banks_low", number, "low", HISTOGRAM),
+    ("banks_none", number, "none", HISTOGRAM),
+)
+
+CAUSE = "NVML_PAGE_RETIREMENT_CAUSE_"
+RETIRED_PAGES = (
+    (
+        "single_bit",
+        len,
+        None,
+        ("nvmlDeviceGetRetiredPages", CAUSE + "MULTIPLE_SINGLE_BIT_ECC_ERRORS"),
+    ),
+    ("double_bit", len, None, ("nvmlDeviceGetRetiredPages", CAUSE + "DOUBLE_BIT_ECC_ERROR")),
+    ("pending", flag, None, ("nvmlDeviceGetRetiredPagesPendingStatus",)),
+)
+
+
+def cluster_uuid(value):
+    """16 bytes as a UUID is written.
+
+    >>> cluster_uuid(bytes(range(16)))
+    '00010203-0405-0607-0809-0a0b0c0d0e0f'
+    """
+    digits = "".join("{:02x}".format(byte) for byte in value)
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+FABRIC_V3 = ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v3_t")
+FABRIC_V2 = ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t")
+FABRIC_V1 = ("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t")
+FABRIC_STATE = (("state", "NVML_GPU_FABRIC_STATE_", "state", FABRIC_V3, FABRIC_V2, FABRIC_V1),)
+FABRIC = (
+    ("status", "NVML_ERROR_", "status", FABRIC_V3, FABRIC_V2, FABRIC_V1),
+    ("clique_id", number, "cliqueId", FABRIC_V3, FABRIC_V2, FABRIC_V1),
+    ("cluster_uuid", cluster_uuid, "clusterUuid", FABRIC_V3, FABRIC_V2, FABRIC_V1),
+    ("health_mask", number, "healthMask", FABRIC_V3, FABRIC_V2),
+)
+
+
+def fabric(device):
+    """The rest of it means something only in the state COMPLETED."""
+    record = Record()
+    fill(record, device, FABRIC_STATE)
+    if record["state"] in (None, "COMPLETED"):
+        fill(record, device, FABRIC)
+    else:
+        for row in FABRIC:
+            record.fail(row[0], "the fabric state is " + record["state"])
+    return record
+
+
+MIG_DEVICES = 16  # of one GPU; there are 7 at most
+MIG_IDENTITY = (("uuid", text, None, ("nvmlDeviceGetUUID",)),)
+
+
+def link_errors(field, kind, link, *newer):
+    older = ("nvmlDeviceGetNvLinkErrorCounter", link, "NVML_NVLINK_ERROR_DL_" + kind)
+    return (field, number, None) + newer + (older,)
+
+
+def nvlink_rows(link):
+    """The fields 84 to 137 have one id for each link and end at link 11."""
+    return (
+        ("active", flag, None, ("nvmlDeviceGetNvLinkState", link)),
+        (
+            "version",
+            number,
+            None,
+            ("nvmlDeviceGetNvLinkVersion", link),
+            ("field", "NVML_FI_DEV_NVLINK_GET_VERSION", link),
+        ),
+        (
+            "speed_mbps",
+            number,
+            None,
+            ("field", "NVML_FI_DEV_NVLINK_GET_SPEED", link),
+            ("field", "NVML_FI_DEV_NVLINK_SPEED_MBPS_L{}".format(link)),
+        ),
+        ("remote_bus_id", bus_id, "busId", ("nvmlDeviceGetNvLinkRemotePciInfo", link)),
+        link_errors(
+            "replay_errors", "REPLAY", link, ("field", "NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY", link)
+        ),
+        link_errors(
+            "recovery_errors",
+            "RECOVERY",
+            link,
+            ("field", "NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY", link),
+        ),
+        link_errors("crc_flit_errors", "CRC_FLIT", link),
+        link_errors("crc_data_errors", "CRC_DATA", link),
+    )
+
+
+def link_count(device):
+    """How many NVLinks the GPU has; where the driver does not say, how many it answers for."""
+    try:
+        return number(device.ask("field", "NVML_FI_DEV_NVLINK_LINK_COUNT"))
+    except CallError:
+        device.ask("nvmlDeviceGetNvLinkState", 0)
+    most = device.nvml.constant("NVML_NVLINK_MAX_LINKS")
+    for link in range(most):
+        try:
+            device.ask("nvmlDeviceGetNvLinkState", link)
+        except CallError:
+            return link
+    return most
+
+
+def mig_devices(gpu, device):
+    """Set `mig_devices` of the GPU; of what its own handle does not tell in MIG mode, theirs
+    tell a part."""
+    gpu["mig_devices"] = []
+    if not gpu["mig_current"]:
+        return
+    try:
+        count = number(device.ask("nvmlDeviceGetMaxMigDeviceCount"))
+    except CallError as failure:
+        gpu.fail("mig_devices", str(failure))
+        return
+    for index in range(min(count, MIG_DEVICES)):
+        record = Record(index=index)
+        try:
+            part = MigPart(device, index)
+        except CallError as failure:
+            if str(failure) == "NVML_ERROR_NOT_FOUND":  # no device has this place
+                continue
+            record["errors"]["handle"] = str(failure)
+            gpu["mig_devices"].append(record)
+            continue
+        fill(record, part, MIG_IDENTITY)
+        record["ecc"] = ecc(part)
+        record["remapping"] = Record()
+        fill(record["remapping"], part, REMAPPING)
+        gpu["mig_devices"].append(record)
+
+
+def nvlinks(gpu, device):
+    """Set `nvlinks` of the GPU: a record for each link, active or not."""
+    try:
+        count = link_count(device)
+    except CallError as failure:
+        gpu.fail("nvlinks", str(failure))
+        return
+    gpu["nvlinks"] = []
+    for link in range(count):
+        record = Record(link=link)
+        fill(record, device, nvlink_rows(link))
+        gpu["nvlinks"].append(record)

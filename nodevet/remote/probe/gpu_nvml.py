@@ -1,0 +1,246 @@
+"""NVML through pynvml: a library that loads or says why not, and calls that fail by name.
+
+Errors are NVML's own names (NVML_ERROR_NOT_SUPPORTED). Drivers before a function
+lack it and drivers after it deprecate it, so a value may have several calls, newest
+first. Every call is announced before it is made: a GPU that has fallen off the bus
+can block one for ever, and then the announcement names it.
+"""
+
+import ctypes
+
+from nodevet.remote.probe.files import Absent, Failed, reason
+
+LIBRARY = "libnvidia-ml.so.1"
+INIT_FAILURES = {
+    "NVML_ERROR_DRIVER_NOT_LOADED": "the NVIDIA kernel driver is not loaded",
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH": (
+        "libnvidia-ml and the loaded kernel driver are of different versions"
+    ),
+    "NVML_ERROR_NO_PERMISSION": "this user may not open the NVIDIA device nodes",
+}
+UNKNOWN_CALL = ("NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_ARGUMENT_VERSION_MISMATCH")
+NOT_HERE = UNKNOWN_CALL + ("NVML_ERROR_DEPRECATED", "NVML_ERROR_NOT_SUPPORTED")
+"""Errors after which an older call for the same value is worth a try."""
+MEMBERS = {  # of nvmlValue_t, by NVML_VALUE_TYPE_*
+    "DOUBLE": "dVal",
+    "UNSIGNED_INT": "uiVal",
+    "UNSIGNED_LONG": "ulVal",
+    "UNSIGNED_LONG_LONG": "ullVal",
+    "SIGNED_LONG_LONG": "sllVal",
+    "SIGNED_INT": "siVal",
+    "UNSIGNED_SHORT": "usVal",
+}
+UNAVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # NVML_VALUE_NOT_AVAILABLE, 32 and 64 bit
+
+
+class CallError(Exception):
+    """One call or value failed; the message is the NVML error's name, or a sentence."""
+
+
+def load():
+    """The pynvml module. Compiling it is slow, so the library is tried first.
+
+    Raises Absent where the library is not installed, Failed where it does not load.
+    """
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        if "No such file" in str(error) and str(error).startswith(LIBRARY):
+            raise Absent("NVML_ERROR_LIBRARY_NOT_FOUND: {} is not installed".format(LIBRARY))
+        raise Failed("NVML_ERROR_LIBRARY_NOT_FOUND: it does not load: {}".format(error))
+    import pynvml
+
+    return pynvml
+
+
+def names(pynvml, prefix):
+    """Value -> name without the prefix, of pynvml's constants; the first of equals wins.
+
+    >>> class module:
+    ...     NVML_COMPUTEMODE_DEFAULT = 0
+    >>> names(module, "NVML_COMPUTEMODE_")
+    {0: 'DEFAULT'}
+    """
+    found = {}
+    for name, value in vars(pynvml).items():
+        if name.startswith(prefix) and isinstance(value, int) and not name.endswith("_COUNT"):
+            found.setdefault(value, name[len(prefix) :])
+    return found
+
+
+class Nvml:
+    """The library as a whole, initialised; `close` when done. Raises Failed by name."""
+
+    def __init__(self, pynvml, note):
+        self.pynvml = pynvml
+        self.note = note
+        self.tables = {"NVML_ERROR_": names(pynvml, "NVML_ERROR_")}
+        self.tables["NVML_ERROR_"][0] = "SUCCESS"
+        try:
+            self.call("", "nvmlInit")
+        except CallError as failure:
+            name = str(failure)
+            raise Failed("{}: {}".format(name, INIT_FAILURES.get(name, "nvmlInit failed")))
+
+    def close(self):
+        """nvmlShutdown. What has been read stands, even if this fails."""
+        try:
+            self.call("", "nvmlShutdown")
+        except CallError:
+            pass
+
+    def name(self, prefix, value):
+        """The name of the constant with this prefix and value. Raises CallError."""
+        if prefix not in self.tables:
+            self.tables[prefix] = names(self.pynvml, prefix)
+        if value not in self.tables[prefix]:
+            raise CallError("NVML answers {}, which has no name".format(value))
+        return self.tables[prefix][value]
+
+    def error_name(self, code):
+        """NVML_ERROR_GPU_IS_LOST for 15."""
+        return "NVML_ERROR_{}".format(self.tables["NVML_ERROR_"].get(code, code))
+
+    def constant(self, name):
+        """A constant of pynvml. One that this pynvml lacks, the library may lack too."""
+        try:
+            return getattr(self.pynvml, name)
+        except AttributeError:
+            raise CallError("NVML_ERROR_FUNCTION_NOT_FOUND")
+
+    def call(self, where, function, *arguments):
+        """One announced call of pynvml. Raises CallError."""
+        self.note((where + " " + function).strip())
+        try:
+            return self.constant(function)(*arguments)
+        except self.pynvml.NVMLError as error:
+            raise CallError(self.error_name(error.value))
+
+
+class System:
+    """The calls that are about no GPU. Same shape as Device."""
+
+    def __init__(self, nvml):
+        self.nvml = nvml
+
+    def ask(self, function):
+        return self.nvml.call("", function)
+
+
+class Device:
+    """One GPU's calls. Each is made once; its answer or its failure is remembered."""
+
+    def __init__(self, nvml, index):
+        self.nvml = nvml
+        self.label = "GPU {}".format(index)
+        self.answers = {}
+        self.handle = self.handle_of(index)
+
+    def handle_of(self, index):
+        return self.nvml.call(self.label, "nvmlDeviceGetHandleByIndex", index)
+
+    def ask(self, function, *arguments):
+        """The answer of one call.
+
+        An argument that is a string names a constant of pynvml; one that names a
+        structure stands for a fresh one, which the call fills and which is the answer.
+        The function `field` stands for nvmlDeviceGetFieldValues of one field, in a scope.
+        """
+        key = (function,) + arguments
+        if key not in self.answers:
+            try:
+                self.answers[key] = (self._ask(function, arguments), None)
+            except CallError as failure:
+                self.answers[key] = (None, str(failure))
+        answer, failure = self.answers[key]
+        if failure is not None:
+            raise CallError(failure)
+        return answer
+
+    def _ask(self, function, arguments):
+        known = [self.nvml.constant(item) if isinstance(item, str) else item for item in arguments]
+        if function == "field":
+            return self._field(*known)
+        if known and isinstance(known[-1], type):
+            filled = known.pop()()
+            self.nvml.call(self.label, function, self.handle, *(known + [ctypes.byref(filled)]))
+            return filled
+        return self.nvml.call(self.label, function, self.handle, *known)
+
+    def _field(self, field, scope=0):
+        reply = self.nvml.call(
+            self.label, "nvmlDeviceGetFieldValues", self.handle, [(field, scope)]
+        )[0]
+        if reply.nvmlReturn != 0:
+            raise CallError(self.nvml.error_name(reply.nvmlReturn))
+        kind = self.nvml.name("NVML_VALUE_TYPE_", reply.valueType)
+        return getattr(reply.value, MEMBERS[kind])
+
+
+class MigPart(Device):
+    """One MIG device's calls, by its own handle. Raises CallError without one."""
+
+    def __init__(self, device, index):
+        self.device = device
+        super().__init__(device.nvml, index)
+        self.label = "{} MIG {}".format(device.label, index)
+
+    def handle_of(self, index):
+        return self.device.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
+
+
+def first(source, calls):
+    """The answer of the first call that the driver knows, or the first telling failure."""
+    failures = []
+    for call in calls:
+        try:
+            return source.ask(*call)
+        except CallError as failure:
+            failures.append(failure)
+            if str(failure) not in NOT_HERE:
+                break
+    raise next((failure for failure in failures if str(failure) not in UNKNOWN_CALL), failures[0])
+
+
+def fill(record, source, rows):
+    """Read these values into the record, each alone.
+
+    A row is: the field; how its answer is read (a function, or the prefix of the
+    constants that it is one of); which part of the answer (an index, an attribute, or
+    None for all of it); and the calls that give it, newest first.
+    """
+    for row in rows:
+        field, kind, part = row[:3]
+        try:
+            answer = first(source, row[3:])
+            if isinstance(part, int):
+                answer = answer[part]
+            elif part is not None:
+                answer = getattr(answer, part)
+            if isinstance(kind, str):
+                record[field] = source.nvml.name(kind, answer)
+            else:
+                record[field] = kind(answer)
+        except CallError as failure:
+            record.fail(field, str(failure))
+        except (ValueError, LookupError) as error:
+            record.fail(field, reason(error))
+
+
+def number(value):
+    """An int; NVML's marks for `not available` are failures."""
+    if value is None or value in UNAVAILABLE:
+        raise CallError("NVML_VALUE_NOT_AVAILABLE")
+    return int(value)
+
+
+def flag(value):
+    return bool(number(value))
+
+
+def text(value):
+    """A string, which pynvml gives as bytes or str; an empty one is not available."""
+    shown = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    if not shown:
+        raise CallError("NVML_VALUE_NOT_AVAILABLE")
+    return shown

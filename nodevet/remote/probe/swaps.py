@@ -1,0 +1,154 @@
+"""Active swap, and what turns it on at boot: /proc/swaps, /etc/fstab, units of type swap."""
+
+import os
+import re
+import stat
+
+from nodevet.remote.probe.files import (
+    LINE,
+    Record,
+    integer,
+    names,
+    parsed,
+    path_under,
+    quote,
+    read_bytes,
+    resolve,
+)
+from nodevet.remote.probe.unit_path import UNIT_PATH
+
+SWAPS = "/proc/swaps"
+FSTAB = "/etc/fstab"
+MOST = 64  # active ones, and units; no kernel has more than 32 of the first
+LIMIT = 1 << 16  # bytes of /etc/fstab, and of a unit
+SECRET = re.compile(r"(?i)(?<![a-z])pass(?:wd|word|phrase)?\d*=|\bsecret\w*=")  # an option of mount
+NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.swap\Z")
+WHAT = re.compile(r"^What=(.*)$", re.MULTILINE)
+FROM_FSTAB = re.compile(r"^SourcePath=/etc/fstab$", re.MULTILINE)
+
+
+def parse_swaps(text):
+    """The active ones as /proc/swaps lists them. Raises ValueError.
+
+    >>> parse_swaps("Filename Type Size Used Priority\\n/swap file 8 4 -2")[0]["used_kb"]
+    4
+    """
+    rows = text.split("\n")
+    if rows[0].split() != ["Filename", "Type", "Size", "Used", "Priority"]:
+        raise ValueError("not the heading of {}: {}".format(SWAPS, quote(rows[0])))
+    if len(rows) > MOST:
+        raise ValueError("more than {} lines in {}".format(MOST, SWAPS))
+    return [area(row) for row in rows[1:]]
+
+
+def area(row):
+    words = row.split()
+    if len(words) != 5:
+        raise ValueError("not a row of {}: {}".format(SWAPS, quote(row)))
+    return Record(
+        name=words[0],
+        kind=words[1],
+        size_kb=integer(words[2]),
+        used_kb=integer(words[3]),
+        priority=integer(words[4]),
+    )
+
+
+def is_swap(line):
+    """Whether a line of fstab(5) turns swap on at boot.
+
+    >>> is_swap("/swap none swap sw 0 0"), is_swap("#/swap none swap sw 0 0")
+    (True, False)
+    """
+    words = line.replace("\t", " ").split(" ")  # nothing else is between fields
+    words = [word for word in words if word.strip()]
+    if len(words) < 3 or words[0].startswith("#") or words[2] != "swap":
+        return False
+    return "noauto" not in (words[3].split(",") if len(words) > 3 else ())
+
+
+def fstab(root):
+    """[{text, mode, owner, group}] of /etc/fstab; nothing where no line of it turns on swap.
+
+    Raises OSError, and ValueError for what could not be written again as it is, or holds a
+    password, which is nothing to keep.
+    """
+    place = os.path.join(path_under(root, os.path.dirname(FSTAB)), os.path.basename(FSTAB))
+    try:
+        status = os.lstat(place)
+    except FileNotFoundError:
+        return []
+    if stat.S_ISLNK(status.st_mode):
+        raise ValueError(FSTAB + " is a symbolic link")
+    data = read_bytes(root, FSTAB, LIMIT + 1)
+    if len(data) > LIMIT:
+        raise ValueError("{} is larger than {} KiB".format(FSTAB, LIMIT >> 10))
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(FSTAB + " is not UTF-8 text")
+    if not any(is_swap(line) for line in text.split("\n")):
+        return []
+    if SECRET.search(text):
+        raise ValueError("a line of {} holds a password".format(FSTAB))
+    mode = stat.S_IMODE(status.st_mode)
+    return [Record(text=text, mode=mode, owner=status.st_uid, group=status.st_gid)]
+
+
+def units(root):
+    """The units of type swap that others want, but for those of /etc/fstab and masked ones."""
+    wanted = set()
+    for folder in UNIT_PATH:
+        for name in entries(root, folder):
+            if name.endswith((".wants", ".requires")):
+                wanted.update(filter(NAME.match, entries(root, folder + "/" + name)))
+    if len(wanted) > MOST:
+        raise ValueError("more than {} units of type swap".format(MOST))
+    found = [unit(root, name) for name in sorted(wanted)]
+    return [each for each in found if each is not None]
+
+
+def entries(root, folder):
+    """The names in a folder; none where it is not there. Raises OSError, ValueError."""
+    try:
+        return names(root, folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def unit(root, name):
+    """{name, path, what}; None for one without a file, masked, or of /etc/fstab."""
+    for folder in UNIT_PATH:
+        path = folder + "/" + name
+        try:
+            if resolve(root, path) == "/dev/null":
+                return None
+            text = read_bytes(root, path, LIMIT).decode("utf-8", "backslashreplace")
+        except FileNotFoundError:
+            continue
+        if not text.strip() or FROM_FSTAB.search(text):
+            return None
+        record = Record(name=name, path=path)
+        record.take("what", what, text)
+        return record
+    return None
+
+
+def what(text):
+    """The last What= of a unit's file. Raises ValueError."""
+    found = WHAT.findall(text)
+    if not found:
+        raise ValueError("its file has no What=")
+    return found[-1].strip()[:LINE]
+
+
+def take(memory, root):
+    """What is active into a record and, where anything is, what turns it on at boot."""
+    memory.take("swaps", parsed, root, SWAPS, parse_swaps)
+    if memory["swaps"] is None:
+        memory.fail_all(("fstab", "swap_units"), "swaps: " + memory["errors"]["swaps"])
+        return
+    memory["fstab"], memory["swap_units"] = [], []
+    if memory["swaps"]:
+        memory.take("fstab", fstab, root)
+        memory.take("swap_units", units, root)

@@ -1,0 +1,1 @@
+"""The live state of what a fix can touch; it never changes anything."""

@@ -1,0 +1,297 @@
+"""`nodevet sim`: simulated GPU nodes."""
+
+import os
+from typing import Any
+
+import click
+
+from nodevet.cli import USAGE, UserError
+
+fleet_option = click.option("--fleet", metavar="NAME", help="Where several fleets are up.")
+
+
+@click.group("sim")
+def command() -> None:
+    """Simulated GPU nodes: real Linux, systemd and SSH, pretended hardware.
+
+    \b
+    nodevet sim up demo                      boot a shipped scenario, or a YAML file
+    nodevet sim inventory > nodes.yaml       and then: nodevet check -i nodes.yaml
+    nodevet sim set gpu003 governor=powersave
+    nodevet sim down --all
+    """
+
+
+def _root() -> None:
+    """Fleets are root's: their keys, locks and control sockets. Raises UserError."""
+    if os.geteuid() != 0:
+        raise UserError("simulated nodes need root (namespaces, mounts): run it with sudo")
+
+
+@command.command()
+@click.argument("scenario")
+@click.option("--name", help="Name of the fleet. Default: what the scenario says.")
+@click.option("--wait/--no-wait", default=True, help="Until every node has booted.")
+def up(scenario: str, name: str | None, wait: bool) -> int:
+    """Boot the nodes of SCENARIO, a YAML file or a shipped one (see `nodevet sim scenarios`).
+
+    Exit codes: 0 every node is up, 1 one is not, 2 the scenario or this machine will not do.
+    """
+    from nodevet_sim.nspawn import control, needs, place
+    from nodevet_sim.scenario import ScenarioError, find, load
+
+    try:
+        path = find(scenario)
+        loaded = load(path)
+        where = control.up(loaded.name if name is None else name, path, nodes=len(loaded.nodes))
+    except (ScenarioError, needs.NeedError, place.PlaceError, control.ControlError) as error:
+        raise UserError(str(error)) from error
+    count = len(loaded.nodes)
+    click.echo(f"fleet {where.fleet}: {count} node{'s' if count != 1 else ''} booting", err=True)
+    if not wait:
+        return 0
+    try:
+        nodes = _ask(where, {"do": "wait"})["nodes"]
+    except KeyboardInterrupt:
+        click.echo(
+            f"the nodes go on booting; end them with: nodevet sim down {where.fleet}", err=True
+        )
+        raise
+    _table(nodes)
+    failed = [node for node in nodes if node["state"] != "running"]
+    if not failed:
+        click.echo(
+            f"\ninventory {where.inventory}; vet it with: nodevet check -i {where.inventory}"
+        )
+    return 1 if failed else 0
+
+
+@command.command()
+@click.argument("fleets", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every fleet, and what is left of dead ones.")
+def down(fleets: tuple[str, ...], every: bool) -> int:
+    """End fleets and leave nothing of them. Without a name: the only one."""
+    from nodevet_sim.nspawn import control, place
+
+    _root()
+    known = place.fleets()
+    wanted = known if every else fleets or (_fleet(None),)
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"no fleet {name!r} is up; there are: {', '.join(known) or 'none'}")
+    failed = 0
+    for name in wanted:
+        try:
+            control.down(place.Place(name))
+        except (control.ControlError, OSError) as error:
+            click.echo(f"nodevet: {error}", err=True)
+            failed += 1
+        else:
+            click.echo(f"fleet {name} is down", err=True)
+    return USAGE if failed else 0
+
+
+@command.command("list")
+def list_command() -> int:
+    """Every node of every fleet: address, state, boots, uptime."""
+    from nodevet_sim.nspawn import place
+
+    _root()
+    fleets = place.fleets()
+    for name in fleets:
+        where = place.Place(name)
+        if not where.lives():
+            click.echo(f"fleet {name} died; remove what is left with: nodevet sim down {name}")
+        elif not where.control.exists():
+            click.echo(f"fleet {name} is starting")
+        else:
+            click.echo(f"fleet {name}")
+            _table(_nodes(where))
+    if not fleets:
+        click.echo("no fleet is up; start one with: nodevet sim up demo", err=True)
+    return 0
+
+
+@command.command("ssh", context_settings={"allow_interspersed_args": False})
+@click.argument("node")
+@click.argument("remote", nargs=-1, type=click.UNPROCESSED)
+@fleet_option
+def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
+    """A shell of root on NODE, or a command there; its exit code is ssh's.
+
+    Options go before NODE; what follows it is the command's.
+    """
+    where = _of(node, fleet)
+    found = _node(where, node)
+    if found["state"] in ("off", "failed"):
+        raise UserError(f"{node} is {found['state']}; start it with: nodevet sim reboot {node}")
+    os.execvp(  # noqa: S606
+        "ssh",
+        [
+            *("ssh", "-F", "none", "-l", "root", "-i", str(where.key)),
+            *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={where.known_hosts}"),
+            *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
+            *("--", found["address"], *(remote[1:] if remote[:1] == ("--",) else remote)),
+        ],
+    )
+
+
+@command.command()
+@click.argument("nodes", nargs=-1, required=True)
+@fleet_option
+def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
+    """Reboot NODES, or start what is off, one after another, until each is up."""
+    for node in nodes:
+        where = _of(node, fleet)
+        status = _ask(where, {"do": "reboot", "node": node})
+        click.echo(f"{node} is up, boot {status['boots']}")
+    return 0
+
+
+@command.command("set")
+@click.argument("node")
+@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
+@fleet_option
+def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
+    """Change NODE while it runs. KEY is what a scenario says of a node.
+
+    \b
+    nodevet sim set gpu001 fault=pcie-width          a fault by name
+    nodevet sim set gpu001 gpu.3.lost=1              what NVML answers
+    nodevet sim set gpu001 governor=powersave
+    nodevet sim set gpu001 /sys/class/dmi/id/sys_vendor=Supermicro
+    nodevet sim set gpu001 kernel_log='NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.'
+    """
+    pairs = []
+    for pair in values:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"{pair!r} is not KEY=VALUE")
+        pairs.append((key, value))
+    _ask(_of(node, fleet), {"do": "set", "node": node, "values": pairs})
+    return 0
+
+
+@command.command()
+@click.argument("node")
+@fleet_option
+def diff(node: str, fleet: str | None) -> int:
+    """What has changed on NODE's disk since its first boot, by path.
+
+    `-` is what was, `+` is what is: kind, mode, owner:group, size in bytes, and the sha256 of a
+    file or the target of a link. What systemd itself writes is left out: journal, timers, ...
+
+    Exit codes: 0 nothing has changed, 1 something has.
+    """
+    from nodevet_sim.nspawn.diff import Entry
+
+    found = _ask(_of(node, fleet), {"do": "diff", "node": node})["changes"]
+    for path, before, after in found:
+        for sign, row in (("-", before), ("+", after)):
+            if row is not None:
+                click.echo(f"{sign} {ascii(path)[1:-1]}  {Entry(*row)}")
+    return 1 if found else 0
+
+
+@command.command()
+@click.argument("fleet", required=False)
+def inventory(fleet: str | None) -> int:
+    """Print an inventory for `-i`, with the nodes' host keys known."""
+    where = _place(_fleet(fleet))
+    if not where.inventory.exists():
+        raise UserError(f"fleet {where.fleet} is starting; try again when its nodes boot")
+    click.echo(where.inventory.read_text(encoding="utf-8"), nl=False)
+    return 0
+
+
+@command.command()
+def scenarios() -> int:
+    """The shipped scenarios, and the faults that a scenario can name."""
+    from nodevet_sim.faults import FAULTS, summary
+    from nodevet_sim.scenario import shipped
+
+    for name, title in shipped():
+        click.echo(f"{name:20} {title}")
+    click.echo()
+    for name in FAULTS:
+        click.echo(f"{name:20} {summary(name)}")
+    return 0
+
+
+def _fleet(name: str | None) -> str:
+    """The fleet that is meant. Raises UserError where that is not clear."""
+    from nodevet_sim.nspawn import place
+
+    _root()
+    known = place.fleets()
+    if name is not None:
+        return name
+    if len(known) != 1:
+        raise UserError(
+            f"say which fleet: {', '.join(known)}"
+            if known
+            else "no fleet is up; start one with: nodevet sim up demo"
+        )
+    return known[0]
+
+
+def _place(fleet: str) -> Any:
+    from nodevet_sim.nspawn import place
+
+    _root()
+    known = place.fleets()
+    if fleet not in known:
+        raise UserError(f"no fleet {fleet!r} is up; there are: {', '.join(known) or 'none'}")
+    where = place.Place(fleet)
+    if not where.lives():
+        raise UserError(f"fleet {fleet} died; remove what is left with: nodevet sim down {fleet}")
+    return where
+
+
+def _of(node: str, fleet: str | None) -> Any:
+    """The fleet that has this node. Raises UserError where none or several have it."""
+    from nodevet_sim.nspawn import place
+
+    if fleet is not None:
+        return _place(fleet)
+    _root()
+    living = [where for where in map(place.Place, place.fleets()) if where.control.exists()]
+    found = [where for where in living if any(each["name"] == node for each in _nodes(where))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"several fleets have {node}: say --fleet {found[0].fleet}, for one")
+    raise UserError(f"no node {node!r}; `nodevet sim list` shows what is up")
+
+
+def _nodes(where: Any) -> list[dict[str, Any]]:
+    """The nodes of one fleet of several; one that does not answer is told, and has none."""
+    try:
+        return list(_ask(where, {"do": "list"})["nodes"])
+    except UserError as error:
+        click.echo(f"nodevet: {error}", err=True)
+        return []
+
+
+def _node(where: Any, name: str) -> dict[str, Any]:
+    for node in _ask(where, {"do": "list"})["nodes"]:
+        if node["name"] == name:
+            return dict(node)
+    raise UserError(f"fleet {where.fleet} has no node {name!r}; see: nodevet sim list")
+
+
+def _ask(where: Any, request: dict[str, Any]) -> dict[str, Any]:
+    from nodevet_sim.nspawn import control
+
+    try:
+        return control.ask(where, request)
+    except control.ControlError as error:
+        raise UserError(str(error)) from error
+
+
+def _table(nodes: list[dict[str, Any]]) -> None:
+    width = max((len(node["name"]) for node in nodes), default=0)
+    for node in nodes:
+        uptime = "" if node["uptime_s"] is None else f"up {node['uptime_s']:.0f} s"
+        row = f"  {node['name']:{width}}  {node['address']:15}  {node['state']:8}"
+        click.echo(f"{row}  boot {node['boots']}  {uptime or node['why']}".rstrip())

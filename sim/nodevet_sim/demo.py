@@ -1,0 +1,112 @@
+"""`make demo`: a fleet of simulated nodes, healthy and broken, vetted over SSH, and the report."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from nodevet_sim.nspawn.needs import NeedError, check
+from nodevet_sim.sshd import make_key
+
+FLEET = f"demo{os.getpid()}"
+FOLDER = Path("demo")
+BASELINE = """\
+nodevet: 1
+title: H100 training nodes of this site
+extends: nvidia-h100-sxm
+applies: {gpu: {device: "10de:2330"}}
+expect:
+  driver_version: ">=570,<600"
+severity: {cpu_governor: warning}
+fix: [power_limit, cpu_governor]
+waivers:
+  - check: pcie_link
+    hosts: gpu003
+    subject: GPU 4
+    accepts: x8
+    owner: ops-hw
+    reason: riser on order
+    until: 2099-12-31
+"""
+
+
+def main() -> int:
+    """Vet the fleet; returns 0 where the run went as it should. Raises NeedError."""
+    check(nodes=8)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    baselines = FOLDER / "project" / "baselines"
+    baselines.mkdir(parents=True)
+    (baselines / "site-h100.yaml").write_text(BASELINE, encoding="utf-8")
+    if nodevet("sim", "up", "demo", "--name", FLEET) != 0:
+        return 1
+    try:
+        inventory = FOLDER / "inventory.yaml"
+        with inventory.open("wb") as out:
+            nodevet("sim", "inventory", FLEET, out=out)
+        code = nodevet(
+            *check_of(inventory, "report.html", "run.json"), "--save", str(FOLDER / "evidence")
+        )
+        mended = code == 1 and mend(inventory)
+    finally:
+        nodevet("sim", "down", FLEET)
+    if not mended:
+        print(f"\nthe demo expects differences, exit code 1 (it was {code}), and mends some")
+        return 1
+    again = f"{program()} check --evidence {FOLDER}/evidence --project {FOLDER}/project"
+    print(
+        f"\nexit code {code}: something is wrong, as it should be here"
+        f"\nreports   {FOLDER.resolve() / 'report.html'}, and after the fixes report-after.html"
+        f"\nthe run   {FOLDER}/fixed: what was done, in result.html; `nodevet rollback` undoes it"
+        f"\nevidence  {FOLDER}/evidence; judge it again, without the nodes:"
+        f"\n          {again} --format diff"
+        f"\nthe nodes to play with: {program()} sim up demo, then {program()} sim --help"
+    )
+    return 0
+
+
+def check_of(inventory: Path, html: str, json: str) -> list[str]:
+    """Vet the fleet, with these reports."""
+    return [
+        "check",
+        *("-i", str(inventory), "--project", str(FOLDER / "project"), "--deadline", "60"),
+        *("--format", "table", "--format", f"html:{FOLDER / html}"),
+        *("--format", f"json:{FOLDER / json}"),
+    ]
+
+
+def mend(inventory: Path) -> bool:
+    """Plan what can be put right, approve it, apply it, and vet again; whether all went well."""
+    project, plan = FOLDER / "project", str(FOLDER / "plan.json")
+    key = make_key(FOLDER / "id_reviewer")
+    signer = f"reviewer@demo {' '.join(key.public.split()[:2])}\n"
+    (project / "allowed_signers").write_text(signer, encoding="ascii")
+    where = ("-i", str(inventory), "--project", str(project), "--deadline", "60")
+    planned = nodevet("plan", *where, "--author", "you@demo", "-o", plan)
+    approved = nodevet(
+        *("approve", plan, "--folded", "--key", str(key.path), "--yes", "--project", str(project))
+    )
+    applied = nodevet("apply", plan, *where, "--run", str(FOLDER / "fixed"))
+    again = nodevet(*check_of(inventory, "report-after.html", "run-after.json"))
+    return (planned, approved, applied, again) == (1, 0, 0, 1)
+
+
+def nodevet(*arguments: str, out: object = None) -> int:
+    """Run a command as a user does, and show it; its exit code."""
+    print(f"\n$ nodevet {' '.join(arguments)}", flush=True)
+    command = [sys.executable, "-m", "nodevet", *arguments]
+    return subprocess.run(command, check=False, stdout=out).returncode  # type: ignore[call-overload,no-any-return]
+
+
+def program() -> str:
+    """How a user calls nodevet from here."""
+    return os.path.relpath(Path(sys.executable).with_name("nodevet"))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except NeedError as error:
+        sys.exit(f"demo: {error}")
+    except KeyboardInterrupt:
+        sys.exit("demo: stopped; `nodevet sim down --all` removes what is left")

@@ -1,0 +1,140 @@
+"""What a fault changes of a healthy node, and how several changes become one. Pure.
+
+Every fault looks at the same healthy node, so their order does not matter; two that
+want different things of the same file or value contradict each other.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from nodevet_sim.description import Content, LogLine
+from nodevet_sim.state import count_of, of_gpu
+
+DEVICES = "sys/bus/pci/devices"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+DEFAULT_GPU = 3
+
+
+class FaultError(ValueError):
+    """A fault that this node cannot have; the message says why."""
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """The node that faults are put into. `state` is that of NVML, by key."""
+
+    files: Mapping[str, Content]
+    links: Mapping[str, str]
+    state: Mapping[str, str]
+    disk_mb: int = 1024
+
+    def gpu(self, wanted: int | None) -> int:
+        """The GPU with this index; without one GPU 3, or the last. Raises FaultError."""
+        count = count_of(self.state)
+        if not count:
+            raise FaultError("the node has no GPU")
+        if wanted is None:
+            return min(DEFAULT_GPU, count - 1)
+        if wanted >= count:
+            raise FaultError(f"there is no GPU {wanted}; the node has {count}, from 0")
+        return wanted
+
+    def gpus(self, wanted: int | str) -> tuple[int, ...]:
+        """`all`, or the one. Raises FaultError."""
+        if isinstance(wanted, int):
+            return (self.gpu(wanted),)
+        self.gpu(None)
+        return tuple(range(count_of(self.state)))
+
+    def text(self, gpu: int, key: str) -> str | None:
+        """What NVML answers; None for an error."""
+        found = of_gpu(self.state, gpu, key)
+        return None if found is None or found.startswith("NVML_ERROR_") else found
+
+    def number(self, gpu: int, key: str) -> int:
+        """The same as a number. Raises FaultError where it answers none."""
+        found = self.text(gpu, key)
+        try:
+            return int(found or "", 0)
+        except ValueError:
+            says = of_gpu(self.state, gpu, key) or "nothing"
+            raise FaultError(f"GPU {gpu} has no {key}: its NVML says {says}") from None
+
+    def address(self, gpu: int) -> str:
+        """The bus id as sysfs spells it. Raises FaultError."""
+        found = self.text(gpu, "bus_id")
+        if found is None:
+            raise FaultError(f"GPU {gpu} has no bus id")
+        return found
+
+    def place(self, gpu: int) -> str:
+        """The directory of its PCI function. Raises FaultError."""
+        address = self.address(gpu)
+        link = self.links.get(f"{DEVICES}/{address}")
+        if link is not None:
+            return posixpath.normpath(f"{DEVICES}/{link}")
+        if f"{DEVICES}/{address}" in self.folders:
+            return f"{DEVICES}/{address}"
+        raise FaultError(f"GPU {gpu}, {address}, is not on the node's PCI bus")
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        return frozenset(path.rpartition("/")[0] for path in self.files)
+
+    def ends(self, gpu: int) -> tuple[str, ...]:
+        """The directories of both ends of its link: the GPU, and the port above where one is."""
+        place = self.place(gpu)
+        above = place.rpartition("/")[0]
+        port = ADDRESS.fullmatch(above.rpartition("/")[2])
+        return (place, above) if port else (place,)
+
+    def present(self, changes: Mapping[str, Content]) -> dict[str, Content]:
+        """Those of the files that the node has."""
+        return {path: content for path, content in changes.items() if path in self.files}
+
+
+@dataclass(frozen=True)
+class Patch:
+    """What differs from the healthy node."""
+
+    files: Mapping[str, Content] = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
+    node: Mapping[str, object] = field(default_factory=dict)  # fields of description.Node
+    root_files: Mapping[str, Content] = field(default_factory=dict)
+    services: Mapping[str, bool] = field(default_factory=dict)  # unit -> enabled
+    gpu: int | None = None  # the one GPU whose state or files it is about
+    gone: frozenset[int] = frozenset()  # GPUs that are no longer there
+    log: tuple[LogLine, ...] = ()
+    boot: tuple[str, ...] = ()
+
+
+def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
+    """All of them as one. Raises FaultError naming the two that contradict each other."""
+    named = tuple(patches)
+    tables = ("files", "state", "node", "root_files", "services")
+    merged = {table: _merged(table, named) for table in tables}
+    for name, patch in named:
+        for other, its in named:
+            if its.gpu in patch.gone:
+                raise FaultError(
+                    f"{name} and {other} contradict each other on GPU {its.gpu}; keep one"
+                )
+    return Patch(
+        **merged,  # type: ignore[arg-type]
+        gone=frozenset(gpu for _, patch in named for gpu in patch.gone),
+        log=tuple(line for _, patch in named for line in patch.log),
+        boot=tuple(dict.fromkeys(command for _, patch in named for command in patch.boot)),
+    )
+
+
+def _merged(table: str, named: Iterable[tuple[str, Patch]]) -> dict[str, object]:
+    found: dict[str, tuple[str, object]] = {}
+    for name, patch in named:
+        for key, value in getattr(patch, table).items():
+            other, known = found.setdefault(key, (name, value))
+            if known != value:
+                raise FaultError(f"{other} and {name} contradict each other on {key}; keep one")
+    return {key: value for key, (_, value) in found.items()}

@@ -1,0 +1,92 @@
+"""How one node is booted: the command, the word that it is up, and commands in general."""
+
+import asyncio
+import re
+import socket
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nodevet_sim.nspawn.disk import SHARED
+
+REBOOT = 133  # systemd-nspawn --keep-unit ends so when the node reboots
+NVIDIA_MAJOR, UVM_MAJOR = 195, 510
+NAMED = {"/dev/nvidiactl": (NVIDIA_MAJOR, 255), "/dev/nvidia-modeset": (NVIDIA_MAJOR, 254)}
+
+
+class NodeError(Exception):
+    """A node does not do what it should; the message says what happened."""
+
+
+def command(name: str, folder: Path, *, boottime: int, monotonic: int) -> list[str]:
+    """Boots the node in `folder`, with clocks of its own (time_namespaces(7)).
+
+    `boottime` and `monotonic` are what this machine's clocks say where the node's say 0.
+    """
+    return [
+        *("unshare", "--time", f"--boottime={-boottime}", f"--monotonic={-monotonic}", "--"),
+        *("systemd-nspawn", "--quiet", "--boot", f"--directory={folder / 'root'}"),
+        *(f"--machine={machine(name)}", f"--hostname={name}", "--settings=no"),
+        *("--register=no", "--keep-unit", "--console=pipe", "--link-journal=no"),
+        *("--resolv-conf=off", "--timezone=off", "--notify-ready=yes"),
+        f"--network-namespace-path=/run/netns/{name}",
+        f"--bind={folder / 'shared'}:{SHARED}",
+    ]
+
+
+def machine(name: str) -> str:
+    """A name that systemd-nspawn takes for a machine: letters, digits, dots and dashes.
+
+    >>> machine("gpu_001")
+    'gpu-001'
+    """
+    return re.sub(r"[^A-Za-z0-9.-]", "-", name)[:64].strip(".-") or "node"
+
+
+def numbers(path: str, index: int) -> tuple[int, int]:
+    """Major and minor of a device node of the NVIDIA driver; `index` is for those without."""
+    found = re.fullmatch(r"/dev/nvidia([0-9]+)", path)
+    return (NVIDIA_MAJOR, int(found[1])) if found else NAMED.get(path, (UVM_MAJOR, index))
+
+
+@contextmanager
+def notifications(path: Path) -> Iterator[socket.socket]:
+    """Where systemd-nspawn says how far the boot is; see sd_notify(3)."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as listening:
+        listening.bind(str(path))
+        listening.setblocking(False)
+        try:
+            yield listening
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def last_words(said: bytes) -> str:
+    """The end of what a node or a command wrote, made safe to print.
+
+    >>> last_words(b"one\\n\\x1b[31mtwo\\x1b[0m\\a\\n")
+    'one / two'
+    """
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", said[-2000:].decode("ascii", "replace"))
+    rows = ["".join(filter(str.isprintable, row)).strip() for row in text.splitlines()]
+    return " / ".join([row for row in rows if row][-3:])
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file so that no reader ever sees half of it."""
+    new = path.with_name(f"{path.name}.sim")
+    new.write_text(text, encoding="utf-8")
+    new.rename(path)
+
+
+async def run(*words: object) -> str:
+    """A command's output. Raises NodeError with what it complained."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, words), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+    )
+    said, complaint = await process.communicate()
+    if process.returncode != 0:
+        raise NodeError(f"{words[0]} ended with {process.returncode}: {last_words(complaint)}")
+    return said.decode("utf-8", "replace")

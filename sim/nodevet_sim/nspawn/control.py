@@ -1,0 +1,153 @@
+"""Starts fleets, asks them, and removes them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nodevet_sim.nspawn import cgroups, place
+from nodevet_sim.nspawn.needs import check
+from nodevet_sim.nspawn.network import MOST_NODES, PREFIX
+from nodevet_sim.nspawn.place import Place
+
+START_SECONDS = 300.0  # it describes every node, and may have to compile
+DOWN_SECONDS = 60.0
+
+
+class ControlError(Exception):
+    """A fleet does not do what it was asked; the message says why and what to do."""
+
+
+def up(fleet: str, scenario: Path, *, nodes: int) -> Place:
+    """Start a fleet and return once its supervisor answers; the nodes are booting then.
+
+    `nodes` is how many it has.
+
+    Raises ControlError, NeedError, PlaceError.
+    """
+    check(nodes)
+    where, lock = place.claim(fleet)
+    supervisor = None
+    try:
+        supervisor = _start(where, lock, scenario)
+        _await_answer(where, supervisor)
+    except BaseException:  # Ctrl-C, too: nobody would know of a fleet that is half there
+        if supervisor is not None:
+            supervisor.kill()
+            supervisor.wait()
+        os.close(lock)
+        clean(where)
+        raise
+    os.close(lock)
+    return where
+
+
+def _start(where: Place, lock: int, scenario: Path) -> "subprocess.Popen[bytes]":
+    where.scenario.write_bytes(os.fsencode(scenario.resolve()))
+    with where.log.open("wb") as log:
+        supervisor = subprocess.Popen(
+            [
+                *("unshare", "--mount", "--propagation", "private", "--"),
+                *(sys.executable, "-m", "nodevet_sim.nspawn.supervisor", where.fleet, str(lock)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd="/",
+            pass_fds=(lock,),
+        )
+    where.pid.write_text(str(supervisor.pid), encoding="ascii")
+    return supervisor
+
+
+def _await_answer(where: Place, supervisor: "subprocess.Popen[bytes]") -> None:
+    limit = time.monotonic() + START_SECONDS
+    while not where.control.exists():
+        if supervisor.poll() is not None or time.monotonic() > limit:
+            told = "no answer in time"
+            with suppress(FileNotFoundError):  # `down` was faster
+                said = where.log.read_text(encoding="utf-8", errors="replace").strip()
+                told = said or f"its supervisor ended with {supervisor.poll()}"
+            raise ControlError(f"the fleet does not start: {told}")
+        time.sleep(0.05)
+
+
+def ask(where: Place, request: dict[str, Any], *, seconds: float | None = None) -> dict[str, Any]:
+    """One request to a supervisor, and its answer. Raises ControlError."""
+    if not where.folder.exists():
+        known = ", ".join(place.fleets()) or "none"
+        raise ControlError(f"no fleet {where.fleet!r} is up; there are: {known}")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(seconds)
+        try:
+            connection.connect(str(where.control))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as answer:
+                line = answer.readline()
+        except OSError as error:
+            why = error.strerror or error
+            if where.lives() and not where.control.exists():
+                why = "it is starting"
+            raise ControlError(
+                f"fleet {where.fleet} does not answer ({why}); "
+                f"end it with: nodevet sim down {where.fleet}"
+            ) from error
+    if not line.endswith(b"\n"):
+        raise ControlError(f"fleet {where.fleet} ended while it was asked")
+    reply: dict[str, Any] = json.loads(line)
+    if "error" in reply:
+        raise ControlError(reply["error"])
+    return reply
+
+
+def down(where: Place) -> None:
+    """End a fleet, or remove what is left of one, and leave nothing. Raises ControlError."""
+    if where.lives():
+        try:
+            ask(where, {"do": "down"}, seconds=5)
+        except ControlError:
+            _signal(where, signal.SIGTERM)
+        if not _within(DOWN_SECONDS, lambda: not where.lives()):
+            _signal(where, signal.SIGKILL)
+            if not _within(DOWN_SECONDS, lambda: not where.lives()):
+                raise ControlError(f"the supervisor of {where.fleet} does not end")
+    clean(where)
+
+
+def clean(where: Place) -> None:
+    """Remove what a supervisor that is gone has left. Raises ControlError."""
+    try:
+        cgroups.end(cgroups.left(where.fleet))
+    except TimeoutError as error:
+        raise ControlError(f"fleet {where.fleet}: {error}") from error
+    with suppress(OSError, ValueError):
+        number = int(where.number.read_text(encoding="ascii"))
+        for index in range(MOST_NODES):
+            name = f"{PREFIX}{number}n{index}"
+            if Path("/sys/class/net", name).exists():
+                subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
+    place.remove(where)
+
+
+def _signal(where: Place, number: signal.Signals) -> None:
+    with suppress(OSError, ValueError):  # it ended, or `up` has not started it yet
+        pid = int(where.pid.read_text(encoding="ascii"))
+        if where.lives():
+            os.kill(pid, number)
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,360 @@
+"""One simulated node: its disk, its network, its pretended kernel, and its boots.
+
+Everything here runs inside the supervisor, in a mount namespace of its own: when the
+supervisor is gone, so are the mounts, the network namespaces and their interfaces.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from dataclasses import replace as altered
+from pathlib import Path
+
+from nodevet_sim import kernel
+from nodevet_sim.description import Load, LogLine, Node
+from nodevet_sim.library import rebooted
+from nodevet_sim.modules import known
+from nodevet_sim.nspawn import boot, diff, disk, network
+from nodevet_sim.nspawn.boot import NodeError, replace, run
+from nodevet_sim.nspawn.diff import Listing
+from nodevet_sim.nspawn.network import Network
+from nodevet_sim.nspawn.tools import Tools
+
+BOOT_SECONDS = 120.0
+KERNEL_SECONDS = 20.0
+STOP_SECONDS = 60.0
+NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own interfaces show
+AGE_S = 3600
+"""How long a new node says that it was up already, so that its kernel log has a past."""
+
+RUNS, BOOTS, OFF, FAILED = "running", "booting", "off", "failed"
+
+
+def reason(error: Exception) -> str:
+    """Why a node does not do, for people."""
+    if isinstance(error, (NodeError, OSError)):
+        return str(error)
+    return f"a fault in nodevet sim: {type(error).__name__}: {error}"
+
+
+@dataclass
+class Running:
+    """A node as it lives. `state` is one of RUNS, BOOTS, OFF, FAILED."""
+
+    node: Node
+    folder: Path
+    network: Network
+    identity: disk.Identity
+    tools: Tools
+    groups: tuple[Path, ...]
+    state: str = BOOTS
+    why: str = ""
+    boots: int = 0
+    booted_s: float = 0.0  # CLOCK_BOOTTIME of this machine at the node's boot
+    leader: int = 0  # pid of the node's systemd, outside
+    made: Listing | None = None  # its disk at the end of its first boot
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
+    _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
+    _nspawn: Process | None = None
+    _kernel: Process | None = None
+    _loads: list[tuple[Load, str]] = field(default_factory=list)
+    _count: int = 0
+
+    @property
+    def shared(self) -> Path:
+        return self.folder / "shared"
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest"
+
+    @property
+    def nvml_state(self) -> Path:
+        return self.shared / "nvml.state"
+
+    async def prepare(self) -> None:
+        """Disk and network of a node that was never booted. Raises NodeError."""
+        place = self.folder / "disk"
+        for path in (place, self.folder / "root", self.shared / "kernel"):
+            path.mkdir(parents=True)
+        self.shared.chmod(0o755)
+        size = f"size={self.node.disk_mb}m,mode=0755"
+        await run("mount", "-t", "tmpfs", "-o", size, "nodevet-sim", place)
+        (place / "upper").mkdir()
+        (place / "work").mkdir()
+        await asyncio.to_thread(
+            disk.write, place / "upper", self.node, self.identity, self.tools.of(self.node)
+        )
+        layers = f"lowerdir=/,upperdir={place}/upper,workdir={place}/work"
+        await run("mount", "-t", "overlay", "-o", layers, "nodevet-sim", self.folder / "root")
+        for command in network.up(self.network, self.node.name):
+            await run(*command)
+
+    async def live(self, turn: asyncio.Semaphore) -> None:
+        """Boot, and boot again after every reboot; a node that is off waits for `reboot`."""
+        while True:
+            self._power.clear()
+            try:
+                async with turn:
+                    ending = await self.boot()
+                code = await self._run(ending)
+                off, why = OFF, f"systemd-nspawn ended with {code}" if code else ""
+            except Exception as error:
+                code, off, why = None, FAILED, reason(error)
+            await self._say(BOOTS)
+            await self._end()
+            if code != boot.REBOOT:
+                await self._say(off, why)
+                await self._power.wait()
+
+    async def _run(self, ending: "asyncio.Task[int]") -> int:
+        """Until the node ends; what systemd-nspawn ended with. Raises NodeError."""
+        if self._kernel is not None:
+            kernel_ends = asyncio.create_task(self._kernel.wait())
+            await asyncio.wait((ending, kernel_ends), return_when="FIRST_COMPLETED")
+            if not ending.done():
+                raise NodeError(f"its pretended kernel ended with {kernel_ends.result()}")
+            kernel_ends.cancel()
+        return await ending
+
+    async def _end(self) -> None:
+        """Nothing of the last boot runs any more."""
+        self.leader = 0
+        if self._nspawn is not None:
+            with suppress(ProcessLookupError):
+                self._nspawn.kill()
+            await self._nspawn.wait()
+        await self._stop_kernel()
+
+    async def boot(self) -> "asyncio.Task[int]":
+        """Boot once and wait until systemd is up; the task ends with the node."""
+        await self._say(BOOTS)
+        self.boots += 1
+        age = AGE_S if self.boots == 1 else 0
+        self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME)) - age)
+        monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC)) - age
+        self._write_shared()
+        await self._start_kernel()
+        with boot.notifications(self.folder / "notify") as notify:
+            command = boot.command(
+                self.node.name, self.folder, boottime=int(self.booted_s), monotonic=monotonic
+            )
+            with (self.folder / "console").open("ab") as console:
+                self._nspawn = await self._spawn(
+                    *command, stdout=console, env={"NOTIFY_SOCKET": str(self.folder / "notify")}
+                )
+            ending = asyncio.create_task(self._nspawn.wait())
+            await self._await_ready(notify, ending)
+        if self.made is None:
+            self.made = await asyncio.to_thread(self.disk)
+        self._loads.clear()
+        for load in self.node.load:
+            await self.start_load(load)
+        await self._say(RUNS)
+        return ending
+
+    def disk(self) -> Listing:
+        """What on its disk is not as on this machine."""
+        return diff.listing(self.folder / "disk" / "upper", self.folder / "root", Path("/"))
+
+    async def _await_ready(self, notify: socket.socket, ending: "asyncio.Task[int]") -> None:
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + BOOT_SECONDS
+        while True:
+            hearing = asyncio.create_task(loop.sock_recv(notify, 4096))
+            await asyncio.wait(
+                (hearing, ending), timeout=limit - loop.time(), return_when="FIRST_COMPLETED"
+            )
+            if not hearing.done():
+                hearing.cancel()
+                how = f"ended with {ending.result()}" if ending.done() else "is not up in time"
+                console = (self.folder / "console").read_bytes()
+                raise NodeError(f"{self.node.name} {how}: {boot.last_words(console)}")
+            said = dict(
+                row.partition("=")[::2]
+                for row in hearing.result().decode("ascii", "replace").splitlines()
+            )
+            self.leader = int(said.get("X_NSPAWN_LEADER_PID", self.leader))
+            if said.get("READY") == "1":
+                return
+
+    def _write_shared(self) -> None:
+        """What the node reads when it boots."""
+        (self.shared / "node").write_text(f"{self.node.name}\n", encoding="utf-8")
+        self.write_device_nodes()
+        commands = "".join(f"{command}\n" for command in self.node.boot)
+        (self.shared / "boot").write_text(commands, encoding="utf-8")
+        self.write_session()
+        place = self.nvml_state
+        if self.node.state is None:
+            place.unlink(missing_ok=True)
+        else:
+            text = place.read_text(encoding="utf-8") if self.boots > 1 else self.node.state
+            replace(place, rebooted(text))
+        for process in (self.shared / "nvml.state.processes").glob("*"):
+            process.unlink()
+
+    def write_device_nodes(self) -> None:
+        rows = []
+        for index, path in enumerate(sorted(self.node.device_nodes)):
+            major, minor = boot.numbers(path, index)
+            rows.append(f"{path} {major} {minor}\n")
+        (self.shared / "device-nodes").write_text("".join(rows), encoding="utf-8")
+
+    def write_session(self) -> None:
+        """What sshd does to sessions."""
+        rows = []
+        if self.node.delay_s:
+            (self.shared / "delay").write_text(f"{self.node.delay_s}\n", encoding="ascii")
+            rows.append(f"ForceCommand {disk.LIBRARY}/session\n")
+        if self.node.clock_offset_s:
+            offset = f"NODEVET_SIM_CLOCK={self.node.clock_offset_s}"
+            rows.append(f"SetEnv LD_PRELOAD={disk.LIBRARY}/clock.so {offset}\n")
+        replace(self.shared / "sshd.conf", "".join(rows))
+        for name in ("hangs", "stopped"):
+            mark = self.shared / f"sshd-{name}"
+            if self.node.sshd == name:
+                mark.touch()
+            else:
+                mark.unlink(missing_ok=True)
+
+    def write_manifest(self) -> None:
+        """What the pretended kernel serves. What was injected into its log is not said again."""
+        log = [
+            altered(line, seconds=min(line.seconds, self.uptime_s))
+            for line in self.node.kernel_log
+            if line.seconds is not None
+        ]
+        swap = "".join(f"{each.name} {each.kb} {each.used_kb}\n" for each in self.node.swap)
+        files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
+        replace(self.manifest, kernel.manifest(files, self.node.links, folders=NET, log=log))
+
+    def log(self, line: LogLine) -> None:
+        """Inject a line into the kernel log. Raises OSError."""
+        with (self.shared / "kernel" / kernel.INJECT).open("wb", buffering=0) as log:
+            log.write(kernel.inject(line))
+
+    @property
+    def uptime_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.booted_s
+
+    async def _start_kernel(self) -> None:
+        self.write_manifest()
+        mounted = self.shared / "kernel"
+        booted_usec = int(self.booted_s * 1e6)
+        command = kernel.command(
+            self.tools.kernelfs, self.manifest, mounted, booted_usec=booted_usec
+        )
+        self._kernel = await self._spawn(*command, stdout=PIPE)
+        limit = time.monotonic() + KERNEL_SECONDS
+        while not kernel.ready(mounted):
+            if self._kernel.returncode is not None or time.monotonic() > limit:
+                said = b""
+                if self._kernel.stdout is not None and self._kernel.returncode is not None:
+                    said = await self._kernel.stdout.read(2000)
+                raise NodeError(f"the pretended kernel does not start: {boot.last_words(said)}")
+            await asyncio.sleep(0.01)
+
+    async def _stop_kernel(self) -> None:
+        if self._kernel is not None:
+            with suppress(ProcessLookupError):
+                self._kernel.terminate()
+            await self._kernel.wait()
+        self._kernel = None
+        with suppress(NodeError):  # it unmounted itself
+            await run("umount", "--lazy", self.shared / "kernel")
+
+    def reload_kernel(self) -> None:
+        """Let the pretended kernel take what changed in the description."""
+        self.write_manifest()
+        if self._kernel is not None:
+            self._kernel.send_signal(signal.SIGHUP)
+
+    async def fail(self, why: str) -> None:
+        await self._say(FAILED, why)
+
+    async def start_load(self, load: Load) -> None:
+        """A process on the node that holds GPUs, as a transient unit. Raises NodeError."""
+        self._count += 1
+        unit = f"load-{self._count}.service"
+        command = [f"{disk.LIBRARY}/nodevet-sim-load", "--gpus", ",".join(map(str, load.gpus))]
+        command += ["--memory-mb", str(load.memory_mb), "--command", load.command]
+        command += ["--utilization", str(load.utilization_percent)]
+        command += ["--cpus", load.cpus] if load.cpus is not None else []
+        command += ["--mems", load.mems] if load.mems is not None else []
+        await self.inside("systemd-run", "--quiet", f"--unit={unit}", *command)
+        self._loads.append((load, unit))
+
+    async def stop_load(self, load: Load) -> None:
+        """End one process of this load. Raises NodeError."""
+        for found, unit in self._loads:
+            if found == load:
+                await self.inside("systemctl", "stop", unit)
+                self._loads.remove((found, unit))
+                return
+
+    async def inside(self, *command: str) -> str:
+        """Run a command of root on the node; its output. Raises NodeError."""
+        if not self.leader:
+            raise NodeError(f"{self.node.name} is off")
+        every = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd")
+        return await run("nsenter", f"--target={self.leader}", *every, "--", *command)
+
+    async def reboot(self) -> None:
+        """Reboot, or boot what is off, and wait until it is up. Raises NodeError."""
+        before = self.boots
+        if self.state == BOOTS:
+            raise NodeError(f"{self.node.name} is booting; try again when it is up")
+        if not before:
+            raise NodeError(f"{self.node.name} could not be made: {self.why}; make the fleet anew")
+        if self.state == RUNS:
+            await self._go_down()
+        self._power.set()
+        await self.until(lambda: self.boots > before and self.state != BOOTS)
+        if self.state != RUNS:
+            raise NodeError(f"{self.node.name} did not come back: {self.why}")
+
+    async def _go_down(self) -> None:
+        """Ask systemd to reboot; where it does not, the plug is pulled."""
+        nspawn, patience = self._nspawn, STOP_SECONDS
+        try:
+            await self.inside("systemctl", "--no-block", "reboot")
+        except NodeError:
+            patience = 0
+        try:
+            await asyncio.wait_for(self.until(lambda: self.state != RUNS), patience)
+        except asyncio.TimeoutError:
+            if nspawn is not None:
+                with suppress(ProcessLookupError):
+                    nspawn.kill()
+
+    async def until(self, settled: Callable[[], bool]) -> None:
+        async with self.changed:
+            await self.changed.wait_for(settled)
+
+    async def _say(self, state: str, why: str = "") -> None:
+        async with self.changed:
+            self.state, self.why = state, why
+            self.changed.notify_all()
+
+    async def _spawn(
+        self, *command: str, stdout: object, env: Mapping[str, str] | None = None
+    ) -> Process:
+        """A process in the node's control group, which ends with the supervisor."""
+        entry = "".join(f"echo $$ > {group}/cgroup.procs; " for group in self.groups)
+        return await asyncio.create_subprocess_exec(
+            *("setpriv", "--pdeathsig", "KILL", "sh", "-c", f'set -e; {entry} exec "$@"', "sh"),
+            *map(str, command),
+            stdin=DEVNULL,
+            stdout=stdout,  # type: ignore[arg-type]
+            stderr=STDOUT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )

@@ -1,0 +1,155 @@
+"""Where the running fleets are: one folder each, and who holds it."""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodevet_sim.nspawn.network import MOST_FLEETS
+
+TOP = Path("/run/nodevet-sim")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+
+
+class PlaceError(Exception):
+    """A fleet's folder cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of one fleet, /run/nodevet-sim/<fleet>."""
+
+    fleet: str
+
+    @property
+    def folder(self) -> Path:
+        return TOP / self.fleet
+
+    @property
+    def scenario(self) -> Path:
+        """The path of the scenario, as text."""
+        return self.folder / "scenario"
+
+    @property
+    def number(self) -> Path:
+        """The fleet's number, which its addresses hold."""
+        return self.folder / "number"
+
+    @property
+    def pid(self) -> Path:
+        """The process id of the supervisor; true as long as the fleet lives."""
+        return self.folder / "pid"
+
+    @property
+    def control(self) -> Path:
+        return self.folder / "control"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def inventory(self) -> Path:
+        return self.folder / "inventory.yaml"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "id_ed25519"
+
+    @property
+    def nodes(self) -> Path:
+        """A tmpfs in the supervisor's own mount namespace; empty for everybody else."""
+        return self.folder / "nodes"
+
+    def lives(self) -> bool:
+        """Whether a supervisor holds the folder, or `up` for one that it is about to start."""
+        try:
+            descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+
+def fleets() -> tuple[str, ...]:
+    """Every fleet that is up, and what is left of those that died."""
+    if not TOP.is_dir():
+        return ()
+    return tuple(sorted(entry.name for entry in TOP.iterdir() if entry.is_dir()))
+
+
+def claim(fleet: str) -> tuple[Place, int]:
+    """A new folder for a fleet, with a number of its own, and the lock on it: who has the
+    descriptor open holds the folder. Raises PlaceError.
+    """
+    if not NAME.fullmatch(fleet):
+        raise PlaceError(
+            f"{fleet[:60]!r} cannot be the name of a fleet; give one with --name, of at most 40 "
+            "letters, digits, '.', '-' and '_'"
+        )
+    place = Place(fleet)
+    with alone():
+        if place.folder.exists():
+            raise PlaceError(
+                f"a fleet named {fleet} is up already; end it with: nodevet sim down {fleet}"
+                if place.lives()
+                else f"a fleet named {fleet} died here; remove it with: nodevet sim down {fleet}"
+            )
+        taken = set()
+        for other in fleets():
+            with suppress(OSError, ValueError):  # its folder is just removed, or was never whole
+                taken.add(int(Place(other).number.read_text(encoding="ascii")))
+        free = next((number for number in range(MOST_FLEETS) if number not in taken), None)
+        if free is None:
+            raise PlaceError(f"{MOST_FLEETS} fleets are up; end one with: nodevet sim down NAME")
+        try:
+            place.folder.mkdir(mode=0o755)
+            place.number.write_text(str(free), encoding="ascii")
+            lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            shutil.rmtree(place.folder, ignore_errors=True)
+            raise PlaceError(f"{place.folder} cannot be made: {error.strerror}") from error
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return place, lock
+
+
+def remove(place: Place) -> None:
+    """Remove the folder of a fleet that is dead, and the top folder after the last one."""
+    with alone():
+        if place.folder.exists() and not place.lives():
+            shutil.rmtree(place.folder)
+        with suppress(OSError):  # other fleets are there
+            TOP.rmdir()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One process at a time makes or removes folders. The top folder is made if missing."""
+    while True:
+        TOP.mkdir(mode=0o755, exist_ok=True)
+        try:
+            descriptor = os.open(TOP, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # the last fleet ended in between
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), TOP.stat()):
+                break
+        os.close(descriptor)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,92 @@
+"""Compiles what the nodes of a fleet need, once for all of them."""
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nodevet_sim import kernel, library, programs
+from nodevet_sim.description import Node
+from nodevet_sim.nspawn.disk import LIBRARY
+
+CLOCK = "clock.so"
+CACHE = Path("/var/cache/nodevet/sim")  # of root alone: what is in it is run
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What was built: path inside a node -> built file, but for `kernelfs`, which runs outside."""
+
+    kernelfs: Path
+    common: Mapping[str, Path]
+    driver: Mapping[str, Path]  # what the NVIDIA driver and its tools install
+
+    def of(self, node: Node) -> dict[str, Path]:
+        """What this node has."""
+        return {**self.common, **(self.driver if node.state is not None else {})}
+
+
+def build(cache: Path) -> Tools:
+    """Compile everything, or take it from the cache, where each version of the sources has
+    a folder. Raises library.LibraryError, programs.ProgramError, kernel.KernelError."""
+    folder = cache / _version()
+    if not folder.exists():
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=cache) as scratch:
+            new = Path(scratch) / "new"
+            _compile(new)
+            with suppress(OSError):  # another fleet was first
+                new.rename(folder)
+    driver = {f"{place}/{library.NAME}": folder / library.NAME for place in _library_folders()}
+    common = {f"{LIBRARY}/{CLOCK}": folder / CLOCK}
+    for name in ("swapon", "swapoff"):
+        common[f"/usr/sbin/{name}"] = folder / "nodevet-sim-swap"
+    for name in programs.SOURCES:
+        place = LIBRARY if name.startswith("nodevet-sim-") else "/usr/bin"
+        driver[f"{place}/{name}"] = folder / name
+    return Tools(kernelfs=folder / kernel.NAME, common=common, driver=driver)
+
+
+def _compile(into: Path) -> None:
+    into.mkdir()
+    with ThreadPoolExecutor() as pool:
+        jobs = [pool.submit(make, into) for make in (programs.build, library.build, kernel.build)]
+        _clock(into)
+        for job in jobs:
+            job.result()
+
+
+def _version() -> str:
+    """A hash over the C sources and the Python that says how they are compiled."""
+    digest = hashlib.sha256()
+    with as_file(files("nodevet_sim")) as room:
+        for path in sorted(path for path in room.rglob("*") if path.suffix in (".c", ".h", ".py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _clock(into: Path) -> Path:
+    """The library that makes a wall clock wrong, for LD_PRELOAD."""
+    target = into / CLOCK
+    with as_file(files("nodevet_sim").joinpath("nspawn/clock.c")) as source:
+        command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(target), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise library.LibraryError(f"gcc could not build {target}:\n{done.stderr.strip()}")
+    return target
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Where a node's dynamic linker looks without a configuration."""
+    compiler = shutil.which("gcc") or "gcc"
+    done = subprocess.run(
+        [compiler, "-print-multiarch"], capture_output=True, text=True, check=False
+    )
+    multiarch = done.stdout.strip()
+    return (f"/usr/lib/{multiarch}",) if multiarch else ("/usr/lib64", "/usr/lib")

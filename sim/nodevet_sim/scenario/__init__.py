@@ -1,0 +1,20 @@
+"""Scenario YAML → nodes. Templates, nodesets, XML and captured trees, faults by name."""
+
+from nodevet_sim.scenario.change import changed
+from nodevet_sim.scenario.describe import describe
+from nodevet_sim.scenario.errors import ScenarioError
+from nodevet_sim.scenario.library import find, shipped
+from nodevet_sim.scenario.read import load, load_scenario
+from nodevet_sim.scenario.spec import Loaded, NodeSpec
+
+__all__ = [
+    "Loaded",
+    "NodeSpec",
+    "ScenarioError",
+    "changed",
+    "describe",
+    "find",
+    "load",
+    "load_scenario",
+    "shipped",
+]

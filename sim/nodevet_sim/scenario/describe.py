@@ -1,0 +1,257 @@
+"""From what a scenario says of a node to the node, whole."""
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
+from nodevet_sim import captured, tree
+from nodevet_sim.description import Content, Load, LogLine, Node, Swap
+from nodevet_sim.faults import FAULTS, Healthy, Patch, combine
+from nodevet_sim.faults.node import governors
+from nodevet_sim.machine import Machine
+from nodevet_sim.modules import described
+from nodevet_sim.scenario.format import LEVELS, LogPart
+from nodevet_sim.scenario.hardware import hardware
+from nodevet_sim.scenario.overlay import CPUS, HARDWARE, Laid, lay, resolved
+from nodevet_sim.scenario.spec import NodeSpec
+from nodevet_sim.state import count_of, for_each, of_gpu, text_of, without_gpus
+
+PERSISTENCED, FABRIC_MANAGER = "nvidia-persistenced.service", "nvidia-fabricmanager.service"
+NVSWITCH = "10de:22a3", "10de:1af1"
+GENERATED = {  # keys that a captured area leaves nothing to say for
+    CPUS: ("sockets", "cores", "smt", "numa", "cpufreq"),
+    "sys/bus/pci": ("nics", "nvme"),
+}
+
+
+def describe(spec: NodeSpec) -> Node:
+    """The node. Reads the files that the scenario names. Raises ScenarioError."""
+    machine, known = hardware(spec)
+    laid = _captured(spec, machine, Laid(tree.files(machine), tree.links(machine)))
+    healthy = Healthy(laid.files, laid.links, known or {}, spec.part.disk_mb)
+    if spec.part.governor is not None:
+        with spec.blame("governor"):
+            chosen = governors(healthy, spec.part.governor)
+        governed = dict.fromkeys(chosen, f"{spec.part.governor}\n")
+        healthy = replace(healthy, files={**laid.files, **governed})
+    patches = tuple(_patches(spec, healthy))
+    with spec.blame("faults"):
+        patch = combine(patches)
+    state = _state(spec, healthy, patch) if known is not None else None
+    files, links = _without(healthy, {**healthy.files, **patch.files}, patch.gone)
+    if state is not None and "proc/driver/nvidia" not in laid.areas:
+        files.update(_driver_files(state))
+    files.update(_own_files(spec, files, links))
+    gone = {machine.nodes[gpu] for gpu in patch.gone}
+    devices = tuple(path for path in machine.nodes if path not in gone)
+    swap = tuple(_swap(spec))
+    present = {path: content for path, content in files.items() if content is not None}
+    present, modules = described(present, spec.part.modules)
+    node = Node(
+        name=spec.name,
+        files=present,
+        links=links,
+        state=text_of(state) if state is not None else None,
+        device_nodes=devices,
+        kernel_log=_log(spec, [patch for _, patch in patches]),
+        load=tuple(_loads(spec, files, devices)),
+        modules=modules,
+        swap=swap,
+        root_files={**_fstab(swap), **patch.root_files},
+        services=_services(machine, state, patch),
+        boot=patch.boot,
+        disk_mb=spec.part.disk_mb,
+        sources=_sources(spec, laid),
+    )
+    return replace(node, **patch.node)  # type: ignore[arg-type]
+
+
+def _captured(spec: NodeSpec, machine: Machine, generated: Laid) -> Laid:
+    wanted = spec.part.tree
+    if wanted is None:
+        return generated
+    with spec.blame("tree"):
+        found = captured.read(spec.path(wanted.path))
+        try:
+            laid = lay(machine, generated, found, wanted.only)
+        except ValueError as error:
+            raise spec.error("tree", f"{spec.path(wanted.path)}: {error}") from error
+    for area, keys in GENERATED.items():
+        for key in keys:
+            if area in laid.areas and getattr(spec.part, key) is not None:
+                raise spec.error(key, f"{area} comes from the captured tree; remove {key}")
+    return laid
+
+
+def _patches(spec: NodeSpec, healthy: Healthy) -> Iterator[tuple[str, Patch]]:
+    for place, fault in enumerate(spec.part.faults):
+        for name, params in fault.items():
+            with spec.blame(f"faults[{place}]"):
+                yield name, FAULTS[name].apply(healthy, FAULTS[name].params(**params))
+
+
+def _state(spec: NodeSpec, healthy: Healthy, patch: Patch) -> dict[str, str]:
+    """The NVML state with the faults, and last what the node says itself."""
+    state = for_each(healthy.state, patch.state)
+    if patch.gone:
+        state = without_gpus(state, sorted(patch.gone))
+    with spec.blame("nvml"):
+        return for_each(state, spec.part.nvml)
+
+
+def _without(
+    healthy: Healthy, files: Mapping[str, Content], gone: frozenset[int]
+) -> tuple[dict[str, Content | None], dict[str, str]]:
+    """Files and links without the PCI functions of these GPUs."""
+    slots = tuple(f"/{healthy.address(gpu)[:-1]}" for gpu in gone)  # its sound is gone, too
+
+    def stays(path: str) -> bool:
+        return not any(slot in path for slot in slots)
+
+    return (
+        {path: content for path, content in files.items() if stays(path)},
+        {path: target for path, target in healthy.links.items() if stays(path)},
+    )
+
+
+def _driver_files(state: Mapping[str, str]) -> dict[str, Content | None]:
+    """/proc/driver/nvidia of each GPU, as nvidia.ko prints it."""
+    files: dict[str, Content | None] = {"proc/driver/nvidia/params": PARAMS}
+    for gpu in range(count_of(state)):
+        address = of_gpu(state, gpu, "bus_id")
+        if address is None or address.startswith("NVML_ERROR_"):
+            continue
+        rows = {
+            "Model: \t\t": "name",
+            "GPU UUID: \t": "uuid",
+            "Video BIOS: \t": "vbios_version",
+            "Device Minor: \t": "minor_number",
+            "GPU Firmware: \t": "gsp_firmware_version",
+        }
+        told = [(label, of_gpu(state, gpu, key)) for label, key in rows.items()]
+        text = "".join(
+            f"{label} {value}\n" for label, value in told if value and "NVML_" not in value
+        )
+        files[f"proc/driver/nvidia/gpus/{address}/information"] = (
+            f"{text}Bus Type: \t PCIe\nBus Location: \t {address}\nGPU Excluded:\t No\n"
+        )
+    return files
+
+
+PARAMS = """\
+ModifyDeviceFiles: 1
+DeviceFileUID: 0
+DeviceFileGID: 0
+DeviceFileMode: 438
+"""
+
+
+def _own_files(
+    spec: NodeSpec, files: Mapping[str, Content | None], links: Mapping[str, str]
+) -> dict[str, Content | None]:
+    """What the node itself says of single files; None takes a file away."""
+    found: dict[str, Content | None] = {}
+    folders = {path.rpartition("/")[0] for path in files}
+    for name, text in spec.part.files.items():
+        path = posixpath.normpath(name).lstrip("/")
+        if not path.startswith(("sys/", "proc/")) or not path.isprintable():
+            raise spec.error("files", f"{name[:80]!r} is not below /sys or /proc; change the path")
+        if not (HARDWARE.match(path) or path.startswith(("proc/sys/", "sys/kernel/"))):
+            raise spec.error("files", f"{name[:80]} is the real kernel's; it cannot be pretended")
+        try:
+            path = resolved(path, links)
+        except ValueError as error:
+            raise spec.error("files", str(error)) from error
+        if path in folders or any(part in files for part in _parents(path)):
+            raise spec.error("files", f"{name[:80]} is a directory, or lies below a file")
+        found[path] = text if text is None or not text or text.endswith("\n") else f"{text}\n"
+    return found
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _log(spec: NodeSpec, patches: list[Patch]) -> tuple[LogLine, ...]:
+    """The lines of boot, then what came since, in its order."""
+    since = [event for event in spec.events if isinstance(event, int)]
+    boot = [log_line(part) for part in spec.part.kernel_log]
+    for place, patch in enumerate(patches):
+        boot += () if place in since else patch.log
+    for event in spec.events:
+        if isinstance(event, LogLine):
+            boot.append(event)
+        else:
+            boot += [replace(line, seconds=None) for line in patches[event].log]
+    return tuple(boot)
+
+
+def log_line(part: LogPart) -> LogLine:
+    return LogLine(part.text, part.after, LEVELS.index(part.level))
+
+
+def _loads(
+    spec: NodeSpec, files: Mapping[str, Content | None], devices: tuple[str, ...]
+) -> Iterator[Load]:
+    online = {"cpus": f"{CPUS}/online", "mems": "sys/devices/system/node/online"}
+    for place, part in enumerate(spec.part.load):
+        key = f"load[{place}]"
+        for minor in part.gpus:
+            if f"/dev/nvidia{minor}" not in devices:
+                raise spec.error(key, f"the node has no /dev/nvidia{minor}")
+        for name, path in online.items():
+            wanted = getattr(part, name)
+            text = files.get(path) or ""
+            known = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+            missing = set(parse_cpulist(wanted or "")).difference(parse_cpulist(known))
+            if missing:
+                has = f"the node has {known.strip() or 'none'}"
+                raise spec.error(key, f"no {name} {format_cpulist(missing)}; {has}")
+        yield Load(part.gpus, part.command, part.cpus, part.mems, part.utilization, part.memory_mb)
+
+
+def _swap(spec: NodeSpec) -> Iterator[Swap]:
+    known = set()
+    for part in spec.part.swap:
+        if part.name in known:
+            raise spec.error("swap", f"two are named {part.name}")
+        known.add(part.name)
+        yield Swap(part.name, part.kb, part.used_kb, part.priority)
+
+
+def _fstab(swap: tuple[Swap, ...]) -> dict[str, Content]:
+    """The file that turns all of them on at boot."""
+    rows = []
+    for each in swap:
+        options = "sw" if each.priority is None else f"sw,pri={each.priority}"
+        rows.append(f"{each.name} none swap {options} 0 0\n")
+    return {"/etc/fstab": "".join(rows)}
+
+
+def _services(machine: Machine, state: Mapping[str, str] | None, patch: Patch) -> tuple[str, ...]:
+    wanted = {PERSISTENCED: state is not None and _is_persistent(state)}
+    switched = any(function.id in NVSWITCH for function in machine.others)
+    fabric = state is not None and of_gpu(state, 0, "fabric.state") == "COMPLETED"
+    wanted[FABRIC_MANAGER] = state is not None and (switched or fabric)
+    return tuple(unit for unit, on in {**wanted, **patch.services}.items() if on)
+
+
+def _is_persistent(state: Mapping[str, str]) -> bool:
+    """Whether nvidia-persistenced can have run: persistence mode is on, or not to be had."""
+    modes = {of_gpu(state, gpu, "persistence_mode") for gpu in range(count_of(state))}
+    return "0" not in modes
+
+
+def _sources(spec: NodeSpec, laid: Laid) -> dict[str, str]:
+    """Where each part of the hardware comes from, for people."""
+    gpus, wanted = spec.part.gpus, spec.part.tree
+    found = {"generated": "sys, proc"}
+    if gpus is not None:
+        found["gpus"] = str(spec.path(gpus.xml)) if gpus.xml else f"profile {gpus.profile}"
+    if wanted is not None:
+        areas = sorted(laid.areas) or ["single files"]
+        found.update(dict.fromkeys(areas, str(spec.path(wanted.path))))
+    return found
