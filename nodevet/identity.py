@@ -14,9 +14,9 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
-from nodevet.document.problems import plain_text
 from nodevet.evidence.document import Evidence
 from nodevet.model import Finding, Host, HostReport, Verdict, fail, unknown
+from nodevet.printable import brief
 
 SAME_MACHINE = "host_identity"
 HOSTNAME = "hostname"
@@ -217,4 +217,4 @@ def doubts(reports: Iterable[HostReport]) -> Mapping[str, tuple[str, str]]:
 def in_words(finding: Finding) -> str:
     """What `judge_hostname` found, printable."""
     shown, meant = finding.text(finding.actual), finding.text(finding.expected)
-    return plain_text(finding.why or f"its host name is {shown}, not {meant}")
+    return brief(finding.why or f"its host name is {shown}, not {meant}")

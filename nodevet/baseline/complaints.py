@@ -7,9 +7,10 @@ import msgspec
 import pydantic
 from pydantic_core import ErrorDetails
 
-from nodevet.document.problems import Place, did_you_mean, either, plain_text, quoted, sentence
+from nodevet.document.problems import Place, did_you_mean, either, quoted
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
 from nodevet.document.tree import Mapping as Map
+from nodevet.printable import brief, sentence
 
 NOUNS = {  # pydantic's error type: what was wanted
     "int_type": "a whole number",
@@ -140,7 +141,7 @@ def _missing(spot: Spot, field: str) -> Complaint:
     return Complaint(
         path=spot.path,
         place=spot.key,
-        message=f"{plain_text(field)} is missing",
+        message=f"{brief(field)} is missing",
         advice="add it",
         missing=True,
     )
@@ -207,7 +208,7 @@ def _advice(spot: Spot, wanted: Mapping[str, None]) -> str:
         number = f"{node.text} without quotes is the number {node.value}"
         return f'{number}; write "{node.text}"'
     if "text" in wanted and node.value is not None:
-        return f'write "{plain_text(node.text)}"'
+        return f'write "{brief(node.text)}"'
     if isinstance(node.value, str):
         return _advice_for_text(node.value, wanted)
     return ""

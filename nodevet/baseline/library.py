@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from nodevet.document.problems import did_you_mean, plain_text
+from nodevet.document.problems import did_you_mean
+from nodevet.printable import brief
 
 ENDINGS = (".yaml", ".yml")
 
@@ -90,5 +91,5 @@ def _same(path: Path, other: Path | None) -> bool:
 
 
 def _near_files(path: Path) -> str:
-    names = [plain_text(near.name) for ending in ENDINGS for near in path.parent.glob(f"*{ending}")]
+    names = [brief(near.name) for ending in ENDINGS for near in path.parent.glob(f"*{ending}")]
     return did_you_mean(path.name, names)

@@ -15,10 +15,11 @@ from nodevet.baseline.library import NotFoundError, find, identity
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
 from nodevet.catalog import Catalog
-from nodevet.document.problems import Place, Problem, plain_text, sentence
+from nodevet.document.problems import Place, Problem
 from nodevet.document.text import shown
 from nodevet.document.tree import dotted, plain
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
+from nodevet.printable import brief, sentence
 
 MAX_CHAIN = 32
 
@@ -48,7 +49,7 @@ def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) 
             path = find(name, folders)
         except NotFoundError as error:
             reader.problems.append(
-                Problem(file=plain_text(name), message=error.message, advice=error.advice)
+                Problem(file=brief(name), message=error.message, advice=error.advice)
             )
             continue
         chain = reader.chain(path)
@@ -120,7 +121,7 @@ class _Reader:
                 parent = find(name, self._folders, beside=path)
             except NotFoundError as error:
                 whole = False
-                self._tell(file, place, f'"{plain_text(name)}": {error.message}', error.advice)
+                self._tell(file, place, f'"{brief(name)}": {error.message}', error.advice)
                 continue
             line = (*above, key)
             if identity(parent) in line:

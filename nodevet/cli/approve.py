@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from nodevet.cli import UserError
-from nodevet.document.problems import plain_text
+from nodevet.printable import brief
 
 if TYPE_CHECKING:
     from nodevet.remedy.approval.policy import Policy
@@ -117,7 +117,7 @@ def _verify(asked: _Asked) -> int:
         return 1
     _say("not counted", outcome.ignored)
     for approval in outcome.approvals:
-        click.echo(f"approved by {plain_text(approval.who)}, key {approval.key} ({approval.file})")
+        click.echo(f"approved by {brief(approval.who)}, key {approval.key} ({approval.file})")
     return 0
 
 
@@ -146,7 +146,7 @@ def _approve(asked: _Asked, key: Path | None, *, yes: bool, folded: bool) -> int
         return 1
     target = verify.signature_file(asked.file, people[0].who)
     _keep(target, signature.data)
-    click.echo(f"approved by {plain_text(people[0].who)}: {target}")
+    click.echo(f"approved by {brief(people[0].who)}: {target}")
     verdicts = verify.signers(
         content, verify.signatures(asked.file), policy, _now(), asked.namespace
     )
@@ -187,7 +187,7 @@ def _confirmed(plan: "Plan") -> bool:
     """Whether the plan's id was typed. Raises UserError where nobody can be asked."""
     if not sys.stdin.isatty():
         raise UserError("nobody to ask: standard input is no terminal; --yes signs without asking")
-    id = plain_text(plan.id)
+    id = brief(plan.id)
     typed = click.prompt(f"Type {id} to approve", default="", show_default=False, err=True)
     return str(typed).strip() == plan.id
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from nodevet.cli import UserError, apply, options, rollout, session
 from nodevet.cli.speech import say, say_at_once
-from nodevet.document.problems import plain_text
 from nodevet.model import Host
+from nodevet.printable import brief
 
 if TYPE_CHECKING:
     from nodevet.remedy.approval.verify import Approval
@@ -189,8 +189,8 @@ def _approved(
         why = "the approvals of the plan are not valid now, so the run may not be rolled back:"
         way = f"if it is the plan that was applied: nodevet approve --rollback {run.path}"
         raise UserError("\n".join([why, *signed, way]))
-    who = ", ".join(sorted(plain_text(one) for one in theirs if one)) or "it does not say who"
-    head = f"{run.path}: applied by {who}, not by {plain_text(mine)}; it may not be rolled back:"
+    who = ", ".join(sorted(brief(one) for one in theirs if one)) or "it does not say who"
+    head = f"{run.path}: applied by {who}, not by {brief(mine)}; it may not be rolled back:"
     raise UserError("\n".join([head, *outcome]))
 
 

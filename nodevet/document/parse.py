@@ -8,10 +8,11 @@ copied, so that a hostile file costs no more than its own size.
 import msgspec
 import yaml
 
-from nodevet.document.problems import Place, Problem, did_you_mean, plain_text, sentence
+from nodevet.document.problems import Place, Problem, did_you_mean
 from nodevet.document.scalars import TrapError, resolve
 from nodevet.document.text import Source
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
+from nodevet.printable import brief, sentence
 
 MAX_DEPTH = 32
 MAX_NODES = 20_000  # with every alias written out
@@ -169,11 +170,11 @@ class _Builder:
 
     def _alias(self, anchor: str, place: Place) -> None:
         if any(frame.anchor == anchor for frame in self._open):
-            self.stop(place, f"*{plain_text(anchor)} refers to itself", "write the value out")
+            self.stop(place, f"*{brief(anchor)} refers to itself", "write the value out")
         if anchor not in self._anchors:
-            advice = f"define it with &{plain_text(anchor)} above, or put the text in quotes"
+            advice = f"define it with &{brief(anchor)} above, or put the text in quotes"
             near = did_you_mean(anchor, self._anchors, advice)
-            self.stop(place, f"*{plain_text(anchor)} refers to nothing", near)
+            self.stop(place, f"*{brief(anchor)} refers to nothing", near)
         node, weight, height = self._anchors[anchor]
         self._count(weight, place)
         if len(self._open) + height > MAX_DEPTH:
@@ -238,7 +239,7 @@ class _Builder:
         if tag is not None:
             self.tell(
                 place,
-                f"tags such as {plain_text(tag.replace('tag:yaml.org,2002:', '!!'))} are not read",
+                f"tags such as {brief(tag.replace('tag:yaml.org,2002:', '!!'))} are not read",
                 "put text that begins with ! in quotes, and remove what is meant as a tag",
             )
         return tag is not None

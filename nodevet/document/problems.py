@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-LONGEST = 60  # characters of a user's own text that a message repeats
+from nodevet.printable import LONGEST, brief
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -39,21 +39,8 @@ def quoted(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = plain_text(str(value))
+    text = brief(str(value))
     return f'"{text}"' if isinstance(value, str) else text
-
-
-def plain_text(text: str) -> str:
-    """Text on one line, at most `LONGEST` characters, with the unprintable ones escaped."""
-    cut = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut
-    )
-
-
-def sentence(text: str) -> str:
-    """Words that may be many, each of them bounded and printable."""
-    return " ".join(plain_text(word) for word in text.split())
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nodevet.document.problems import Place, plain_text
+from nodevet.document.problems import Place
 from nodevet.document.scalars import Plain
+from nodevet.printable import brief
 
 
 class Scalar(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,4 +90,4 @@ def dotted(path: Iterable[str | int]) -> str:
 
 def join(path: str, key: str) -> str:
     """`expect` and `gpu_count` → `expect.gpu_count`."""
-    return f"{path}.{plain_text(key)}" if path else plain_text(key)
+    return f"{path}.{brief(key)}" if path else brief(key)

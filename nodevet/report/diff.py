@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Verdict, show
+from nodevet.printable import plain
 from nodevet.report.fold import lines, summary
 from nodevet.report.hunks import Pair
 from nodevet.report.hunks import hunks as hunks_of
-from nodevet.report.text import nodeset, plain, wrap
+from nodevet.report.text import nodeset, wrap
 from nodevet.report.words import values
 
 CONTEXT = 1  # unchanged lines around a difference

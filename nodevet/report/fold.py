@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
+from nodevet.printable import brief
 from nodevet.report.ages import evidence_age
-from nodevet.report.text import brief, count, duration
+from nodevet.report.text import count, duration
 from nodevet.report.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
 NOT_VETTED = {

@@ -17,12 +17,13 @@ from markupsafe import Markup
 
 from nodevet.changes import Changes, changes
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
+from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.ages import evidence_age, read_at
 from nodevet.report.diff import value_lines
 from nodevet.report.fold import Line, findings_in_words, lines, plight, tally, totals
 from nodevet.report.hunks import hunks
-from nodevet.report.text import brief, count, duration, name, nodeset, plain
+from nodevet.report.text import count, duration, name, nodeset
 from nodevet.report.words import difference, values
 
 MOST_LINES = 200  # of one finding's differences in the page

@@ -12,9 +12,10 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.printable import plain
 from nodevet.report.ages import read_at
 from nodevet.report.fold import plight
-from nodevet.report.text import name, plain
+from nodevet.report.text import name
 from nodevet.report.words import difference
 
 

@@ -7,9 +7,10 @@ CRITICAL; a warning is one also where `fail_on` lets it pass.
 from collections.abc import Iterable, Iterator
 
 from nodevet.model import Run, Severity, Verdict
+from nodevet.printable import plain
 from nodevet.report.ages import evidence_age
 from nodevet.report.fold import Totals, findings_in_words, lines, totals
-from nodevet.report.text import count, nodeset, plain
+from nodevet.report.text import count, nodeset
 
 WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 ROOM = 7500  # bytes; Nagios reads no more than 8 KiB

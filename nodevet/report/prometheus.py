@@ -11,9 +11,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.age import seconds_of
 from nodevet.model import Finding, HostReport, Run, Verdict
+from nodevet.printable import plain
 from nodevet.report.ages import read_at
 from nodevet.report.fold import totals
-from nodevet.report.text import name, plain
+from nodevet.report.text import name
 
 RANK = {
     Verdict.OK: 0,

@@ -2,7 +2,7 @@
 
 import re
 
-from nodevet.report.text import plain
+from nodevet.printable import plain
 
 
 def code(text: str) -> str:

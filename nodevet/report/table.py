@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from nodevet.changes import changes
 from nodevet.model import Run, Severity
+from nodevet.printable import cells, cut
 from nodevet.report.fold import Line, lines, over_checks, summary, totals
-from nodevet.report.text import cells, cut, nodeset, pad, wrap
+from nodevet.report.text import nodeset, pad, wrap
 
 GAP = "  "
 WIDEST = 60  # columns that a column aligns to; a longer cell pushes its own line only

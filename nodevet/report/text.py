@@ -1,79 +1,21 @@
-"""Text from a node, made safe to print and kept readable. Pure.
-
-A node may send anything: escape sequences that repaint the terminal, newlines
-that forge a line of the report, bidi marks that swap what is read, surrogates
-that no file can hold. `plain` shows each of them as a visible escape.
-"""
+"""Printable text laid out: padded, wrapped, folded as nodesets, numbers with their nouns. Pure."""
 
 import re
-import unicodedata
 from collections.abc import Iterable
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from ClusterShell.RangeSet import RangeSet
 
-ELLIPSIS = "…"
+from nodevet.printable import ELLIPSIS, cells, cut, plain
 
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _FOLDABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBERS = re.compile(r"(\d+)")
 _MANY = 200  # hosts; folding along every number takes time with the square of them
 
 
-def plain(text: str) -> str:
-    """One printable line: what cannot be seen, or changes what is seen, is escaped.
-
-    >>> plain("H100\\x1b[2K\\n")
-    'H100\\\\x1b[2K\\\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _visible(c) for c in text)
-
-
-def _visible(character: str) -> str:
-    if character in _NAMED:
-        return _NAMED[character]
-    number = ord(character)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
-
-
 def name(host: str) -> str:
     """A host's name, printable. Two different hosts never print alike."""
     return plain(host.replace("\\", "\\\\"))
-
-
-def cells(text: str) -> int:
-    """How many terminal columns `text` takes; wide characters take two, accents none."""
-    if text.isascii():
-        return len(text)
-    return sum(_cells(character) for character in text)
-
-
-def _cells(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def cut(text: str, limit: int) -> str:
-    """At most `limit` columns of `text`; what was cut shows as …"""
-    if cells(text) <= limit:
-        return text
-    kept, used = [], 1
-    for character in text:
-        used += _cells(character)
-        if used > limit:
-            break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS
-
-
-def brief(text: str, limit: int) -> str:
-    """`plain` and `cut` in one, at a cost that does not grow with a text of megabytes."""
-    return cut(plain(text[: limit + 1]), limit)
 
 
 def cut_pair(one: str, other: str, limit: int) -> tuple[str, str]:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, Verdict, show
-from nodevet.report.text import brief, count, cut_pair, plain
+from nodevet.printable import brief, plain
+from nodevet.report.text import count, cut_pair
 
 LIMIT = 56  # columns of one value in a folded line
 SENTENCE = 160  # columns of one reason or waiver

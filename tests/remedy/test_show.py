@@ -114,9 +114,7 @@ def seen(kind: str, name: str, value: Any = None, *, exists: bool = True) -> Sta
 
 def held(path: str, text: str, **rest: Any) -> State:
     content = base64.b64encode(text.encode()).decode()
-    return seen(
-        "file", path, {"content": content, "mode": 0o644, "owner": 0, "group": 0} | rest
-    )
+    return seen("file", path, {"content": content, "mode": 0o644, "owner": 0, "group": 0} | rest)
 
 
 def test_a_host_as_a_diff() -> None:

@@ -19,8 +19,9 @@ from nodevet.model import (
     fail,
     unknown,
 )
+from nodevet.printable import cells, cut, plain
 from nodevet.report import fold, words
-from nodevet.report.text import cells, cut, cut_pair, duration, name, nodeset, pad, plain, wrap
+from nodevet.report.text import cut_pair, duration, name, nodeset, pad, wrap
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(

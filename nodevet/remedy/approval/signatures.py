@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from nodevet.document.problems import plain_text, sentence
+from nodevet.printable import brief, sentence
 from nodevet.remedy.approval.policy import SIGNERS, Policy
 
 NAMESPACE = "nodevet-plan@v1"
@@ -137,7 +137,7 @@ def _signer(
             f"{fingerprint} ({_complaint(owner)}); who looks after that file adds one, or someone "
             "it names approves"
         )
-    who = plain_text(names[0])
+    who = brief(names[0])
     if any(char in word for word in names for char in "*?!\ufffd"):
         return (
             f"{name}: key {fingerprint} stands in {policy.shown} for {who}, a pattern, so who "

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.document.problems import either, plain_text
+from nodevet.document.problems import either
 from nodevet.fix import Risk
+from nodevet.printable import brief
 from nodevet.remedy.approval.policy import RULES, Approval, Policy
 from nodevet.remedy.approval.signatures import (
     ROLLBACK,
@@ -119,7 +120,7 @@ def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) ->
         reasons.append(why)
     if plan.risk is not None and policy.forbids_own(plan.risk) and not policy.names(plan.author):
         reasons.append(
-            f"the author, {plain_text(plan.author)}, is not in {policy.shown}, so nobody can tell "
+            f"the author, {brief(plan.author)}, is not in {policy.shown}, so nobody can tell "
             f"whether they approve their own {plan.risk.value} plan; give them a line there, or "
             "plan anew with --author and the name that stands there"
         )
@@ -129,8 +130,8 @@ def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) ->
 def _expired(plan: Plan, now: datetime) -> str:
     ends = _moment(plan.expires)
     if ends is None:
-        return f"the plan does not say when it expires ({plain_text(plan.expires)}); plan anew"
-    return f"the plan expired at {plain_text(plan.expires)}; plan anew" if now >= ends else ""
+        return f"the plan does not say when it expires ({brief(plan.expires)}); plan anew"
+    return f"the plan expired at {brief(plan.expires)}; plan anew" if now >= ends else ""
 
 
 def needs(plan: Plan, policy: Policy) -> int:
@@ -155,8 +156,8 @@ def judge(
             continue
         approvals.append(Approval(who=first.names[0], key=first.key, file=first.file))
         ignored += [
-            f"{again.file}: signed by {plain_text(again.names[0])}, who is "
-            f"{plain_text(first.names[0])} again and counts once"
+            f"{again.file}: signed by {brief(again.names[0])}, who is "
+            f"{brief(first.names[0])} again and counts once"
             for again in person[1:]
         ]
     return approvals, ignored
@@ -170,7 +171,7 @@ def refusal(
     hosts_groups: Mapping[str, Collection[str]],
 ) -> str:
     """Why a person of these names may not approve this plan; empty where they may."""
-    who = plain_text(who)
+    who = brief(who)
     if plan.risk is not None and plan.author in names and policy.forbids_own(plan.risk):
         return (
             f"{who} is the author, who does not approve their own {plan.risk.value} plan; "
@@ -186,11 +187,11 @@ def refusal(
     if not missing:
         return ""
     step = missing[0]
-    groups = ", ".join(map(plain_text, sorted(hosts_groups.get(step.host, ()))))
+    groups = ", ".join(map(brief, sorted(hosts_groups.get(step.host, ()))))
     more = f" and {len(missing) - 1} more steps" if len(missing) > 1 else ""
     may = either(map(str, rules)) if rules else "nothing"
     return (
-        f"{who} may not approve {plain_text(step.id)}, {plan.risk_of(step).value} on a host in "
+        f"{who} may not approve {brief(step.id)}, {plan.risk_of(step).value} on a host in "
         f"{groups or 'no group'}{more}: {RULES} lets them approve {may}; someone who may must, "
         "or plan fewer hosts and fixes"
     )
@@ -199,7 +200,7 @@ def refusal(
 def too_few(plan: Plan, people: Sequence[Approval], needed: int, *, rollback: bool = False) -> str:
     """How many approvals are missing, and whose count."""
     risk = (plan.risk or Risk.LIVE).value
-    who = ", ".join(plain_text(one.who) for one in people)
+    who = ", ".join(brief(one.who) for one in people)
     have = f"{len(people)} ({who})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"
     what, way = (

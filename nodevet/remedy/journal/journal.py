@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.document.problems import plain_text
+from nodevet.printable import brief
 from nodevet.remedy.journal.records import (
     LONGEST_OUTPUT,
     Doing,
@@ -283,7 +283,7 @@ def parse(data: bytes, name: str = NAME) -> tuple[tuple[Record, ...], bytes]:
             record = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise JournalError(
-                f"{name}:{number}: no record of a journal: {plain_text(str(error))}; the file was "
+                f"{name}:{number}: no record of a journal: {brief(str(error))}; the file was "
                 "changed or damaged: look at the nodes of this run by hand"
             ) from error
         if not (records or isinstance(record, Run)):

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from nodevet.document.problems import plain_text
 from nodevet.fix import State
+from nodevet.printable import brief
 from nodevet.remedy.approval.policy import Approval
 
 LONGEST_OUTPUT = 4096  # bytes of a command's output that are kept: its end
@@ -232,8 +232,8 @@ def state(records: Iterable[Record]) -> RunState:
         if isinstance(record, Run):
             if run is not None and record.plan != run.plan:
                 raise JournalError(
-                    f"the journal is of plan {plain_text(run.plan)} and of "
-                    f"{plain_text(record.plan)}; a run has one plan"
+                    f"the journal is of plan {brief(run.plan)} and of "
+                    f"{brief(record.plan)}; a run has one plan"
                 )
             resumed += run is not None
             run, outcome = run or record, None

@@ -14,10 +14,11 @@ from ClusterShell.RangeSet import RangeSet
 
 from nodevet.fix import File, Kernel, Resource, State, Unit
 from nodevet.model import Finding, Subject, Verdict
+from nodevet.printable import brief, cells, plain
 from nodevet.remedy.model import Conflict, Plan, Step
 from nodevet.remedy.rollout.undo import UndoError, chosen, text_of
 from nodevet.remedy.settings import told
-from nodevet.report.text import brief, cells, count, cut_pair, nodeset, pad, plain
+from nodevet.report.text import count, cut_pair, nodeset, pad
 from nodevet.report.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
 
 GAP = "  "

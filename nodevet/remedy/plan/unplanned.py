@@ -5,11 +5,12 @@ from itertools import groupby
 
 from nodevet import __version__
 from nodevet.model import Finding, HostReport, Run, Status
+from nodevet.printable import plain
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.render import table
 from nodevet.report.fold import Line, lines
-from nodevet.report.text import count, nodeset, plain
+from nodevet.report.text import count, nodeset
 
 
 def rest(proposal: Proposal) -> str:

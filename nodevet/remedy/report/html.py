@@ -4,6 +4,7 @@ from importlib.resources import files
 
 import jinja2
 
+from nodevet.printable import brief, plain
 from nodevet.remedy.report.words import (
     LONGEST,
     change,
@@ -15,7 +16,7 @@ from nodevet.remedy.report.words import (
     verdicts,
 )
 from nodevet.remedy.result import Outcome, Result
-from nodevet.report.text import brief, name, plain
+from nodevet.report.text import name
 
 FEW = 5  # nodes; the steps of so many are shown at once
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
+from nodevet.printable import plain
 from nodevet.remedy.report.words import change, facts, moved, ran, verdicts
 from nodevet.remedy.result import HostResult, Outcome, Result, StepResult
 from nodevet.report.junit import page, suite_of
-from nodevet.report.text import name, plain
+from nodevet.report.text import name
 
 ERRORS = frozenset({Outcome.DOUBT, Outcome.UNTOUCHED})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodevet.printable import brief, plain
 from nodevet.remedy.report.words import (
     LONGEST,
     acted_on,
@@ -15,7 +16,7 @@ from nodevet.remedy.report.words import (
 )
 from nodevet.remedy.result import Result, StepResult
 from nodevet.report.spans import cell, code
-from nodevet.report.text import brief, name, plain
+from nodevet.report.text import name
 
 
 def render(result: Result) -> str:

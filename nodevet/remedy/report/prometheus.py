@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from nodevet.age import seconds_of
+from nodevet.printable import plain
 from nodevet.remedy.report.words import tally
 from nodevet.remedy.result import Outcome, Result
 from nodevet.report.prometheus import gauge, page
-from nodevet.report.text import name, plain
+from nodevet.report.text import name
 
 RUN = "nodevet_fix_run"
 

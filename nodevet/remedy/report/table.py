@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from nodevet.printable import brief, plain
 from nodevet.remedy.report.words import (
     LONGEST,
     acted_on,
@@ -14,7 +15,7 @@ from nodevet.remedy.report.words import (
     verdicts,
 )
 from nodevet.remedy.result import HostResult, Result
-from nodevet.report.text import brief, name, plain
+from nodevet.report.text import name
 
 ALIKE = 3  # more changes of one kind than that are counted, not listed
 

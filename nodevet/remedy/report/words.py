@@ -5,10 +5,11 @@ from itertools import groupby
 
 from nodevet.fix import State
 from nodevet.model import Finding, Verdict
+from nodevet.printable import brief, plain
 from nodevet.remedy.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.remedy.rollout.compare import ended, same
 from nodevet.remedy.rollout.session import said, state, words
-from nodevet.report.text import brief, count, duration, name, nodeset, plain
+from nodevet.report.text import count, duration, name, nodeset
 
 LONGEST = 240  # columns of one reason
 

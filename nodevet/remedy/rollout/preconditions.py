@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
-from nodevet.document.problems import plain_text
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu
 from nodevet.evidence.processes import Process, service_of
 from nodevet.fix import Risk
 from nodevet.identity import NO_NAME, is_same_name
 from nodevet.model import Baseline
+from nodevet.printable import brief
 from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.plan.holders import MONITORS, monitor, needs_them_gone, spared
 
@@ -55,8 +55,8 @@ def _clone(planned: PlannedNode, evidence: Evidence) -> str:
     name, gpus = own_name(evidence), own_gpus(evidence)
     if name and planned.hostname and not is_same_name(planned.hostname, name, exact=False):
         return (
-            f"another node with the same machine id: its host name is {plain_text(name)}, the plan "
-            f"was made on {plain_text(planned.hostname)}; check DNS and HostName in ssh_config. If "
+            f"another node with the same machine id: its host name is {brief(name)}, the plan "
+            f"was made on {brief(planned.hostname)}; check DNS and HostName in ssh_config. If "
             "it was renamed since, set the earlier name with hostnamectl for as long as this takes"
         )
     if gpus and planned.gpus and not set(gpus) & set(planned.gpus):

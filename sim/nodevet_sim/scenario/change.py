@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodevet.document.parse import parse
-from nodevet.document.problems import Place, did_you_mean, plain_text
+from nodevet.document.problems import Place, did_you_mean
 from nodevet.document.text import Source
 from nodevet.document.tree import dotted, plain
+from nodevet.printable import brief
 from nodevet_sim.description import LogLine
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import FIELDS, SHORT, NodePart
@@ -28,7 +29,7 @@ def changed(spec: NodeSpec, key: str, value: str) -> NodeSpec:
     short for `nvml.gpu.3.lost`, a path of /sys or /proc for one of `files`. `fault` adds
     one, `kernel_log` a line, now; every other key takes the place of what it was.
     """
-    where = Where(f"{plain_text(key)}={plain_text(value)}", Place())
+    where = Where(f"{brief(key)}={brief(value)}", Place())
     try:
         return _changed(spec, key, value, where)
     except StateError as error:
@@ -56,7 +57,7 @@ def _changed(spec: NodeSpec, key: str, value: str, where: Where) -> NodeSpec:
     elif field not in FIELDS or field == "template":
         known_keys = (*(name for name in FIELDS if name != "template"), *ADDED)
         advice = did_you_mean(field, known_keys, f"there are: {', '.join(known_keys)}")
-        raise StateError(f"nothing of a node is called {plain_text(field)!r}; {advice}")
+        raise StateError(f"nothing of a node is called {brief(field)!r}; {advice}")
     else:
         _put(said, key.split("."), _value(value))
         if key == "faults":

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodevet.document.parse import parse
-from nodevet.document.problems import Place, Problem, did_you_mean, plain_text, quoted
+from nodevet.document.problems import Place, Problem, did_you_mean, quoted
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Entry, Mapping, Node, Scalar, Sequence, dotted, join, plain
 from nodevet.inventory.nodeset import NodesetError, expand
+from nodevet.printable import brief
 from nodevet_sim.description import Scenario
 from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError
@@ -120,7 +121,7 @@ class _Reader:
         template = said.get("template")
         if isinstance(template, str):
             if template not in self.templates:
-                there = ", ".join(map(plain_text, self.templates)) or "none"
+                there = ", ".join(map(brief, self.templates)) or "none"
                 advice = did_you_mean(template, self.templates, f"there are: {there}")
                 text = f"no template is named {quoted(template)}"
                 self.tell(where["template"].place, f"{path}.template", text, advice)
