@@ -91,9 +91,9 @@ def command(
     \b
     Exit codes:
       0  every node of the plan is right, or pending a reboot that the plan speaks of
-      1  something failed and was rolled back, was refused, or is untouched
+      1  something failed and was rolled back, was refused, or was not attempted
       2  usage, configuration, or the plan is not approved
-      3  a node is in doubt or half done: look at it
+      3  a rollback failed or an outcome is unknown: look at the node
     """
     from nodevet.remedy.approval.verify import signatures
     from nodevet.remedy.journal import space
@@ -348,10 +348,10 @@ def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:
     if run.lost:
         result = unkept(result, tuple(run.lost))
     speech.tell(render(result, form) if run.lost else texts[form], nl=False)
-    if result.in_doubt:
+    if result.unknown:
         back = result.kind == "rollback"
         again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"
-        say(f"{result.in_doubt}; then go on with: {again}")
+        say(f"{result.unknown}; then go on with: {again}")
     say(f"the run is kept in {run.path}")
     click.get_current_context().exit(result.exit_code)
 
@@ -360,4 +360,4 @@ def unkept(result: "Result", lost: Sequence[str]) -> "Result":
     """A run whose results are known, and not all kept."""
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
     told = f"not all could be kept: {lost[0]}{more}"
-    return replace(result, in_doubt="; ".join(filter(None, (result.in_doubt, told))))
+    return replace(result, unknown="; ".join(filter(None, (result.unknown, told))))

@@ -45,7 +45,7 @@ def command(
     project: Path,
     **reach: Any,
 ) -> None:
-    """Put back every step of RUN that was done or is in doubt, the last one first.
+    """Restore what every step of RUN changed, the last one first.
 
     Everything that a step touched is made what it was before, and looked at again. What is now
     neither what it was nor what the step set was changed since by somebody else: that is said,
@@ -59,7 +59,7 @@ def command(
          report names (pending); another rollback then says whether it is
       1  a node was refused, or something on it was changed since and is left
       2  usage or configuration
-      3  a node is in doubt, or could not be put back: look at it
+      3  a rollback failed or an outcome is unknown: look at the node
     """
     from nodevet.fleet.controller.executor import Worker
     from nodevet.remedy.journal import space

@@ -68,14 +68,14 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         ),
         flag(
             "--reboot",
-            "Reboot each node that was changed, and say only then that it persists. It takes "
+            "Reboot each node that was changed, and verify it after that, too. It takes "
             "approvals for risk reboot, and --drain-hook.",
         ),
         flag("--verify-reboot", "The same, on the canary alone."),
         option(
             "--reboot-timeout",
             900,
-            "For a node to be back; one that is not is in doubt. Servers with many GPUs take long.",
+            "For a node to be back; else its outcome is unknown. Servers with many GPUs take long.",
             **_seconds(1),
         ),
         option(

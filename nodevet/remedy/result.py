@@ -10,23 +10,27 @@ from nodevet.fix import File, Kernel, Risk, Run, State, Unit
 from nodevet.model import Value
 from nodevet.remedy.approval.policy import Approval
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class Outcome(str, Enum):
     """How one node, or one step, ended. Worst first: a node ends as the worst of its steps."""
 
-    HALF = "half done"  # putting it back failed too: the words say exactly what is what
-    DOUBT = "in doubt"  # the node did not come back to be looked at
-    FAILED = "failed and rolled back"
-    PARTLY = "partly done"  # some is done, or put back, and stays; the rest was refused, or left
+    ROLLBACK_FAILED = "rollback_failed"  # `why` says exactly what is as it was and what is not
+    UNKNOWN = "unknown"  # the node did not come back to be looked at
+    FAILED = "failed_and_rolled_back"
+    PARTIAL = "partial"  # some is changed, or rolled back, and stays; the rest was refused, or left
     REFUSED = "refused"  # nothing was written
-    UNTOUCHED = "untouched"
+    NOT_ATTEMPTED = "not_attempted"
     PENDING = "pending"  # in place, in force from the next restart, reset or reboot on
-    ROLLED_BACK = "rolled back"  # as a rollback was asked for
-    PERSISTS = "persists"  # the check said ok after a reboot
-    DONE = "done"  # the check says ok
-    RIGHT = "already right"  # nothing was written
+    ROLLED_BACK = "rolled_back"  # as a rollback was asked for
+    VERIFIED_AFTER_REBOOT = "verified_after_reboot"  # the check said ok after a reboot
+    CHANGED = "changed"  # the check says ok
+    UNCHANGED = "unchanged"  # nothing had to be written
+
+    @property
+    def words(self) -> str:
+        return self.value.replace("_", " ")
 
     @property
     def rank(self) -> int:
@@ -41,14 +45,14 @@ class Refusal(str, Enum):
     """Why a node was refused."""
 
     STALE = "stale"  # not what the plan was made on
-    LOCKED = "locked"  # another controller is at it
-    OWNER = "owner"  # something else on the node sets the same
-    GUARD = "guard"  # in use, or not drained
+    LOCKED = "locked"  # another controller has the node's lock
+    MANAGER = "manager"  # something else on the node manages the same setting
+    PRECONDITION = "precondition"  # in use, or not drained
     UNREACHABLE = "unreachable"  # no session, or no usable evidence
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """One action that was begun. `ok` is None where nobody heard how it ended."""
+    """One action that was begun. `ok` is None if its end is not known."""
 
     action: File | Kernel | Unit | Run
     ok: bool | None
@@ -66,7 +70,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     observed: Value
     unit: str = ""
     risk: Risk
-    outcome: Outcome = Outcome.UNTOUCHED
+    outcome: Outcome = Outcome.NOT_ATTEMPTED
     why: str = ""
     before: tuple[State, ...] = ()
     after: tuple[State, ...] = ()
@@ -101,13 +105,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     options: Mapping[str, Any] = {}
     stopped: str = ""  # why no further node was begun
-    in_doubt: str = ""  # why the run as a whole is: it has no end, or not all of it was kept
+    unknown: str = ""  # why that of the whole run is: it has no end, or not all of it was kept
     hosts: tuple[HostResult, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """As `exit_code`; 3, too, where the run itself is in doubt."""
-        if self.in_doubt:
+        """As `exit_code`; 3, too, if the outcome of the run itself is unknown."""
+        if self.unknown:
             return 3
         code = exit_code(self.hosts)
         return code or int(not all(self.good(host.outcome) for host in self.hosts))
@@ -118,18 +122,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exit_code(hosts: Iterable[HostResult]) -> int:
-    """0 all good; 3 something is in doubt or half done; 1 failed, refused, partly done or
-    untouched. 3 wins.
+    """0 all good; 3 a rollback failed or an outcome is unknown; 1 failed, refused, partial or
+    not attempted. 3 wins.
 
-    The state of a node that is half done or in doubt needs a person; a failure that was
+    A node whose rollback failed, or whose state is unknown, needs a person; a failure that was
     rolled back does not.
     """
     outcomes = {host.outcome for host in hosts}
-    if outcomes & {Outcome.HALF, Outcome.DOUBT}:
+    if outcomes & {Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN}:
         return 3
     return 0 if all(outcome.good for outcome in outcomes) else 1
 
 
 def worst(steps: Iterable[StepResult]) -> Outcome:
-    """The outcome of a node, from its steps. A node without any is already right."""
-    return min((step.outcome for step in steps), key=lambda one: one.rank, default=Outcome.RIGHT)
+    """The outcome of a node, from its steps. A node without any is unchanged."""
+    return min(
+        (step.outcome for step in steps), key=lambda one: one.rank, default=Outcome.UNCHANGED
+    )

@@ -124,7 +124,7 @@ def test_the_whole_loop(rig: Rig) -> None:
     assert "DONE" in done.stdout and "gpu[1-2]" in done.stdout
     assert rig.wrong() == set()
     result = json.loads((run / "result.json").read_text())
-    assert [host["outcome"] for host in result["hosts"]] == ["done", "done"]
+    assert [host["outcome"] for host in result["hosts"]] == ["changed", "changed"]
     assert result["approvals"][0]["who"] == "ann"
     kept = {path.name for path in run.iterdir() if path.is_file()}
     assert {f"result{ending}" for ending in ENDINGS.values()} <= kept
@@ -169,7 +169,7 @@ def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
     )
     assert resumed.returncode in (0, 1), resumed
     outcomes = {host["outcome"] for host in json.loads((run / "result.json").read_text())["hosts"]}
-    assert outcomes <= {"done", "failed and rolled back", "untouched"}, resumed
+    assert outcomes <= {"changed", "failed_and_rolled_back", "not_attempted"}, resumed
     rolled = rig.at("rollback", run, "--settle", "0.2")
     assert rolled.returncode == 0, rolled
     assert (rig.state("gpu1"), rig.state("gpu2")) == before
@@ -195,8 +195,8 @@ def test_a_reboot_proves_that_it_persists(rig: Rig) -> None:
     assert done.returncode == 0, done
     hosts = json.loads((run / "result.json").read_text())["hosts"]
     assert [(host["outcome"], host["rebooted"]) for host in hosts] == [
-        ("persists", True),
-        ("done", False),
+        ("verified_after_reboot", True),
+        ("changed", False),
     ]
     told = (rig.project / "drained").read_text()
     assert told == "gpu1\ngpu1\n", "before the first step, and right before the reboot"

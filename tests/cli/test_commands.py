@@ -165,12 +165,12 @@ def fixes_run(folder: Path, *records: Record) -> None:
         (folder / "plan.json").write_bytes(text)
         for record in (opened, *records):
             written.write(record)
-    (folder / "result.json").write_text('{"hosts": [{"host": "gpu1", "outcome": "done"}]}')
+    (folder / "result.json").write_text('{"hosts": [{"host": "gpu1", "outcome": "changed"}]}')
 
 
 def test_report_renders_a_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    doubt = journal.HostEnd(host="gpu1", outcome="in doubt")
+    doubt = journal.HostEnd(host="gpu1", outcome="unknown")
     fixes_run(run, doubt, journal.RunEnd(outcome="3"))
     done = nodevet("report", run, "--format", "table", "--format", f"junit:{tmp_path}/x.xml")
     assert done.returncode == 3 and done.stdout.startswith("IN DOUBT  gpu1\n"), done

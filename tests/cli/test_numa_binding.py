@@ -111,7 +111,7 @@ def test_while_it_runs(rig: Rig) -> None:
     assert planned.returncode == 1, planned
     assert "train.service to node 0; binds what it runs" in planned.stdout
     assert "risk live" in planned.stdout
-    assert rig.applied("now") == "done"
+    assert rig.applied("now") == "changed"
     assert rig.on(PID) == pid and "Cpus_allowed_list:\t0\n" in rig.on(STATE).replace(",2\n", "\n")
     nothing = rig.plan()
     assert nothing.returncode == 0 and "Nothing to do" in nothing.stderr, nothing
@@ -136,7 +136,7 @@ def test_with_a_restart_and_after_a_reboot(rig: Rig) -> None:
     planned = rig.plan("--restart", "--drain-hook", "true", "--reboot")
     assert planned.returncode == 1 and "restarts it" in planned.stdout, planned
     assert "risk reboot" in planned.stdout
-    assert rig.applied("restart") == "persists"
+    assert rig.applied("restart") == "verified_after_reboot"
     nothing = rig.plan()
     assert nothing.returncode == 0 and "Nothing to do" in nothing.stderr, nothing
     rig.rolled_back("restart", "--drain-hook", "true")

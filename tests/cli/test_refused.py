@@ -339,7 +339,7 @@ def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Ri
             assert said.code == 2 and "was changed since the run began; put it back" in said.err
         kept.write_text(text)
         said = nodevet("rollback", rig.run, *reach[:2])
-        assert said.code == 0 and "1 node: 1 already right" in said.out, said
+        assert said.code == 0 and "1 node: 1 unchanged" in said.out, said
 
 
 def test_d22_a_monitoring_client_is_stopped_for_a_step_and_runs_again_however_it_ends(

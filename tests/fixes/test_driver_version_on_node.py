@@ -199,7 +199,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     done = rig.at("apply", plan, *rig.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     assert done.returncode == 0, done
-    assert [step["outcome"] for step in host["steps"]] == ["done", "pending"], host
+    assert [step["outcome"] for step in host["steps"]] == ["changed", "pending"], host
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "unknown"}
 
     rig.sim("reboot", "--fleet", rig.fleet, "n1")
@@ -224,9 +224,9 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
     done = rig.at("apply", plan, *rig.reach, "--run", run)
     (host,) = json.loads((run / "result.json").read_text())["hosts"]
     power, driver = host["steps"]
-    assert done.returncode == 1 and host["outcome"] == "failed and rolled back", done
-    assert power["outcome"] == "persists", host
-    assert driver["outcome"] == "failed and rolled back", host
+    assert done.returncode == 1 and host["outcome"] == "failed_and_rolled_back", done
+    assert power["outcome"] == "verified_after_reboot", host
+    assert driver["outcome"] == "failed_and_rolled_back", host
     assert "does not outlast a reboot: " in driver["why"], driver["why"]
     assert driver["why"].endswith("put back, and rebooted once more")
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "ok"}

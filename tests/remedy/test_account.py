@@ -10,7 +10,7 @@ from nodevet.remedy.report import ENDINGS
 from nodevet.remedy.rollout.executor import WorkError
 
 Desk = Any
-GOOD = ("done", "persists", "already right", "rolled back", "pending")
+GOOD = ("changed", "verified_after_reboot", "unchanged", "rolled_back", "pending")
 
 
 def gone(name: str) -> Callable[..., None]:
@@ -27,8 +27,8 @@ def in_doubt(desk: Desk, *, nagios: int = 2) -> None:
         said = desk.report(form)
         assert said.code == (nagios if form == "nagios" else 3), (form, said)
         words = {"nagios": "CRITICAL", "prometheus": "exit_code 3.0", "junit": "<error"}
-        told = words.get(form, "in doubt")
-        run_is = '"in_doubt":"no end of' in said.out.replace('": "', '":"')
+        told = words.get(form, "unknown")
+        run_is = '"unknown":"no end of' in said.out.replace('": "', '":"')
         assert told in said.out or told.upper() in said.out or run_is, (form, said.out)
 
 
@@ -40,7 +40,7 @@ def test_r2_what_is_told_at_the_end_is_what_the_journal_says(desk: Callable[...,
     assert done.code == 1, done
     said = d.report()
     assert (said.code, said.out) == (1, done.out)
-    assert d.outcomes() == {"n1": "done", "n2": "failed and rolled back", "n3": "refused"}
+    assert d.outcomes() == {"n1": "changed", "n2": "failed_and_rolled_back", "n3": "refused"}
     (step,) = json.loads(done.out)["hosts"][0]["steps"]
     assert [ran["ok"] for ran in step["ran"]] == [True] * 4 and step["before"] != step["after"]
     for form in ENDINGS:
@@ -81,7 +81,7 @@ def test_r2_an_apply_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> N
         d.cut(lines)
         in_doubt(d)
         assert "apply --resume" in d.report("table").out
-    assert d.outcomes() == {"n1": "untouched", "n2": "untouched"}
+    assert d.outcomes() == {"n1": "not_attempted", "n2": "not_attempted"}
 
 
 def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(desk: Callable[..., Desk]) -> None:
@@ -91,7 +91,7 @@ def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(desk: Callable[..
     said = d.rollback()
     assert said.code == 3, said
     in_doubt(d)
-    assert d.outcomes() == {"n1": "rolled back", "n2": "in doubt"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "unknown"}
     assert "connection refused" in d.report("table").out
 
 
@@ -114,7 +114,7 @@ def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
     d.w.executor.fault = gone("nobody")
     d.w.boxes["n1"].holder = ""
     assert d.rollback().code == 0
-    assert d.report().code == 0 and d.outcomes() == {"n1": "rolled back"}
+    assert d.report().code == 0 and d.outcomes() == {"n1": "rolled_back"}
 
 
 def test_r2_a_report_of_a_rollback_lists_its_steps(desk: Callable[..., Desk]) -> None:
@@ -141,7 +141,7 @@ def test_r6_a_node_that_apply_never_had_is_told_as_that(desk: Callable[..., Desk
     said = d.rollback()
     assert said.code == 0, said
     assert "not attempted" in said.out and "KeyError" not in said.out + said.err
-    assert d.outcomes() == {"n1": "rolled back", "n2": "already right"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "unchanged"}
     assert d.reached == {"n1"}
     for form in ENDINGS:
         assert "not attempted" in d.report(form).out or form in ("prometheus", "junit")
@@ -152,11 +152,11 @@ def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(desk: Callable[...
     assert d.apply().code == 0
     said = d.rollback("--host", "n1")
     assert said.code == 0 and "n2" in said.out, said
-    assert d.outcomes() == {"n1": "rolled back", "n2": "done"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "changed"}
     for form in ENDINGS:
         assert "n2" in d.report(form).out, form
     assert d.rollback("--host", "n2").code == 0
-    assert d.outcomes() == {"n1": "rolled back", "n2": "rolled back"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
 
 
 def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(desk: Callable[..., Desk]) -> None:
@@ -167,7 +167,7 @@ def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(desk: Callable[..., Desk
     d.w.executor.fault = gone("nobody")
     assert d.rollback("--host", "n1").code == 3
     in_doubt(d)
-    assert d.outcomes() == {"n1": "rolled back", "n2": "in doubt"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "unknown"}
 
 
 def test_r11_a_resumed_run_says_that_it_was_rolled_back(desk: Callable[..., Desk]) -> None:
@@ -179,7 +179,7 @@ def test_r11_a_resumed_run_says_that_it_was_rolled_back(desk: Callable[..., Desk
     assert said.code == 1, said
     assert "canary failed" not in said.out and "ROLLED BACK  n[1-2]" in said.out
     assert "by `nodevet rollback`" in said.out and not d.reached
-    assert d.outcomes() == {"n1": "rolled back", "n2": "rolled back"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
     for form in ENDINGS:
         assert d.report(form).code == 1, form
 
@@ -195,7 +195,7 @@ def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
     assert d.rollback("--host", "n1").code == 0
     said = d.resume("--canary", "1", "--override")
     assert said.code == 1, said
-    assert d.outcomes() == {"n1": "rolled back", "n2": "done"}
+    assert d.outcomes() == {"n1": "rolled_back", "n2": "changed"}
 
 
 def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(desk: Callable[..., Desk]) -> None:

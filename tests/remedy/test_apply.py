@@ -19,7 +19,7 @@ World = Any
 def test_a_step_is_done_when_the_check_says_so(world: Callable[..., World]) -> None:
     w = world()
     result = w.node(w.plan(), w.journal())
-    assert result.outcome is Outcome.DONE, result
+    assert result.outcome is Outcome.CHANGED, result
     (step,) = result.steps
     box = w.boxes["n1"]
     assert box.kernel[world.thp] == "never" and step.wanted == "never"
@@ -36,7 +36,7 @@ def test_what_is_right_already_is_not_written(world: Callable[..., World]) -> No
     plan = w.plan()
     w.boxes["n1"].kernel[world.thp] = "never"
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.RIGHT and not w.boxes["n1"].writes
+    assert result.outcome is Outcome.UNCHANGED and not w.boxes["n1"].writes
 
 
 def busy(box: Any) -> None:
@@ -70,13 +70,13 @@ REFUSED: dict[str, tuple[Any, Refusal, str]] = {
         lambda box: box.owners.update(
             {"kernel /sys/kernel/mm/transparent_hugepage/enabled": ("unit tuned.service",)}
         ),
-        Refusal.OWNER,
+        Refusal.MANAGER,
         "tuned.service",
     ),
     "gone": (lambda box: setattr(box, "gone", 9), Refusal.UNREACHABLE, "connection refused"),
-    "busy": (busy, Refusal.GUARD, "GPU 0 in use by python3 (pid 7)"),
-    "impostor": (impostor, Refusal.GUARD, "GPU 0 in use by nvidia-persiste"),
-    "untold": (lambda box: setattr(box, "complete", False), Refusal.GUARD, "cannot be told"),
+    "busy": (busy, Refusal.PRECONDITION, "GPU 0 in use by python3 (pid 7)"),
+    "impostor": (impostor, Refusal.PRECONDITION, "GPU 0 in use by nvidia-persiste"),
+    "untold": (lambda box: setattr(box, "complete", False), Refusal.PRECONDITION, "cannot be told"),
 }
 
 
@@ -98,7 +98,7 @@ def test_the_drivers_keeper_is_no_use_of_a_gpu(world: Callable[..., World]) -> N
     w = world(pages={"mode": "never", "risk": "idle"})
     plan = w.plan()
     keeper(w.boxes["n1"])
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
 
 
 def test_live_runs_under_load_and_idle_only_minds_its_gpus(world: Callable[..., World]) -> None:
@@ -106,7 +106,7 @@ def test_live_runs_under_load_and_idle_only_minds_its_gpus(world: Callable[..., 
         w = world(pages={"mode": "never", "risk": risk})
         plan = w.plan()
         w.boxes["n1"].processes = [{"pid": 7, "command": "job", "gpu_minors": [minor]}]
-        assert w.node(plan, w.journal()).outcome is Outcome.DONE
+        assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
 
 
 def test_another_baseline_is_stale(world: Callable[..., World]) -> None:
@@ -121,9 +121,9 @@ def test_drain_needs_the_hook(world: Callable[..., World], hook: str) -> None:
     w.terms = msgspec.structs.replace(w.terms, drain_hook=hook)
     result = w.node(w.plan(), w.journal())
     if hook == "true":
-        assert result.outcome is Outcome.DONE
+        assert result.outcome is Outcome.CHANGED
     else:
-        assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.GUARD)
+        assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.PRECONDITION)
         assert not w.boxes["n1"].writes
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_put_back_is_told_loudly(world: Callable[..., World]) -> 
 
     box.revert = revert
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.HALF, result
+    assert result.outcome is Outcome.ROLLBACK_FAILED, result
     assert "is madvise, and was always" in result.why
     assert "Invalid argument" in result.why
     assert exit_code([result]) == 3
@@ -196,7 +196,7 @@ POINTS = [(number, when) for number in range(1, CALLS + 1) for when in ("before"
 
 def test_the_points_are_all_there_are(world: Callable[..., World]) -> None:
     w = world()
-    assert w.node(w.plan(), w.journal()).outcome is Outcome.DONE
+    assert w.node(w.plan(), w.journal()).outcome is Outcome.CHANGED
     assert len(w.boxes["n1"].calls) == CALLS, w.boxes["n1"].calls
 
 
@@ -235,7 +235,7 @@ def test_the_session_cut_at_any_point_ends_whole(
     w.executor.fault = at(world, number, when, world.cut)
     journal = w.journal()
     result = w.node(plan, journal)
-    if result.outcome is Outcome.DONE:
+    if result.outcome is Outcome.CHANGED:
         assert whole(box, world.thp)
     else:
         assert result.outcome in (Outcome.FAILED, Outcome.REFUSED), result
@@ -257,16 +257,16 @@ def test_a_node_that_does_not_come_back_is_in_doubt(
     w.executor.fault = at(world, number, when, lose)
     result = w.node(plan, w.journal())
     if box.writes:
-        assert result.outcome is Outcome.DOUBT, result
+        assert result.outcome is Outcome.UNKNOWN, result
     else:
-        assert result.outcome in (Outcome.REFUSED, Outcome.DOUBT)
+        assert result.outcome in (Outcome.REFUSED, Outcome.UNKNOWN)
         assert box.everything() == before
     assert exit_code([result]) == (1 if result.outcome is Outcome.REFUSED else 3)
     # and later it is back
     box.gone = 0
     w.executor.fault = lambda box, call, when: None
     again = w.node(plan, w.journal(), resume=True)
-    assert again.outcome in (Outcome.DONE, Outcome.FAILED), again
+    assert again.outcome in (Outcome.CHANGED, Outcome.FAILED), again
     if again.outcome is Outcome.FAILED:
         assert box.everything() == before
 
@@ -292,7 +292,7 @@ def test_killed_at_any_point_and_resumed(
         assert box.everything() == before
         assert state(w.journal().records).step("n1/pages/1").touched is False
     else:
-        assert result.outcome is Outcome.DONE, result
+        assert result.outcome is Outcome.CHANGED, result
         assert whole(box, world.thp)
 
 
@@ -302,7 +302,7 @@ def test_a_resume_shows_what_the_killed_controller_did(world: Callable[..., Worl
     plan = w.plan()
     (first,) = w.node(plan, w.journal()).steps
     (step,) = w.node(plan, w.journal(), resume=True).steps
-    assert step.outcome is first.outcome is Outcome.DONE
+    assert step.outcome is first.outcome is Outcome.CHANGED
     assert step.before == first.before and step.after == first.after != first.before
     assert [one.action for one in step.ran] == list(plan.steps[0].actions)
     assert all(one.ok for one in step.ran)
@@ -321,7 +321,7 @@ def test_rebooted_in_the_middle(world: Callable[..., World]) -> None:
 
         w.executor.fault = at(world, number, "after", crash)
         result = w.node(plan, w.journal())
-        if result.outcome is Outcome.DONE:
+        if result.outcome is Outcome.CHANGED:
             assert whole(box, world.thp)
         else:
             assert result.outcome in (Outcome.FAILED, Outcome.REFUSED), result
@@ -339,7 +339,7 @@ def test_persists_is_said_after_a_reboot(world: Callable[..., World]) -> None:
     w = world()
     rebooting(w)
     result = w.node(w.plan(), w.journal(), reboot=True)
-    assert result.outcome is Outcome.PERSISTS and result.rebooted
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and result.rebooted
     assert w.boxes["n1"].boots == 2
 
 
@@ -372,7 +372,7 @@ def test_a_node_that_does_not_come_back_from_its_reboot(world: Callable[..., Wor
 
     w.executor.fault = fault
     result = w.node(w.plan(), w.journal(), reboot=True)
-    assert result.outcome is Outcome.DOUBT and "told to reboot" in result.why
+    assert result.outcome is Outcome.UNKNOWN and "told to reboot" in result.why
 
 
 def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
@@ -389,7 +389,7 @@ def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
     w = world(ecc_mode=True)
     rebooting(w)
     result = w.node(w.plan(), w.journal(), reboot=True)
-    assert result.outcome is Outcome.PERSISTS
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT
     assert set(result.steps[0].verdicts.values()) == {"ok"}
 
 
@@ -414,7 +414,7 @@ def test_a_failed_canary_leaves_the_rest_untouched(world: Callable[..., World]) 
     w = world(*(f"n{number}" for number in range(8)))
     w.boxes["n0"].refused[world.thp] = "Invalid argument"
     results, why = run(w, Limits(canary=1, batch=4, max_fail=5))
-    assert [result.outcome for result in results] == [Outcome.FAILED] + [Outcome.UNTOUCHED] * 7
+    assert [result.outcome for result in results] == [Outcome.FAILED] + [Outcome.NOT_ATTEMPTED] * 7
     assert why == "the canary failed" == results[3].why
     assert all(not box.calls for name, box in w.boxes.items() if name != "n0")
 
@@ -430,18 +430,18 @@ def test_the_budget_stops_a_run_and_every_node_is_accounted_for(
     outcomes = [result.outcome for result in results]
     assert [result.host for result in results] == names
     assert outcomes.count(Outcome.FAILED) in (2, 3) and "nodes failed" in why
-    assert outcomes.count(Outcome.UNTOUCHED) > 15
+    assert outcomes.count(Outcome.NOT_ATTEMPTED) > 15
     for result in results:
         box = w.boxes[result.host]
-        assert (box.kernel[world.thp] == "never") == (result.outcome is Outcome.DONE)
-        assert bool(box.calls) == (result.outcome is not Outcome.UNTOUCHED)
+        assert (box.kernel[world.thp] == "never") == (result.outcome is Outcome.CHANGED)
+        assert bool(box.calls) == (result.outcome is not Outcome.NOT_ATTEMPTED)
 
 
 def test_a_canary_that_is_refused_is_replaced(world: Callable[..., World]) -> None:
     w = world("n1", "n2", "n3")
     w.boxes["n1"].holder = "bob"
     results, why = run(w, Limits(canary=1, batch=2))
-    assert [one.outcome for one in results] == [Outcome.REFUSED, Outcome.DONE, Outcome.DONE]
+    assert [one.outcome for one in results] == [Outcome.REFUSED, Outcome.CHANGED, Outcome.CHANGED]
     assert [one.canary for one in results] == [True, True, False] and not why
 
 
@@ -453,7 +453,7 @@ def test_ctrl_c_begins_no_further_node(world: Callable[..., World]) -> None:
         stop.asked = True
 
     results, why = run(w, Limits(canary=1, batch=1), tell=tell, stop=stop)
-    assert [one.outcome for one in results] == [Outcome.DONE] + [Outcome.UNTOUCHED] * 2
+    assert [one.outcome for one in results] == [Outcome.CHANGED] + [Outcome.NOT_ATTEMPTED] * 2
     assert why == "interrupted"
 
 
@@ -472,7 +472,7 @@ def test_no_more_than_a_batch_at_a_time(world: Callable[..., World]) -> None:
 
     w.executor.fault = fault
     results, _ = run(w, Limits(canary=1, batch=3))
-    assert {one.outcome for one in results} == {Outcome.DONE} and 1 <= most <= 3
+    assert {one.outcome for one in results} == {Outcome.CHANGED} and 1 <= most <= 3
 
 
 def test_a_fault_of_our_own_ends_in_an_outcome(world: Callable[..., World]) -> None:
@@ -483,5 +483,5 @@ def test_a_fault_of_our_own_ends_in_an_outcome(world: Callable[..., World]) -> N
 
     w.executor.fault = fault
     results, _ = run(w, Limits())
-    assert results[0].outcome is Outcome.DOUBT and "oops" in results[0].why
-    assert results[1].outcome is Outcome.UNTOUCHED
+    assert results[0].outcome is Outcome.UNKNOWN and "oops" in results[0].why
+    assert results[1].outcome is Outcome.NOT_ATTEMPTED

@@ -53,7 +53,7 @@ def test_attempts_of_real_runs_are_counted(world: Callable[..., Any]) -> None:
         plan = w.plan()
         journal = w.journal(f"runs/plan0001-{number}")
         assert w.node(plan, journal, "n1").outcome is Outcome.FAILED
-        assert w.node(plan, journal, "n2").outcome in (Outcome.DONE, Outcome.RIGHT)
+        assert w.node(plan, journal, "n2").outcome in (Outcome.CHANGED, Outcome.UNCHANGED)
     found, problems = recent(runs, now(), DAY)
     machine = w.boxes["n1"].machine_id
     assert not problems
@@ -84,8 +84,8 @@ def test_attempts_a_long_run_counts_by_when_it_failed() -> None:
 
 def test_attempts_one_run_is_one_whether_it_is_resumed_or_rolled_back() -> None:
     run = Run(plan="0", path="", controller="", pid=1, at=now().isoformat())
-    bad = ended("n1", a=Outcome.HALF, b=Outcome.DONE, c=Outcome.DOUBT)
-    back = [replace(run, kind="rollback"), ended("n1", b=Outcome.HALF)]
+    bad = ended("n1", a=Outcome.ROLLBACK_FAILED, b=Outcome.CHANGED, c=Outcome.UNKNOWN)
+    back = [replace(run, kind="rollback"), ended("n1", b=Outcome.ROLLBACK_FAILED)]
     found = [(one.host, one.fix) for one in failures([run, bad, run, bad, *back], "r", now() - DAY)]
     assert found == [("n1", "a"), ("n1", "c")]
 

@@ -52,7 +52,7 @@ def test_d2_what_was_pending_before_is_rebooted_through_the_drain_hook_alone(
     assert "no --drain-hook" in result.why and box.boots == 1
     notes = hooked(w, tmp_path)
     result = w.node(plan, w.journal("run"), resume=True, reboot=True)
-    assert result.outcome is Outcome.PERSISTS and box.boots == 2, result
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
 
 
 def test_d2_a_node_is_drained_again_right_before_its_reboot(
@@ -64,7 +64,7 @@ def test_d2_a_node_is_drained_again_right_before_its_reboot(
     notes = hooked(w, tmp_path, f"test $(wc -l <{tmp_path}/drained) -lt 2")
     result = w.node(plan, w.journal(), reboot=True)
     assert notes.read_text() == "n1\nn1\n" and box.boots == 1
-    assert result.outcome is Outcome.DONE and "not rebooted: not drained" in result.why
+    assert result.outcome is Outcome.CHANGED and "not rebooted: not drained" in result.why
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -75,7 +75,7 @@ def test_d2_without_approval_for_reboots_nothing_is_rebooted(
     plan, box = w.plan(), w.boxes["n1"]
     notes = hooked(w, tmp_path)
     if resume:
-        assert w.node(plan, w.journal()).outcome is Outcome.DONE
+        assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     before = box.everything()
 
     def closed(reboot: bool) -> str:
@@ -84,7 +84,7 @@ def test_d2_without_approval_for_reboots_nothing_is_rebooted(
     result = w.node(plan, w.journal(), resume=resume, reboot=True, closed=closed)
     assert "needs 2 approvals for reboot" in result.why
     assert box.boots == 1 and not notes.read_text() and box.everything() == before
-    assert result.outcome is (Outcome.DONE if resume else Outcome.REFUSED)
+    assert result.outcome is (Outcome.CHANGED if resume else Outcome.REFUSED)
 
 
 def test_d2_the_reboot_after_a_driver_was_put_back_asks_too(
@@ -139,7 +139,11 @@ def test_d16_no_node_is_begun_once_the_plan_expired(world: Callable[..., World])
         return "the plan expired" if w.boxes["n2"].writes else ""
 
     results, _ = fleet(w, w.plan(), closed)
-    assert [result.outcome for result in results] == [Outcome.DONE, Outcome.DONE, Outcome.UNTOUCHED]
+    assert [result.outcome for result in results] == [
+        Outcome.CHANGED,
+        Outcome.CHANGED,
+        Outcome.NOT_ATTEMPTED,
+    ]
     assert results[2].why == "the plan expired" and not w.boxes["n3"].calls
 
 
@@ -154,7 +158,7 @@ def test_d16_a_node_in_hand_ends_its_step_and_begins_no_other(
 
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     result = w.node(plan, w.journal(), reboot=True, closed=closed)
-    assert [step.outcome for step in result.steps[:2]] == [Outcome.DONE, Outcome.UNTOUCHED]
+    assert [step.outcome for step in result.steps[:2]] == [Outcome.CHANGED, Outcome.NOT_ATTEMPTED]
     assert "the plan expired" in result.why and "n1/pages/1 is done, and stays" in result.why
     assert box.writes == 4 and box.boots == 1
 
@@ -193,11 +197,11 @@ def test_d16_what_was_begun_is_looked_at_after_the_plan_expired(
         w.executor.fault = lambda box, call, when: None
         box.session, box.holder, writes = False, "", box.writes
         results, _ = fleet(w, plan, Clock(0), earlier=state(w.journal().records))
-        assert not w.boxes["n2"].calls and results[1].outcome is Outcome.UNTOUCHED
+        assert not w.boxes["n2"].calls and results[1].outcome is Outcome.NOT_ATTEMPTED
         if killed_at == 7:
             assert not results[0].outcome.good and box.everything() == before, results[0]
         else:
-            assert results[0].outcome is Outcome.DONE and box.writes == writes, results[0]
+            assert results[0].outcome is Outcome.CHANGED and box.writes == writes, results[0]
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def outcomes(result: HostResult) -> list[Outcome]:
     return [step.outcome for step in result.steps]
 
 
-WAITING = [Outcome.DONE, Outcome.PENDING, Outcome.PENDING]
+WAITING = [Outcome.CHANGED, Outcome.PENDING, Outcome.PENDING]
 
 
 def test_what_cannot_be_judged_before_the_reboot_is_not_put_back(node: Any) -> None:
@@ -127,7 +127,7 @@ def test_a_reboot_judges_all_of_it_and_a_rollback_puts_the_driver_back_last(node
     w, plan = node
     box, before = w.boxes["n1"], w.boxes["n1"].everything()
     result = w.node(plan, w.journal(), reboot=True)
-    assert outcomes(result) == [Outcome.PERSISTS] * 3, result
+    assert outcomes(result) == [Outcome.VERIFIED_AFTER_REBOOT] * 3, result
     assert box.loaded == NEW and not box.dark
     result = w.back(plan)
     assert result.outcome is Outcome.PENDING, result
@@ -174,7 +174,7 @@ def test_lost_after_the_second_reboot_is_in_doubt(
 
     w.executor.fault = lose
     result = w.node(plan, w.journal(), reboot=True)
-    assert result.outcome is Outcome.DOUBT, result
+    assert result.outcome is Outcome.UNKNOWN, result
     w.executor.fault = lambda box, call, when: None
     box.session, box.holder, box.broken = False, "", False
     assert w.back(plan).outcome is Outcome.PENDING, "ECC is on until the next reboot"
@@ -192,11 +192,15 @@ def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
     assert result.steps[2].outcome is Outcome.FAILED, result
     assert result.steps[2].why.endswith("put back, and in force after one more reboot")
     assert all(each["version"] == f"{OLD}-1" for each in box.packages.values())
-    assert outcomes(result)[:2] == [Outcome.PERSISTS, Outcome.DOUBT], result
+    assert outcomes(result)[:2] == [Outcome.VERIFIED_AFTER_REBOOT, Outcome.UNKNOWN], result
     assert "before one more reboot" in result.steps[1].why
     box.reboot()
     again = w.node(plan, w.journal(), resume=True)
-    assert outcomes(again) == [Outcome.PERSISTS, Outcome.PERSISTS, Outcome.FAILED], again
+    assert outcomes(again) == [
+        Outcome.VERIFIED_AFTER_REBOOT,
+        Outcome.VERIFIED_AFTER_REBOOT,
+        Outcome.FAILED,
+    ], again
 
 
 def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
@@ -234,7 +238,7 @@ def test_killed_at_any_call_and_resumed(
     w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     result = w.node(plan, w.journal(), resume=True)
-    assert result.outcome in (Outcome.PENDING, Outcome.FAILED, Outcome.RIGHT), (number, result)
+    assert result.outcome in (Outcome.PENDING, Outcome.FAILED, Outcome.UNCHANGED), (number, result)
     w.back(plan)
     assert box.everything() == before, number
 

@@ -32,10 +32,10 @@ def test_nothing_is_begun_after_a_reboot_that_nobody_ordered(world: Callable[...
 
     w.executor.fault = fault
     result = w.node(plan, w.journal())
-    assert (result.outcome, result.refusal) == (Outcome.PARTLY, Refusal.STALE), result
+    assert (result.outcome, result.refusal) == (Outcome.PARTIAL, Refusal.STALE), result
     assert "rebooted since the plan was made" in result.why
     assert "n1/pages/1 is done, and stays" in result.why
-    assert [step.outcome for step in result.steps][:2] == [Outcome.DONE, Outcome.UNTOUCHED]
+    assert [step.outcome for step in result.steps][:2] == [Outcome.CHANGED, Outcome.NOT_ATTEMPTED]
     assert not any(gpu["ecc"][1] for gpu in box.gpus) and box.writes == 4
 
 
@@ -79,7 +79,7 @@ def test_what_was_put_back_and_does_not_stay_is_half_done(world: Callable[..., W
 
     box.act, box.revert = refuse, revert
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.HALF, result
+    assert result.outcome is Outcome.ROLLBACK_FAILED, result
     assert "Input/output error; it could not be put back" in result.why
     assert "is madvise, and was always" in result.why
 

@@ -471,7 +471,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
 
 def agrees(result: HostResult, now: str, before: str, done: str) -> str:
     """Why an outcome is not what the node is; empty where it is."""
-    wanted = {Outcome.DONE: done, Outcome.FAILED: before, Outcome.REFUSED: before}
+    wanted = {Outcome.CHANGED: done, Outcome.FAILED: before, Outcome.REFUSED: before}
     if result.outcome not in wanted:
         return f"ended as {result.outcome.value}: {result.why}"
     if now == wanted[result.outcome]:
@@ -511,7 +511,7 @@ def recorded(nodes: dict[str, Node]) -> Recorded:
     result = node.apply(plan, executor)
     calls, programs = executor.calls, node.programs()
     node.reset()
-    assert result.outcome is Outcome.DONE, result
+    assert result.outcome is Outcome.CHANGED, result
     last = [count for count, name in zip(counts, calls, strict=True) if name == "act"]
     assert len(set(last)) == len(plan.steps[0].actions)
     points = [
@@ -553,7 +553,7 @@ def story(nodes: dict[str, Node], recorded: Recorded) -> Story:
         if why := disagrees(node, plan, result, before):
             name = (recorded.calls if at else recorded.programs)[number - 1]
             told.amiss[point] = f"at {name}: {why}"
-        if why or result.outcome is Outcome.DONE:
+        if why or result.outcome is Outcome.CHANGED:
             node.reset()
 
     threads = [threading.Thread(target=live, args=[node]) for node in nodes.values()]
@@ -570,7 +570,7 @@ def disagrees(node: Node, plan: Plan, result: HostResult, before: str) -> str:
     """Why the node, or the journal, is not what the outcome of its power limit says."""
     now, touched = set(node.state().splitlines()), node.touched()
     was, ids = set(before.splitlines()), [step.id for step in plan.steps]
-    if result.outcome is Outcome.DONE:
+    if result.outcome is Outcome.CHANGED:
         bad = now != whole(was, plan) or touched != ids
     else:
         known = result.outcome in (Outcome.FAILED, Outcome.REFUSED)
@@ -596,7 +596,7 @@ def whole(was: set[str], plan: Plan) -> set[str]:
 def test_a_cut_at_any_point_ends_known_and_whole(recorded: Recorded, story: Story) -> None:
     assert not story.amiss, "\n".join(f"{point} {why}" for point, why in story.amiss.items())
     assert len(story.outcomes) == len(recorded.points)
-    assert set(story.outcomes.values()) == {Outcome.DONE, Outcome.FAILED, Outcome.REFUSED}
+    assert set(story.outcomes.values()) == {Outcome.CHANGED, Outcome.FAILED, Outcome.REFUSED}
 
 
 @pytest.fixture
@@ -627,7 +627,7 @@ def test_a_node_that_stays_away_is_in_doubt_until_it_is_looked_at(
     terms = replace(node.terms, pauses=(0.1, 0.1))
     result = node.apply(plan, Executor(node.worker, when, node.proxy.leave), terms=terms)
     node.proxy.come_back()
-    assert result.outcome is Outcome.DOUBT and exit_code([result]) == 3, result
+    assert result.outcome is Outcome.UNKNOWN and exit_code([result]) == 3, result
     assert "could not be reached again: connection refused" in result.why
     assert node.touched() == [plan.steps[0].id]
     if back == "rollback":
@@ -636,7 +636,7 @@ def test_a_node_that_stays_away_is_in_doubt_until_it_is_looked_at(
     else:
         again = node.apply(plan, resume=True)
         assert not disagrees(node, plan, again, node.before)
-    assert node.touched() == ([plan.steps[0].id] if again.outcome is Outcome.DONE else [])
+    assert node.touched() == ([plan.steps[0].id] if again.outcome is Outcome.CHANGED else [])
 
 
 def test_an_action_that_outlives_its_session_strikes_nobody_later(
@@ -647,7 +647,7 @@ def test_an_action_that_outlives_its_session_strikes_nobody_later(
     node.arm(recorded.program("mv"), "before", pause=3)
     result = node.apply(plan)
     assert not disagrees(node, plan, result, node.before)
-    assert result.outcome in (Outcome.DONE, Outcome.FAILED)
+    assert result.outcome in (Outcome.CHANGED, Outcome.FAILED)
 
 
 def test_a_part_of_a_file_that_a_crash_leaves_is_swept(node: Node, recorded: Recorded) -> None:
@@ -671,7 +671,7 @@ def test_a_reboot_between_two_actions_is_put_back(node: Node) -> None:
     plan = node.plan()
     result = node.apply(plan, Executor(node.worker, at_act(2), node.reboot))
     assert result.outcome is Outcome.FAILED, result
-    assert [step.outcome for step in result.steps] == [Outcome.FAILED, Outcome.UNTOUCHED]
+    assert [step.outcome for step in result.steps] == [Outcome.FAILED, Outcome.NOT_ATTEMPTED]
     assert "the session was lost" in result.why and node.state() == node.before
     assert node.touched() == []
 
@@ -688,11 +688,11 @@ def test_a_reboot_while_it_is_verified_is_judged_and_nothing_is_begun_after_it(n
     terms = replace(node.terms, pauses=(0.1, 0.1))
     result = node.apply(plan, Executor(node.worker, after_acts(3, "look"), reboot), terms=terms)
     node.proxy.come_back()
-    assert result.outcome is Outcome.DOUBT, result
+    assert result.outcome is Outcome.UNKNOWN, result
     again = node.apply(plan, resume=True)
-    assert (again.outcome, again.refusal) == (Outcome.PARTLY, Refusal.STALE), again
+    assert (again.outcome, again.refusal) == (Outcome.PARTIAL, Refusal.STALE), again
     assert "rebooted since the plan was made; n1/power_limit/1 is done, and stays" in again.why
-    assert [step.outcome for step in again.steps] == [Outcome.DONE, Outcome.UNTOUCHED]
+    assert [step.outcome for step in again.steps] == [Outcome.CHANGED, Outcome.NOT_ATTEMPTED]
     now = node.state()
     assert "700.00 W" in now and "powersave\n" in now and RULE not in now
     assert node.touched() == ["n1/power_limit/1"]
@@ -719,7 +719,7 @@ def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -
     listed = node.shell(f"ls -A {folder}; umount {folder}")
     assert result.outcome is Outcome.FAILED and told in result.why, result
     assert "n1/power_limit/1 is done, and stays" in result.why
-    assert [step.outcome for step in result.steps] == [Outcome.DONE, Outcome.FAILED]
+    assert [step.outcome for step in result.steps] == [Outcome.CHANGED, Outcome.FAILED]
     assert "nodevet" not in listed and node.touched() == ["n1/power_limit/1"]
     assert node.rollback(plan).outcome is Outcome.ROLLED_BACK
     assert node.state() == node.before
@@ -731,11 +731,11 @@ def test_read_only_when_it_is_put_back(node: Node) -> None:
     result = node.apply(
         plan, Executor(node.worker, at_act(2), lambda: node.shell(READ_ONLY.format(folder)))
     )
-    assert result.outcome is Outcome.HALF and exit_code([result]) == 3, result
+    assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3, result
     assert "Read-only file system" in result.why and f"file {UNIT} is a file" in result.why
     assert UNIT in node.state() and node.touched() == [plan.steps[0].id]
     still = node.apply(plan, resume=True)
-    assert still.outcome is Outcome.HALF, still
+    assert still.outcome is Outcome.ROLLBACK_FAILED, still
     node.shell(f"umount {folder}")
     back = node.rollback(plan)
     assert back.outcome is Outcome.ROLLED_BACK and node.state() == node.before, back
@@ -751,7 +751,7 @@ def test_no_space_for_what_a_file_was_before(node: Node) -> None:
         node.shell(f"echo powersave >{GOVERNOR}; cat /dev/zero >{folder}/full 2>/dev/null || true")
 
     result = node.apply(plan, Executor(node.worker, after_acts(2, "look"), fill))
-    assert result.outcome is Outcome.HALF, result
+    assert result.outcome is Outcome.ROLLBACK_FAILED, result
     assert "No space left on device" in result.why
     assert "powersave, expected performance" in result.why
     node.shell(f"rm {folder}/full")
@@ -792,7 +792,7 @@ def test_a_driver_that_does_not_take_it_back_either(node: Node) -> None:
     result = node.apply(
         plan, Executor(node.worker, after_acts(3, "look"), lambda: node.shell(refuse))
     )
-    assert result.outcome is Outcome.HALF and exit_code([result]) == 3, result
+    assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3, result
     assert "is 600000, and was 500000" in result.why and "-pl 500: ended with" in result.why
     now = node.state()
     assert "600.00 W" in now and UNIT not in now, "all else is put back"
@@ -827,7 +827,7 @@ def test_another_owner_that_came_since_is_named(node: Node) -> None:
     node.set("fault=reverts-on-boot")
     result = node.apply(plan)
     node.set("faults=[]")
-    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.OWNER), result
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.MANAGER), result
     assert "unit site-power.service" in result.why
 
 

@@ -68,10 +68,10 @@ def test_d6_nodes_in_hand_are_finished_by_what_was_set_aside(
         full(patch, number, code=errno.ENOSPC, times=1)
         said = d.apply(plan=plan)
     assert said.code == 3 and "No space left" in said.out and "--resume" in said.err, said
-    assert d.outcomes() == {"n1": "done", "n2": "untouched"}
+    assert d.outcomes() == {"n1": "changed", "n2": "not_attempted"}
     assert d.report().code == 3 and not (d.run / RESERVE).exists()
     assert d.resume().code == 0
-    assert d.outcomes() == {"n1": "done", "n2": "done"} and not (d.run / RESERVE).exists()
+    assert d.outcomes() == {"n1": "changed", "n2": "changed"} and not (d.run / RESERVE).exists()
 
 
 def test_d6_a_result_that_cannot_be_kept_is_shown(desk: Callable[..., Desk]) -> None:
@@ -79,9 +79,9 @@ def test_d6_a_result_that_cannot_be_kept_is_shown(desk: Callable[..., Desk]) -> 
     (d.run / "result.json" / "x").mkdir(parents=True)
     (d.run / "evidence").write_text("in the way")
     said = d.apply()
-    assert said.code == 3 and "DONE" in said.out and "not all could be kept" in said.out, said
+    assert said.code == 3 and "CHANGED" in said.out and "not all could be kept" in said.out, said
     assert "--resume" in said.err and (d.run / "result.md").exists()
-    assert d.outcomes() == {"n1": "done"}
+    assert d.outcomes() == {"n1": "changed"}
     (d.run / "rollback-1.txt" / "x").mkdir(parents=True)
     said = d.rollback()
     assert said.code == 3 and "ROLLED BACK" in said.out, said
@@ -135,8 +135,8 @@ def test_d6_a_disk_that_fills_up_in_the_middle(desk: Callable[..., Desk]) -> Non
     with os.fdopen(reading) as told:
         text = told.read()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3, text
-    assert "DONE       n1" in text and "UNTOUCHED  n2" in text and "No space left" in text
-    assert "n1 done" in text and "n2 untouched" in text, "by the journal, too"
+    assert "CHANGED        n1" in text and "NOT ATTEMPTED  n2" in text and "No space left" in text
+    assert "n1 changed" in text and "n2 not_attempted" in text, "by the journal, too"
 
 
 def in_its_own_world(d: Desk, plan: Path, writing: int) -> int:

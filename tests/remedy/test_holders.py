@@ -139,7 +139,7 @@ def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(no
     )
     before = box.everything()
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.DONE, result
+    assert result.outcome is Outcome.CHANGED, result
     assert box.watching and box.modes == ["EXCLUSIVE_PROCESS"] * 2
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before and box.watching
@@ -183,7 +183,7 @@ def test_d22_killed_anywhere_a_resume_completes_it_and_dcgm_runs(
     w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
     result = w.node(plan, w.journal(), resume=True)
-    assert result.outcome is Outcome.DONE and box.watching, result
+    assert result.outcome is Outcome.CHANGED and box.watching, result
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before and box.watching
 
@@ -211,7 +211,7 @@ def test_d22_no_other_use_passes_for_monitoring(node: Any, change: Any) -> None:
     change(box)
     plan = planned(w)
     result = w.node(plan, w.journal())
-    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.GUARD), result
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.PRECONDITION), result
     assert "in use by" in result.why and not box.writes
 
 
@@ -223,7 +223,7 @@ def test_d22_one_that_came_after_the_plan_is_not_stopped_without_approval(node: 
     assert plan.steps[0].holders == ()
     box.units[DCGM]["active"] = "active"
     result = w.node(plan, w.journal())
-    assert result.refusal is Refusal.GUARD and "which the plan does not stop" in result.why
+    assert result.refusal is Refusal.PRECONDITION and "which the plan does not stop" in result.why
     assert not box.writes
 
 
@@ -233,7 +233,7 @@ def test_d22_a_reboot_and_what_is_not_about_the_gpus_do_not_mind_it(node: Any) -
     assert plan.steps[0].holders == ()
     assert f"{DCGM}: may go on holding the GPUs" in told(plan)
     result = w.node(plan, w.journal(), reboot=True)
-    assert result.outcome is Outcome.PERSISTS and box.boots == 2, result
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
 
 
 def test_d22_holders_that_are_named_are_harmless_and_said(node: Any) -> None:
@@ -244,9 +244,9 @@ def test_d22_holders_that_are_named_are_harmless_and_said(node: Any) -> None:
     assert plan.rollout.holders == "nvtop"
     assert "nvtop: said to be harmless by --holders" in told(plan)
     result = w.node(plan, w.journal())
-    assert result.refusal is Refusal.GUARD and "in use by nvtop" in result.why
+    assert result.refusal is Refusal.PRECONDITION and "in use by nvtop" in result.why
     w.terms = replace(w.terms, harmless=frozenset(["nvtop"]))
-    assert w.node(plan, w.journal("other")).outcome is Outcome.DONE
+    assert w.node(plan, w.journal("other")).outcome is Outcome.CHANGED
 
 
 def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> None:
@@ -276,8 +276,8 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
 def test_d22_a_service_that_an_admin_stopped_since_stays_stopped(node: Any) -> None:
     w = node()
     plan, box = planned(w), w.boxes["n1"]
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     box.units[DCGM]["active"] = "inactive"
     result = w.back(plan)
-    assert result.outcome is Outcome.PARTLY and f"unit {DCGM}" in result.why, result
+    assert result.outcome is Outcome.PARTIAL and f"unit {DCGM}" in result.why, result
     assert not box.watching and box.modes == ["DEFAULT"] * 2

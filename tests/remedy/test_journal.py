@@ -41,9 +41,9 @@ BEFORE = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, va
 AFTER = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, value="performance\n")
 ONE, TWO = "gpu001/cpu_governor/1", "gpu002/cpu_governor/1"
 U, D, X, V, F, R = (
-    Stage.UNTOUCHED,
-    Stage.IN_DOUBT,
-    Stage.DONE,
+    Stage.NOT_ATTEMPTED,
+    Stage.UNKNOWN,
+    Stage.WRITTEN,
     Stage.VERIFIED,
     Stage.FAILED,
     Stage.ROLLED_BACK,
@@ -63,7 +63,7 @@ STORY: tuple[tuple[Record, Stage, Stage], ...] = (  # record, and then steps ONE
     (Done(step=ONE, action=1, ok=True, code=0), X, D),
     (Looked(step=ONE, seen=(AFTER,)), X, D),
     (Verified(step=ONE, verdicts={"CPU 0": "ok"}), V, D),
-    (HostEnd(host="gpu001", outcome="done"), V, D),
+    (HostEnd(host="gpu001", outcome="changed"), V, D),
     (RUN, V, D),
     (HostBegin(host="gpu002", machine_id="m2", boot_id="b3"), V, D),
     (Doing(step=TWO, action=0), V, D),
@@ -71,7 +71,7 @@ STORY: tuple[tuple[Record, Stage, Stage], ...] = (  # record, and then steps ONE
     (Failed(step=TWO, why="no space"), V, F),
     (RollingBack(step=TWO), V, D),
     (RolledBack(step=TWO, ok=True), V, R),
-    (HostEnd(host="gpu002", outcome="failed and rolled back"), V, R),
+    (HostEnd(host="gpu002", outcome="failed_and_rolled_back"), V, R),
     (RunEnd(outcome="stopped"), V, R),
 )
 RECORDS = tuple(record for record, _, _ in STORY)
@@ -233,7 +233,7 @@ def test_what_is_no_json_is_refused_before_it_is_written(folder: Path) -> None:
         journal.write(RUN)
         with pytest.raises(JournalError, match="cannot be written as JSON"):
             journal.write(Failed(step=ONE, why="\udcff"))
-        journal.write(RunEnd(outcome="done"))
+        journal.write(RunEnd(outcome="changed"))
     assert len(read(folder)) == 2
 
 
@@ -320,7 +320,7 @@ def test_a_killed_controller_has_told_what_it_did(folder: Path, seed: int) -> No
         assert found.doing == number or found.done[-1] == number
     elif word == "did":
         assert found.done == tuple(range(number + 1))
-        assert found.stage is Stage.DONE
+        assert found.stage is Stage.WRITTEN
     else:
         assert found.done == tuple(range(number))
         assert found.doing in (None, number)
@@ -332,7 +332,7 @@ def test_a_killed_controller_has_told_what_it_did(folder: Path, seed: int) -> No
 def test_nothing_was_done_before_the_first_record() -> None:
     found = state(())
     assert found.run is None
-    assert found.step(ONE).stage is Stage.UNTOUCHED
+    assert found.step(ONE).stage is Stage.NOT_ATTEMPTED
     assert found.host("gpu001") is None
 
 
@@ -341,8 +341,8 @@ def test_the_state_of_the_whole_story() -> None:
     assert found.run == RUN
     assert (found.resumed, found.outcome) == (1, "stopped")
     first, second = found.host("gpu001"), found.host("gpu002")
-    assert first and (first.machine_id, first.boot_id, first.outcome) == ("m1", "b1", "done")
-    assert second and (second.boot_id, second.outcome) == ("b3", "failed and rolled back")
+    assert first and (first.machine_id, first.boot_id, first.outcome) == ("m1", "b1", "changed")
+    assert second and (second.boot_id, second.outcome) == ("b3", "failed_and_rolled_back")
     one = found.step(ONE)
     assert (one.done, one.seen, one.after) == ((0, 1), (BEFORE,), (AFTER,))
     assert one.verdicts == {"CPU 0": "ok"}
@@ -356,7 +356,7 @@ def test_the_action_in_doubt_is_named() -> None:
     found = state((RUN, Looked(step=ONE, seen=()), Doing(step=ONE, action=1)))
     assert (found.step(ONE).doing, found.step(ONE).seen) == (1, ())
     found = state((RUN, Doing(step=ONE, action=1), Done(step=ONE, action=0, ok=True)))
-    assert (found.step(ONE).stage, found.step(ONE).doing) == (Stage.IN_DOUBT, 1)
+    assert (found.step(ONE).stage, found.step(ONE).doing) == (Stage.UNKNOWN, 1)
     found = state((RUN, Doing(step=ONE, action=1), Failed(step=ONE, why="lost")))
     assert (found.step(ONE).stage, found.step(ONE).doing) == (Stage.FAILED, 1)
 
@@ -373,7 +373,7 @@ def test_the_earlier_state_is_the_one_before_the_first_action() -> None:
     assert state(again).step(ONE).after is None
     taken_back = (*again, RollingBack(step=ONE), RolledBack(step=ONE, ok=True))
     fresh = state((*taken_back, Looked(step=ONE, seen=(AFTER,)))).step(ONE)
-    assert (fresh.seen, fresh.touched, fresh.stage) == ((AFTER,), False, Stage.UNTOUCHED)
+    assert (fresh.seen, fresh.touched, fresh.stage) == ((AFTER,), False, Stage.NOT_ATTEMPTED)
 
 
 def test_a_rollback_that_was_begun_is_in_doubt_until_it_has_ended() -> None:
@@ -385,7 +385,7 @@ def test_a_rollback_that_was_begun_is_in_doubt_until_it_has_ended() -> None:
         Verified(step=ONE),
     )
     begun = state((*verified, RollingBack(step=ONE))).step(ONE)
-    assert (begun.stage, begun.rolling_back, begun.done) == (Stage.IN_DOUBT, True, ())
+    assert (begun.stage, begun.rolling_back, begun.done) == (Stage.UNKNOWN, True, ())
     failed = state(
         (*verified, RollingBack(step=ONE), RolledBack(step=ONE, ok=False, why="changed since"))
     ).step(ONE)

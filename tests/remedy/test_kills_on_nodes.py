@@ -71,8 +71,8 @@ OWNS = {  # fix -> what of a state is its own
     ),
     "sysctl": ("/etc/sysctl.d/90-nodevet-sysctl.conf", "balancing"),
 }
-AS_BEFORE = {"failed and rolled back", "rolled back", "untouched"}
-AS_WANTED = {"done", "already right", "persists"}
+AS_BEFORE = {"failed_and_rolled_back", "rolled_back", "not_attempted"}
+AS_WANTED = {"changed", "unchanged", "verified_after_reboot"}
 NOTICED_S = 30  # until the sessions of a dead controller are closed, on a machine that is busy
 FREE = f"[ ! -e /run/nodevet/lock ] || timeout {NOTICED_S} flock /run/nodevet/lock true"
 TRIES = 3  # of a user: a command of a dead controller may still run and keep the lock
@@ -175,7 +175,7 @@ class Killer:
                 want = self.wanted if outcome in AS_WANTED else self.before
                 told = f"{self}: {name} {fix} is said to be {outcome}: {step.get('why')}"
                 assert part(now[name], fix) == part(want[name], fix), told
-                if outcome == "done":
+                if outcome == "changed":
                     shown(step, self.wanted[name], told)
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ def test_d5_a_value_that_an_admin_chose_since_is_left(
 ) -> None:
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     box.kernel[world.thp] = "madvise"
     result = again(w, plan)
     assert box.kernel[world.thp] == "madvise", result
@@ -45,7 +45,7 @@ def test_d5_a_unit_whose_file_an_admin_wrote_since_is_left_running(
 ) -> None:
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     box.files[UNIT] = ("[Service]\nExecStart=/opt/site\n", 0o644)
     box.kernel[world.thp] = "always"  # as it was: the check no longer says ok
     result = again(w, plan)
@@ -74,7 +74,7 @@ def test_d5_what_an_admin_changed_under_an_interrupted_step_is_left(
         box.kernel[world.thp] = "madvise"
         result = resumed(w, plan)
         assert box.kernel[world.thp] == "madvise", killed_at
-        assert result.outcome in (Outcome.HALF, Outcome.FAILED, Outcome.REFUSED), result
+        assert result.outcome in (Outcome.ROLLBACK_FAILED, Outcome.FAILED, Outcome.REFUSED), result
 
 
 def test_d5_a_gpu_that_cannot_be_looked_at_is_in_doubt_and_not_said_to_be_changed(
@@ -86,6 +86,6 @@ def test_d5_a_gpu_that_cannot_be_looked_at_is_in_doubt_and_not_said_to_be_change
     assert w.node(plan, w.journal()).outcome is Outcome.PENDING
     del box.gpus[1]
     result = rolled_back(w, plan)
-    assert result.outcome is Outcome.DOUBT, result
+    assert result.outcome is Outcome.UNKNOWN, result
     assert "no GPU answers by this UUID" in result.why and "changed since" not in result.why
     assert box.gpus[0]["ecc"] == [False, False]

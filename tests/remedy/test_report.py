@@ -58,7 +58,7 @@ def host(name: str, outcome: Outcome, **rest: Any) -> HostResult:
 
 
 DONE = step(
-    Outcome.DONE,
+    Outcome.CHANGED,
     before=BEFORE,
     after=AFTER,
     ran=(WROTE, SET),
@@ -72,17 +72,18 @@ FAILED = step(
     ran=(WROTE, replace(SET, ok=False, code=6, output=f"no {HOSTILE}")),
 )
 HOSTS = (
-    host("gpu1", Outcome.DONE, steps=(DONE,), canary=True),
-    host("gpu2", Outcome.DONE, steps=(DONE,)),
+    host("gpu1", Outcome.CHANGED, steps=(DONE,), canary=True),
+    host("gpu2", Outcome.CHANGED, steps=(DONE,)),
     host("gpu3", Outcome.FAILED, why="the driver refused", steps=(FAILED,)),
     host("gpu4", Outcome.REFUSED, why=HOSTILE, refusal=Refusal.STALE,
-         steps=(step(Outcome.UNTOUCHED),)),
-    host("gpu5", Outcome.UNTOUCHED, why="1 node failed, and 0 may",
-         steps=(step(Outcome.UNTOUCHED),)),
-    host("gpu6", Outcome.DOUBT, why="the node could not be reached again",
-         steps=(step(Outcome.DOUBT, ran=(replace(SET, ok=None, code=None),)),)),
-    host("gpu7", Outcome.RIGHT, steps=(step(Outcome.RIGHT),)),
-    host("gpu8", Outcome.PERSISTS, rebooted=True, steps=(replace(DONE, outcome=Outcome.PERSISTS),)),
+         steps=(step(Outcome.NOT_ATTEMPTED),)),
+    host("gpu5", Outcome.NOT_ATTEMPTED, why="1 node failed, and 0 may",
+         steps=(step(Outcome.NOT_ATTEMPTED),)),
+    host("gpu6", Outcome.UNKNOWN, why="the node could not be reached again",
+         steps=(step(Outcome.UNKNOWN, ran=(replace(SET, ok=None, code=None),)),)),
+    host("gpu7", Outcome.UNCHANGED, steps=(step(Outcome.UNCHANGED),)),
+    host("gpu8", Outcome.VERIFIED_AFTER_REBOOT, rebooted=True,
+         steps=(replace(DONE, outcome=Outcome.VERIFIED_AFTER_REBOOT),)),
 )  # fmt: skip
 RESULT = Result(
     nodevet="0.1",
@@ -112,8 +113,8 @@ def test_every_format_accounts_for_every_node(form: str) -> None:
     text = render(RESULT, form)
     for each in HOSTS:
         assert each.host in text or "gpu[1-2]" in text
-        word = each.outcome.value
-        assert any(w in text for w in (word, word.upper(), word.replace(" ", "_")))
+        word = each.outcome.words
+        assert any(w in text for w in (word, word.upper(), each.outcome.value))
 
 
 @pytest.mark.parametrize("form", [name for name in ENDINGS if name != "prometheus"])
@@ -165,10 +166,10 @@ def test_the_table_tells_differences_first() -> None:
         render(replace(RESULT, hosts=(HOSTS[0], HOSTS[2])))
         == f"""\
 FAILED AND ROLLED BACK  gpu3  the driver refused
-DONE                    gpu1
+CHANGED                 gpu1
 
 gpu1 (canary)
-  power_limit  500 W -> 700 W on GPU 0  done
+  power_limit  500 W -> 700 W on GPU 0  changed
       ran  write {UNIT}
       ran  nvidia-smi -pl 700
       check  fail: GPU 1; ok: GPU 0
@@ -186,7 +187,7 @@ author: ann
 approved by: bob@example.com ({KEY})
 started: 2026-01-02T03:04:05+00:00, took 1 min 2 s
 stopped: 1 node failed, and 0 may
-2 nodes: 1 done, 1 failed and rolled back
+2 nodes: 1 changed, 1 failed and rolled back
 """
     )
 
@@ -196,8 +197,8 @@ def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
     assert (
         text.partition("\n\n")[2]
         == f"""\
-# gpu[1-2]: done
-#   power_limit 500 W -> 700 W on GPU 0: done
+# gpu[1-2]: changed
+#   power_limit 500 W -> 700 W on GPU 0: changed
 #     ran write {UNIT}
 #     ran nvidia-smi -pl 700
 #     the check says fail: GPU 1; ok: GPU 0
@@ -215,7 +216,7 @@ def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
 #     ran write {UNIT}
 #     ran nvidia-smi -pl 700: ended with 6: no {SHOWN}
 
-# 3 nodes: 2 done, 1 failed and rolled back
+# 3 nodes: 2 changed, 1 failed and rolled back
 """
     )
 
@@ -240,7 +241,7 @@ def test_files_that_were_made_removed_or_are_no_text(
     before: Any, after: Any, lines: list[str]
 ) -> None:
     changed = replace(DONE, before=(file(before),), after=(file(after),))
-    result = replace(RESULT, hosts=(host("n1", Outcome.DONE, steps=(changed,)),))
+    result = replace(RESULT, hosts=(host("n1", Outcome.CHANGED, steps=(changed,)),))
     shown = render(result, "diff").split("+++ n1 after\n")[1].split("\n\n")[0].split("\n")
     assert shown == lines
 
@@ -265,7 +266,7 @@ def test_nagios_says_critical_where_a_person_must_look(outcome: Outcome) -> None
     one = replace(RESULT, hosts=(host("n", outcome),))
     word = {0: "OK", 1: "WARNING", 3: "CRITICAL"}[one.exit_code]
     text = render(one, "nagios")
-    assert text.startswith(f"NODEVET {word} - apply p1: 1 node: 1 {outcome.value} | nodes=1;;;0 ")
+    assert text.startswith(f"NODEVET {word} - apply p1: 1 node: 1 {outcome.words} | nodes=1;;;0 ")
     assert text.split("\n")[0].count("|") == 1
 
 
@@ -286,10 +287,10 @@ def test_prometheus_reads_the_metrics() -> None:
     assert found["nodevet_fix_run_approvals",] == 1
     assert found["nodevet_fix_run_stopped",] == 1
     assert found["nodevet_fix_run_info", "0.1", "ann", "apply", "d" * 64, "p1"] == 1
-    assert found["nodevet_fix_run_hosts", "done"] == 2
-    assert found["nodevet_fix_run_hosts", "half_done"] == 0
+    assert found["nodevet_fix_run_hosts", "changed"] == 2
+    assert found["nodevet_fix_run_hosts", "rollback_failed"] == 0
     assert found["nodevet_fix_host_outcome", "failed_and_rolled_back", "gpu3"] == 1
-    assert found["nodevet_fix_steps", "gpu8", "persists", "power_limit"] == 1
+    assert found["nodevet_fix_steps", "gpu8", "power_limit", "verified_after_reboot"] == 1
 
 
 def test_html_is_well_formed_and_opens_what_needs_a_person() -> None:

@@ -174,11 +174,11 @@ def test_pending_is_done_after_a_reboot_of_its_own(serving: Any) -> None:
     plan, box = w.plan(), w.boxes["n1"]
     box.processes = [{"pid": 9, "command": "job", "unit": "x.service", "gpu_minors": [1]}]
     refused = w.node(plan, w.journal(), reboot=True)
-    assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.GUARD), refused
+    assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.PRECONDITION), refused
     assert "GPU 1 in use by job" in refused.why and "python3" not in refused.why
     box.processes = []
     result = w.node(plan, w.journal(), reboot=True)
-    assert result.outcome is Outcome.PERSISTS and result.rebooted, result
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and result.rebooted, result
     assert jobs(box)[JOB][1] == "0-1"
 
 
@@ -204,7 +204,7 @@ def test_what_runs_is_bound_now_and_let_go_again(serving: Any) -> None:
     assert (step.effective, step.risk, step.options) == ("now", Risk.LIVE, ("now",))
     before, ran = box.everything(), jobs(box)
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.DONE, result
+    assert result.outcome is Outcome.CHANGED, result
     assert jobs(box) == {JOB: (ran[JOB][0], "0-1")} and not w.plan().steps
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert box.everything() == before and jobs(box) == ran
@@ -222,7 +222,7 @@ def test_another_process_of_the_same_number_is_never_bound(serving: Any) -> None
 def test_nor_is_it_put_back_after_a_reboot(serving: Any) -> None:
     w = serving()
     plan, box = w.plan("now"), w.boxes["n1"]
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     box.next = 100  # what starts at boot gets the same number
     box.reboot()
     assert jobs(box) == {JOB: (101, "0-1")}
@@ -249,12 +249,12 @@ def test_a_restart_is_for_a_drained_node(serving: Any) -> None:
     assert (step.effective, step.risk) == ("now", Risk.DRAIN)
     ran = jobs(box)
     w.terms = replace(w.terms, drain_hook="false")
-    assert w.node(plan, w.journal()).refusal is Refusal.GUARD and jobs(box) == ran
+    assert w.node(plan, w.journal()).refusal is Refusal.PRECONDITION and jobs(box) == ran
     w.terms = replace(w.terms, drain_hook="true")
     box.processes = [{"pid": 9, "command": "job", "unit": "x.scope", "gpu_minors": [0]}]
-    assert w.node(plan, w.journal()).refusal is Refusal.GUARD and jobs(box) == ran
+    assert w.node(plan, w.journal()).refusal is Refusal.PRECONDITION and jobs(box) == ran
     box.processes = []
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     assert jobs(box) == {JOB: (102, "0-1")}
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert jobs(box) == {JOB: (103, "0-3")} and DROP_IN.format(JOB) not in box.files
@@ -267,7 +267,7 @@ def test_a_container_may_not_pass_for_the_service(serving: Any) -> None:
     box.processes = [
         {"pid": 9, "command": "x", "unit": JOB, "cgroup": f"/site/1f/{JOB}", "gpu_minors": [1]}
     ]
-    assert w.node(plan, w.journal()).refusal is Refusal.GUARD and not box.writes
+    assert w.node(plan, w.journal()).refusal is Refusal.PRECONDITION and not box.writes
 
 
 def test_a_restart_that_does_not_bind_is_put_back_with_another_one(serving: Any) -> None:
@@ -286,7 +286,7 @@ def test_a_service_that_is_late_on_its_gpu_is_waited_for(serving: Any, seconds: 
     w.terms = replace(w.terms, boot_settle=seconds)
     box.late = 2
     result = w.node(plan, w.journal())
-    assert result.outcome is (Outcome.DONE if seconds else Outcome.FAILED), result
+    assert result.outcome is (Outcome.CHANGED if seconds else Outcome.FAILED), result
     assert seconds or f"names no process of {JOB}" in result.why
 
 
@@ -298,7 +298,7 @@ def test_each_service_is_judged_by_its_own_processes(serving: Any) -> None:
         plan = w.plan(*options)
         assert [step.services for step in plan.steps] == [("a.service",), ("b.service",)]
         result = w.node(plan, w.journal("-".join(options) or "default"))
-        wanted = Outcome.DONE if options else Outcome.PENDING
+        wanted = Outcome.CHANGED if options else Outcome.PENDING
         assert [step.outcome for step in result.steps] == [wanted] * 2, result
         box.files = {path: it for path, it in box.files.items() if "nodevet" not in path}
         for service in box.jobs:

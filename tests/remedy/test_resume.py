@@ -57,12 +57,12 @@ def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known
     for _ in range(2):
         trouble(box, d.w)
         said = d.resume()
-        assert said.code == 3 and d.outcomes() == {"n1": "in doubt"}, said
+        assert said.code == 3 and d.outcomes() == {"n1": "unknown"}, said
         assert "n1/pages/1: not looked at again: " in d.report("table").out
     box.holder, box.gone, box.session = "", 0, False
     d.w.executor.fault = lambda box, call, when: None
     said = d.resume()
-    assert said.code == 0 and d.outcomes() == {"n1": "done"}, said
+    assert said.code == 0 and d.outcomes() == {"n1": "changed"}, said
 
 
 def test_r5_an_inventory_that_lost_a_node_in_hand_is_no_end_of_it(
@@ -72,7 +72,7 @@ def test_r5_an_inventory_that_lost_a_node_in_hand_is_no_end_of_it(
     begun(d)
     (d.project / "other.yaml").write_text("nodevet: 1\nhosts: {n2: {}}\n")
     said = d.resume("-i", d.project / "other.yaml")
-    assert said.code == 3 and d.outcomes()["n1"] == "in doubt", said
+    assert said.code == 3 and d.outcomes()["n1"] == "unknown", said
     assert "the inventory does not name it" in said.out
 
 
@@ -85,7 +85,7 @@ def test_r5_what_was_locked_or_away_is_taken_up_by_a_resume(desk: Callable[..., 
     for box in d.w.boxes.values():
         box.holder, box.gone, box.session = "", 0, False
     assert d.resume().code == 0
-    assert set(d.outcomes().values()) == {"done"}
+    assert set(d.outcomes().values()) == {"changed"}
 
 
 # --- after a reboot -------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_r8_while_systemd_is_still_starting_nothing_persists(
     w = world()
     plan, box = w.plan(), w.boxes["n1"]
     before = box.everything()
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     box.reboot()
     calls = [0]
 
@@ -121,7 +121,7 @@ def test_r8_the_wait_for_systemd_comes_before_the_check(world: Callable[..., Wor
     box.reboot()
     box.calls.clear()
     result = w.node(plan, w.journal(), resume=True)
-    assert result.outcome is Outcome.PERSISTS, result
+    assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT, result
     assert box.calls == ["open", "lock", "probe", "act", "probe", "probe"]
 
 
@@ -139,7 +139,7 @@ def test_r8_what_is_late_has_until_boot_settle(world: Callable[..., World]) -> N
             box.kernel[world.thp] = "never"
 
     w.executor.fault = fault
-    assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PERSISTS
+    assert w.node(plan, w.journal(), resume=True).outcome is Outcome.VERIFIED_AFTER_REBOOT
 
 
 def test_r8_killed_while_it_waits_is_still_after_a_reboot(world: Callable[..., World]) -> None:
@@ -157,7 +157,7 @@ def test_r8_killed_while_it_waits_is_still_after_a_reboot(world: Callable[..., W
         w.node(plan, w.journal(), resume=True)
     w.executor.fault = lambda box, call, when: None
     box.session, box.holder = False, ""
-    assert w.node(plan, w.journal(), resume=True).outcome is Outcome.PERSISTS
+    assert w.node(plan, w.journal(), resume=True).outcome is Outcome.VERIFIED_AFTER_REBOOT
 
 
 # --- interrupted steps ----------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_r15_an_interrupted_step_is_completed_wherever_it_was_killed(
         w.node(plan, w.journal())
     box = free(w)
     result = w.node(plan, w.journal(), resume=True)
-    assert result.outcome is Outcome.DONE, result
+    assert result.outcome is Outcome.CHANGED, result
     assert box.kernel[world.thp] == "never" and box.units
     assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
 
@@ -212,7 +212,7 @@ def test_r15_also_where_the_resumes_are_killed(world: Callable[..., World], seed
             w.node(plan, w.journal(), resume=True)
         free(w)
     result = w.node(plan, w.journal(), resume=True)
-    assert [step.outcome for step in result.steps] == [Outcome.DONE, Outcome.PENDING], result
+    assert [step.outcome for step in result.steps] == [Outcome.CHANGED, Outcome.PENDING], result
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
     assert w.boxes["n1"].everything() == before
 
@@ -242,7 +242,7 @@ def test_r15_where_a_fresh_look_does_not_allow_it_the_step_is_put_back(
     change(w)
     result = w.node(plan, w.journal(), resume=True)
     assert result.outcome is Outcome.REFUSED and box.everything() == before, result
-    assert [step.outcome for step in result.steps] == [Outcome.UNTOUCHED]
+    assert [step.outcome for step in result.steps] == [Outcome.NOT_ATTEMPTED]
 
 
 @pytest.mark.parametrize("number", range(3, 14))
@@ -266,7 +266,7 @@ def test_r15_the_run_goes_on_after_an_interrupted_canary(
     with Stop() as stop:
         earlier = state(journal.records)
         results, why = apply(order, w.executor, journal, Limits(), earlier=earlier, stop=stop)
-    assert [result.outcome for result in results] == [Outcome.DONE] * 3 and not why, results
+    assert [result.outcome for result in results] == [Outcome.CHANGED] * 3 and not why, results
 
 
 # --- partly done ----------------------------------------------------------------------------------
@@ -286,8 +286,8 @@ def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
 
     w.executor.fault = taken
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.PARTLY and exit_code([result]) == 1, result
-    assert result.refusal is Refusal.OWNER and "cron /etc/cron.d/site" in result.why
+    assert result.outcome is Outcome.PARTIAL and exit_code([result]) == 1, result
+    assert result.refusal is Refusal.MANAGER and "cron /etc/cron.d/site" in result.why
     assert result.why.endswith("n1/pages/1 is done, and stays") and box.writes == 4
 
 
@@ -298,5 +298,5 @@ def test_r15_a_node_that_is_partly_rolled_back_is_not_said_to_be_unchanged(
     assert d.apply().code == 0
     d.w.boxes["n1"].files["/etc/tmpfiles.d/nodevet-pages.conf"] = ("mine\n", 0o644)
     said = d.rollback()
-    assert said.code == 1 and d.outcomes() == {"n1": "partly done"}, said
+    assert said.code == 1 and d.outcomes() == {"n1": "partial"}, said
     assert "refused" not in said.out and "it was changed since, and is left" in said.out

@@ -41,7 +41,7 @@ def test_exactly_as_it_was_and_once_is_enough(world: Callable[..., World]) -> No
     assert box.everything() == before and not box.holder
     writes = box.writes
     again = w.back(plan)
-    assert again.outcome is Outcome.RIGHT and box.writes == writes
+    assert again.outcome is Outcome.UNCHANGED and box.writes == writes
 
 
 def test_it_says_what_it_found_and_what_it_left(world: Callable[..., World]) -> None:
@@ -68,7 +68,7 @@ def test_what_does_not_stay_put_back_is_said(
         patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", elsewhere)
         result = w.back(plan)
     assert pauses == [w.site("n1", w.journal()).terms.settle]
-    assert result.outcome is Outcome.HALF and exit_code([result]) == 3
+    assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3
     assert result.why == f"kernel {world.thp} is never, and was always"
     assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
 
@@ -81,8 +81,8 @@ def test_a_node_that_is_lost_before_the_last_look_is_in_doubt(
     with monkeypatch.context() as patch:
         patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", lambda seconds: gone(w))
         result = w.back(plan)
-    assert result.outcome is Outcome.DOUBT and "could not be reached again" in result.why
-    assert [step.outcome for step in result.steps] == [Outcome.DOUBT]
+    assert result.outcome is Outcome.UNKNOWN and "could not be reached again" in result.why
+    assert [step.outcome for step in result.steps] == [Outcome.UNKNOWN]
     strike(w, 0, "", None)
     box.session, box.holder = False, ""
     assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before
@@ -115,7 +115,7 @@ def test_also_after_a_reboot(world: Callable[..., World]) -> None:
 
     w.catalog.fix = lambda check: replace(fix, plan=enabled_only)  # type: ignore[method-assign]
     plan = w.plan()
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     assert box.units["nodevet-pages.service"]["active"] == "inactive"
     w.boxes["n1"].reboot()
     assert box.units["nodevet-pages.service"]["active"] == "active"
@@ -128,7 +128,7 @@ def test_what_somebody_changed_since_is_left_and_said(world: Callable[..., World
     box = w.boxes["n1"]
     box.kernel[world.thp] = "madvise"
     result = w.back(plan)
-    assert result.outcome is Outcome.PARTLY and exit_code([result]) == 1
+    assert result.outcome is Outcome.PARTIAL and exit_code([result]) == 1
     assert "is madvise, neither what it was (always) nor what n1/pages/1 set" in result.why
     files, kernel, units, _ = box.everything()
     assert kernel[world.thp] == "madvise"
@@ -142,7 +142,7 @@ def test_a_file_that_somebody_changed_since_is_left(world: Callable[..., World])
     w, plan, _ = applied(world)
     w.boxes["n1"].files[CONF] = ("mine\n", 0o644)
     result = w.back(plan)
-    assert result.outcome is Outcome.PARTLY and CONF in result.why
+    assert result.outcome is Outcome.PARTIAL and CONF in result.why
     assert w.boxes["n1"].files[CONF] == ("mine\n", 0o644)
 
 
@@ -164,7 +164,7 @@ def clone(w: World, **other: Any) -> Any:
         plan.nodes["n1"], hostname="n1.example.com", gpus=tuple(gpu["uuid"] for gpu in box.gpus)
     )
     plan = replace(plan, nodes={"n1": planned})
-    assert w.node(plan, w.journal()).outcome is Outcome.DONE
+    assert w.node(plan, w.journal()).outcome is Outcome.CHANGED
     box.reboot()
     for key, value in other.items():
         setattr(box, key, value)
@@ -188,7 +188,7 @@ def test_d4_a_clone_with_the_same_machine_id_is_not_rolled_back_nor_resumed(
     assert (result.outcome, result.refusal) == (Outcome.REFUSED, "stale")
     assert "another node with the same machine id" in result.why and told in result.why
     resumed = w.node(plan, w.journal(), resume=True)
-    assert told in resumed.why and resumed.outcome is Outcome.DOUBT
+    assert told in resumed.why and resumed.outcome is Outcome.UNKNOWN
     assert w.boxes["n1"].everything() == before and w.boxes["n1"].writes == writes
 
 
@@ -209,7 +209,7 @@ def test_a_busy_gpu(world: Callable[..., World]) -> None:
     box = w.boxes["n1"]
     box.processes, writes = [{"pid": 7, "command": "job", "gpu_minors": [0]}], box.writes
     result = w.back(plan)
-    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.GUARD)
+    assert (result.outcome, result.refusal) == (Outcome.REFUSED, Refusal.PRECONDITION)
     assert box.writes == writes
 
 
@@ -227,7 +227,7 @@ def test_of_a_run_that_was_killed_at_any_point(
     strike(w, 0, when, world.killed)
     box.session, box.holder = False, ""
     result = w.back(plan)
-    assert result.outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT), result
+    assert result.outcome in (Outcome.ROLLED_BACK, Outcome.UNCHANGED), result
     assert box.everything() == before
 
 
@@ -250,7 +250,7 @@ def test_that_is_itself_ended_at_any_point(
     box.session, box.holder = False, ""
     if result is not None and result.outcome is Outcome.ROLLED_BACK:
         assert box.everything() == before
-    assert w.back(plan).outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT)
+    assert w.back(plan).outcome in (Outcome.ROLLED_BACK, Outcome.UNCHANGED)
     assert box.everything() == before
 
 
@@ -280,10 +280,10 @@ def test_killed_again_and_again(world: Callable[..., World], seed: int) -> None:
     last = chance.choice(("resume", "rollback"))
     result = commands[last]()
     if last == "resume":
-        assert result.outcome in (Outcome.DONE, Outcome.FAILED), (told, result)
+        assert result.outcome in (Outcome.CHANGED, Outcome.FAILED), (told, result)
         assert (box.everything() == before) is (result.outcome is Outcome.FAILED), (told, result)
         result = commands["rollback"]()
-    assert result.outcome in (Outcome.ROLLED_BACK, Outcome.RIGHT), (told, result)
+    assert result.outcome in (Outcome.ROLLED_BACK, Outcome.UNCHANGED), (told, result)
     assert box.everything() == before, (told, result)
 
 
@@ -321,7 +321,7 @@ def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_put_back(
     assert again.outcome is Outcome.PENDING, "it was not rebooted since"
     box.reboot()
     assert w.back(plan).outcome is Outcome.ROLLED_BACK
-    assert w.back(plan).outcome is Outcome.RIGHT
+    assert w.back(plan).outcome is Outcome.UNCHANGED
 
 
 def test_r3_a_mode_that_never_came_into_force_is_rolled_back(world: Callable[..., World]) -> None:

@@ -115,7 +115,7 @@ def test_r1_a_pipe_that_closes_ends_no_apply(slow: Desk) -> None:
         os.close(reading)
         assert wait(pid) == 0
     assert ended(slow.run)
-    assert slow.outcomes() == {"n1": "done", "n2": "done", "n3": "done"}
+    assert slow.outcomes() == {"n1": "changed", "n2": "changed", "n3": "changed"}
     assert json.loads((slow.run / "result.json").read_text())["hosts"]
 
 
@@ -127,7 +127,7 @@ def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Des
         os.kill(pid, signal.SIGINT)
         assert wait(pid) == 1
     assert ended(slow.run)
-    assert slow.outcomes() == {"n1": "done", "n2": "untouched", "n3": "untouched"}
+    assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
 
 
 def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
@@ -139,7 +139,7 @@ def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
         os.kill(pid, signal.SIGHUP)
         assert wait(pid) == 1
     assert ended(slow.run)
-    assert slow.outcomes() == {"n1": "done", "n2": "untouched", "n3": "untouched"}
+    assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
 
 
 def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: Desk) -> None:
@@ -164,7 +164,7 @@ def test_r1_a_rollback_whose_reader_is_gone_goes_on(slow: Desk) -> None:
         os.close(reading)
         assert wait(pid) == 1
     assert ended(slow.run)
-    assert slow.outcomes() == {"n1": "rolled back", "n2": "untouched", "n3": "untouched"}
+    assert slow.outcomes() == {"n1": "rolled_back", "n2": "not_attempted", "n3": "not_attempted"}
 
 
 def test_r1_check_says_what_it_has_though_the_terminal_is_gone(tmp_path: Path) -> None:

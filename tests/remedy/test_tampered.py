@@ -79,7 +79,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
     assert d.w.boxes[host].everything() == before
     if chained:
         other = ({"n1", "n2"} - {host}).pop()
-        assert d.outcomes() == {host: "in doubt", other: "rolled back"}
+        assert d.outcomes() == {host: "unknown", other: "rolled_back"}
         assert "look at it by hand" in d.report("table").out
         for form in ENDINGS:
             assert d.report(form).code == (2 if form == "nagios" else 3), form
@@ -92,7 +92,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
         {"is": "doing", "step": "n1/pages/9", "action": 0},
         {"is": "doing", "step": "n1/pages/1", "action": 99},
         {"is": "host-begin", "host": "n9", "machine_id": "m", "boot_id": "b"},
-        {"is": "host-end", "host": "n9", "outcome": "done"},
+        {"is": "host-end", "host": "n9", "outcome": "changed"},
     ],
 )
 def test_r13_what_the_plan_does_not_know_is_told_and_never_dropped(
@@ -106,7 +106,7 @@ def test_r13_what_the_plan_does_not_know_is_told_and_never_dropped(
     for command in (d.report, d.rollback, d.resume, d.report):
         said = command()
         assert said.code == 3 and host in said.out, said
-    assert d.outcomes()[host] == "in doubt"
+    assert d.outcomes()[host] == "unknown"
 
 
 def test_r13_a_journal_hangs_on_its_plan(desk: Callable[..., Desk]) -> None:
@@ -184,7 +184,7 @@ def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
     told["options"]["ssh_config"] = str(d.project / "no" / "such")
     (d.run / "reach.json").write_text(json.dumps(told))
     assert d.rollback("-i", inventory).code == 0
-    assert d.outcomes() == {"n1": "rolled back"}
+    assert d.outcomes() == {"n1": "rolled_back"}
 
 
 def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
@@ -197,7 +197,7 @@ def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
     d.cut(next(number for number, line in enumerate(rows) if b'"n2"' in line), killed=False)
     for said in (d.rollback(), d.report(), d.rollback()):
         assert said.code == 3 and "the end of the journal is missing" in said.out, said
-    assert d.told()["in_doubt"] and d.outcomes() == {"n1": "already right", "n2": "in doubt"}
+    assert d.told()["unknown"] and d.outcomes() == {"n1": "unchanged", "n2": "unknown"}
 
 
 def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(
@@ -214,7 +214,7 @@ def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(
     assert f"nodevet approve --rollback {d.run}" in said.err
     assert d("approve", d.run, "--rollback", "--key", key, "--yes").code == 0
     assert d.rollback().code == 0
-    assert d.outcomes() == {"n1": "rolled back"}
+    assert d.outcomes() == {"n1": "rolled_back"}
 
 
 def test_r2_the_report_of_a_run_without_an_end_names_the_command_and_the_run(

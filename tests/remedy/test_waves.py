@@ -17,20 +17,20 @@ def test_only_the_canary_begins_until_it_is_proven() -> None:
     assert room(limits, standing) == 2
     standing = standing.began().began()
     assert room(limits, standing) == 0
-    standing = standing.over(HostResult(host="n", outcome=Outcome.DONE))
+    standing = standing.over(HostResult(host="n", outcome=Outcome.CHANGED))
     assert in_canary(limits, standing) and room(limits, standing) == 0
-    standing = standing.over(HostResult(host="n", outcome=Outcome.PERSISTS))
+    standing = standing.over(HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT))
     assert not in_canary(limits, standing) and room(limits, standing) == 5
 
 
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.HALF, Outcome.DOUBT])
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN])
 def test_a_canary_that_fails_stops_the_run_whatever_the_budget(outcome: Outcome) -> None:
     limits = Limits(canary=2, max_fail=100)
-    standing = ended(Standing(), Outcome.DONE, outcome)
+    standing = ended(Standing(), Outcome.CHANGED, outcome)
     assert stopped(limits, standing) == "the canary failed" and room(limits, standing) == 0
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.RIGHT])
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNCHANGED])
 def test_what_proves_nothing_is_no_canary(outcome: Outcome) -> None:
     limits = Limits(canary=1, batch=9)
     assert room(limits, ended(Standing(), outcome)) == 1
@@ -48,7 +48,7 @@ def test_the_window_slides_and_the_budget_stops() -> None:
 
 
 def test_refused_nodes_do_not_count_as_failed() -> None:
-    standing = ended(Standing(), Outcome.DONE, *[Outcome.REFUSED] * 9)
+    standing = ended(Standing(), Outcome.CHANGED, *[Outcome.REFUSED] * 9)
     assert room(Limits(batch=4), standing) == 4
 
 

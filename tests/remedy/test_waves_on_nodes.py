@@ -52,7 +52,7 @@ mkdir -p -m 700 /run/nodevet
 echo '{"who": "bob", "since": "2026-11-21T00:00:00Z", "boot_id": ""}' >/run/nodevet/lock
 systemd-run --quiet --unit=holder flock /run/nodevet/lock sleep 100000
 """
-FAILED, REFUSED, DONE = "failed and rolled back", "refused", "done"
+FAILED, REFUSED, DONE = "failed_and_rolled_back", "refused", "changed"
 AMISS = {  # node -> how it ends, and what the report says
     "n01": (REFUSED, "refused"),  # its sshd is stopped: no canary
     "n03": (FAILED, "nvidia-smi"),  # the driver refuses
@@ -168,7 +168,7 @@ def test_the_budget_stops_the_run(story: Story) -> None:
     for name in ("n01", "n03", "n05", "n06", "n08"):
         outcome, why = AMISS[name]
         assert told.outcomes[name] == outcome and why in told.host(name)["why"], told.host(name)
-    untouched = [name for name in NAMES if told.outcomes[name] == "untouched"]
+    untouched = [name for name in NAMES if told.outcomes[name] == "not_attempted"]
     assert {told.host(name)["why"] for name in untouched} == {told.report["stopped"]}
     # three failures in a window of four: so far, and no node further
     assert NAMES.index(untouched[0]) <= NAMES.index("n08") + BATCH
@@ -178,7 +178,7 @@ def test_the_budget_stops_the_run(story: Story) -> None:
 def test_what_was_not_begun_is_untouched(story: Story) -> None:
     assert story.stopped is not None
     outcomes = story.stopped.outcomes
-    assert story.begun == {name for name in NAMES if outcomes[name] != "untouched"}
+    assert story.begun == {name for name in NAMES if outcomes[name] != "not_attempted"}
     assert story.written == {name for name in NAMES if outcomes[name] == DONE}
     for name, now in story.after_stop.items():
         if outcomes[name] == DONE:
@@ -228,7 +228,7 @@ def test_a_second_run_does_what_is_mended_and_leaves_what_is_right(story: Story)
     told = story.again
     assert told is not None and told.code == 1 and told.report["stopped"] == "", told
     assert told.outcomes == {
-        name: DONE if name in MENDED else AMISS[name][0] if name in AMISS else "already right"
+        name: DONE if name in MENDED else AMISS[name][0] if name in AMISS else "unchanged"
         for name in NAMES
     }
 
@@ -238,5 +238,5 @@ def test_the_way_back_ends_where_it_began(story: Story) -> None:
     assert (again.code, first.code) == (0, 0), story.back
     done = {name for name in NAMES if name not in AMISS}
     for told, names in ((again, MENDED), (first, done)):
-        assert {name for name in NAMES if told.outcomes[name] == "rolled back"} == names
+        assert {name for name in NAMES if told.outcomes[name] == "rolled_back"} == names
     assert story.end == story.start

@@ -25,13 +25,13 @@ from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, Ste
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.step_results import begin
 
-OPEN = frozenset({Outcome.DOUBT, Outcome.HALF, Outcome.UNTOUCHED})
+OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})
 """What a resumed run looks at again,"""
-PARTS = frozenset({Outcome.REFUSED, Outcome.PARTLY})
+PARTS = frozenset({Outcome.REFUSED, Outcome.PARTIAL})
 PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 """and what was refused for a reason that passes."""
 
-UNKNOWN = frozenset({Outcome.HALF, Outcome.DOUBT})
+UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 KILLED = "the controller ended while it was at it, and nobody heard more"
 BEFORE_WRITING = "the controller ended before anything was written there"
 STRANGE = "so says the journal, and not the plan: nothing is done there, look at it by hand"
@@ -152,7 +152,7 @@ class _Story:
             told = self._told.get(end.id)
             if told and told.moved:
                 told.end, told.moved = end, False
-            elif told and self._rollback and record.outcome == Outcome.RIGHT.value:
+            elif told and self._rollback and record.outcome == Outcome.UNCHANGED.value:
                 told.before, told.after, told.ran = (
                     (),
                     (),
@@ -211,7 +211,7 @@ class _Story:
             seconds=self._end.seconds if self._end else _between(first.at, self._at),
             options=first.options,
             stopped=self._end.stopped if self._end else "",
-            in_doubt=self._end.in_doubt if self._end else _unended(kind, folder),
+            unknown=self._end.unknown if self._end else _unended(kind, folder),
             hosts=(*hosts, *self._strangers()),
         )
 
@@ -219,7 +219,7 @@ class _Story:
         """Nodes that the plan does not know: nobody can tell what was to be done there."""
         for host, why in self.strange.items():
             if host not in self.plan.nodes:
-                yield HostResult(host=host, outcome=Outcome.DOUBT, why=why)
+                yield HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
     def _host(self, host: str, kind: str) -> HostResult:
         end = self.ends.get(host)
@@ -229,23 +229,26 @@ class _Story:
             found = self._known_end(host, end, kind)
         if why := self.strange.get(host):
             why = "; ".join(filter(None, (why, found.why if found.why != why else "")))
-            return replace(found, outcome=min_of(found.outcome, Outcome.DOUBT), why=why)
+            return replace(found, outcome=min_of(found.outcome, Outcome.UNKNOWN), why=why)
         return found
 
     def _unended(self, host: str, kind: str) -> HostResult:
         """A node without an end: nobody was there yet, or the controller ended while it was."""
         steps = tuple(self._by_journal(step, kind) for step in self.plan.of(host))
-        outcome, why = worst(step for step in steps if step.outcome is not Outcome.UNTOUCHED), ""
-        if outcome is not Outcome.RIGHT:
+        outcome, why = (
+            worst(step for step in steps if step.outcome is not Outcome.NOT_ATTEMPTED),
+            "",
+        )
+        if outcome is not Outcome.UNCHANGED:
             known = outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)  # all of it was put back
             why = KILLED
-            outcome = outcome if known else min_of(outcome, Outcome.DOUBT)
+            outcome = outcome if known else min_of(outcome, Outcome.UNKNOWN)
         elif kind == "rollback":
             why = NOT_ATTEMPTED
         elif not steps:
             why = "the plan has no step for it"
         else:
-            outcome = Outcome.UNTOUCHED
+            outcome = Outcome.NOT_ATTEMPTED
             why = BEFORE_WRITING if host in self._open else self._stopped(host)
         return HostResult(host=host, outcome=outcome, why=why, steps=steps)
 
@@ -261,13 +264,16 @@ class _Story:
         outcome, why = _outcome(end.outcome), end.why
         touched = any(self.state.step(step.id).touched for step in steps)
         if kind == "rollback" and host not in self.returned and not touched:
-            outcome, why = Outcome.RIGHT, NOT_ATTEMPTED
-        elif kind == "apply" and host in self.returned and outcome is Outcome.RIGHT:
-            outcome, why = Outcome.UNTOUCHED, CLOSED
+            outcome, why = Outcome.UNCHANGED, NOT_ATTEMPTED
+        elif kind == "apply" and host in self.returned and outcome is Outcome.UNCHANGED:
+            outcome, why = Outcome.NOT_ATTEMPTED, CLOSED
         elif kind == "rollback" and host in self.asked:
             stopped = (self._end and self._end.stopped) or "the rollback ended before its turn"
             waits = f"{stopped}: what the run did there is still there"
-            outcome, why = min_of(outcome, Outcome.UNTOUCHED), "; ".join(filter(None, (waits, why)))
+            outcome, why = (
+                min_of(outcome, Outcome.NOT_ATTEMPTED),
+                "; ".join(filter(None, (waits, why))),
+            )
         elif kind == "apply" and host in self.returned:
             steps = tuple(_not_pending(step) for step in steps)
             outcome = Outcome.ROLLED_BACK if outcome is Outcome.PENDING else outcome
@@ -292,9 +298,9 @@ class _Story:
         known = self._by_journal(step, kind) if told and (told.moved or not told.end) else None
         if told and told.end and not told.moved:
             known = self._filled(step, _outcome(told.end.outcome), told.end)
-            unjudged = self.state.step(step.id).stage in (Stage.IN_DOUBT, Stage.DONE)
+            unjudged = self.state.step(step.id).stage in (Stage.UNKNOWN, Stage.WRITTEN)
             if unjudged and known.outcome not in UNKNOWN:
-                known = replace(known, outcome=Outcome.DOUBT)
+                known = replace(known, outcome=Outcome.UNKNOWN)
         if end is None:
             return known or begin(step)
         said = self._filled(step, _outcome(end.outcome), end)
@@ -331,14 +337,14 @@ def _not_pending(step: StepResult) -> StepResult:
 def of_state(state: StepState, kind: str) -> Outcome:
     """How a step stands where no try that was at it came to its end."""
     if state.stage is Stage.VERIFIED:
-        return Outcome.PENDING if state.pending else Outcome.DONE
+        return Outcome.PENDING if state.pending else Outcome.CHANGED
     if state.stage is Stage.ROLLED_BACK:
         if state.waits:
             return Outcome.PENDING
         return Outcome.ROLLED_BACK if kind == "rollback" else Outcome.FAILED
     if state.stage is Stage.FAILED and state.touched and state.doing is None:
-        return Outcome.HALF
-    return Outcome.DOUBT if state.touched else Outcome.UNTOUCHED
+        return Outcome.ROLLBACK_FAILED
+    return Outcome.UNKNOWN if state.touched else Outcome.NOT_ATTEMPTED
 
 
 def contradiction(step: Step, state: StepState) -> str:
@@ -370,7 +376,7 @@ def _outcome(word: str) -> Outcome:
     try:
         return Outcome(word)
     except ValueError:
-        return Outcome.DOUBT
+        return Outcome.UNKNOWN
 
 
 def _unended(kind: str, folder: str) -> str:

@@ -55,7 +55,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 class _Kept(msgspec.Struct, frozen=True):
     """Of a result that was kept."""
 
-    in_doubt: str = ""
+    unknown: str = ""
 
 
 class RunFolder:
@@ -164,7 +164,7 @@ class RunFolder:
         for one in records:
             seen += isinstance(one, Run)
             ends += isinstance(one, RunEnd) and seen <= applied
-        if ends or not (self.path / RESULT).exists() or self._kept_in_doubt():
+        if ends or not (self.path / RESULT).exists() or self._kept_unknown():
             return result
         lost = (
             f"the end of the journal is missing: {RESULT} tells how the apply ended, and "
@@ -172,18 +172,18 @@ class RunFolder:
             f"here; compare with {RESULT}, and look at the nodes by hand"
         )
         hosts = tuple(
-            replace(host, outcome=Outcome.DOUBT, why="what was done there is not in the journal")
-            if host.why == NOT_ATTEMPTED or host.outcome is Outcome.UNTOUCHED
+            replace(host, outcome=Outcome.UNKNOWN, why="what was done there is not in the journal")
+            if host.why == NOT_ATTEMPTED or host.outcome is Outcome.NOT_ATTEMPTED
             else host
             for host in result.hosts
         )
-        told = "; ".join(filter(None, (result.in_doubt, lost)))
-        return replace(result, in_doubt=told, hosts=hosts)
+        told = "; ".join(filter(None, (result.unknown, lost)))
+        return replace(result, unknown=told, hosts=hosts)
 
-    def _kept_in_doubt(self) -> bool:
+    def _kept_unknown(self) -> bool:
         """Whether the result says itself that the journal could not be written to its end."""
         try:
-            return bool(msgspec.json.decode((self.path / RESULT).read_bytes(), type=_Kept).in_doubt)
+            return bool(msgspec.json.decode((self.path / RESULT).read_bytes(), type=_Kept).unknown)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
 
@@ -271,7 +271,7 @@ class Opening:
         log = self._journal
         doubt = f"not all could be kept: {log.low}; free some space" if log.low else ""
         seconds = round(time.monotonic() - self._clock, 3)
-        end = RunEnd(outcome="", stopped=stopped, seconds=seconds, in_doubt=doubt)
+        end = RunEnd(outcome="", stopped=stopped, seconds=seconds, unknown=doubt)
         told = account(self._plan, (*log.records, end))
         with suppress(JournalError):
             log.write(replace(end, outcome=str(told.exit_code)))
@@ -280,7 +280,7 @@ class Opening:
         known = {host.host: host for host in hosts}
         return replace(
             told,
-            in_doubt=f"{log.broken}; what was in hand then is in doubt there",
+            unknown=f"{log.broken}; the state of the nodes in hand then is unknown there",
             hosts=tuple(known.get(host.host, host) for host in told.hosts),
         )
 

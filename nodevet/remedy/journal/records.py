@@ -141,7 +141,7 @@ class RunEnd(Entry, frozen=True, kw_only=True, tag="run-end"):
 
     outcome: str
     stopped: str = ""  # why no further node was begun
-    in_doubt: str = ""  # why the run as a whole is
+    unknown: str = ""  # why the run as a whole is
     seconds: float = 0.0
 
 
@@ -164,9 +164,9 @@ Record = (
 class Stage(str, Enum):
     """How far a step is."""
 
-    UNTOUCHED = "untouched"  # no action was begun, or all is put back and forgotten
-    IN_DOUBT = "in doubt"  # an action, or putting back, was begun and its end is not known
-    DONE = "done"  # the actions in `done` succeeded; the check has not said ok
+    NOT_ATTEMPTED = "not attempted"  # no action was begun, or all is reverted and forgotten
+    UNKNOWN = "unknown"  # an action, or reverting, was begun and its end is not known
+    WRITTEN = "written"  # the actions in `done` succeeded; the check has not said ok
     VERIFIED = "verified"
     FAILED = "failed"  # `why`; where `touched`, its actions are still in place
     ROLLED_BACK = "rolled back"
@@ -175,7 +175,7 @@ class Stage(str, Enum):
 class StepState(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a run."""
 
-    stage: Stage = Stage.UNTOUCHED
+    stage: Stage = Stage.NOT_ATTEMPTED
     touched: bool = False
     """An action was begun, and the step has not been put back since, or is not in force so."""
     seen: tuple[State, ...] | None = None
@@ -274,7 +274,7 @@ def _after(step: StepState, record: StepRecord) -> StepState:
         why = record.why if isinstance(record, InDoubt) else ""
         doing = record.action
         return now(
-            stage=Stage.IN_DOUBT,
+            stage=Stage.UNKNOWN,
             touched=True,
             after=None,
             doing=doing,
@@ -295,7 +295,7 @@ def _after(step: StepState, record: StepRecord) -> StepState:
         return now(stage=Stage.FAILED, why=record.why)
     if isinstance(record, RollingBack):
         return now(
-            stage=Stage.IN_DOUBT,
+            stage=Stage.UNKNOWN,
             touched=True,
             done=(),
             rolling_back=True,
@@ -322,7 +322,7 @@ def _after(step: StepState, record: StepRecord) -> StepState:
 def _done(step: StepState, record: Done) -> StepState:
     doing = None if step.doing == record.action else step.doing
     done = tuple(action for action in step.done if action != record.action)
-    stage, why = (Stage.DONE if doing is None else Stage.IN_DOUBT), ""
+    stage, why = (Stage.WRITTEN if doing is None else Stage.UNKNOWN), ""
     if record.ok:
         done = (*done, record.action)
     else:

@@ -38,9 +38,9 @@ def render(result: Result) -> str:
 
 def _notes(host: HostResult) -> Iterator[str]:
     why = f": {brief(host.why, LONGEST)}" if host.why else ""
-    yield f"{host.outcome.value}{why}"
+    yield f"{host.outcome.words}{why}"
     for step in host.steps:
-        yield f"#   {plain(step.fix)} {change(step)}: {step.outcome.value}"
+        yield f"#   {plain(step.fix)} {change(step)}: {step.outcome.words}"
         if step.why and step.why != host.why:
             yield f"#     {brief(step.why, LONGEST)}"
         yield from (f"#     ran {ran(one)}" for one in step.ran)

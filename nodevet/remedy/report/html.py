@@ -28,14 +28,14 @@ def render(result: Result) -> str:
     return template.render(
         title=f"nodevet {plain(result.kind)} {plain(result.plan)}",
         summary=summary(result),
-        good=[outcome.value for outcome in Outcome if result.good(outcome)],
+        good=[outcome.words for outcome in Outcome if result.good(outcome)],
         few=len(result.hosts) <= FEW,
         facts=facts(result),
-        folded=[(outcome.value, hosts, why) for outcome, hosts, why in folded(result)],
+        folded=[(outcome.words, hosts, why) for outcome, hosts, why in folded(result)],
         hosts=[
             {
                 "name": name(host.host),
-                "outcome": host.outcome.value,
+                "outcome": host.outcome.words,
                 "why": brief(host.why, LONGEST),
                 "canary": host.canary,
                 "rebooted": host.rebooted,
@@ -43,7 +43,7 @@ def render(result: Result) -> str:
                     {
                         "fix": plain(step.fix),
                         "change": change(step),
-                        "outcome": step.outcome.value,
+                        "outcome": step.outcome.words,
                         "why": brief(step.why, LONGEST),
                         "ran": [ran(one) for one in step.ran],
                         "verdicts": verdicts(step),

@@ -15,7 +15,7 @@ def render(result: Result) -> str:
     totals = {
         "seconds": result.seconds,
         "stopped": result.stopped,
-        "in_doubt": result.in_doubt,
+        "unknown": result.unknown,
         "hosts": {outcome.value: number for outcome, number in tally(result).items() if number},
         "exit_code": result.exit_code,
     }
@@ -28,6 +28,6 @@ def render(result: Result) -> str:
 
 
 def _without_hosts(result: Result) -> dict[str, object]:
-    ended = ("hosts", "seconds", "stopped", "in_doubt")
+    ended = ("hosts", "seconds", "stopped", "unknown")
     fields: dict[str, object] = msgspec.to_builtins(result)
     return {key: value for key, value in fields.items() if key not in ended}

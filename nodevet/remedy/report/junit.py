@@ -1,8 +1,8 @@
 """JUnit XML for CI systems: one testsuite per node; a testcase for the node and one per step.
 
-A node is a failure where it is not right afterwards, and an error where nobody knows, or where
+A node is a failure if it is not right afterwards, and an error if its state is unknown, or if
 nothing was begun; only then is a step that was not begun called skipped. A run that is itself
-in doubt has a testsuite `(run)` with one error.
+unknown has a testsuite `(run)` with one error.
 """
 
 # mypy: allow-untyped-calls
@@ -18,14 +18,14 @@ from nodevet.remedy.result import HostResult, Outcome, Result, StepResult
 from nodevet.report.junit import page, suite_of
 from nodevet.report.text import name
 
-ERRORS = frozenset({Outcome.DOUBT, Outcome.UNTOUCHED})
+ERRORS = frozenset({Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED})
 
 
 def render(result: Result) -> str:
     suites = [_suite(host, result) for host in result.hosts]
-    if result.in_doubt:
+    if result.unknown:
         whole = TestCase("run", classname="run")
-        whole.result = [Error(plain(result.in_doubt), Outcome.DOUBT.value)]
+        whole.result = [Error(plain(result.unknown), Outcome.UNKNOWN.value)]
         suites.insert(0, _suite_of_run(result, whole))
     return page(f"nodevet {plain(result.kind)}", suites, result.seconds)
 
@@ -35,7 +35,7 @@ def _suite_of_run(result: Result, whole: TestCase) -> tuple[TestSuite, float]:
 
 
 def _suite(host: HostResult, result: Result) -> tuple[TestSuite, float]:
-    properties = (*facts(result), ("outcome", host.outcome.value))
+    properties = (*facts(result), ("outcome", host.outcome.words))
     return suite_of(host.host, result.started, properties, _cases(host, result)), host.seconds
 
 
@@ -46,8 +46,8 @@ def _cases(host: HostResult, result: Result) -> Iterator[TestCase]:
     yield whole
     for step in host.steps:
         case = TestCase(f"{plain(step.fix)} {change(step)}", classname=f"{label}.{plain(step.fix)}")
-        untouched = step.outcome is Outcome.UNTOUCHED
-        skipped: list[FinalResult] = [Skipped(plain(step.why), "untouched")]
+        untouched = step.outcome is Outcome.NOT_ATTEMPTED
+        skipped: list[FinalResult] = [Skipped(plain(step.why), "not attempted")]
         case.result = skipped if untouched else _results(result, step.outcome, step.why)
         if done := "\n".join(_done(step, result)):
             case.system_out = done
@@ -58,13 +58,13 @@ def _results(result: Result, outcome: Outcome, why: str) -> list[FinalResult]:
     if result.good(outcome):
         return []
     kind = Error if outcome in ERRORS else Failure
-    return [kind(plain(why) or outcome.value, outcome.value)]
+    return [kind(plain(why) or outcome.words, outcome.words)]
 
 
 def _done(step: StepResult, result: Result) -> Iterator[str]:
     """What is yet to come, the commands, what the check said, then what became what."""
     if step.why and result.good(step.outcome):
-        yield f"{step.outcome.value}: {plain(step.why)}"
+        yield f"{step.outcome.words}: {plain(step.why)}"
     yield from (f"ran {ran(one)}" for one in step.ran)
     if step.verdicts:
         yield f"the check says {verdicts(step)}"

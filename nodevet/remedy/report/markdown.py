@@ -33,11 +33,11 @@ def _lines(result: Result) -> Iterator[str]:
     yield "| outcome | nodes | why |"
     yield "|---|---|---|"
     for outcome, hosts, why in folded(result):
-        yield f"| {outcome.value} | {cell(hosts)} | {cell(why)} |"
+        yield f"| {outcome.words} | {cell(hosts)} | {cell(why)} |"
     for host in result.hosts:
         if acted_on(host):
             yield ""
-            yield f"## {code(name(host.host))}: {host.outcome.value}"
+            yield f"## {code(name(host.host))}: {host.outcome.words}"
             yield ""
             yield from _steps(host.steps)
 
@@ -45,7 +45,7 @@ def _lines(result: Result) -> Iterator[str]:
 def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
     for step in steps:
         why = f": {code(brief(step.why, LONGEST))}" if step.why else ""
-        yield f"- {code(step.fix)} {code(change(step))} **{step.outcome.value}**{why}"
+        yield f"- {code(step.fix)} {code(change(step))} **{step.outcome.words}**{why}"
         yield from (f"  - ran {code(ran(one))}" for one in step.ran)
         if step.verdicts:
             yield f"  - the check says {code(verdicts(step))}"

@@ -1,7 +1,7 @@
 """Output of a Nagios plug-in: how the run ended, performance data, then how nodes ended.
 
-A node that is half done or in doubt is CRITICAL, for a person must look at it; one that failed
-and was rolled back, was refused or is untouched is a WARNING.
+A node whose rollback failed, or whose state is unknown, is CRITICAL: a person must look at it. One
+that failed and was rolled back, was refused or was not attempted is a WARNING.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ def render(result: Result) -> str:
 def _performance(result: Result) -> Iterator[str]:
     yield f"nodes={len(result.hosts)};;;0"
     for outcome, number in tally(result).items():
-        yield f"{outcome.value.replace(' ', '_')}={number};;;0;{len(result.hosts)}"
+        yield f"{outcome.value}={number};;;0;{len(result.hosts)}"
     yield f"time={result.seconds:.3f}s;;;0"
 
 
 def _details(result: Result) -> Iterator[str]:
     for outcome, hosts, why in folded(result):
-        yield " ".join(filter(None, (outcome.value.upper(), hosts, why)))
+        yield " ".join(filter(None, (outcome.words.upper(), hosts, why)))
     yield from (f"{key}: {value}" for key, value in facts(result))

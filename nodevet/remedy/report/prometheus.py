@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from nodevet.age import seconds_of
 from nodevet.printable import plain
 from nodevet.remedy.report.words import tally
-from nodevet.remedy.result import Outcome, Result
+from nodevet.remedy.result import Result
 from nodevet.report.prometheus import gauge, page
 from nodevet.report.text import name
 
@@ -26,10 +26,10 @@ def _about_run(result: Result) -> Iterator[Metric]:
     yield gauge(f"{RUN}_duration_seconds", "How long the run took.", result.seconds)
     yield gauge(
         f"{RUN}_exit_code",
-        "0 all right, 1 failed, refused or untouched, 3 half done or in doubt.",
+        "0 all right, 1 failed, refused or not attempted, 3 rollback failed or unknown.",
         result.exit_code,
     )
-    yield gauge(f"{RUN}_stopped", "1 if nodes were left untouched.", int(bool(result.stopped)))
+    yield gauge(f"{RUN}_stopped", "1 if nodes were not attempted.", int(bool(result.stopped)))
     yield gauge(f"{RUN}_approvals", "Signatures that count.", len(result.approvals))
     labels = {"kind": result.kind, "plan": result.plan, "sha256": result.digest}
     labels |= {"author": result.author, "version": result.nodevet}
@@ -38,7 +38,7 @@ def _about_run(result: Result) -> Iterator[Metric]:
     yield info
     nodes = GaugeMetricFamily(f"{RUN}_hosts", "Nodes by how they ended.", labels=["outcome"])
     for outcome, number in tally(result).items():
-        nodes.add_metric([_word(outcome)], number)
+        nodes.add_metric([outcome.value], number)
     yield nodes
 
 
@@ -54,12 +54,8 @@ def _about_hosts(result: Result) -> Iterator[Metric]:
     )
     for host in result.hosts:
         label = name(host.host)
-        ended.add_metric([label, _word(host.outcome)], 1)
+        ended.add_metric([label, host.outcome.value], 1)
         seconds.add_metric([label], host.seconds)
         for (fix, outcome), number in Counter((s.fix, s.outcome) for s in host.steps).items():
-            steps.add_metric([label, plain(fix), _word(outcome)], number)
+            steps.add_metric([label, plain(fix), outcome.value], number)
     yield from (ended, steps, seconds)
-
-
-def _word(outcome: Outcome) -> str:
-    return outcome.value.replace(" ", "_")

@@ -25,9 +25,9 @@ def render(result: Result) -> str:
 
 
 def _lines(result: Result) -> Iterator[str]:
-    width = max((len(outcome.value) for outcome, _, _ in folded(result)), default=0)
+    width = max((len(outcome.words) for outcome, _, _ in folded(result)), default=0)
     for outcome, hosts, why in folded(result):
-        yield f"{outcome.value.upper():{width}}  {hosts}{f'  {why}' if why else ''}"
+        yield f"{outcome.words.upper():{width}}  {hosts}{f'  {why}' if why else ''}"
     yield ""
     for host in result.hosts:
         if acted_on(host):
@@ -43,7 +43,7 @@ def _host(host: HostResult) -> Iterator[str]:
     marked = f" ({', '.join(marks)})" if marks else ""
     yield name(host.host) + marked
     for step in host.steps:
-        yield f"  {plain(step.fix)}  {change(step)}  {step.outcome.value}"
+        yield f"  {plain(step.fix)}  {change(step)}  {step.outcome.words}"
         if step.why:
             yield f"      {brief(step.why, LONGEST)}"
         for one in step.ran:

@@ -15,19 +15,19 @@ LONGEST = 240  # columns of one reason
 
 
 def summary(result: Result) -> str:
-    """`3 nodes: 2 done, 1 refused`; and why the run itself is in doubt, where it is."""
+    """`3 nodes: 2 changed, 1 refused`; and why that of the run itself is unknown."""
     told = [
-        f"{number:,} {outcome.value}"
+        f"{number:,} {outcome.words}"
         for outcome, number in reversed(tally(result).items())
         if number
     ]
     nodes = f"{count(len(result.hosts), 'node')}: {', '.join(told) or 'nothing to do'}"
-    return f"{nodes}; IN DOUBT: {plain(result.in_doubt)}" if result.in_doubt else nodes
+    return f"{nodes}; UNKNOWN: {plain(result.unknown)}" if result.unknown else nodes
 
 
 def line(host: HostResult) -> str:
     """One node that ended, as it is told while the run goes on."""
-    return "  ".join(filter(None, (name(host.host), host.outcome.value, brief(host.why, LONGEST))))
+    return "  ".join(filter(None, (name(host.host), host.outcome.words, brief(host.why, LONGEST))))
 
 
 def facts(result: Result) -> list[tuple[str, str]]:

@@ -133,7 +133,7 @@ class Fleet:
             return self._work(host, canary)
         except Exception as error:  # a node without an outcome would keep the run from ending
             why = f"a fault in nodevet: {type(error).__name__}: {error}"
-            result = HostResult(host=host, outcome=Outcome.DOUBT, why=why, canary=canary)
+            result = HostResult(host=host, outcome=Outcome.UNKNOWN, why=why, canary=canary)
             with suppress(JournalError):
                 self._journal.write(host_end(result))
             return result
@@ -199,7 +199,7 @@ class Order:
         touched = earlier and any(earlier.step(step.id).touched for step in steps)
         return HostResult(
             host=host,
-            outcome=Outcome.DOUBT if touched else Outcome.REFUSED,
+            outcome=Outcome.UNKNOWN if touched else Outcome.REFUSED,
             refusal=None if touched else Refusal.UNREACHABLE,
             why="the inventory does not name it",
             canary=canary,
@@ -210,8 +210,8 @@ class Order:
         steps = tuple(begin(step) for step in self.plan.of(host))
         if not steps:
             why = "the plan has no step for it"
-            return HostResult(host=host, outcome=Outcome.RIGHT, why=why)
-        return HostResult(host=host, outcome=Outcome.UNTOUCHED, why=why, steps=steps)
+            return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why)
+        return HostResult(host=host, outcome=Outcome.NOT_ATTEMPTED, why=why, steps=steps)
 
 
 def _standing(results: Iterable[HostResult]) -> Standing:

@@ -44,7 +44,9 @@ class Boot:
             amiss, evidence = self._back(back, others, evidence) or (amiss, evidence)
         self._conclude(others, amiss, evidence)
         if back := self._undone(others):
-            kept = [step for step in others if ledger.outcome(step) is Outcome.PERSISTS]
+            kept = [
+                step for step in others if ledger.outcome(step) is Outcome.VERIFIED_AFTER_REBOOT
+            ]
             amiss, evidence = self._back(back, kept, evidence) or ({}, evidence)
             self._conclude([step for step in kept if step.id in amiss], amiss, evidence)
 
@@ -72,14 +74,17 @@ class Boot:
             result = results[step.id]
             if step.id in amiss and (missing := self.steps.bench.gone(step, evidence)):
                 why = f"after a reboot {missing}"
-                results[step.id] = replace(result, outcome=Outcome.DOUBT, why=why)
+                results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in amiss:
                 why = f"does not outlast a reboot: {amiss[step.id]}"
                 results[step.id] = self.steps.take_back(step, result, why)
             else:
                 after = self.steps.left(step)
                 results[step.id] = replace(
-                    result, outcome=Outcome.PERSISTS, why="", after=after or result.after
+                    result,
+                    outcome=Outcome.VERIFIED_AFTER_REBOOT,
+                    why="",
+                    after=after or result.after,
                 )
 
     def _undone(self, some: Sequence[Step]) -> list[Step]:
@@ -107,11 +112,11 @@ class Boot:
                 _, left = self.site.steadily(look)
             except BlindError as error:
                 why = f"not looked at after one more reboot: {error}"
-                ledger.tell([step], why, Outcome.DOUBT)
+                ledger.tell([step], why, Outcome.UNKNOWN)
                 continue
             if left:
                 told = f"after one more reboot {'; '.join(left.values())}"
-                ledger.tell([step], told, Outcome.HALF)
+                ledger.tell([step], told, Outcome.ROLLBACK_FAILED)
             else:
                 ledger.tell([step], "put back, and rebooted once more")
         return amiss, evidence

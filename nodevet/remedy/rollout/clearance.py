@@ -53,7 +53,9 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     def unused(self, step: Step, evidence: Evidence) -> None:
         """Nothing uses the GPUs that a step's risk wants free."""
         if busy := preconditions.occupied(step, evidence, self.services, self.harmless):
-            raise RefusedError(Refusal.GUARD, f"{step.id} is of risk {step.risk.value}: {busy}")
+            raise RefusedError(
+                Refusal.PRECONDITION, f"{step.id} is of risk {step.risk.value}: {busy}"
+            )
 
     def node(
         self,
@@ -79,9 +81,9 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     def _drained(self, evidence: Evidence, probe: Callable[[], Evidence]) -> Evidence:
         if not self.drain_hook:
             why = "it must be drained first, and no --drain-hook says that it is"
-            raise RefusedError(Refusal.GUARD, why)
+            raise RefusedError(Refusal.PRECONDITION, why)
         if why := preconditions.drained(self.drain_hook, self.host):
-            raise RefusedError(Refusal.GUARD, why)
+            raise RefusedError(Refusal.PRECONDITION, why)
         booted = evidence.host.data.boot_id if evidence.host.data else None
         evidence = probe()
         if why := preconditions.other_node(self.planned, evidence, booted=booted):
@@ -90,5 +92,5 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         users = preconditions.users(evidence, (), nvml=False, services=self.services, spare=spare)
         if busy := "; ".join(users):
             told = f"{busy}, although the drain hook says that it is drained"
-            raise RefusedError(Refusal.GUARD, told)
+            raise RefusedError(Refusal.PRECONDITION, told)
         return evidence

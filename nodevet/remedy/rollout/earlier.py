@@ -31,7 +31,7 @@ class Earlier:
         try:
             evidence = self.steps.site.steadily(lambda: self.steps.site.probe("after"))
         except BlindError as error:
-            self.ledger.tell(written, f"cannot be verified: {error}", Outcome.DOUBT)
+            self.ledger.tell(written, f"cannot be verified: {error}", Outcome.UNKNOWN)
             return evidence
         self._reset(self._broken(written, evidence), f"before {step.id} was begun")
         return evidence
@@ -61,7 +61,7 @@ class Earlier:
         broken = []
         for step in written:
             if missing := self.steps.bench.gone(step, evidence):
-                self.ledger.tell([step], missing, Outcome.DOUBT)
+                self.ledger.tell([step], missing, Outcome.UNKNOWN)
             elif self.steps.verdict(step, evidence, self.ledger.results[step.id].after).why:
                 broken.append(step)
         return broken

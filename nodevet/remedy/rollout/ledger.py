@@ -10,9 +10,9 @@ from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.result import Outcome, StepResult
 from nodevet.remedy.rollout.step_results import of_packages
 
-BAD = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
-WRITTEN = frozenset({Outcome.DONE, Outcome.PENDING})
-KEPT = WRITTEN | {Outcome.PERSISTS}
+BAD = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
+WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})
+KEPT = WRITTEN | {Outcome.VERIFIED_AFTER_REBOOT}
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Ledger:
         return evidence.gpu.data is None and any(
             step.effective == "reboot"
             and of_packages(step)
-            and self.outcome(step) in (*WRITTEN, Outcome.DOUBT)
+            and self.outcome(step) in (*WRITTEN, Outcome.UNKNOWN)
             for step in self.task.steps
         )
 

@@ -6,8 +6,8 @@ import msgspec
 
 from nodevet.remedy.result import HostResult, Outcome
 
-FAILURES = frozenset({Outcome.FAILED, Outcome.HALF, Outcome.DOUBT})
-PROOFS = frozenset({Outcome.DONE, Outcome.PENDING, Outcome.PERSISTS})
+FAILURES = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
+PROOFS = frozenset({Outcome.CHANGED, Outcome.PENDING, Outcome.VERIFIED_AFTER_REBOOT})
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,29 +69,29 @@ class Node:
         results = self.ledger.results
         for step in self.task.steps:
             if lost and self._steps and step.id in self._steps.begun - results.keys():
-                results[step.id] = begin(step, outcome=Outcome.DOUBT, why=lost)
+                results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=lost)
         steps = tuple(results.get(step.id) or begin(step) for step in self.task.steps)
         outcome = worst(results.values())
         told = [step.why for step in steps if step.outcome is outcome and step.why]
         if lost and not results:
-            outcome, told = Outcome.UNTOUCHED, [lost]
-        elif lost and outcome is not Outcome.HALF:
-            outcome, told = Outcome.DOUBT, [lost, *told]
-        elif refusal and self._unseen and outcome is not Outcome.HALF:
+            outcome, told = Outcome.NOT_ATTEMPTED, [lost]
+        elif lost and outcome is not Outcome.ROLLBACK_FAILED:
+            outcome, told = Outcome.UNKNOWN, [lost, *told]
+        elif refusal and self._unseen and outcome is not Outcome.ROLLBACK_FAILED:
             told = [f"{', '.join(self._unseen)}: not looked at again: {why}", *told]
-            outcome = Outcome.DOUBT  # nobody knows what is there by now
+            outcome = Outcome.UNKNOWN  # nobody knows what is there by now
         elif refusal and outcome in BAD:
             told = [*told, why]
         elif refusal:
             stays = any(step.outcome in KEPT and step.ran for step in steps)
-            outcome, told = Outcome.PARTLY if stays else Outcome.REFUSED, [why]
-        if outcome in (Outcome.FAILED, Outcome.PARTLY):
+            outcome, told = Outcome.PARTIAL if stays else Outcome.REFUSED, [why]
+        if outcome in (Outcome.FAILED, Outcome.PARTIAL):
             told += [f"{step.id} is done, and stays" for step in steps if step.outcome in KEPT]
         return HostResult(
             host=self.task.host,
             outcome=outcome,
             why="; ".join(dict.fromkeys(told)),
-            refusal=refusal if outcome in (Outcome.REFUSED, Outcome.PARTLY) else None,
+            refusal=refusal if outcome in (Outcome.REFUSED, Outcome.PARTIAL) else None,
             canary=self.task.canary,
             rebooted=self.ledger.rebooted,
             seconds=round(seconds, 3),

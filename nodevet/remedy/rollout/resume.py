@@ -51,7 +51,7 @@ class Resume:
         """Interrupted steps that were put back are open again, under all that guards a first try;
         the evidence is fresh then."""
         results = self.ledger.results
-        put_back = [id for id, result in results.items() if result.outcome is Outcome.UNTOUCHED]
+        put_back = [id for id, result in results.items() if result.outcome is Outcome.NOT_ATTEMPTED]
         for id in put_back:
             del results[id]
         if not put_back or self.ledger.stopped():
@@ -67,17 +67,19 @@ class Resume:
         said = self.steps.verdicts(step, evidence)
         result = replace(ledger.results[step.id], verdicts=said)
         if not why:
-            return replace(result, outcome=Outcome.PERSISTS if rebooted else Outcome.DONE)
+            return replace(
+                result, outcome=Outcome.VERIFIED_AFTER_REBOOT if rebooted else Outcome.CHANGED
+            )
         if missing := self.steps.bench.gone(step, evidence):
-            return replace(result, outcome=Outcome.DOUBT, why=missing)
+            return replace(result, outcome=Outcome.UNKNOWN, why=missing)
         later = step.effective != "now"
         if not rebooted and ledger.dark(evidence) and not of_packages(step):
-            return replace(result, outcome=Outcome.PENDING if later else Outcome.DONE)
+            return replace(result, outcome=Outcome.PENDING if later else Outcome.CHANGED)
         if not rebooted and later:
             return self._still_pending(step, evidence)
         if rebooted and ledger.driverless(evidence) and not of_packages(step):
             told = "cannot be judged before one more reboot: the driver was put back"
-            return replace(result, outcome=Outcome.DOUBT, why=told)
+            return replace(result, outcome=Outcome.UNKNOWN, why=told)
         told, then = f"was right, and is not any more: {why}", self.earlier.step(step.id)
         back = self.steps.take_back(step, result, told, then)
         if later and rebooted and back.outcome is Outcome.FAILED:
@@ -90,7 +92,7 @@ class Resume:
         try:
             after = site.steadily(lambda: site.look(step.resources))
         except BlindError as error:
-            return replace(result, outcome=Outcome.DOUBT, why=str(error))
+            return replace(result, outcome=Outcome.UNKNOWN, why=str(error))
         if self.steps.verdict(step, evidence, after).pending:
             return replace(result, outcome=Outcome.PENDING, after=after)
         then = self.earlier.step(step.id)
@@ -104,9 +106,9 @@ def recall(ledger: Ledger, earlier: RunState) -> None:
         if state.stage is Stage.ROLLED_BACK:
             result = recalled(step, state, outcome=Outcome.FAILED, why=state.why)
         elif state.stage is Stage.VERIFIED:
-            result = recalled(step, state, outcome=Outcome.DONE)
+            result = recalled(step, state, outcome=Outcome.CHANGED)
         elif state.touched:
-            result = recalled(step, state, outcome=Outcome.DOUBT, why=state.why)
+            result = recalled(step, state, outcome=Outcome.UNKNOWN, why=state.why)
         else:
             continue
         ledger.results[step.id] = result

@@ -60,12 +60,12 @@ def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
     back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
     why = "nothing is left to put back" if back else NOT_ATTEMPTED
     unchanged = tuple(begin(step) for step in steps)
-    return HostResult(host=host, outcome=Outcome.RIGHT, why=why, steps=unchanged)
+    return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why, steps=unchanged)
 
 
 def doubtful(host: str, why: str) -> HostResult:
     """A node whose journal cannot be right; nobody goes there."""
-    return HostResult(host=host, outcome=Outcome.DOUBT, why=why)
+    return HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
 
 class Return:
@@ -95,9 +95,9 @@ class Return:
         told = [step.why for step in steps if step.outcome is outcome and step.why]
         returned = any(one.outcome in BACK for one in self._results.values())
         if outcome is Outcome.REFUSED and returned:
-            outcome = Outcome.PARTLY
+            outcome = Outcome.PARTIAL
         if lost or refusal is Refusal.UNREACHABLE:  # nobody knows what is there by now
-            outcome, told = min_of(outcome, Outcome.DOUBT), [lost or why, *told]
+            outcome, told = min_of(outcome, Outcome.UNKNOWN), [lost or why, *told]
         elif refusal:
             outcome, told = Outcome.REFUSED, [why]
         for step in steps:  # what was in doubt is, until somebody has looked
@@ -134,7 +134,7 @@ class Return:
         first, last = (others, packages) if evidence.gpu.data else (packages, others)
         for group in filter(None, (first, last)):
             self._put_back(group)
-            if Outcome.DOUBT in {result.outcome for result in self._results.values()}:
+            if Outcome.UNKNOWN in {result.outcome for result in self._results.values()}:
                 return
 
     def _put_back(self, steps: Sequence[Step]) -> None:
@@ -214,15 +214,15 @@ class Return:
         then = self.back.run.step(step.id)
         if then.seen is None:
             why = "the journal does not say what it was"
-            self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+            self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
             return None
         why = "it was not looked at once it had been put back"
-        self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+        self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
         try:
             now = self.site.steadily(lambda: self.site.look(step.resources))
         except BlindError as error:
             why = str(error)
-            self._results[step.id] = begin(step, outcome=Outcome.DOUBT, why=why)
+            self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
             return None
         parts = kept_from(parted(step, then, now), self.back.newer)
         self._results[step.id] = replace(self._results[step.id], before=now)
@@ -275,11 +275,11 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True):
 
     def outcome(self, amiss: Sequence[str], blind: str) -> Outcome:
         if blind or self.parts.unknown:
-            return Outcome.DOUBT
+            return Outcome.UNKNOWN
         if amiss:
-            return Outcome.HALF
+            return Outcome.ROLLBACK_FAILED
         if not self.parts.foreign:
             return Outcome.ROLLED_BACK
         found = {seen.resource: seen for seen in self.found}
         changed = any(not same(was, found[was.resource]) for was in self.parts.ours)
-        return Outcome.PARTLY if changed else Outcome.REFUSED
+        return Outcome.PARTIAL if changed else Outcome.REFUSED

@@ -80,7 +80,7 @@ class Steps:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
         others = [f"{label}: {', '.join(who)}" for label, who in sorted(owners.items()) if who]
         if others:
-            raise RefusedError(Refusal.OWNER, f"set elsewhere too: {'; '.join(others)}")
+            raise RefusedError(Refusal.MANAGER, f"set elsewhere too: {'; '.join(others)}")
 
     def earlier(self, step: Step) -> tuple[State, ...]:
         """As `as_planned`. Raises RefusedError where something else on the node sets it too."""
@@ -95,7 +95,7 @@ class Steps:
         """
         if stray := unnamed(step):
             raise RefusedError(
-                Refusal.GUARD, f"{step.id}: it would change what it does not name: {stray}"
+                Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
             )
         try:
             before = self.site.look(step.resources)
@@ -104,7 +104,7 @@ class Steps:
             raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
         except (BlindError, UndoError) as error:
             raise RefusedError(
-                Refusal.GUARD, f"{step.id}: there is no way back: {error}"
+                Refusal.PRECONDITION, f"{step.id}: there is no way back: {error}"
             ) from error
         planned = {seen.resource: seen for seen in step.before}
         for seen in before:
@@ -128,7 +128,7 @@ class Steps:
         standing = self.standing(step, evidence)
         if standing is Standing.RIGHT:
             verdicts = self.verdicts(step, evidence)
-            return begin(step, outcome=Outcome.RIGHT, verdicts=verdicts), evidence
+            return begin(step, outcome=Outcome.UNCHANGED, verdicts=verdicts), evidence
         if standing is Standing.PENDING:
             why = f"set already, in force after a {step.effective}"
             return begin(step, outcome=Outcome.PENDING, why=why), evidence
@@ -183,12 +183,12 @@ class Steps:
         try:
             left = self.site.steadily(lambda: self.site.put_back(result.before, step.actions))
         except LostError as error:
-            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}")
+            return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         except BlindError as error:
             left = [str(error)]
         if left:
             told = f"{why}; it could not be put back: {'; '.join(left)}"
-            return replace(result, outcome=Outcome.HALF, why=told)
+            return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
         told = f"{why}; the step was reverted"
         return replace(result, outcome=Outcome.FAILED, why=told, after=result.before)
 
@@ -215,10 +215,10 @@ class Steps:
         try:
             held = self.held(step)
         except LostError as error:
-            return replace(result, outcome=Outcome.DOUBT, why=str(error)), evidence
+            return replace(result, outcome=Outcome.UNKNOWN, why=str(error)), evidence
         result = replace(result, after=held.after, verdicts=held.verdicts)
         if held.gone:
-            told = replace(result, outcome=Outcome.DOUBT, why=held.why)
+            told = replace(result, outcome=Outcome.UNKNOWN, why=held.why)
             return told, held.evidence or evidence
         if held.why:
             back = self.take_back(step, result, held.why, unheard, again=unheard is not None)
@@ -226,7 +226,7 @@ class Steps:
         self.site.journal.write(
             Verified(step=step.id, verdicts=held.verdicts, pending=held.pending)
         )
-        outcome = Outcome.PENDING if held.pending else Outcome.DONE
+        outcome = Outcome.PENDING if held.pending else Outcome.CHANGED
         why = f"in force after a {step.effective}" if held.pending else result.why
         return replace(result, outcome=outcome, why=why), held.evidence or evidence
 
@@ -332,13 +332,13 @@ class Steps:
             left = self.site.steadily(lambda: self._put_back(step, result, then))
         except LostError as error:
             told = f"{why}; while it was put back: {error}"
-            return replace(result, outcome=Outcome.DOUBT, why=told)
+            return replace(result, outcome=Outcome.UNKNOWN, why=told)
         except BlindError as error:
             left = [str(error)]
         journal.write(RolledBack(step=step.id, ok=not left, why="; ".join(left) or why))
         if left:
             told = f"{why}; it could not be put back: {'; '.join(left)}"
-            return replace(result, outcome=Outcome.HALF, why=told)
+            return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
         if again:
             return begin(step)
         return replace(result, outcome=Outcome.FAILED, why=why, after=result.before)
@@ -356,7 +356,7 @@ class Steps:
         try:
             self.site.reenter()
         except LostError as error:
-            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}"), evidence
+            return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
         return self.resolve(step, result, done, f"the session was lost ({why})", evidence)
 
     def resolve(
@@ -378,7 +378,7 @@ class Steps:
         try:
             now = self.site.steadily(lambda: self.site.look(step.resources))
         except LostError as error:
-            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {error}"), evidence
+            return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
         except BlindError as error:
             return self.take_back(step, result, f"{why}; {error}", then), evidence
         if then is not None and then.seen is not None and parted(step, then, now).told:
@@ -410,7 +410,7 @@ class Steps:
         why = state.why or "the controller ended in the middle of it"
         result = recalled(step, state)
         if missing := self.bench.gone(step, evidence):
-            return replace(result, outcome=Outcome.DOUBT, why=f"{why}; {missing}"), evidence
+            return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
             again = state.rolling_back and state.again
             return self.take_back(step, result, why, state, again=again), evidence
