@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +17,7 @@ import nodevet.checks
 import nodevet.fixes
 from nodevet.fix import Fix
 from nodevet.model import Check
+from nodevet.problems import did_you_mean
 
 
 class CatalogError(Exception):
@@ -32,11 +32,9 @@ class Catalog:
         self._checks = _Shelf(nodevet.checks, folders, "check", "give yours another name")
         self._fixes = _Shelf(nodevet.fixes, fixes, "fix", "remove yours")
         for name in sorted(self._fixes.own - set(self.ids)):
-            near = get_close_matches(name, self.ids, 1)
-            raise CatalogError(
-                f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
-                f"named {name!r}" + (f"; did you mean {near[0]}?" if near else "")
-            )
+            text = f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
+            text += f"named {name!r}"
+            raise CatalogError("; ".join(filter(None, (text, did_you_mean(name, self.ids)))))
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -124,10 +122,8 @@ class _Shelf:
 
     def path(self, name: str) -> Path:
         if name not in self._files:
-            near = get_close_matches(name, self.ids, 1)
-            listed = f"; `nodevet list {self._plural}` names them"
-            hint = f"; did you mean {near[0]}?" if near else listed
-            raise CatalogError(f"no {self._noun} is named {name!r}{hint}")
+            hint = did_you_mean(name, self.ids, f"`nodevet list {self._plural}` names them")
+            raise CatalogError(f"no {self._noun} is named {name!r}; {hint}")
         return self._files[name]
 
     def module(self, name: str) -> ModuleType:

@@ -11,7 +11,7 @@ from nodevet.baseline.load import load, load_resolved, provenance
 from nodevet.baseline.merge import Statement
 from nodevet.baseline.resolve import Resolved
 from nodevet.baseline.schema import schema
-from nodevet.document.problems import Problem
+from nodevet.problems import Problem
 
 __all__ = [
     "BaselineErrors",

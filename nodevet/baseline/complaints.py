@@ -7,10 +7,10 @@ import msgspec
 import pydantic
 from pydantic_core import ErrorDetails
 
-from nodevet.document.problems import Place, did_you_mean, either, quoted
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
 from nodevet.document.tree import Mapping as Map
 from nodevet.printable import brief, sentence
+from nodevet.problems import Place, did_you_mean, either, quoted
 
 NOUNS = {  # pydantic's error type: what was wanted
     "int_type": "a whole number",

@@ -11,7 +11,6 @@ from nodevet.baseline.complaints import complaints, known_keys
 from nodevet.baseline.format import VERSION, FilePart
 from nodevet.catalog import Catalog
 from nodevet.document.parse import parse
-from nodevet.document.problems import Place, Problem, did_you_mean, quoted
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import (
     Broken,
@@ -25,6 +24,7 @@ from nodevet.document.tree import (
     join,
     plain,
 )
+from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 KEYS = known_keys(FilePart)
 
@@ -47,15 +47,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     def problem(
         self, place: Place, path: str, message: str, advice: str = "", *, warning: bool = False
     ) -> Problem:
-        return Problem(
-            file=self.source.shown,
-            line=place.line,
-            column=place.column,
-            path=path,
-            message=message,
-            advice=advice,
-            warning=warning,
-        )
+        return Problem(place.within(self.source.shown), path, message, advice, warning)
 
     def entries(self, key: str) -> tuple[Entry, ...]:
         """What a top-level mapping holds; nothing where it is missing or no mapping."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from nodevet.document.problems import did_you_mean
 from nodevet.printable import brief
+from nodevet.problems import did_you_mean
 
 ENDINGS = (".yaml", ".yml")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from nodevet.baseline.files import File
 from nodevet.baseline.resolve import Resolved, resolve
 from nodevet.catalog import Catalog
-from nodevet.document.problems import Problem
 from nodevet.document.tree import dotted
+from nodevet.problems import Problem
 
 
 def lint(

@@ -6,9 +6,9 @@ import msgspec
 
 from nodevet.baseline.files import File
 from nodevet.catalog import Catalog, CatalogError
-from nodevet.document.problems import Place, Problem
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, join, plain
 from nodevet.model import Check, Value
+from nodevet.problems import Place, Problem
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,11 +15,11 @@ from nodevet.baseline.library import NotFoundError, find, identity
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
 from nodevet.catalog import Catalog
-from nodevet.document.problems import Place, Problem
 from nodevet.document.text import shown
 from nodevet.document.tree import dotted, plain
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
 from nodevet.printable import brief, sentence
+from nodevet.problems import Place, Problem
 
 MAX_CHAIN = 32
 
@@ -48,9 +48,7 @@ def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) 
         try:
             path = find(name, folders)
         except NotFoundError as error:
-            reader.problems.append(
-                Problem(file=brief(name), message=error.message, advice=error.advice)
-            )
+            reader.problems.append(Problem(Place(file=name), "", error.message, error.advice))
             continue
         chain = reader.chain(path)
         if chain and identity(path) not in resolved:
@@ -66,9 +64,11 @@ def resolve(names: Sequence[str], *, folders: Sequence[Path], catalog: Catalog) 
 
 def _in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Each problem once; by file as they were read, and by position."""
-    files = {name: number for number, name in enumerate(dict.fromkeys(p.file for p in problems))}
     unique = dict.fromkeys(problems)
-    return tuple(sorted(unique, key=lambda p: (files[p.file], p.line, p.column)))
+    files: dict[str, int] = {}
+    for problem in unique:
+        files.setdefault(problem.place.file, len(files))
+    return tuple(sorted(unique, key=lambda one: (files[one.place.file], one.place)))
 
 
 def _same_names(resolved: Sequence[Resolved]) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ def _same_names(resolved: Sequence[Resolved]) -> Iterator[Problem]:
         name, path = one.baseline.name, one.baseline.path
         if name in seen:
             message = f"has the same name as {seen[name]}"
-            yield Problem(file=path, message=message, advice="rename one of them, or leave one out")
+            yield Problem(Place(file=path), "", message, "rename one of them, or leave one out")
         seen.setdefault(name, path)
 
 

@@ -8,11 +8,11 @@ copied, so that a hostile file costs no more than its own size.
 import msgspec
 import yaml
 
-from nodevet.document.problems import Place, Problem, did_you_mean
 from nodevet.document.scalars import TrapError, resolve
 from nodevet.document.text import Source
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, Sequence, join
 from nodevet.printable import brief, sentence
+from nodevet.problems import Place, Problem, did_you_mean
 
 MAX_DEPTH = 32
 MAX_NODES = 20_000  # with every alias written out
@@ -129,16 +129,7 @@ class _Builder:
         raise _StopError
 
     def tell(self, place: Place, message: str, advice: str) -> None:
-        self.problems.append(
-            Problem(
-                file=self.file,
-                line=place.line,
-                column=place.column,
-                path=self._path(),
-                message=message,
-                advice=advice,
-            )
-        )
+        self.problems.append(Problem(place.within(self.file), self._path(), message, advice))
 
     def _path(self) -> str:
         path = ""
@@ -259,9 +250,7 @@ def _syntax(error: yaml.YAMLError, source: Source) -> Problem:
         message, advice = "a tab where YAML wants spaces", "indent with spaces"
     else:
         message, advice = f"is not YAML: {said}", _advice(said, word)
-    return Problem(
-        file=source.shown, line=place.line, column=place.column, message=message, advice=advice
-    )
+    return Problem(place.within(source.shown), "", message, advice)
 
 
 def _advice(said: str, word: str) -> str:

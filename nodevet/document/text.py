@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodevet.document.problems import Place, Problem
+from nodevet.problems import Place, Problem
 
 MAX_BYTES = 1 << 20
 
@@ -101,6 +101,4 @@ def _place(before: str) -> Place:
 
 def _refuse(name: str, message: str, advice: str, place: Place | None = None) -> UnreadableError:
     at = place or Place()
-    return UnreadableError(
-        Problem(file=name, line=at.line, column=at.column, message=message, advice=advice)
-    )
+    return UnreadableError(Problem(at.within(name), "", message, advice))

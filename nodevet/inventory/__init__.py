@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import IO
 
 from nodevet.inventory.entries import MAX_HOSTS, Entry, Found, merge, same_machine
-from nodevet.inventory.errors import InventoryError, Problem, quote
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import this_machine
 from nodevet.inventory.select import Known, Word, make, narrow, pick
 from nodevet.model import Host
+from nodevet.printable import brief
+from nodevet.problems import Problem
 
 __all__ = ["InventoryError", "read"]
 
@@ -64,7 +66,7 @@ def _read_all(inventories: Sequence[str]) -> list[Found]:
             source = read_source(name)
             if not source.entries:
                 problems.append(
-                    Problem(quote(name), "", "holds no hosts", "add some, or leave it out")
+                    Problem(brief(name), "", "holds no hosts", "add some, or leave it out")
                 )
             found.append(source)
         except InventoryError as error:

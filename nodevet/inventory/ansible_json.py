@@ -12,10 +12,12 @@ from typing import Any
 from nodevet.inventory.ansible_groups import MAKE, Groups
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import Entry, Found, Setting
-from nodevet.inventory.errors import InventoryError, Place, Problem, quote
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.json_places import JsonPlace, Steps, first_duplicate, place
 from nodevet.inventory.local import OVER_SSH
 from nodevet.inventory.settings import name_problem, validate
+from nodevet.printable import brief
+from nodevet.problems import Place, Problem
 
 VARIABLES = {
     "address": ("ansible_host", "ansible_ssh_host"),
@@ -76,16 +78,16 @@ def _load(text: str, file: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_pairs)
     except json.JSONDecodeError as error:
-        where = Place(file, error.lineno, error.colno)
+        where = Place(error.lineno, error.colno, file)
         raise InventoryError([Problem(where, "", f"not JSON: {error.msg}", MAKE)]) from None
     except _DuplicateKeyError:
         key, offset = first_duplicate(text)
-        problem = f"the key {quote(key)} is given twice"
+        problem = f"the key {brief(key)} is given twice"
         where = place(text, file, offset)
         raise InventoryError([Problem(where, "", problem, "keep one of the two")]) from None
     except (RecursionError, ValueError):
         problem = "nested too deep, or a number too long, for an inventory"
-        raise InventoryError([Problem(quote(file), "", problem)]) from None
+        raise InventoryError([Problem(brief(file), "", problem)]) from None
 
 
 class _Reader:
@@ -123,7 +125,7 @@ class _Reader:
                 values[setting], said[setting] = value, steps
         settings, wrong = validate(values)
         for setting, text in wrong:
-            self.tell(said[setting], f"{text}, not {quote(values[setting])}")
+            self.tell(said[setting], f"{text}, not {brief(values[setting])}")
         self.refuse_unsupported(name, sudo=bool(settings.get("sudo")), local=local)
         return Entry(
             name=name,
@@ -139,7 +141,7 @@ class _Reader:
         value, steps = self.groups.variable(name, "ansible_connection")
         kind = str(value or "ssh").rpartition(".")[2]
         if kind not in SSH and kind != "local":
-            text = f"the connection {quote(value)} is not supported"
+            text = f"the connection {brief(value)} is not supported"
             self.tell(steps, text, "nodevet reaches hosts over ssh, or local")
         return kind == "local"
 
@@ -147,7 +149,7 @@ class _Reader:
         for variable, only in (("ansible_become_method", "sudo"), ("ansible_become_user", "root")):
             value, steps = self.groups.variable(name, variable)
             if sudo and value is not None and str(value).rpartition(".")[2] != only:
-                self.tell(steps, f"{quote(value)} is not supported", f"nodevet knows {only} only")
+                self.tell(steps, f"{brief(value)} is not supported", f"nodevet knows {only} only")
         for variable in () if local else ARGUMENTS:
             value, steps = self.groups.variable(name, variable)
             if any(word in str(value or "").lower() for word in REROUTING):
@@ -163,7 +165,7 @@ class _Reader:
 
 
 def _path(steps: Steps) -> str:
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{quote(step)}" for step in steps)
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{brief(step)}" for step in steps)
     return path.removeprefix(".")
 
 

@@ -3,7 +3,9 @@
 import stat
 from pathlib import Path
 
-from nodevet.inventory.errors import InventoryError, Place, Problem, quote
+from nodevet.inventory.errors import InventoryError
+from nodevet.printable import brief
+from nodevet.problems import Place, Problem
 
 MAX_BYTES = 16 * 2**20
 """100,000 hosts with every setting take less."""
@@ -13,14 +15,14 @@ def read_text(path: Path) -> str:
     """The text of a file. Raises InventoryError."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise InventoryError([Problem(quote(path), "", "not a regular file")])
+            raise InventoryError([Problem(brief(path), "", "not a regular file")])
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
         text = f"cannot be read: {error.strerror or error}"
-        raise InventoryError([Problem(quote(path), "", text)]) from None
+        raise InventoryError([Problem(brief(path), "", text)]) from None
     except ValueError:  # a NUL in the name
-        raise InventoryError([Problem(quote(path), "", "not a file name")]) from None
+        raise InventoryError([Problem(brief(path), "", "not a file name")]) from None
     return decode(raw, str(path))
 
 
@@ -28,11 +30,11 @@ def decode(raw: bytes, name: str) -> str:
     """The text of an inventory's bytes. Raises InventoryError."""
     if len(raw) > MAX_BYTES:
         text = f"larger than {MAX_BYTES // 2**20} MiB, which no inventory needs"
-        raise InventoryError([Problem(quote(name), "", text)])
+        raise InventoryError([Problem(brief(name), "", text)])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
-        place = Place(name, line, column)
+        place = Place(line, column, name)
         raise InventoryError([Problem(place, "", "not UTF-8 text", "save it as UTF-8")]) from None

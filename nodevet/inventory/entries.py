@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nodevet.inventory.errors import Problem, quote
 from nodevet.model import Host
+from nodevet.printable import brief
+from nodevet.problems import Problem
 
 MAX_HOSTS = 100_000
 """More than this is a slip of the keyboard, not a fleet."""
@@ -66,7 +67,7 @@ def merge(entries: Iterable[Entry]) -> tuple[dict[str, Entry], list[Problem]]:
 
 
 def _contradictions(one: Entry, other: Entry) -> Iterable[Problem]:
-    name = quote(one.name)
+    name = brief(one.name)
     if one.local != other.local:
         near, far = (one, other) if one.local else (other, one)
         text = f"{name} is this machine, but {far.where} reaches it over SSH"
@@ -74,8 +75,8 @@ def _contradictions(one: Entry, other: Entry) -> Iterable[Problem]:
     for key, setting in other.settings.items():
         known = one.settings.get(key)
         if known is not None and known.value != setting.value:
-            says = f"{name} has {key} {quote(_say(setting.value))}"
-            but = f"{known.where} says {quote(_say(known.value))}"
+            says = f"{name} has {key} {brief(_say(setting.value))}"
+            but = f"{known.where} says {brief(_say(known.value))}"
             yield Problem(setting.where, "", f"{says}, but {but}", "keep one of the two")
 
 
@@ -93,7 +94,7 @@ def same_machine(entries: Iterable[Entry]) -> list[Problem]:
         )
         known = seen.setdefault((*machine, said.get("root")), entry)
         if known is not entry:
-            text = f"{quote(entry.name)} is reached at the same address as {quote(known.name)}"
+            text = f"{brief(entry.name)} is reached at the same address as {brief(known.name)}"
             where = entry.settings["address"].where if "address" in said else entry.where
             advice = "give each its own address or port, or keep one"
             problems.append(Problem(where, "", text, advice))

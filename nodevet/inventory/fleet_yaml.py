@@ -20,17 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodevet.document.parse import parse
-from nodevet.document.problems import Place as Mark
 from nodevet.document.text import Source
 from nodevet.document.tree import Entry as Key
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, plain
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import ALL, MAX_HOSTS, Entry, Found, Setting
-from nodevet.inventory.errors import InventoryError, Place, Problem, quote, suggest
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, this_machine
 from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet.inventory.settings import GROUP, Settings, validate
+from nodevet.printable import brief
+from nodevet.problems import Place, Problem, did_you_mean
 
 MAX_NODES = 1_000_000
 """Keys and values: 100,000 hosts with a few settings each."""
@@ -45,18 +46,13 @@ def read(path: Path) -> Found:
     """The hosts of a YAML inventory. Raises InventoryError."""
     text = read_text(path)
     tree = parse(Source(path=path, shown=str(path), text=text, sha256=""), max_nodes=MAX_NODES)
-    problems = [
-        Problem(
-            Place(found.file, found.line, found.column), found.path, found.message, found.advice
-        )
-        for found in tree.problems
-    ]
+    problems = list(tree.problems)
     if tree.root is None:
         raise InventoryError(problems)
     reader = _Reader(str(path), problems)
     reader.document(tree.root)
     if problems:
-        raise InventoryError(sorted(problems, key=_position))
+        raise InventoryError(sorted(problems, key=lambda problem: problem.place))
     return reader.found()
 
 
@@ -140,7 +136,7 @@ class _Reader:
     def nested(self, node: Node, path: str, outer: tuple[str, ...], inherited: Said) -> None:
         """The groups of a mapping, and those inside them."""
         for entry in self.mapping(node, path):
-            where = f"{path}.{quote(entry.key)}"
+            where = f"{path}.{brief(entry.key)}"
             if not GROUP.fullmatch(entry.key) or entry.key == ALL:
                 text = "is always every host" if entry.key == ALL else "not a name for a group"
                 self.tell(entry.place, where, text, "use letters, digits, '_', '-' and '.'")
@@ -164,7 +160,7 @@ class _Reader:
         """Hosts as one nodeset, a list of them, or nodesets with settings."""
         if isinstance(node, Keys):
             for entry in node.entries:
-                where = f"{path}.{quote(entry.key)}"
+                where = f"{path}.{brief(entry.key)}"
                 own = self.said(entry.value, where, empty=True)
                 self.add(entry.key, self.place(entry.place), where, own, member)
         elif isinstance(node, Sequence):
@@ -219,7 +215,7 @@ class _Reader:
         values, wrong = validate({key: plain(entry.value) for key, entry in given.items()})
         for key, text in wrong:
             node = given[key].value
-            shown = f"{text}, not {quote(node.text)}" if isinstance(node, Scalar) else text
+            shown = f"{text}, not {brief(node.text)}" if isinstance(node, Scalar) else text
             self.tell(node.place, f"{path}.{key}", shown)
         return {key: Setting(value, self.place(given[key].place)) for key, value in values.items()}
 
@@ -232,8 +228,8 @@ class _Reader:
             if entry.key in allowed:
                 known[entry.key] = entry
                 continue
-            where = f"{path}.{quote(entry.key)}" if path else quote(entry.key)
-            advice = suggest(entry.key, allowed) or f"known here: {', '.join(allowed)}"
+            where = f"{path}.{brief(entry.key)}" if path else brief(entry.key)
+            advice = did_you_mean(entry.key, allowed) or f"known here: {', '.join(allowed)}"
             if ansible:
                 advice = (
                     "for an Ansible inventory run: ansible-inventory -i FILE --list > FILE.json"
@@ -247,19 +243,13 @@ class _Reader:
         elif isinstance(node, (Scalar, Sequence)):
             self.tell(node.place, path, "keys with values are wanted here", "write key: value")
 
-    def place(self, mark: Mark) -> Place:
-        return Place(self.file, mark.line, mark.column)
+    def place(self, mark: Place) -> Place:
+        return mark.within(self.file)
 
-    def tell(self, where: Mark | Place, path: str, text: str, advice: str = "") -> None:
-        place = where if isinstance(where, Place) else self.place(where)
-        self.problems.append(Problem(place, path, text, advice))
-
-
-def _position(problem: Problem) -> tuple[int, int]:
-    where = problem.where
-    return (where.line, where.column) if isinstance(where, Place) else (0, 0)
+    def tell(self, where: Place, path: str, text: str, advice: str = "") -> None:
+        self.problems.append(Problem(where.within(self.file), path, text, advice))
 
 
 def _say(setting: Setting) -> str:
     value = setting.value
-    return quote(str(value).lower() if isinstance(value, bool) else value)
+    return brief(str(value).lower() if isinstance(value, bool) else value)

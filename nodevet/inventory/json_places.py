@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodevet.inventory.errors import Place
+from nodevet.problems import Place
 
 SPACE = re.compile(r"[ \t\n\r]*")
 TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")[ \t\n\r]*(:?)|[{}\[\]]')
@@ -31,7 +31,7 @@ class JsonPlace:
 def place(text: str, file: str, offset: int) -> Place:
     """The line and column of an offset."""
     line = text.count("\n", 0, offset) + 1
-    return Place(file, line, offset - text.rfind("\n", 0, offset))
+    return Place(line, offset - text.rfind("\n", 0, offset), file)
 
 
 def first_duplicate(text: str) -> tuple[str, int]:

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nodevet.inventory.entries import Entry
-from nodevet.inventory.errors import InventoryError, Problem, quote
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.settings import name_problem
+from nodevet.printable import brief
+from nodevet.problems import Problem
 
 LOCAL = "@local"
 OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
@@ -17,7 +19,7 @@ def this_machine() -> Entry:
     name = socket.gethostname()
     problem = name_problem(name)
     if problem:
-        text = f"this machine's hostname is {quote(name) or 'empty'}: {problem}"
+        text = f"this machine's hostname is {brief(name) or 'empty'}: {problem}"
         raise InventoryError([Problem(LOCAL, "", text, "set it with hostnamectl")])
     return Entry(name, LOCAL, local=True)
 

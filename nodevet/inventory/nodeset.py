@@ -11,8 +11,8 @@ from math import prod
 from typing import NamedTuple
 
 from nodevet.inventory.entries import MAX_HOSTS
-from nodevet.inventory.errors import quote
 from nodevet.inventory.settings import name_problem
+from nodevet.printable import brief
 
 OPERATORS = ",!&^"
 MAX_DIGITS = 12
@@ -82,7 +82,7 @@ def expand_term(text: str, limit: int = MAX_HOSTS) -> list[str]:
         end = found.end()
     choices.append([_plain(text[end:], end + 1)])
     if prod(len(choice) for choice in choices) > limit:
-        raise NodesetError(f"{quote(text)} stands for more than {limit:,} hosts")
+        raise NodesetError(f"{brief(text)} stands for more than {limit:,} hosts")
     names = ["".join(parts) for parts in product(*choices)]
     for name in (min(names, key=len), max(names, key=len)):
         _checked(name)
@@ -99,7 +99,7 @@ def _plain(text: str, column: int) -> str:
 def _checked(name: str) -> str:
     problem = name_problem(name)
     if problem:
-        raise NodesetError(f"{quote(name)}: {problem}" if name else problem)
+        raise NodesetError(f"{brief(name)}: {problem}" if name else problem)
     return name
 
 
@@ -123,19 +123,19 @@ class _Numbers:
         for part in text.split(","):
             found = RANGE.fullmatch(part)
             if found is None:
-                raise NodesetError(f"not a range of numbers: {quote(part) or 'nothing'}", column)
+                raise NodesetError(f"not a range of numbers: {brief(part) or 'nothing'}", column)
             first, last, step = found[1], found[2] or found[1], found[3] or "1"
             if max(len(first), len(last), len(step)) > MAX_DIGITS:
                 raise NodesetError("a number with too many digits", column)
             padded = max(first, last, key=lambda digits: digits.startswith("0") and len(digits))
             width = len(padded) if padded.startswith("0") and len(padded) > 1 else 0
             if width and len(first) != len(last):
-                text = f"{quote(part)} is padded to two widths"
+                text = f"{brief(part)} is padded to two widths"
                 raise NodesetError(f"{text}; give both ends as many digits", column)
             if int(first) > int(last):
-                raise NodesetError(f"{quote(part)} runs backwards", column)
+                raise NodesetError(f"{brief(part)} runs backwards", column)
             if int(step) < 1:
-                raise NodesetError(f"{quote(part)} has no step", column)
+                raise NodesetError(f"{brief(part)} has no step", column)
             ranges.append((range(int(first), int(last) + 1, int(step)), width))
             column += len(part) + 1
         return cls(ranges)

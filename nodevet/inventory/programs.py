@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from nodevet.inventory.documents import MAX_BYTES
-from nodevet.inventory.errors import InventoryError, Problem, quote
+from nodevet.inventory.errors import InventoryError
+from nodevet.printable import brief, last_line
+from nodevet.problems import Problem
 
 DEADLINE = 60.0
 """Seconds. A cloud's interface may be slow; a hung one must not hang the sweep."""
@@ -25,7 +27,7 @@ def output(command: Sequence[str], name: str) -> bytes:
         )
     except OSError as error:
         text = f"cannot be run: {error.strerror}"
-        raise InventoryError([Problem(quote(name), "", text)]) from None
+        raise InventoryError([Problem(brief(name), "", text)]) from None
     with process:
         try:
             printed, complaint = process.communicate(timeout=DEADLINE)
@@ -36,15 +38,15 @@ def output(command: Sequence[str], name: str) -> bytes:
                 raise
             text = f"did not end within {DEADLINE:g} s"
             advice = "find out what it waits for by running it alone"
-            raise InventoryError([Problem(quote(name), "", text, advice)]) from None
+            raise InventoryError([Problem(brief(name), "", text, advice)]) from None
     if process.returncode != 0:
         text = f"ended with {_ending(process.returncode)}"
-        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-        said = f"it said: {quote(last[0], limit=200)}" if last else "it said nothing"
-        raise InventoryError([Problem(quote(name), "", text, said)])
+        last = last_line(complaint)
+        said = f"it said: {last}" if last else "it said nothing"
+        raise InventoryError([Problem(brief(name), "", text, said)])
     if len(printed) > 4 * MAX_BYTES:
         text = f"printed more than {4 * MAX_BYTES // 2**20} MiB"
-        raise InventoryError([Problem(quote(name), "", text)])
+        raise InventoryError([Problem(brief(name), "", text)])
     return printed
 
 

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 from nodevet.inventory import programs
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import ALL, Entry, Found, Setting
-from nodevet.inventory.errors import InventoryError, Place, Problem, quote
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, OVER_SSH, this_machine
 from nodevet.inventory.python_places import PythonPlace
 from nodevet.inventory.settings import name_problem, validate
+from nodevet.printable import brief
+from nodevet.problems import Place, Problem
 
 RUNNER = Path(__file__).with_name("pyinfra_run.py")
 BOOT = (
@@ -83,10 +85,10 @@ def read(path: Path) -> Found:
     result = json.loads(programs.output(command, str(path)) or "{}")
     if not result:
         advice = "an inventory must not end the process"
-        raise InventoryError([Problem(quote(path), "", "ended before it was read", advice)])
+        raise InventoryError([Problem(brief(path), "", "ended before it was read", advice)])
     if "failed" in result:
         file, line, column, problem = result["failed"]
-        raise InventoryError([Problem(Place(file, line, column), "", quote(problem, limit=300))])
+        raise InventoryError([Problem(Place(line, column, file), "", brief(problem, limit=300))])
     reader = _Reader(text, str(path))
     found = reader.found(
         {name: untagged(item) for name, item in result["inventory"].items()},
@@ -186,7 +188,7 @@ class _Reader:
         for group, listed in groups.items():
             for name, _ in listed.hosts:
                 if name not in known:
-                    text = f"{quote(name)} is not in `all`, so pyinfra would leave it out"
+                    text = f"{brief(name)} is not in `all`, so pyinfra would leave it out"
                     self.tell((name, group), group, text, "add it to `all`, or remove it here")
 
     def entries(
@@ -220,11 +222,11 @@ class _Reader:
             host = name
         problem = name_problem(host)
         if host.startswith("@"):
-            problem = f"the connector {quote(connector)} is not supported"
+            problem = f"the connector {brief(connector)} is not supported"
             self.tell((name,), "", problem, "nodevet reaches hosts over @ssh, or @local")
             return None
         if problem:
-            self.tell((name,), "", f"{quote(name) or 'an empty name'}: {problem}")
+            self.tell((name,), "", f"{brief(name) or 'an empty name'}: {problem}")
             return None
         for key, advice in UNSUPPORTED.items():
             if key in data and data[key].value and data[key].value != "root":
@@ -239,7 +241,7 @@ class _Reader:
         for setting, text in wrong:
             key = next(key for key, ours in DATA.items() if ours == setting)
             value = said[setting].value
-            shown = f"a {value.kind}" if isinstance(value, Other) else quote(repr(value))
+            shown = f"a {value.kind}" if isinstance(value, Other) else brief(repr(value))
             place = said[setting].where
             self.problems.append(Problem(place, f"{host}.{key}", f"{text}, not {shown}"))
         settings = {key: Setting(value, said[key].where) for key, value in values.items()}

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass
 
-from nodevet.inventory.errors import Place
+from nodevet.problems import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class PythonPlace:
         places = _index(self.text)
         for word in self.words:
             if word in places:
-                return str(Place(self.file, *places[word]))
-        return str(Place(self.file, 1, 1))
+                return str(Place(*places[word], self.file))
+        return str(Place(1, 1, self.file))
 
 
 def _index(text: str) -> dict[str, tuple[int, int]]:

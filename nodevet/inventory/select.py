@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nodevet.inventory.entries import ALL, MAX_HOSTS, Entry, merge
-from nodevet.inventory.errors import Problem, quote, shorten, suggest
+from nodevet.inventory.errors import shorten
 from nodevet.inventory.local import LOCAL, localised
 from nodevet.inventory.nodeset import NodesetError, expand_term, terms
 from nodevet.inventory.single import is_single, single
+from nodevet.printable import brief
+from nodevet.problems import Problem, did_you_mean
 
 
 class Word(NamedTuple):
@@ -41,19 +43,19 @@ class Known:
         if names:
             return names
         if group in self.groups:
-            raise TermError(f"the group @{quote(group)} has no hosts")
+            raise TermError(f"the group @{brief(group)} has no hosts")
         if not self.groups:
             advice = "give an inventory that has it with -i"
-            raise TermError(f"no group @{quote(group)} here", advice)
-        near = suggest(group, self.groups) or f"there are {_listed(sorted(self.groups))}"
-        raise TermError(f"no inventory has a group @{quote(group)}", near)
+            raise TermError(f"no group @{brief(group)} here", advice)
+        near = did_you_mean(group, self.groups) or f"there are {_listed(sorted(self.groups))}"
+        raise TermError(f"no inventory has a group @{brief(group)}", near)
 
     def local(self) -> list[str]:
         return [entry.name for entry in self.hosts.values() if entry.local]
 
     def unknown(self, names: list[str]) -> TermError:
         verb = "is" if len(names) == 1 else "are"
-        advice = suggest(names[0], self.hosts) or "`nodevet list` shows the hosts there are"
+        advice = did_you_mean(names[0], self.hosts) or "`nodevet list` shows the hosts there are"
         return TermError(f"{shorten(names)} {verb} not in the inventory", advice)
 
 
@@ -136,7 +138,7 @@ def narrow(
     left = [entry for entry in hosts if entry.name in names]
     if words and not left and not problems:
         text = f"none of the {len(hosts)} chosen hosts is left"
-        problems.append(Problem(words[0].where, quote(words[0].text), text, "widen the limit"))
+        problems.append(Problem(words[0].where, brief(words[0].text), text, "widen the limit"))
     return (left if words else hosts), problems
 
 
@@ -166,7 +168,7 @@ def _evaluate(
         except NodesetError as error:
             text, column = str(error), error.column
         first = False
-        path = quote(word.text) + (f", column {column}" if column > 1 else "")
+        path = brief(word.text) + (f", column {column}" if column > 1 else "")
         problems.append(Problem(word.where, path, text, advice))
     return chosen, problems
 
@@ -193,5 +195,5 @@ def _join(left: Chosen, operator: str, right: Chosen) -> Chosen:
 
 
 def _listed(groups: list[str]) -> str:
-    shown = ", ".join(f"@{quote(group)}" for group in groups[:10])
+    shown = ", ".join(f"@{brief(group)}" for group in groups[:10])
     return f"{shown} and {len(groups) - 10} more" if len(groups) > 10 else shown

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import Found
-from nodevet.inventory.errors import InventoryError, Problem, quote
+from nodevet.inventory.errors import InventoryError
+from nodevet.printable import brief
+from nodevet.problems import Problem
 
 BY_SUFFIX = {
     ".py": "pyinfra_file",
@@ -28,13 +30,13 @@ def read(name: str) -> Found:
         raise InventoryError([Problem("-i -", "", "standard input is a target", advice)])
     if "[" in name and not path.exists():
         advice = "give a nodeset as a target, without -i"
-        raise InventoryError([Problem(quote(name), "", "there is no such file", advice)])
+        raise InventoryError([Problem(brief(name), "", "there is no such file", advice)])
     if module is None and path.is_file() and os.access(path, os.X_OK):
         module = "script"
     if module is None:
         read_text(path)  # a file that is not there is said first
         text = f"not an inventory that nodevet reads: {KINDS} or {EXECUTABLE}"
-        raise InventoryError([Problem(quote(name), "", text, FOR_ANSIBLE)])
+        raise InventoryError([Problem(brief(name), "", text, FOR_ANSIBLE)])
     source = import_module(f"nodevet.inventory.{module}")
     found: Found = source.read(path)
     return found

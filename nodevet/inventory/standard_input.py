@@ -7,8 +7,9 @@ from typing import IO
 
 from nodevet.inventory.documents import MAX_BYTES, decode
 from nodevet.inventory.entries import Found
-from nodevet.inventory.errors import InventoryError, Place, Problem
+from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.select import Word
+from nodevet.problems import Place, Problem
 
 NAME = "<stdin>"
 WORD = re.compile(r"[^\s\[#]*(?:\[[^\]\n]*\]?[^\s\[#]*)*")
@@ -35,4 +36,4 @@ def _words(text: str) -> Iterator[Word]:
         for found in WORD.finditer(line.partition("#")[0]):
             word = found[0].strip(",")
             if word:
-                yield Word(word, Place(NAME, number, found.start() + 1))
+                yield Word(word, Place(number, found.start() + 1, NAME))

@@ -5,13 +5,13 @@ files in `HELPERS` are what the formats share.
 """
 
 import inspect
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
 from nodevet.model import Run
+from nodevet.problems import did_you_mean
 from nodevet.report.errors import ReportError
 
 HELPERS = frozenset({"ages", "changes", "errors", "fold", "hunks", "spans", "text", "words"})
@@ -26,8 +26,7 @@ def formats() -> tuple[str, ...]:
 def module(name: str) -> ModuleType:
     """The module of a format. Raises ReportError for an unknown name."""
     if name not in formats():
-        near = get_close_matches(name.lower(), formats(), 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(formats())}"
+        hint = did_you_mean(name, formats(), f"there are {', '.join(formats())}")
         raise ReportError(f"no report format is named {name!r}; {hint}")
     return import_module(f"nodevet.report.{name}")
 

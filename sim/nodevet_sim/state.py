@@ -5,7 +5,6 @@ profile (sim/nodevet_sim/profiles/*.state) is a state for any number of equal GP
 healthy and idle.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -15,6 +14,7 @@ import msgspec
 
 from nodevet.evidence.core import Record
 from nodevet.evidence.gpu import Gpu, NvLink
+from nodevet.problems import did_you_mean
 
 SYSTEM_KEYS = frozenset({"init", "count", "driver_version", "nvml_version", "cuda_version"})
 EXTRA_GPU_KEYS = frozenset({"handle", "lost", "fabric.version"})
@@ -65,9 +65,8 @@ def check_key(key: str) -> None:
     else:
         known, part = gpu_keys(), gpu[2]
     if part not in known:
-        close = difflib.get_close_matches(part, sorted(known), 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise StateError(f"no key {key!r} in a state{hint}")
+        hint = did_you_mean(part, sorted(known))
+        raise StateError("; ".join(filter(None, (f"no key {key!r} in a state", hint))))
 
 
 def line(key: str, value: object) -> str:

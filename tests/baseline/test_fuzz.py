@@ -51,7 +51,7 @@ def loaded(path: Path) -> tuple[Problem, ...]:
         (baseline,) = load([str(path)], catalog=CATALOG)
     except BaselineErrors as raised:
         return raised.problems
-    return () if baseline.name == "x" else (Problem(file="x", message="not the one"),)
+    return () if baseline.name == "x" else (Problem("x", "", "not the one"),)
 
 
 def judge(data: bytes) -> None:
@@ -65,7 +65,7 @@ def judge(data: bytes) -> None:
             text = str(problem)
             assert text.isprintable()
             assert len(text) < 2000
-            assert problem.line <= data.count(b"\n") + data.count(b"\r") + 1
+            assert problem.place.line <= data.count(b"\n") + data.count(b"\r") + 1
 
 
 @QUIET

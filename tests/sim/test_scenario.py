@@ -260,7 +260,7 @@ def test_every_problem_is_told_at_once(write: Write) -> None:
     text = "sim: 1\nnodes:\n  n1: {gpus: h100, cores: x}\n  n2: {gpu: t4}\n"
     with pytest.raises(ScenarioError) as caught:
         load(write(text))
-    assert [problem.line for problem in caught.value.problems] == [3, 3, 4]
+    assert [problem.place.line for problem in caught.value.problems] == [3, 3, 4]
 
 
 def test_a_template_is_below_its_nodes(write: Write) -> None:

@@ -17,11 +17,11 @@ from pydantic import Field
 from nodevet.baseline.complaints import complaints, known_keys
 from nodevet.baseline.format import Part, SomeNames, Text
 from nodevet.document.parse import parse
-from nodevet.document.problems import Place, Problem, did_you_mean, quoted
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join, plain
 from nodevet.fix import Risk
+from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 SIGNERS = "allowed_signers"
 RULES = "approval.yaml"
@@ -32,7 +32,7 @@ class PolicyError(Exception):
     """Everything that is wrong with the two files."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda one: (one.file, one.line, one.column)))
+        self.problems = tuple(sorted(problems, key=lambda one: (one.place.file, one.place)))
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -169,17 +169,15 @@ def _read(path: Path, problems: list[Problem]) -> Source | None:
     except UnreadableError as error:
         missing = path.name == SIGNERS and not path.exists()
         problems.append(
-            _no_signers(error.problem.file, "does not exist") if missing else error.problem
+            _no_signers(error.problem.place.file, "does not exist") if missing else error.problem
         )
         return None
 
 
 def _no_signers(file: str, what: str) -> Problem:
-    return Problem(
-        file=file,
-        message=f"{what}, so nobody can approve a plan",
-        advice="give each approver a line: alice@example.com ssh-ed25519 AAAA... (the public key)",
-    )
+    message = f"{what}, so nobody can approve a plan"
+    advice = "give each approver a line: alice@example.com ssh-ed25519 AAAA... (the public key)"
+    return Problem(Place(file=file), "", message, advice)
 
 
 def _rule(entry: ApproverPart, teams: Mapping[str, Collection[str]]) -> Rule:
@@ -191,11 +189,7 @@ def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> R
     """The rules, or None where they cannot be used; `problems` gets all that is wrong."""
 
     def tell(place: Place, path: str, message: str, advice: str) -> None:
-        line, column = place.line, place.column
-        told = Problem(
-            file=source.shown, line=line, column=column, path=path, message=message, advice=advice
-        )
-        problems.append(told)
+        problems.append(Problem(place.within(source.shown), path, message, advice))
 
     tree = parse(source)
     problems += tree.problems

@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.document.problems import either
 from nodevet.fix import Risk
 from nodevet.printable import brief
+from nodevet.problems import either
 from nodevet.remedy.approval.policy import RULES, Approval, Policy
 from nodevet.remedy.approval.signatures import (
     ROLLBACK,

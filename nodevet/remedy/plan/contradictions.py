@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodevet.document.problems import quoted
 from nodevet.fix import File, Kernel, Unit
 from nodevet.identity import SHOWN, same_key
 from nodevet.inventory.settings import name_problem
+from nodevet.problems import quoted
 from nodevet.remedy.plan.holders import fault, resources
 from nodevet.remedy.rollout.state import unnamed
 from nodevet.remedy.settings import faults

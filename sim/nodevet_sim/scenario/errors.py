@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodevet.document.problems import Problem
-
-SHOWN = 20  # problems printed before the rest is only counted
+from nodevet.problems import Problem, listed
 
 
 class ScenarioError(Exception):
@@ -15,7 +13,4 @@ class ScenarioError(Exception):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        rows = [str(problem) for problem in self.problems[:SHOWN]]
-        if len(self.problems) > SHOWN:
-            rows.append(f"and {len(self.problems) - SHOWN} more problems like these")
-        return "\n".join(rows)
+        return listed(self.problems)

@@ -5,9 +5,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from nodevet.document.parse import parse
-from nodevet.document.problems import Problem, did_you_mean
 from nodevet.document.text import read
 from nodevet.document.tree import Scalar
+from nodevet.printable import brief
+from nodevet.problems import Problem, did_you_mean
 from nodevet_sim.scenario.errors import ScenarioError
 
 ENDINGS = (".yaml", ".yml")
@@ -35,5 +36,5 @@ def find(name: str) -> Path:
     if name not in names:
         advice = did_you_mean(name, names, f"shipped are: {', '.join(sorted(names))}; or a path")
         message = "no scenario has this name"
-        raise ScenarioError([Problem(file=name[:200], message=message, advice=advice)])
+        raise ScenarioError([Problem(brief(name, 200), "", message, advice)])
     return folder() / f"{name}.yaml"

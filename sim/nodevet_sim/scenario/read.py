@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodevet.document.parse import parse
-from nodevet.document.problems import Place, Problem, did_you_mean, quoted
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Entry, Mapping, Node, Scalar, Sequence, dotted, join, plain
 from nodevet.inventory.nodeset import NodesetError, expand
 from nodevet.printable import brief
+from nodevet.problems import Place, Problem, did_you_mean, quoted
 from nodevet_sim.description import Scenario
 from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError
@@ -32,7 +32,7 @@ def load(path: Path) -> Loaded:
     reader = _Reader(source)
     loaded = reader.document()
     if reader.problems:
-        raise ScenarioError(sorted(reader.problems, key=lambda one: (one.line, one.column)))
+        raise ScenarioError(sorted(reader.problems, key=lambda one: one.place))
     _try(loaded)
     return loaded
 
@@ -53,7 +53,7 @@ def _try(loaded: Loaded) -> None:
         except ScenarioError as error:
             problems += error.problems
     if problems:
-        raise ScenarioError(sorted(problems, key=lambda one: (one.line, one.column)))
+        raise ScenarioError(sorted(problems, key=lambda one: one.place))
 
 
 class _Reader:
@@ -70,7 +70,7 @@ class _Reader:
         tree = parse(self.source)
         for found in tree.problems:
             advice = found.advice.replace("nodevet: 1", f"sim: {VERSION}")
-            self.tell(Place(found.line, found.column), found.path, found.message, advice)
+            self.tell(found.place, found.path, found.message, advice)
         if tree.root is None:
             raise ScenarioError(self.problems)
         keys = self.keys(tree.root, "", TOP)
@@ -193,14 +193,7 @@ class _Reader:
         self.problems.append(self.problem(place, path, text, advice))
 
     def problem(self, place: Place, path: str, text: str, advice: str) -> Problem:
-        return Problem(
-            file=self.source.shown,
-            line=place.line,
-            column=place.column,
-            path=path,
-            message=text,
-            advice=advice,
-        )
+        return Problem(place.within(self.source.shown), path, text, advice)
 
 
 def merged(

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodevet.document.problems import Place, Problem
+from nodevet.problems import Place, Problem
 from nodevet_sim.description import LogLine
 from nodevet_sim.faults import FaultError
 from nodevet_sim.scenario.errors import ScenarioError
@@ -25,14 +25,7 @@ class Where:
 
     def problem(self, path: str, text: str) -> Problem:
         message, _, advice = text.partition("; ")
-        return Problem(
-            file=self.file,
-            line=self.place.line,
-            column=self.place.column,
-            path=path,
-            message=message,
-            advice=advice,
-        )
+        return Problem(self.place.within(self.file), path, message, advice)
 
 
 @dataclass(frozen=True)
