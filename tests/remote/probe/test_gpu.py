@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import nodevet
+import nodevet_sim
 from nodevet.bounds import Text
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import decode
@@ -266,7 +266,7 @@ def test_a_value_that_fails_leaves_the_others(node):
 def test_every_error_keeps_its_name(node):
     names = [
         line.split('"')[1]
-        for line in (Path(nodevet.__file__).parent / "sim/nvml/state.c").read_text().splitlines()
+        for line in (Path(nodevet_sim.__file__).parent / "nvml/state.c").read_text().splitlines()
         if line.strip().startswith('{"NVML_ERROR_')
     ]
     assert len(names) > 25

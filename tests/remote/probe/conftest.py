@@ -19,7 +19,7 @@ from nodevet.remote.probe import children
 from nodevet_sim.machine import Machine, Process, hgx
 from nodevet_sim.tree import write
 
-CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
+CAPTURES = Path(__file__).parents[3] / ".." / "shared" / "captures"
 WANTED = re.compile(
     r"(proc/(cpuinfo|meminfo|cmdline)"
     r"|sys/devices/system/node/(online|node\d+/(cpulist|meminfo|distance))"

@@ -595,7 +595,7 @@ JOURNALD = Path("/lib/systemd/systemd-journald")
 UNDER = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from nodevet.remote.probe import kernel_log
+from nodevet.remote.probe.collectors import kernel_log
 from nodevet.remote.probe.kernel_events import Events
 with subprocess.Popen([sys.argv[2]], stderr=subprocess.DEVNULL) as journald:
     end = time.monotonic() + 30
@@ -625,7 +625,7 @@ exec "$@"
     reason="needs root, unshare, /dev/kmsg and systemd-journald",
 )
 def test_the_journal_of_a_real_journald() -> None:
-    repository = str(Path(kernel_log.__file__).parents[2])
+    repository = str(Path(kernel_log.__file__).parents[4])
     program = [sys.executable, "-c", UNDER, repository, str(JOURNALD)]
     done = subprocess.run(
         ["unshare", "-m", "--", "sh", "-c", MOUNTS, "sh", *program],

@@ -96,9 +96,10 @@ SERVE = "main.serve(sys.stdin.buffer, sys.stdout.buffer)\n"
 def program(collectors: dict[str, str], then: str = SERVE) -> str:
     """The probe with other collectors, as a Python program."""
     sources = {
-        f"nodevet.remote.probe.{name}": textwrap.dedent(text) for name, text in collectors.items()
+        f"nodevet.remote.probe.collectors.{name}": textwrap.dedent(text)
+        for name, text in collectors.items()
     }
-    repository = str(Path(main.__file__).parents[2])
+    repository = str(Path(main.__file__).parents[3])
     return DRIVER.format(repository=repository, sources=json.dumps(sources)) + then
 
 

@@ -120,7 +120,7 @@ exec "$@"
 PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from nodevet.remote.probe import filesystems
+from nodevet.remote.probe.collectors import filesystems
 print(json.dumps(filesystems.collect("/", {})))
 """
 
@@ -129,7 +129,7 @@ print(json.dumps(filesystems.collect("/", {})))
     os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare"
 )
 def test_full_and_read_only_ones(check: Check) -> None:
-    repository = str(Path(filesystems.__file__).parents[2])
+    repository = str(Path(filesystems.__file__).parents[4])
     program = [sys.executable, "-c", PROGRAM, repository]
     done = subprocess.run(
         ["unshare", "-m", "--", "sh", "-c", INSIDE, "sh", *program],

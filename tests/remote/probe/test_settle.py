@@ -134,8 +134,8 @@ def test_read_the_time_of_each_section_is_its_own(tmp_path: Any) -> None:
         "import time\ndef collect(root, request):\n    time.sleep(60)\n"
     )
     script = (
-        "import json, sys, nodevet.remote.probe\n"
-        f"nodevet.remote.probe.__path__.append({str(tmp_path)!r})\n"
+        "import json, sys, nodevet.remote.probe.collectors\n"
+        f"nodevet.remote.probe.collectors.__path__.append({str(tmp_path)!r})\n"
         "from nodevet.remote.probe import children\n"
         "found = children.gather(('slow', 'memory'), '/', {}, {'slow': 0.5, 'memory': 20.0})\n"
         "print(json.dumps({name: each['status'] for name, each in found.items()}))\n"
