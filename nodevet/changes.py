@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Subject, Verdict
-from nodevet.report.fold import Marks, plight
+from nodevet.report.fold import Marks
 from nodevet.report.words import values
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
@@ -96,7 +96,7 @@ def changes(before: Run, after: Run) -> Changes:
     back: list[HostChange] = []
     for host, report in later.items():
         old = earlier.get(host)
-        was, now = plight(old) if old else "", plight(report)
+        was, now = old.unjudged if old else "", report.unjudged
         if now and not was:
             lost.append(HostChange(host=host, after=now))
         if was and not now:

@@ -4,10 +4,13 @@ Every noun is a frozen value. Nouns that leave the process (findings, host
 reports, runs) are msgspec structs, so they have one JSON form.
 """
 
+import hashlib
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date
+from datetime import date, datetime, timezone
 from enum import Enum
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import msgspec
 import pydantic
@@ -48,6 +51,24 @@ class Status(str, Enum):
     INTERRUPTED = "interrupted"  # the run was ended before this host was done
 
 
+class HostOutcome(str, Enum):
+    """How one host of a run came out, in the order of the totals. Every host has exactly one."""
+
+    OK = "ok"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    PROBE_FAILED = "probe_failed"
+    INTERRUPTED = "interrupted"
+    WAIVED = "waived"
+
+    @property
+    def words(self) -> str:
+        """As people say it: `timed out`, `probe failed`."""
+        return "timed out" if self is HostOutcome.TIMEOUT else self.value.replace("_", " ")
+
+
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What a finding is about: a GPU, a CPU frequency policy, a process, the node."""
 
@@ -62,6 +83,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "node":
             return ""
         return f"{'GPU' if self.kind == 'gpu' else self.kind} {self.id}"
+
+    @property
+    def stable_id(self) -> str:
+        """What names it night after night: its UUID, else its bus address, else its id.
+
+        A GPU's index moves when another GPU falls off the bus; its UUID does not.
+        """
+        return self.uuid or self.bus_id or self.id
 
 
 NODE = Subject()
@@ -88,10 +117,36 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""  # file:line of the want
     waiver: str = ""  # owner, reason, until; also when it has expired
 
+    @property
+    def key(self) -> str:
+        """What this finding is about, the same from run to run: `CHECK/KIND/STABLE_ID`.
+
+        `power_limit/gpu/GPU-5f1c…`, `pcie_errors/pci/0000:19:00.0`, `sysctl/sysctl/vm.swappiness`,
+        and `clock_skew/node` for the node itself. Findings of one check about one subject share
+        a key; on a host, check and subject together are the identity of a difference.
+
+        Printable ASCII without spaces, at most KEY_PART characters a part: every other character
+        is percent-encoded as in a URL path, and a longer part ends in `~` and a hash of the whole.
+        """
+        parts = (self.check, self.subject.kind, self.subject.stable_id)
+        return "/".join(_key_part(part) for part in parts if part)
+
     def text(self, value: Value) -> str:
         """A value as people read it, with the finding's unit."""
         shown = show(value)
         return f"{shown} {self.unit}" if self.unit and value is not None else shown
+
+
+KEY_PART = 128
+
+
+def _key_part(text: str) -> str:
+    raw = text.encode("utf-8", "backslashreplace")
+    encoded = quote(raw, safe=":@,+=")
+    if len(encoded) <= KEY_PART:
+        return encoded
+    digest = hashlib.sha256(raw).hexdigest()[:16]
+    return f"{encoded[: KEY_PART - 17]}~{digest}"
 
 
 def show(value: Value) -> str:
@@ -301,11 +356,46 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
                 return worst
         return Verdict.UNKNOWN
 
+    @property
+    def unjudged(self) -> str:
+        """Why nothing can be said of the host as a whole; empty if something can."""
+        if self.status is not Status.VETTED:
+            return self.why or "no reason was recorded"
+        verdicts = {finding.verdict for finding in self.findings}
+        if not verdicts:
+            return "nothing was judged: no expectations"
+        if verdicts == {Verdict.NOT_APPLICABLE}:
+            return "nothing was judged: every check is not applicable"
+        return ""
+
+    @property
+    def outcome(self) -> HostOutcome:
+        """How the host came out: its verdict, or why it was not vetted."""
+        judged = self.status is Status.VETTED
+        return HostOutcome(self.verdict.value if judged else self.status.value)
+
+
+RUN_SCHEMA = 3
+"""Of the stored form of a run: 3 brought `id`."""
+
+
+def new_run_id(started: datetime) -> str:
+    """A name for a run that begins now: `20261122T040012.345Z-1f3a9c2e`.
+
+    UTC to the millisecond and 32 random bits. Sorts as text by time; safe as a file name.
+    Raises ValueError if `started` has no time zone.
+    """
+    if started.tzinfo is None:
+        raise ValueError("a run starts at a time with a time zone")
+    at = started.astimezone(timezone.utc)
+    return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z-{secrets.token_hex(4)}"
+
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep: what every report format renders and `report` reads back."""
 
-    schema: int = 2
+    schema: int = RUN_SCHEMA
+    id: str  # see new_run_id; the same in every format and in every copy
     nodevet: str
     started: str  # ISO 8601 with offset
     seconds: float

@@ -271,7 +271,7 @@ def run_of(size: int, shift: int = 0) -> Run:
         HostReport(host="n1", status=Status.VETTED, findings=findings[:3]),
         HostReport(host="n2", status=Status.TIMEOUT, why="no answer"),
     )
-    return Run(nodevet="0", started="2026-11-20T08:00:00+00:00", seconds=1.0, hosts=hosts)
+    return Run(id="", nodevet="0", started="2026-11-20T08:00:00+00:00", seconds=1.0, hosts=hosts)
 
 
 RUNS = {(size, shift): run_of(size, shift) for size in (1, TIMES) for shift in (0, 1)}

@@ -1,13 +1,16 @@
 """Verdicts and exit codes: what may be called ok."""
 
 import itertools
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from msgspec.structs import replace
 
 from nodevet.model import (
+    KEY_PART,
     NODE,
     Finding,
+    HostOutcome,
     HostReport,
     Run,
     Severity,
@@ -16,6 +19,7 @@ from nodevet.model import (
     Verdict,
     compare,
     exit_code,
+    new_run_id,
     show,
 )
 
@@ -53,11 +57,11 @@ def test_exit_code_of_one_host(report: HostReport, code: int) -> None:
 
 
 def test_a_run_over_no_host_is_not_ok() -> None:
-    assert Run(nodevet="0", started="", seconds=0).exit_code == 3
+    assert Run(id="", nodevet="0", started="", seconds=0).exit_code == 3
 
 
 def test_an_interrupted_run_is_not_ok() -> None:
-    whole = Run(nodevet="0", started="", seconds=0, hosts=(host((OK, CRITICAL)),))
+    whole = Run(id="", nodevet="0", started="", seconds=0, hosts=(host((OK, CRITICAL)),))
     assert whole.exit_code == 0
     assert replace(whole, interrupted=True).exit_code == 3
 
@@ -118,3 +122,86 @@ def test_labels() -> None:
     assert Subject(kind="gpu", id="4").label == "GPU 4"
     assert Subject(kind="cpufreq", id="0-63").label == "cpufreq 0-63"
     assert NODE.label == ""
+
+
+GPU = Subject(kind="gpu", id="3", uuid="GPU-5f1c", bus_id="0000:5d:00.0")
+
+
+@pytest.mark.parametrize(
+    ("subject", "key"),
+    [
+        (NODE, "power_limit/node"),
+        (GPU, "power_limit/gpu/GPU-5f1c"),
+        (replace(GPU, uuid=None), "power_limit/gpu/0000:5d:00.0"),
+        (replace(GPU, uuid=None, bus_id=None), "power_limit/gpu/3"),
+        (Subject(kind="sysctl", id="vm.swappiness"), "power_limit/sysctl/vm.swappiness"),
+        (Subject(kind="filesystem", id="/var/log"), "power_limit/filesystem/%2Fvar%2Flog"),
+        (
+            Subject(kind="unit", id="a b\n\x1b[1m\u202eé"),
+            "power_limit/unit/a%20b%0A%1B%5B1m%E2%80%AE%C3%A9",
+        ),
+    ],
+)
+def test_a_finding_is_known_by_its_check_and_the_stablest_name_of_its_subject(
+    subject: Subject, key: str
+) -> None:
+    assert Finding(verdict=FAIL, subject=subject, check="power_limit").key == key
+
+
+def test_a_gpu_keeps_its_key_when_its_index_and_its_verdict_change() -> None:
+    before = Finding(verdict=FAIL, subject=GPU, check="power_limit", actual=490)
+    after = Finding(verdict=OK, subject=replace(GPU, id="2"), check="power_limit", actual=700)
+    assert before.key == after.key
+
+
+def test_subjects_with_names_that_no_one_would_choose_keep_apart() -> None:
+    names = ("a/b", "a%2Fb", "a", "a" * 5000, "a" * 5001, "\udcff", "\\udcff", "~", " ")
+    keys = {Finding(verdict=OK, subject=Subject(kind="x", id=n), check="c").key for n in names}
+    assert len(keys) == len(names) - 1  # a lone surrogate reads as its own escape
+    assert all(key.isascii() and key.isprintable() and " " not in key for key in keys)
+    assert max(map(len, keys)) <= len("c/x/") + KEY_PART
+
+
+def test_run_ids_sort_by_time_and_are_never_the_same() -> None:
+    first = datetime(2026, 7, 14, 2, 0, 5, 999_000, tzinfo=timezone(timedelta(hours=2)))
+    times = [first + timedelta(milliseconds=step) for step in range(3)]
+    ids = [new_run_id(at.astimezone(timezone.utc) if step else at) for step, at in enumerate(times)]
+    assert ids == sorted(ids)
+    assert ids[0].startswith("20260714T000005.999Z-")
+    assert len({new_run_id(first) for _ in range(100)}) == 100
+    with pytest.raises(ValueError, match="time zone"):
+        new_run_id(first.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome", "unjudged"),
+    [
+        (host((OK, INFO)), HostOutcome.OK, ""),
+        (host((OK, INFO), (FAIL, INFO)), HostOutcome.FAIL, ""),
+        (host((OK, INFO), (UNKNOWN, INFO)), HostOutcome.UNKNOWN, ""),
+        (host((OK, INFO), (WAIVED, INFO)), HostOutcome.WAIVED, ""),
+        (host(), HostOutcome.UNKNOWN, "nothing was judged: no expectations"),
+        (
+            host((NOT_APPLICABLE, INFO)),
+            HostOutcome.UNKNOWN,
+            "nothing was judged: every check is not applicable",
+        ),
+        (host((OK, INFO), status=Status.TIMEOUT), HostOutcome.TIMEOUT, "no reason was recorded"),
+        (
+            replace(host(status=Status.UNREACHABLE), why="refused"),
+            HostOutcome.UNREACHABLE,
+            "refused",
+        ),
+    ],
+)
+def test_every_host_has_one_outcome(
+    report: HostReport, outcome: HostOutcome, unjudged: str
+) -> None:
+    assert report.outcome is outcome
+    assert report.unjudged == unjudged
+
+
+def test_every_way_a_visit_ends_is_an_outcome() -> None:
+    for status in Status:
+        assert host(status=status).outcome.words
+    assert HostOutcome.PROBE_FAILED.words == "probe failed"

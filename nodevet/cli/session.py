@@ -16,7 +16,7 @@ from nodevet.cli.output import Output
 from nodevet.cli.speech import say, silence
 from nodevet.fleet import Options
 from nodevet.identity import Met, told_apart
-from nodevet.model import Baseline, Host, HostReport, Run, Severity
+from nodevet.model import Baseline, Host, HostReport, Run, Severity, new_run_id
 from nodevet.report.errors import ReportError
 from nodevet.sweep import Bench, asks, missing
 
@@ -117,6 +117,7 @@ def carry_out(
     `replayed`: they are of saved evidence.
     """
     started, clock = datetime.now().astimezone(), time.monotonic()
+    run_id = new_run_id(started)
     done: dict[str, HostReport] = {}
     met = Met()
     interrupted = False
@@ -124,6 +125,7 @@ def carry_out(
     def result() -> Run:
         order = {host.name: place for place, host in enumerate(hosts)}
         return Run(
+            id=run_id,
             nodevet=__version__,
             started=started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 3),

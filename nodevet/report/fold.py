@@ -6,19 +6,11 @@ from typing import Any
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
+from nodevet.model import Finding, HostOutcome, Run, Severity, Status, Verdict
 from nodevet.printable import brief
 from nodevet.report.ages import evidence_age
 from nodevet.report.text import count, duration
 from nodevet.report.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
-
-NOT_VETTED = {
-    Status.UNREACHABLE: "unreachable",
-    Status.TIMEOUT: "timed out",
-    Status.PROBE_FAILED: "probe failed",
-    Status.INTERRUPTED: "interrupted",
-}
-"""Each status that is not a visit, in the words of the totals."""
 
 ORDER = (
     "FAIL",
@@ -83,29 +75,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         return 0 < self.hosts["ok"] == sum(self.hosts.values())
 
 
-def plight(report: HostReport) -> str:
-    """Why nothing can be said of a host as a whole, or an empty string."""
-    if report.status is not Status.VETTED:
-        return report.why or "no reason was recorded"
-    verdicts = {finding.verdict for finding in report.findings}
-    if not verdicts:
-        return "nothing was judged: no expectations"
-    if verdicts == {Verdict.NOT_APPLICABLE}:
-        return "nothing was judged: every check is not applicable"
-    return ""
-
-
-def tally(report: HostReport) -> str:
-    """The word under which the totals count a host."""
-    return NOT_VETTED.get(report.status) or report.verdict.value
-
-
 def totals(run: Run) -> Totals:
-    tallies = Counter(tally(report) for report in run.hosts)
-    words = ("ok", "fail", "unknown", *NOT_VETTED.values(), "waived")
+    outcomes = Counter(report.outcome for report in run.hosts)
     verdicts = Counter(finding.verdict for report in run.hosts for finding in report.findings)
     return Totals(
-        hosts={word: tallies[word] for word in words},
+        hosts={outcome.words: outcomes[outcome] for outcome in HostOutcome},
         findings={verdict: verdicts[verdict] for verdict in Verdict},
     )
 
@@ -186,7 +160,7 @@ def _worst_first(line: Line) -> tuple[Any, ...]:
 def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
     for report in run.hosts:
-        if why := plight(report):
+        if why := report.unjudged:
             vetted = report.status is Status.VETTED
             label = "UNKNOWN" if vetted else report.status.value.replace("_", " ").upper()
             groups.setdefault((label, why), []).append(report.host)

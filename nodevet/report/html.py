@@ -21,7 +21,7 @@ from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.ages import evidence_age, read_at
 from nodevet.report.diff import value_lines
-from nodevet.report.fold import Line, findings_in_words, lines, plight, tally, totals
+from nodevet.report.fold import Line, findings_in_words, lines, totals
 from nodevet.report.hunks import hunks
 from nodevet.report.text import count, duration, name, nodeset
 from nodevet.report.words import difference, values
@@ -84,7 +84,7 @@ def _headline(run: Run) -> str:
     if found.all_ok:
         return f"All ok: {hosts}"
     if len(run.hosts) == 1:
-        return f"{brief(name(run.hosts[0].host), 80)}: {tally(run.hosts[0])}"
+        return f"{brief(name(run.hosts[0].host), 80)}: {run.hosts[0].outcome.words}"
     if wrong := found.hosts["fail"]:
         return f"{wrong:,} of {hosts} {'fails' if wrong == 1 else 'fail'}"
     unsaid = len(run.hosts) - found.hosts["ok"] - found.hosts["waived"]
@@ -217,8 +217,8 @@ def _host(report: HostReport, members: int, new: list[int], lost: bool) -> dict[
     }
     fields = {
         "name": name(report.host),
-        "outcome": tally(report),
-        "why": _text(plight(report)),
+        "outcome": report.outcome.words,
+        "why": _text(report.unjudged),
         "vetted": report.status is Status.VETTED,
         "set": members,
         "baseline": _text(report.baseline),

@@ -6,10 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nodevet.model import Run
+from nodevet.model import RUN_SCHEMA, Run
 from nodevet.report.errors import ReportError
-
-SCHEMA = 2
 
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
 
@@ -63,9 +61,11 @@ def parse(text: str | bytes) -> Run:
 
 def check_schema(schema: int) -> None:
     """Raises ReportError for a schema that this version does not read."""
-    if schema != SCHEMA:
-        newer = "; read it with a newer nodevet" if schema > SCHEMA else ""
-        raise ReportError(f"the saved run has schema {schema}, this nodevet reads {SCHEMA}{newer}")
+    if schema != RUN_SCHEMA:
+        newer = "; read it with a newer nodevet" if schema > RUN_SCHEMA else ""
+        raise ReportError(
+            f"the saved run has schema {schema}, this nodevet reads {RUN_SCHEMA}{newer}"
+        )
 
 
 def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:

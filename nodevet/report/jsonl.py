@@ -18,6 +18,7 @@ from nodevet.report.json import check_schema, decode, encode
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="run"):
     schema: int
+    id: str
     nodevet: str
     started: str
     fail_on: Severity
@@ -52,6 +53,7 @@ def head(run: Run, hosts: Iterable[str] = ()) -> str:
     return _line(
         _Head(
             schema=run.schema,
+            id=run.id,
             nodevet=run.nodevet,
             started=run.started,
             fail_on=run.fail_on,
@@ -119,6 +121,7 @@ def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
     if missing:
         notes.append(f"{len(missing):,} of {len(start.hosts):,} hosts are not in the file")
     run = Run(
+        id=start.id,
         nodevet=start.nodevet,
         started=start.started,
         seconds=end.seconds if end else max((host.seconds for host in hosts), default=0.0),

@@ -14,7 +14,6 @@ from junitparser.junitparser import FinalResult
 from nodevet.model import Finding, HostReport, Run, Verdict
 from nodevet.printable import plain
 from nodevet.report.ages import read_at
-from nodevet.report.fold import plight
 from nodevet.report.text import name
 from nodevet.report.words import difference
 
@@ -60,7 +59,7 @@ def _suite(report: HostReport, started: str) -> tuple[TestSuite, float]:
 
 def _cases(report: HostReport) -> Iterator[TestCase]:
     host = name(report.host)
-    if why := plight(report):
+    if why := report.unjudged:
         case = TestCase("visit", classname=host)
         case.result = [Error(plain(why), report.status.value)]
         yield case

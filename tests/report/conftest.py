@@ -118,6 +118,7 @@ def failed(host: str, status: Status, why: str, seconds: float = 10.0) -> HostRe
 
 def run_of(*hosts: HostReport, **rest: object) -> Run:
     given = {
+        "id": "20260714T000005.000Z-1f3a9c2e",
         "nodevet": "0.1.0",
         "started": "2026-07-14T02:00:05+02:00",
         "seconds": 4.125,

@@ -213,7 +213,7 @@ def test_one_reason_over_several_checks_is_one_line():
     )
     other = Finding(verdict=Verdict.UNKNOWN, check="mig_mode", subject=gpu, why="ENOENT")
     host = HostReport(host="gpu006", status=Status.VETTED, findings=(*findings, other))
-    apart = fold.lines(Run(nodevet="0", started="", seconds=1, hosts=(host,)))
+    apart = fold.lines(Run(id="", nodevet="0", started="", seconds=1, hosts=(host,)))
     assert len(apart) == 3
     joined, alone = sorted(fold.over_checks(apart), key=lambda line: line.check)
     assert (joined.check, joined.note) == ("2 checks", "ecc_mode, power_limit")

@@ -99,13 +99,13 @@ def test_lone_surrogates_become_visible(make):
         ("{", "not a saved run: "),
         ("[]", "not a saved run: Expected `object`, got `array`"),
         ("{}", "not a saved run: Object missing required field `schema`"),
-        ('{"schema": 3}', r"schema 3, this nodevet reads 2; read it with a newer nodevet"),
-        ('{"schema": 1}', r"schema 1, this nodevet reads 2$"),
-        ('{"schema": 2}', "not a saved run: Object missing required field `nodevet`"),
+        ('{"schema": 4}', r"schema 4, this nodevet reads 3; read it with a newer nodevet"),
+        ('{"schema": 2}', r"schema 2, this nodevet reads 3$"),
+        ('{"schema": 3}', "not a saved run: Object missing required field `id`"),
         (b"\xff\xfe", "not a saved run: "),
         ("[" * 100_000, "not a saved run: "),
         ('{"record": "run", "schema": 9}\n', "schema 9"),
-        ('{"record": "run", "schema": 2}\n', "run, line 1: Object missing"),
+        ('{"record": "run", "schema": 3}\n', "run, line 1: Object missing"),
     ],
 )
 def test_what_is_no_saved_run_is_refused(text, message):

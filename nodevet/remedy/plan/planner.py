@@ -18,7 +18,6 @@ from nodevet.remedy.plan.holders import resources
 from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
 from nodevet.remedy.rollout.state import shows
 from nodevet.remedy.rollout.undo import UndoError, undo
-from nodevet.report.fold import plight
 from nodevet.report.words import difference, subjects_of
 
 ORDER = (
@@ -150,7 +149,7 @@ def _proposal(
         plan=plan,
         withheld=draft.withheld,
         left=draft.left,
-        unvetted=tuple(each for each in reports if plight(each)),
+        unvetted=tuple(each for each in reports if each.unjudged),
         unknown=sum(
             finding.verdict is Verdict.UNKNOWN for each in reports for finding in each.findings
         ),

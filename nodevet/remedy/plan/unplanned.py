@@ -57,7 +57,7 @@ def _unvetted(reports: Iterable[HostReport]) -> list[str]:
 
 
 def _folded(reports: Iterable[HostReport]) -> tuple[Line, ...]:
-    return lines(Run(nodevet=__version__, started="", seconds=0, hosts=tuple(reports)))
+    return lines(Run(id="", nodevet=__version__, started="", seconds=0, hosts=tuple(reports)))
 
 
 def _row(line: Line, head: str) -> list[str]:
