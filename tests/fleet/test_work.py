@@ -670,7 +670,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from nodevet.fix import Run
-from nodevet.fleet import Options, work, worker_child
+from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Worker
 from nodevet.inventory import read
 (host,) = read((), inventories=[sys.argv[1]])
@@ -764,23 +764,23 @@ def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
         told = wait_for(running)
         assert "(sh)" in told and "still runs: pid " in str(lock_of(second, "the second"))
         assert not exists("/run/ended")
-        assert there.act("n1", Run(words=("resource", "/run/go"))).ok
+        assert there.act("n1", Run(words=("touch", "/run/go"))).ok
         assert lock_of(second, "the second") is None and exists("/run/ended")
 
         assert second.act("n1", Run(words=("true",))).ok
         node.shell("echo another has taken it > /run/nodevet/lock")
         with pytest.raises(WorkError, match=r"nothing was done.*somebody else has taken") as lost:
-            second.act("n1", Run(words=("resource", "/run/late")))
+            second.act("n1", Run(words=("touch", "/run/late")))
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")
         with pytest.raises(WorkError, match=r"nothing was done: the lock .* is not held") as lost:
-            second.act("n1", Run(words=("resource", "/run/late")))
+            second.act("n1", Run(words=("touch", "/run/late")))
         with pytest.raises(WorkError, match="no session"):
             second.reboot("n1", seconds=9)
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")
         assert wait_for(lambda: lock_of(second, "the second") is None)
-        assert second.act("n1", Run(words=("resource", "/run/late"))).ok and exists("/run/late")
+        assert second.act("n1", Run(words=("touch", "/run/late"))).ok and exists("/run/late")
 
 
 @pytest.mark.timeout(300)
