@@ -325,6 +325,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     known_hosts: str | None = None  # None: what ssh_config says, else ssh's own files
     groups: frozenset[str] = frozenset()
     root: str = "/"  # where the probe finds /sys and /proc
+    whole_machine: bool = False  # a container that stands for a machine, or a tree with its NVML
     python: str | None = None  # None: the first of the usual names that exists
     sudo: bool = False
     expect_hostname: bool | str = True  # the node's own host name; True: what `name` says

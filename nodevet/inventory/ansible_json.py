@@ -27,6 +27,7 @@ VARIABLES = {
     "python": ("ansible_python_interpreter",),
     "sudo": ("ansible_become",),
     "root": ("nodevet_root",),
+    "whole_machine": ("nodevet_whole_machine",),
     "expect_hostname": ("nodevet_expect_hostname",),
 }
 """Our setting: the variables that say it."""
@@ -177,6 +178,6 @@ def _plain(setting: str, value: Any) -> Any:
     """A value as its setting wants it, where Ansible takes text for it too."""
     if setting == "port" and isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value[:10])
-    if setting in ("sudo", "expect_hostname") and isinstance(value, (str, int)):
+    if setting in ("sudo", "whole_machine", "expect_hostname") and isinstance(value, (str, int)):
         return BOOLEANS.get(str(value).lower(), value)
     return value

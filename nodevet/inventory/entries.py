@@ -83,7 +83,7 @@ def _contradictions(one: Entry, other: Entry) -> Iterable[Problem]:
 def same_machine(entries: Iterable[Entry]) -> list[Problem]:
     """Hosts under two names at one address: one of them would be vetted twice, the other never.
 
-    With another root they are told apart: recorded and simulated nodes share a machine.
+    With another root they are told apart: recorded nodes share a machine.
     """
     seen: dict[tuple[Any, ...], Entry] = {}
     problems = []

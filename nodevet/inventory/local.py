@@ -25,7 +25,7 @@ def this_machine() -> Entry:
 
 
 def localised(hosts: Mapping[str, Entry], machine: Entry) -> Entry:
-    """This machine with what an inventory says of its name: groups, root, python, sudo."""
+    """This machine with what an inventory says of its name: groups, root, python, sudo, ..."""
     listed = hosts.get(machine.name)
     if listed is None:
         return machine

@@ -37,6 +37,7 @@ DATA = {
     "ssh_known_hosts_file": "known_hosts",
     "_sudo": "sudo",
     "nodevet_root": "root",
+    "nodevet_whole_machine": "whole_machine",
     "nodevet_python": "python",
     "nodevet_expect_hostname": "expect_hostname",
 }

@@ -101,6 +101,7 @@ class Settings(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
     key_file: Annotated[str, Text(_home_path)] | None = None
     known_hosts: Annotated[str, Text(_home_path)] | None = None
     root: Annotated[str, Text(_root)] | None = None
+    whole_machine: bool | None = None
     python: Annotated[str, Text(_matching(PROGRAM, "a program"))] | None = None
     sudo: bool | None = None
     expect_hostname: Annotated[bool | str | None, pydantic.PlainValidator(_expected_hostname)] = (

@@ -1,5 +1,7 @@
 """What parent and shard write, the other reads."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol.framing import Outcome, Reader, read_order, write_order, write_outcome
+from nodevet.fleet.protocol.payload import request
 from nodevet.model import Host
 
 outcomes = st.builds(
@@ -60,6 +63,15 @@ def test_every_host_is_in_one_shard(
     assert sorted(target.name for order in made for target in order.targets) == sorted(names)
     assert sum(order.parallel for order in made) == max(Options(**options).parallel, len(made))
     assert read_order(write_order(made[0])) == made[0]
+
+
+def test_a_host_that_is_a_whole_machine_is_probed_as_one() -> None:
+    hosts = [Host(name="gpu1", whole_machine=True), Host(name="gpu2")]
+    (order,) = orders(hosts, Options(), 8)
+    read = read_order(write_order(order))
+    assert [target.whole_machine for target in read.targets] == [True, False]
+    asked = request(nonce="n", root="/", whole_machine=True, deadline=9, asked_s=None)
+    assert json.loads(asked)["whole_machine"] is True
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def describe(host: Host) -> str:
         if value is not None:
             parts.append(f"{setting}={value}")
     parts += [f"root={host.root}"] if host.root != "/" else []
+    parts += ["whole_machine"] if host.whole_machine else []
     parts += ["sudo"] if host.sudo else []
     parts += [",".join(sorted(host.groups))] if host.groups else []
     return " ".join(parts)

@@ -101,6 +101,7 @@ def test_a_host_with_variables_only_is_not_dropped(hosts, file):
             "x local",
         ),
         ({"ansible_become": "no"}, "x"),
+        ({"nodevet_whole_machine": "yes"}, "x whole_machine"),
         ({"ansible_become": 1}, "x sudo"),
         ({"ansible_become": False, "ansible_become_user": "me"}, "x"),
         ({"ansible_become": True, "ansible_become_user": "root"}, "x sudo"),

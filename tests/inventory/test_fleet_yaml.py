@@ -21,6 +21,7 @@ def fleet(folder):
         ("hosts:\n  gpu[1-2]:\n  gpu2: {port: 22}\n", ["gpu1", "gpu2 port=22"]),
         ("hosts: {0123: {user: a}}\n", ["0123 user=a"]),
         ('hosts: {"@local": {root: /srv/node}}\n', ["@local root=/srv/node"]),
+        ("defaults: {whole_machine: true}\nhosts: {x: {}}\n", ["x whole_machine"]),
         ("defaults: {user: a}\nhosts: {x: {user: b}, y: }\n", ["x user=b", "y user=a"]),
         ("groups: {g: {hosts: x, user: b}}\ndefaults: {user: a}\n", ["x user=b g"]),
         ("groups: {g: {hosts: {x: {user: c}}, user: b}}\n", ["x user=c g"]),

@@ -106,8 +106,10 @@ def test_group_data_of_the_current_folder_too(hosts, folder):
 
 
 def test_our_own_data(hosts, inventory):
-    text = "g = [('x', {'nodevet_root': '/srv/x', 'nodevet_python': '/opt/python3'})]\n"
-    assert hosts(files=inventory(text)) == ["x python=/opt/python3 root=/srv/x g,inventory"]
+    data = "'nodevet_root': '/srv/x', 'nodevet_python': '/opt/python3'"
+    text = f"g = [('x', {{{data}, 'nodevet_whole_machine': True}})]\n"
+    expected = "x python=/opt/python3 root=/srv/x whole_machine g,inventory"
+    assert hosts(files=inventory(text)) == [expected]
 
 
 def test_may_import_pyinfra_and_neighbours(hosts, inventory, folder):

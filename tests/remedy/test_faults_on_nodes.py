@@ -455,6 +455,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
                 user="root",
                 key_file=host.key_file,
                 known_hosts=str(known),
+                whole_machine=host.whole_machine,
             )
             found[host.name] = Node(host.name, place, near, proxy, folder, bench)
         options = Options(ssh_config=Path(os.devnull), deadline=60)

@@ -72,7 +72,9 @@ def read(nvml: Path, tmp_path: Path) -> Read:
         (place / "nvml.state").write_text(described.state or "")
         done = subprocess.run(
             [sys.executable, "-c", PROBE],
-            input=json.dumps({"deadline": deadline, "root": str(root.resolve())}),
+            input=json.dumps(
+                {"deadline": deadline, "root": str(root.resolve()), "whole_machine": True}
+            ),
             capture_output=True,
             text=True,
             env={**os.environ, **environment(nvml, place / "nvml.state")},

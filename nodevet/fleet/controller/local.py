@@ -34,6 +34,7 @@ class LocalProbe:
             request(
                 nonce=nonce,
                 root=host.root,
+                whole_machine=host.whole_machine,
                 deadline=options.probe_seconds,
                 asked_s=None,
                 asks=options.asks,

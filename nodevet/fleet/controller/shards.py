@@ -117,6 +117,7 @@ def _target(number: int, host: Host, options: Options) -> framing.Target:
         key_file=host.key_file,
         known_hosts=host.known_hosts,
         root=host.root,
+        whole_machine=host.whole_machine,
         python=host.python,
         sudo=host.sudo or options.sudo,
     )

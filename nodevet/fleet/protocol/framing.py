@@ -24,6 +24,7 @@ class Target:
     root: str
     python: str | None
     sudo: bool
+    whole_machine: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,7 @@ def request(
     *,
     nonce: str,
     root: str,
+    whole_machine: bool = False,
     deadline: float,
     asked_s: float | None,
     asks: Mapping[str, Sequence[str]] | None = None,
@@ -110,11 +111,13 @@ def request(
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
     where the node is this machine, and has no other clock to be compared with.
+    `whole_machine`: see `probe` in nodevet.remote.probe.main.
     `asks`: what else is to be read, names by section: sysctl, services, packages.
     """
     wish = {
         "nonce": nonce,
         "root": root,
+        "whole_machine": whole_machine,
         "deadline": deadline,
         "asked_s": asked_s,
         "asks": {section: list(names) for section, names in (asks or {}).items()},

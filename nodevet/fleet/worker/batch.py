@@ -105,6 +105,7 @@ class Tour:
             wish = request(
                 nonce=nonce,
                 root=target.root,
+                whole_machine=target.whole_machine,
                 deadline=order.probe_deadline,
                 asked_s=time.time(),
                 asks=order.asks,

@@ -120,6 +120,7 @@ class Session:
         told = request(
             nonce=nonce,
             root=self._target.root,
+            whole_machine=self._target.whole_machine,
             deadline=limit,
             asked_s=time.time(),
             asks=self._order.asks,

@@ -16,7 +16,6 @@ HEAD = 1 << 16  # bytes of a file of which only the beginning matters
 LINE = 4096  # characters; the longest kernel command line
 ENTRIES = 1 << 16  # names in a directory
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-SIMULATED = "/run/nodevet-sim/node"  # the mark of a node of `nodevet sim`
 LINKS = 40  # symbolic links in one path, as the kernel counts them
 
 
@@ -26,11 +25,6 @@ class Absent(Exception):  # noqa: N818
 
 class Failed(Exception):  # noqa: N818
     """A section as a whole cannot be read; the message is its reason."""
-
-
-def is_simulated(root):
-    """Whether this is a node of `nodevet sim`: a container that stands for a whole machine."""
-    return root == "/" and os.path.isfile(SIMULATED)
 
 
 def resolve(root, path):
@@ -126,10 +120,11 @@ def line(root, path):
     return text
 
 
-def is_this_machine(root):
+def is_this_machine(root, whole_machine=False):
     """Whether the tree under `root` is of the running kernel, as NVML and the clock are: `/`
-    itself, the same machine mounted elsewhere (a container's /host), or pretended hardware."""
-    if root == "/" or "NODEVET_SIM_STATE" in os.environ:
+    itself, the same machine mounted elsewhere (a container's /host), or what the request says
+    is a whole machine."""
+    if root == "/" or whole_machine:
         return True
     try:
         return read(root, BOOT_ID) == read("/", BOOT_ID)

@@ -69,7 +69,9 @@ def probe(request):
     """The evidence document, as a dict. Raises RequestError.
 
     `request`: root (/), deadline in seconds (30), sections (all), probe (a version), asks
-    ({section: names}, of sysctl, services and packages).
+    ({section: names}, of sysctl, services and packages), whole_machine (false): if true, NVML,
+    the clock and the processes that are seen are those of the machine under `root`, even in a
+    container.
     """
     root = request.get("root") or "/"
     if not isinstance(root, str) or not root.startswith("/") or "\0" in root:
@@ -78,6 +80,8 @@ def probe(request):
     wanted = request.get("sections") or SECTIONS
     if not isinstance(wanted, (list, tuple)) or not set(wanted) <= set(SECTIONS):
         raise RequestError("sections are not among: " + ", ".join(SECTIONS))
+    if not isinstance(request.get("whole_machine", False), bool):
+        raise RequestError("whole_machine is neither true nor false")
     request = dict(request, asks=asked_for(request.get("asks") or {}))
     root = os.path.realpath(root)
     end = time.monotonic() + seconds

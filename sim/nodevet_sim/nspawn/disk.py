@@ -6,6 +6,7 @@ a tmpfs of the node's own. What is written here stays over reboots of the node.
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -29,6 +30,7 @@ OPAQUE = (  # folders of this machine that a node does not inherit
     "/home",
     "/root",
     "/usr/lib/modprobe.d",
+    "/usr/lib/modules",  # of this machine's kernel, not of the node's
     "/usr/lib/modules-load.d",
     "/usr/lib/sysctl.d",  # what is in it is not for a container, and would fail
     "/usr/lib/systemd/system/multi-user.target.wants",
@@ -36,6 +38,7 @@ OPAQUE = (  # folders of this machine that a node does not inherit
     "/var/tmp",  # noqa: S108  (a folder of the node)
     "/var/lib/systemd",
 )
+GONE = ("/usr/bin/nvidia-modprobe",)  # it would load into this machine's kernel
 MASKED = (  # units that a container has no use for, or that would slow its boot
     "console-getty.service",
     "dev-hugepages.mount",
@@ -102,6 +105,10 @@ def write(upper: Path, node: Node, identity: Identity, tools: Mapping[str, Path]
         place = inside(upper, folder)
         place.mkdir(parents=True, exist_ok=True)
         os.setxattr(place, "trusted.overlay.opaque", b"y")
+    for path in GONE:
+        place = inside(upper, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(place, stat.S_IFCHR, os.makedev(0, 0))  # a whiteout; see overlayfs.rst
     inside(upper, "/root").chmod(0o700)
     for path, built in tools.items():
         put(upper, path, built.read_bytes(), 0o755)

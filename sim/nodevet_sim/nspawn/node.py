@@ -187,7 +187,6 @@ class Running:
 
     def _write_shared(self) -> None:
         """What the node reads when it boots."""
-        (self.shared / "node").write_text(f"{self.node.name}\n", encoding="utf-8")
         self.write_device_nodes()
         commands = "".join(f"{command}\n" for command in self.node.boot)
         (self.shared / "boot").write_text(commands, encoding="utf-8")

@@ -101,6 +101,7 @@ class Supervisor:
             "user": "root",
             "key_file": str(self.where.key),
             "known_hosts": str(self.where.known_hosts),
+            "whole_machine": True,
         }
         hosts = {name: {"address": node.network.address} for name, node in self.nodes.items()}
         rows = [f"  {json.dumps(name)}: {json.dumps(host)}\n" for name, host in hosts.items()]

@@ -265,6 +265,15 @@ def test_without_the_first_process_nobody_knows_what_else_there_is(node: Path) -
     assert processes.collect(str(node), {})["complete"] is False
 
 
+def test_a_pid_namespace_hides_processes_unless_it_is_that_of_a_whole_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "FIRST_PID_NAMESPACE", "pid:[1]")
+    assert not processes.sees_all("/", {1, 2})
+    assert processes.sees_all("/", {1, 2}, whole_machine=True)
+    assert not processes.sees_all("/", {2}, whole_machine=True)
+
+
 def test_device_nodes_of_a_tree_are_plain_files_and_say_so(node: Path, check: Check) -> None:
     (node / "dev/nvidia-caps").mkdir()
     (node / "dev/nvidia7").symlink_to("gone")
@@ -326,6 +335,7 @@ def test_virtualization(node: Path, dmi: tuple[str, str], flags: str, expected: 
     assert host.collect(str(node), {})["virtualization"] == expected
     (node / ".dockerenv").touch()
     assert host.collect(str(node), {})["virtualization"] == "container"
+    assert host.collect(str(node), {"whole_machine": True})["virtualization"] == expected
 
 
 def test_a_guest_is_named_by_its_clock_where_dmi_does_not(node: Path) -> None:

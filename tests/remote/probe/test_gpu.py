@@ -479,14 +479,14 @@ def test_examples(module):
     assert (result.attempted > 0, result.failed) == (True, 0)
 
 
-def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path, monkeypatch):
-    monkeypatch.delenv("NODEVET_SIM_STATE", raising=False)
+def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path):
     boot_id = tmp_path / BOOT_ID[1:]
     boot_id.parent.mkdir(parents=True)
     assert is_this_machine("/")
     assert not is_this_machine(str(tmp_path))
     boot_id.write_text("6f1c2a34-0000-4000-8000-5a1e5a1e5a1e\n")
     assert not is_this_machine(str(tmp_path))
+    assert is_this_machine(str(tmp_path), whole_machine=True)
     with pytest.raises(Absent, match="of another one"):
         collector.collect(str(tmp_path), {})
     boot_id.write_text(Path(BOOT_ID).read_text())

@@ -277,6 +277,7 @@ def test_a_fork_that_fails_costs_its_section() -> None:
         (b'{"deadline": NaN}', "deadline is not between"),
         (b'{"deadline": 0}', "deadline is not between"),
         (b'{"root": "relative"}', "root is not an absolute path"),
+        (b'{"whole_machine": "yes"}', "whole_machine is neither true nor false"),
         (b'{"sections": ["os"]}', "sections are not among"),
         (b'{"nonce": "a b"}', "nonce is not one word"),
     ],

@@ -65,7 +65,7 @@ def collect(root, request):
     Raises Absent without the library or for the tree of another machine, Failed where
     the library does not load or start.
     """
-    if not is_this_machine(root):
+    if not is_this_machine(root, request.get("whole_machine", False)):
         raise Absent("NVML is this machine's, and {} is of another one".format(root))
     nvml = Nvml(load(), request.get("note", silent))
     try:

@@ -14,7 +14,6 @@ from nodevet.remote.probe.files import (
     Record,
     attempt,
     head,
-    is_simulated,
     is_this_machine,
     line,
     parse_rows,
@@ -116,8 +115,6 @@ def in_container(root):
     A virtual machine made from a container image carries the mark too, but is in
     the first PID namespace and has the mounts of its first process.
     """
-    if is_simulated(root):
-        return False
     pids = namespace(root, "self", "pid")
     if pids not in (None, FIRST_PID_NAMESPACE):
         return True
@@ -144,12 +141,13 @@ def dmi_vendor(texts):
     return None
 
 
-def virtualization(root):
-    """`none`, `container`, the hypervisor's name, or `vm` where it does not say which.
+def virtualization(root, whole_machine=False):
+    """`none`, `container`, the hypervisor's name, or `vm` if it does not say which.
 
-    Raises OSError, ValueError where there is no sign either way.
+    A container that is a whole machine is what its hardware is. Raises OSError, ValueError if
+    there is no sign either way.
     """
-    if in_container(root):
+    if not whole_machine and in_container(root):
         return "container"
     texts = [attempt(line, root, DMI + name)[0] or "" for name in ("sys_vendor", "product_name")]
     virtual, why = attempt(hypervisor_flag, root)
@@ -172,7 +170,7 @@ def virtualization(root):
 
 def clock(root, request):
     """CLOCK_REALTIME as the request arrived, seconds since 1970 UTC. Raises ValueError."""
-    if not is_this_machine(root):
+    if not is_this_machine(root, request.get("whole_machine", False)):
         raise ValueError("the clock is this machine's, and {} is of another one".format(root))
     return round(request.get("arrived_s", time.time()), 3)
 
@@ -203,7 +201,7 @@ def collect(root, request):
     host.take("clock_s", clock, root, request)
     host.take("asked_s", asked, request)
     host.take("architecture", architecture, root)
-    host.take("virtualization", virtualization, root)
+    host.take("virtualization", virtualization, root, request.get("whole_machine", False))
     release, why = attempt(os_release, root)
     for field, key in (("os_id", "ID"), ("os_version", "VERSION_ID"), ("os_name", "PRETTY_NAME")):
         if release is None:

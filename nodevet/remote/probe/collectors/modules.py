@@ -13,7 +13,6 @@ from nodevet.remote.probe.demand import on_demand
 from nodevet.remote.probe.files import (
     Record,
     attempt,
-    is_simulated,
     line,
     names,
     parsed,
@@ -33,13 +32,13 @@ def parse_modules(text):
 def loaded(root):
     """The loaded modules. Raises OSError, ValueError.
 
-    A node of `nodevet sim` on a kernel without modules has no /proc/modules to put its own
-    over; there they are those of /sys/module that say how they were loaded.
+    If the running kernel has no /proc/modules, those of /sys/module with an `initstate`, which
+    a module in the kernel itself never has (kernel/module/sysfs.c).
     """
     try:
         return parsed(root, "/proc/modules", parse_modules)
     except FileNotFoundError:
-        if not is_simulated(root):
+        if root != "/":  # a captured tree may hold a part of /sys/module only
             raise
         place = path_under(root, "/sys/module")
         found = names(root, "/sys/module")
@@ -71,16 +70,15 @@ def parse_builtin(text):
 def builtin(root, loaded):
     """Those in the kernel itself: in /sys/module and not loaded, or listed with the kernel.
 
-    One without parameters is not in /sys/module. A kernel that came without its list, and one
-    that `nodevet sim` only pretends, has what is in /sys/module alone.
+    One without parameters is not in /sys/module. A kernel that came without its list has what
+    is in /sys/module alone.
     """
     found = set(names(root, "/sys/module"))
-    if not is_simulated(root):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            release = line(root, "/proc/sys/kernel/osrelease")
-            if "/" not in release:
-                path = "/lib/modules/{}/modules.builtin".format(release)
-                found.update(parsed(root, path, parse_builtin))
+    with suppress(FileNotFoundError, NotADirectoryError):
+        release = line(root, "/proc/sys/kernel/osrelease")
+        if "/" not in release:
+            path = "/lib/modules/{}/modules.builtin".format(release)
+            found.update(parsed(root, path, parse_builtin))
     return sorted(found.difference(loaded))
 
 

@@ -11,7 +11,6 @@ from nodevet.remote.probe.files import (
     Record,
     attempt,
     integer,
-    is_simulated,
     names,
     parse_rows,
     parsed,
@@ -135,11 +134,12 @@ def process(root, pid, minors):
     return record
 
 
-def sees_all(root, pids):
-    """Whether /proc shows every process: pid 1 among them, and no PID namespace around us."""
+def sees_all(root, pids, whole_machine=False):
+    """Whether /proc shows every process: pid 1 among them, and no PID namespace around us
+    other than that of a whole machine."""
     if 1 not in pids:
         return False  # hidepid=, or a tree that holds some processes only
-    if root != "/" or is_simulated(root):
+    if root != "/" or whole_machine:
         return True
     try:
         return os.readlink("/proc/self/ns/pid") == FIRST_PID_NAMESPACE
@@ -150,7 +150,7 @@ def sees_all(root, pids):
 def collect(root, request):
     note = request.get("note", silent)
     pids = {int(name) for name in names(root, "/proc", PIDS) if NUMBER.match(name)}
-    complete = sees_all(root, pids)
+    complete = sees_all(root, pids, request.get("whole_machine", False))
     wanted = {}
     for pid in named_by_nvml(request.get("found", {})):
         wanted[pid] = []
