@@ -297,7 +297,9 @@ def _look_at(worker: "Worker", host: str, resources: Sequence[Resource]) -> "Loo
     try:
         worker.open(host)
         try:
-            return Looked(seen=worker.look(host, resources), owners=worker.owners(host, resources))
+            return Looked(
+                seen=worker.look(host, resources), owners=worker.managers(host, resources)
+            )
         finally:
             with suppress(WorkError):
                 worker.close(host)

@@ -1,6 +1,6 @@
-"""Answers one request about a node: how touches are, who else sets them, who uses GPUs, a lock.
+"""Answers one request about a node: how resources are, who else sets them, a lock.
 
-The request is one line of JSON: nonce, do (look, owners, users, lock), deadline in seconds,
+The request is one line of JSON: nonce, do (look, managers, lock), deadline in seconds,
 and what `do` takes: touches [{kind, name}], who. The answer is framed as the probe's: an
 object with `result`, or with `error`, a sentence.
 """
@@ -25,8 +25,7 @@ TOUCHES = 4096
 TEXT = 4096  # characters of a kind, a name, or of who
 MODULES = {
     "look": "nodevet.remote.state.look",
-    "owners": "nodevet.remote.managers.search",
-    "users": "nodevet.remote.users",
+    "managers": "nodevet.remote.managers.search",
     "lock": "nodevet.remote.lock",
 }
 DOES = tuple(MODULES)

@@ -147,7 +147,7 @@ def live(fleet: str) -> Life:
         resources = [resource for change in found.changes for resource in change.resources]
         found.seen = tuple(worker.look("n1", resources))
         found.owners = {
-            key: tuple(who) for key, who in worker.owners("n1", resources).items() if who
+            key: tuple(who) for key, who in worker.managers("n1", resources).items() if who
         }
         for action in (action for change in found.changes for action in change.actions):
             acted = worker.act("n1", action)

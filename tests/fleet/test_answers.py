@@ -107,10 +107,7 @@ def test_r13_an_odd_answer_of_a_node_is_a_work_error_and_costs_no_session(node: 
         assert told.value.status == "failed" and len(told.value.why) < 600, odd
     for odd in (None, 7, {}, [7], [None], ["unit x"], [["x"], []], [[7]], [["x" * 5000]]):
         with pytest.raises(WorkError, match="malformed response"):
-            node.says(odd).owners("n1", [FILE])
-    for odd in (None, [], {}, {"gpus": 7}, {"gpus": None, "processes": [7], "complete": True}):
-        with pytest.raises(WorkError, match="malformed response"):
-            node.says(odd).users("n1")
+            node.says(odd).managers("n1", [FILE])
     for odd in (None, [], {}, {"held": True}, {"held": True, "path": "/x"}, {"held": 1}):
         with pytest.raises(WorkError, match="malformed response"):
             node.says(odd).lock("n1", "me")
@@ -133,7 +130,7 @@ def test_r13_an_odd_answer_of_a_node_is_a_work_error_and_costs_no_session(node: 
     ],
     ids=range(9),
 )
-def test_r13_what_is_no_json_of_a_hand_is_a_work_error(node: Fake, text: bytes) -> None:
+def test_r13_what_is_not_valid_json_of_a_node_is_a_work_error(node: Fake, text: bytes) -> None:
     with pytest.raises(WorkError, match="malformed response") as told:
         node.says_bytes(text).look("n1", [UNIT])
     assert told.value.status == "failed"
@@ -148,7 +145,7 @@ def test_r13_an_answer_larger_than_any_is_not_taken(node: Fake) -> None:
 def test_r13_words_of_a_node_reach_no_terminal_as_they_are(node: Fake) -> None:
     (seen,) = node.says(look(None, exists=False, why="\x1b[2J")).look("n1", [FILE])
     assert seen.why == "\\x1b[2J"
-    assert node.says([["unit \x1b]0;x\x07"]]).owners("n1", [FILE]) == {
+    assert node.says([["unit \x1b]0;x\x07"]]).managers("n1", [FILE]) == {
         FILE.label: ("unit \\x1b]0;x\\x07",)
     }
     with pytest.raises(WorkError, match=r"^\\x1b\[2J$"):
@@ -178,8 +175,7 @@ def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> 
     for decode in (
         lambda: answers.looked(whole, [resource]),
         lambda: answers.looked(as_value, [resource]),
-        lambda: answers.owners(whole, [resource]),
-        lambda: answers.users(whole),
+        lambda: answers.managers(whole, [resource]),
         lambda: answers.lock(whole),
         lambda: answers.result(whole),
     ):

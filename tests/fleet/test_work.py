@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.gpu import Gpu
 from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
@@ -236,10 +237,9 @@ def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
             os.kill(pid, signal.SIGKILL)
     thread.join(20)
     assert [error.status for error in failed] == ["lost"]
-    for call in (worker.probe, worker.users):
-        with pytest.raises(WorkError, match="no session: ") as told:
-            call("n1")
-        assert told.value.status == "lost"
+    with pytest.raises(WorkError, match="no session: ") as told:
+        worker.probe("n1")
+    assert told.value.status == "lost"
     worker.open("n1")
     assert worker.act("n1", Run(words=("true",))).ok
 
@@ -507,6 +507,12 @@ def there(node: Node) -> Iterator[Worker]:
         yield running
 
 
+def gpus(worker: Worker) -> Sequence[Gpu]:
+    found = decode(worker.probe("n1")).gpu.data
+    assert found is not None and found.gpus is not None
+    return found.gpus
+
+
 def see(worker: Worker, kind: str, name: str) -> State:
     (seen,) = worker.look("n1", [Resource(kind=kind, name=name)])
     return seen
@@ -597,7 +603,7 @@ def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
     assert see(there, "kernel", path).value == "powersave"
     assert there.act("n1", Kernel(path=path, value=before)).ok
 
-    uuid = str(there.users("n1").gpus[0].uuid)  # type: ignore[index]
+    uuid = str(gpus(there)[0].uuid)
     limit = f"{uuid}:power_limit_mw"
     assert see(there, "gpu", limit).value == 700000
     assert there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "500"))).ok
@@ -633,11 +639,11 @@ def test_a_full_or_read_only_disk_leaves_the_old_file(there: Worker) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node) -> None:
-    users = there.users("n1")
-    assert users.gpus is not None and users.complete
-    (train,) = [each for each in users.processes if each.command == "train"]
-    assert [each.pids for each in users.gpus] == [(), (train.pid,)]
+def test_who_uses_gpus_and_who_manages_settings_of_a_node(there: Worker, node: Node) -> None:
+    found = decode(there.probe("n1")).processes.data
+    assert found is not None and found.complete
+    (train,) = [each for each in found.processes or () if each.command == "train"]
+    assert train.gpu_minors == (1,)
     bound = see(there, "process", str(train.pid))
     assert bound.value["started_s"] > 0 and bound.value["cpus"] and bound.value["mems"]
 
@@ -648,20 +654,20 @@ def test_who_uses_gpus_and_who_owns_settings_of_a_node(there: Worker, node: Node
     resources = [
         Resource(kind="kernel", name="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"),
         Resource(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
-        Resource(kind="gpu", name=f"{users.gpus[0].uuid}:power_limit_mw"),
+        Resource(kind="gpu", name=f"{gpus(there)[0].uuid}:power_limit_mw"),
         Resource(kind="unit", name="nvidia-persistenced.service"),
     ]
-    assert set(there.owners("n1", resources).values()) == {()}, "a plain node has no other owners"
+    assert set(there.managers("n1", resources).values()) == {()}, "a plain node has none"
     node.shell(
         "mkdir -p /etc/cron.d; echo '@reboot root nvidia-smi -pl 500' > /etc/cron.d/cap; "
         "printf '[Service]\\nExecStart=sleep 1d\\nExecStartPost=-nvidia-smi -pl 500\\n' "
         "> /etc/systemd/system/cap.service; systemctl daemon-reload"
     )
     cap = resources[2]
-    assert there.owners("n1", [cap]) == {cap.label: ("/etc/cron.d/cap:1",)}
+    assert there.managers("n1", [cap]) == {cap.label: ("/etc/cron.d/cap:1",)}
     node.shell("systemctl start cap")
     unit = "unit cap.service (/etc/systemd/system/cap.service:3)"
-    assert there.owners("n1", [cap]) == {cap.label: (unit, "/etc/cron.d/cap:1")}
+    assert there.managers("n1", [cap]) == {cap.label: (unit, "/etc/cron.d/cap:1")}
     node.shell("systemctl stop cap; rm /etc/cron.d/cap /etc/systemd/system/cap.service")
     node.shell("systemctl daemon-reload; nvidia-smi -pl 700")
 
@@ -714,7 +720,7 @@ def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, no
     with controller(node, "true"):
         told = lock_of(there, "the second")
         assert told is not None and told.who == "the first" and told.since.startswith("20")
-        assert told.running == "" and there.users("n1").complete, "that costs no session"
+        assert told.running == "" and there.probe("n1"), "that costs no session"
     wait_for(lambda: lock_of(there, "the second") is None)
     with Worker([node.host], options()) as third:
         third.open("n1")
@@ -822,7 +828,7 @@ def test_a_user_with_sudo_works_as_root(node: Node) -> None:
         assert worker.act("n1", Kernel(path="/proc/sys/kernel/numa_balancing", value="0")).ok
         assert worker.act("n1", Unit(name="ssh.service")).ok
         assert worker.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content=None)).ok
-        assert worker.users("n1").complete
+        assert worker.probe("n1")
         done = worker.act("n1", Run(words=("sleep", "55")), seconds=4)
         assert done.code == 124
         assert not node.shell("pgrep -f '[s]leep 55'")
@@ -873,7 +879,7 @@ def test_a_plain_pyinfra_deploy_performs_the_same(
     assert (seen.value["mode"], seen.value["owner"]) == (0o600, 0)
     path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     assert see(there, "kernel", path).value == "powersave"
-    uuids = [str(each.uuid) for each in there.users("n1").gpus or ()]
+    uuids = [str(each.uuid) for each in gpus(there)]
     limits = [see(there, "gpu", f"{uuid}:power_limit_mw").value for uuid in uuids]
     assert limits == [600000, 600000]
 

@@ -294,11 +294,11 @@ class Model:
 
         return self._call(host, "look", do)
 
-    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
+    def managers(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
         labels = {resource.label for resource in resources}
         return self._call(
             host,
-            "owners",
+            "managers",
             lambda box: {label: who for label, who in box.owners.items() if label in labels},
         )
 

@@ -35,7 +35,7 @@ def when(box: Any, calls: tuple[str, int], writes: int, do: Callable[[], None]) 
 @pytest.mark.parametrize(
     ("calls", "writes", "told"),
     [
-        (("owners", 1), 4, "before n1/ecc_mode/1 was begun"),  # between the two steps
+        (("managers", 1), 4, "before n1/ecc_mode/1 was begun"),  # between the two steps
         (("probe", 1), 6, "after n1/ecc_mode/1 was written"),  # while the second is verified
     ],
 )
@@ -83,7 +83,7 @@ def test_r9_a_value_that_moved_and_is_still_right_stops_nothing(
     plan, box = both.plan(), both.boxes["n1"]
     conf = "/etc/tmpfiles.d/nodevet-pages.conf"
     both.executor.fault = when(
-        box, ("owners", 1), 4, lambda: box.files.update({conf: ("w never", 0o600)})
+        box, ("managers", 1), 4, lambda: box.files.update({conf: ("w never", 0o600)})
     )
     result = both.node(plan, both.journal())
     assert [step.outcome for step in result.steps] == [Outcome.CHANGED, Outcome.PENDING], result

@@ -229,8 +229,8 @@ class Executor:
     def look(self, host: str, resources: Sequence[Resource]) -> tuple[State, ...]:
         return self._call("look", host, resources)
 
-    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
-        return self._call("owners", host, resources)
+    def managers(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
+        return self._call("managers", host, resources)
 
     def act(self, host: str, action: Any) -> Acted:
         return self._call("act", host, action, seconds=self.seconds)
@@ -357,7 +357,7 @@ class Node:
         resources = drafted.resources.get(self.name, ())
         looked = planning.Looked(
             seen=self.worker.look(self.name, resources),
-            owners=self.worker.owners(self.name, resources),
+            owners=self.worker.managers(self.name, resources),
         )
         self.worker.close(self.name)
         made = planning.make(drafted, rules, {self.name: looked}).plan

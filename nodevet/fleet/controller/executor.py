@@ -19,12 +19,11 @@ from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import check_files, orders
 from nodevet.fleet.controller.worker_child import STALL, LockedError, Post, WorkError
 from nodevet.fleet.protocol import answers
-from nodevet.fleet.protocol.answers import Users
 from nodevet.model import Host
 
 Found = TypeVar("Found")
 
-__all__ = ["Acted", "LockedError", "Users", "WorkError", "Worker"]
+__all__ = ["Acted", "LockedError", "WorkError", "Worker"]
 
 
 @dataclass(frozen=True)
@@ -98,20 +97,15 @@ class Worker:
         """What the touches are now, in their order."""
         if not resources:
             return ()
-        found = self._hand(host, "look", resources)
+        found = self._found(host, "look", resources)
         return _usable(lambda: answers.looked(found, resources))
 
-    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
+    def managers(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
         """Who else would set each touch: label -> places, `unit x.service (file:line)`."""
         if not resources:
             return {}
-        found = self._hand(host, "owners", resources)
-        return _usable(lambda: answers.owners(found, resources))
-
-    def users(self, host: str) -> Users:
-        """Who uses GPUs now."""
-        found = self._hand(host, "users")
-        return _usable(lambda: answers.users(found))
+        found = self._found(host, "managers", resources)
+        return _usable(lambda: answers.managers(found, resources))
 
     def lock(self, host: str, who: str) -> None:
         """Held until `close`, `reboot`, or the session is lost. Raises LockedError.
@@ -134,10 +128,10 @@ class Worker:
         """Reboot, and wait for another boot id, which is returned; the lock is gone."""
         return str(self._ask(host, "reboot", seconds=seconds))
 
-    def _hand(self, host: str, ask: str, resources: Sequence[Resource] = ()) -> bytes:
-        """What the hand answers, as the node wrote it."""
+    def _found(self, host: str, ask: str, resources: Sequence[Resource] = ()) -> bytes:
+        """What nodevet.remote finds on the node, as the node wrote it."""
         asked = [{"kind": resource.kind, "name": resource.name} for resource in resources]
-        return base64.b64decode(self._ask(host, "hand", ask=ask, resources=asked))
+        return base64.b64decode(self._ask(host, "remote", ask=ask, resources=asked))
 
     def _ask(self, host: str, do: str, *, seconds: float | None = None, **rest: Any) -> Any:
         if host in self._local:

@@ -20,11 +20,10 @@ TOLD = 500  # characters of a reason
 CONTENT = Meta(
     max_length=1_398_104
 )  # base64 of 1 MiB: nodevet.remote.state.look reads no larger file
-OWNERS = Meta(max_length=4096)  # places that set one thing
+MANAGERS = Meta(max_length=4096)  # places that set one thing
 ROOM = 32  # characters of a thread's id
 
 Id = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]  # uid_t, gid_t
-Pid = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Thread = Annotated[str, Meta(max_length=ROOM)]
 Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Texts = Annotated[tuple[Text, ...], bounds.MODULES]
@@ -106,31 +105,6 @@ class _Look(msgspec.Struct, frozen=True, kw_only=True):
     why: Text
 
 
-class UsedGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """Who computes on a GPU; None where NVML does not say."""
-
-    uuid: Text | None
-    minor: int | None
-    pids: Annotated[tuple[Pid, ...], bounds.PROCESSES] | None
-
-
-class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that uses a GPU, as far as the probe's section of them is needed here."""
-
-    pid: Pid
-    command: Text | None = None
-    unit: Text | None = None
-    gpu_minors: Annotated[tuple[int, ...], bounds.GPUS] | None = None
-
-
-class Users(msgspec.Struct, frozen=True, kw_only=True):
-    """Who uses GPUs."""
-
-    gpus: Annotated[tuple[UsedGpu, ...], bounds.GPUS] | None  # None: no NVML on the node
-    processes: Annotated[tuple[Process, ...], bounds.PROCESSES]
-    complete: bool  # whether every process could be looked at
-
-
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
     """A lock that is held, with what the actions under it need; or not, and who has it."""
 
@@ -156,9 +130,9 @@ class _Whole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def result(document: bytes) -> bytes:
-    """The JSON of what the hand found.
+    """The JSON of what was found on the node.
 
-    Raises MalformedError, with the node's words where the hand says why it found nothing.
+    Raises MalformedError, with the node's words if it says why nothing was found.
     """
     try:
         return bytes(_decoded(document, _Whole).result)
@@ -187,16 +161,11 @@ def _seen(resource: Resource, told: _Look) -> State:
     return State(resource=resource, exists=told.exists, value=value, why=printable(told.why))
 
 
-def owners(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
+def managers(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
     """Who else would set each touch: label -> places. Raises MalformedError."""
-    told = _each(found, tuple[Annotated[tuple[Text, ...], OWNERS], ...], resources)
+    told = _each(found, tuple[Annotated[tuple[Text, ...], MANAGERS], ...], resources)
     pairs = zip(resources, told, strict=True)
     return {resource.label: tuple(map(printable, each)) for resource, each in pairs}
-
-
-def users(found: bytes) -> Users:
-    """Raises MalformedError."""
-    return _decoded(found, Users)
 
 
 def lock(found: bytes) -> Lock:

@@ -1,7 +1,7 @@
 """The program that is sent to a node, and the reading of its framed answer. Pure.
 
 The payload is the source of `nodevet.remote.probe` and pynvml, compressed; that of `nodevet.remote`
-too where the hand is sent. On the node it is served to Python's import system from memory:
+too where that is asked. On the node it is served to Python's import system from memory:
 nothing is installed there.
 """
 
@@ -127,9 +127,9 @@ def request(
 
 
 def wish(*, nonce: str, do: str, deadline: float, **rest: object) -> bytes:
-    """What the hand is asked for, as one line of JSON; it reads no further.
+    """What is asked of nodevet.remote, as one line of JSON; it reads no further.
 
-    `do`: look, owners, users or lock; see nodevet.remote.main.
+    `do`: look, managers or lock; see nodevet.remote.main.
     """
     return json.dumps({"nonce": nonce, "do": do, "deadline": deadline, **rest}).encode() + b"\n"
 

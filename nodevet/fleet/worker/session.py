@@ -128,7 +128,7 @@ class Session:
         document = self._ask(PROBE, nonce, told, limit)
         return b64encode(document).decode("ascii")
 
-    def do_hand(self, *, seconds: float, ask: str, **rest: Any) -> str:
+    def do_remote(self, *, seconds: float, ask: str, **rest: Any) -> str:
         """What nodevet.remote.main answers to `ask`: JSON, as the node wrote it."""
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
         told = wish(nonce=nonce, do=ask, deadline=limit, **rest)
@@ -306,7 +306,7 @@ class Session:
 
 
 def _result(document: bytes) -> bytes:
-    """What the hand found, JSON. Raises Fault where it says why it did not."""
+    """What was found on the node, JSON. Raises Fault if the node says why nothing was."""
     return _usable(answers.result, document)
 
 

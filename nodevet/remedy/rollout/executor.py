@@ -24,7 +24,9 @@ class Executor(Protocol):
 
     def look(self, host: str, resources: Sequence[Resource]) -> tuple[State, ...]: ...
 
-    def owners(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]: ...
+    def managers(
+        self, host: str, resources: Sequence[Resource]
+    ) -> Mapping[str, tuple[str, ...]]: ...
 
     def act(self, host: str, action: File | Kernel | Unit | Run) -> Acted:
         """A WorkError leaves open whether the action took place."""

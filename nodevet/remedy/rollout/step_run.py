@@ -75,7 +75,7 @@ class Steps:
         """Raises RefusedError where something else on the node sets what these steps touch."""
         resources = tuple(dict.fromkeys(resource for step in steps for resource in step.resources))
         try:
-            owners = self.site.executor.owners(self.site.host, resources)
+            owners = self.site.executor.managers(self.site.host, resources)
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
         others = [f"{label}: {', '.join(who)}" for label, who in sorted(owners.items()) if who]

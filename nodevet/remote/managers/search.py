@@ -30,7 +30,7 @@ MOST = 20  # owners told of one touch
 QUOTES = re.compile("[\"']")
 
 
-def owners(request):
+def managers(request):
     """For each touch the list of its other owners, each named with its place: file:line.
 
     A place that could not be read is told as if it were one: nobody knows.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodevet.remote.managers.search import owners
+from nodevet.remote.managers.search import managers
 from nodevet.remote.probe.unit_path import UNIT_PATH
 
 CPUS = "/sys/devices/system/cpu"
@@ -214,9 +214,9 @@ OWNED = [
 ]
 
 
-def owners_of(resource: str, root: Path) -> list[str]:
+def managers_of(resource: str, root: Path) -> list[str]:
     kind, name = resource.split(" ", 1)
-    (found,) = owners({"root": str(root), "resources": [{"kind": kind, "name": name}]})
+    (found,) = managers({"root": str(root), "resources": [{"kind": kind, "name": name}]})
     return found
 
 
@@ -224,7 +224,7 @@ def owners_of(resource: str, root: Path) -> list[str]:
 def test_an_owner_is_named_with_its_place(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str, named: list[str]
 ) -> None:
-    assert owners_of(resource, tree(files)) == named
+    assert managers_of(resource, tree(files)) == named
 
 
 CAP = "nvidia-smi -pl 500"
@@ -361,18 +361,18 @@ UNSEEN = [  # each was found nowhere
 def test_r14_an_owner_that_hides_is_seen(
     tree: Callable[[dict[str, str]], Path], files: dict[str, str], resource: str, named: list[str]
 ) -> None:
-    assert owners_of(resource, tree(files)) == named
+    assert managers_of(resource, tree(files)) == named
 
 
 def test_r14_a_script_without_a_first_line_is_one_where_it_may_be_run(
     tree: Callable[[dict[str, str]], Path],
 ) -> None:
     root = tree({"/etc/cron.d/x": "@reboot root /opt/cap\n", "/opt/cap": f"{CAP}\n"})
-    assert owners_of(POWER, root) == []  # data, as far as anybody can tell
+    assert managers_of(POWER, root) == []  # data, as far as anybody can tell
     (root / "opt/cap").chmod(0o755)
-    assert owners_of(POWER, root) == ["/opt/cap:1"]
+    assert managers_of(POWER, root) == ["/opt/cap:1"]
     (root / "opt/cap").write_bytes(b"\x7fELF\0\n" + CAP.encode())
-    assert owners_of(POWER, root) == []
+    assert managers_of(POWER, root) == []
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
@@ -391,7 +391,7 @@ def test_r14_scripts_that_call_one_another_end(
     tree: Callable[[dict[str, str]], Path],
 ) -> None:
     files = {f"/opt/s{n}": f"#!/bin/sh\n/opt/s{(n + 1) % 3}\n" for n in range(3)}
-    assert owners_of(POWER, tree({"/etc/rc.local": "#!/bin/sh\n/opt/s0\n", **files})) == []
+    assert managers_of(POWER, tree({"/etc/rc.local": "#!/bin/sh\n/opt/s0\n", **files})) == []
 
 
 def test_r14_more_scripts_than_are_looked_into_are_told(
@@ -400,7 +400,7 @@ def test_r14_more_scripts_than_are_looked_into_are_told(
     calls = "".join(f"/opt/s{n}\n" for n in range(100))
     files = {f"/opt/s{n}": "#!/bin/sh\n" for n in range(100)}
     files["/opt/all"] = f"#!/bin/sh\n{calls}"
-    found = owners_of(POWER, tree({"/etc/cron.d/x": "@reboot root /opt/all\n", **files}))
+    found = managers_of(POWER, tree({"/etc/cron.d/x": "@reboot root /opt/all\n", **files}))
     assert found and all(
         each.endswith("more scripts are called than are looked into") for each in found
     )
@@ -504,7 +504,7 @@ def test_what_sets_nothing_is_no_owner(
             "/usr/lib/systemd/system/site.service": "[Service]\nExecStart=nvidia-smi -pl 5\n",
             **files,
         }
-    assert owners_of(resource, tree(files)) == []
+    assert managers_of(resource, tree(files)) == []
 
 
 def test_many_touches_are_answered_in_their_order(
@@ -516,7 +516,7 @@ def test_many_touches_are_answered_in_their_order(
     policies = [
         f"kernel /sys/devices/system/cpu/cpufreq/policy{number}/energy_x" for number in (0, 1)
     ]
-    found = ask("owners", *policies, SWAPPINESS, root=root)
+    found = ask("managers", *policies, SWAPPINESS, root=root)
     assert found == [["/etc/tmpfiles.d/x.conf:1"], ["/etc/tmpfiles.d/x.conf:1"], []]
 
 
@@ -525,6 +525,6 @@ def test_a_long_line_and_odd_bytes_do_no_harm(ask: Callable[..., Any], tmp_path:
     (tmp_path / "etc/cron.d/a").write_bytes(b"\xff\xfe'" * 90000 + b"\n")
     (tmp_path / "etc/cron.d/b").write_bytes(b"nvidia-smi -pl 5 '\xff\n")
     (tmp_path / "etc/cron.d/c").symlink_to("c")
-    (found,) = ask("owners", POWER, root=tmp_path)
+    (found,) = ask("managers", POWER, root=tmp_path)
     assert found[0] == "/etc/cron.d/b:1"
     assert found[1:] == ["/etc/cron.d/c: cannot be read: ELOOP"]
