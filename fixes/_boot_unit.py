@@ -6,7 +6,9 @@ Its text follows from what is wanted alone, so the same wish gives the same file
 import re
 from collections.abc import Iterable
 
-from nodevet.fix import Actions, File, Resource, Run, Unit
+from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 Words = tuple[str, ...]
 Setting = tuple[str, Words]
@@ -73,8 +75,8 @@ def command(settings: Iterable[Setting]) -> str:
 def actions(check: str, settings: Iterable[Setting]) -> Actions:
     """Write the unit and enable it. It is not started: what is set now is a plan's own part."""
     return (
-        File(path=path(check), content=text(check, settings)),
-        Unit(name=name(check), enabled=True),
+        WriteFile(path=path(check), content=text(check, settings)),
+        SetUnit(name=name(check), enabled=True),
     )
 
 
@@ -85,7 +87,7 @@ def deployed(check: str, settings: Iterable[Setting]) -> Actions:
 
 
 def now(settings: Iterable[Setting]) -> Actions:
-    return tuple(Run(words=("nvidia-smi", "-i", gpu, *words)) for gpu, words in settings)
+    return tuple(RunCommand(words=("nvidia-smi", "-i", gpu, *words)) for gpu, words in settings)
 
 
 def resources(check: str) -> tuple[Resource, ...]:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from nodevet.evidence.across import each_gpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, lost, subject_of
-from nodevet.fix import Actions, Change, FixError, Resource, Risk, Run
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes._boot_unit import Setting, Words
+from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.model import Finding, Value, Verdict
+from nodevet.resource import Actions, Resource, RunCommand
 
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -32,8 +33,8 @@ class Named(NamedTuple):
             raise FixError(f"{self.label}: {field}: {self.gpu.why(field)}")
         return value
 
-    def run(self, *words: str) -> Run:
-        return Run(words=("nvidia-smi", "-i", self.uuid, *words))
+    def run(self, *words: str) -> RunCommand:
+        return RunCommand(words=("nvidia-smi", "-i", self.uuid, *words))
 
     def resource(self, field: str) -> Resource:
         return Resource(kind="gpu", name=f"{self.uuid}:{field}")
@@ -113,7 +114,7 @@ def change(
     resources: tuple[Resource, ...] = (),
     effective: str = "now",
     note: str = "",
-) -> Change:
+) -> PlannedChange:
     """The change of these GPUs.
 
     `told` is what nvidia-smi is told of each, `fields` what that changes of it. `owner` is the
@@ -123,9 +124,9 @@ def change(
     labels = [each.named.label for each in wrong]
     values = [(each.finding.expected, each.finding.actual) for each in wrong]
     changed = [each.named for each in wrong]
-    return Change(
-        wanted=alike({label: wanted for label, (wanted, _) in zip(labels, values, strict=True)}),
-        observed=alike({label: actual for label, (_, actual) in zip(labels, values, strict=True)}),
+    return PlannedChange(
+        expected=alike({label: wanted for label, (wanted, _) in zip(labels, values, strict=True)}),
+        actual=alike({label: actual for label, (_, actual) in zip(labels, values, strict=True)}),
         unit=wrong[0].finding.unit,
         subjects=tuple(labels),
         actions=(

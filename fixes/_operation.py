@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any
 
-from nodevet.fix import Actions
+from nodevet.resource import Actions
 
 Commands = Generator[Any, None, None]  # pyinfra's commands
 Operation = Callable[..., Any]  # takes pyinfra's global arguments too: `_sudo=True`

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from nodevet.fix import Change, FixError
 from nodevet.fixes._gpus import notes
+from nodevet.fixing.model import FixError, PlannedChange
 
 
-def planned(changes: Sequence[Change], refused: Sequence[str]) -> Iterator[Change]:
+def planned(changes: Sequence[PlannedChange], refused: Sequence[str]) -> Iterator[PlannedChange]:
     """The changes, the first with a note of what was refused. Raises FixError where none is."""
     if not changes:
         raise FixError("; ".join(refused))

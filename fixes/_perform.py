@@ -13,7 +13,10 @@ from pathlib import PurePosixPath
 from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.exceptions import OperationError
 
-from nodevet.fix import Action, File, Kernel, Run, Unit
+from nodevet.resource import Action, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 SECONDS = 45  # for a unit to start or stop
 LOG_LINES = 20  # of a unit that fails
@@ -37,21 +40,21 @@ def perform(actions: Iterable[Action], *, seconds: float = SECONDS) -> Iterator[
     """
     for action in actions:
         match action:
-            case File(content=None):
+            case WriteFile(content=None):
                 yield _remove(action.path)
-            case File():
+            case WriteFile():
                 yield _write(action)
-            case Kernel():
+            case WriteKernel():
                 yield _kernel(action)
-            case Unit():
+            case SetUnit():
                 yield _unit(action, seconds)
-            case Run():
+            case RunCommand():
                 yield _run(action)
             case _:
                 raise ActionError(f"not an action: {action!r}")
 
 
-def _write(file: File) -> StringCommand:
+def _write(file: WriteFile) -> StringCommand:
     """A new file beside the old one, whole and on the disk, takes its place by rename(2).
 
     The content goes through stdin with its SHA-256 in the command: a connection that is cut
@@ -118,7 +121,7 @@ def _mode(mode: int) -> str:
     return f"{mode:04o}"
 
 
-def _kernel(action: Kernel) -> StringCommand:
+def _kernel(action: WriteKernel) -> StringCommand:
     """One write(2), as the kernel wants it; dd names the errno, and makes no file."""
     parts = PurePosixPath(_clean(action.path, "path"))
     if parts.parts[:2] not in (("/", "sys"), ("/", "proc")) or ".." in parts.parts:
@@ -132,7 +135,7 @@ def _kernel(action: Kernel) -> StringCommand:
     return StringCommand("printf %s", QuoteString(action.value), "|", dd)
 
 
-def _unit(unit: Unit, seconds: float) -> StringCommand:
+def _unit(unit: SetUnit, seconds: float) -> StringCommand:
     """systemd reads its files anew, then mask, enablement and state; its log where that fails.
 
     A unit that does not exist is neither enabled nor running, and need not be made so.
@@ -165,7 +168,7 @@ def _unit(unit: Unit, seconds: float) -> StringCommand:
     return StringCommand(*bits)
 
 
-def _run(action: Run) -> StringCommand:
+def _run(action: RunCommand) -> StringCommand:
     """`exec` takes what follows as a program and its arguments, whatever they look like."""
     if not action.words or not action.words[0] or action.words[0].startswith("-"):
         raise ActionError(f"{list(action.words)!r} names no program")

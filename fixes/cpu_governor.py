@@ -26,15 +26,19 @@ from nodevet.checks.cpu_governor import CpuGovernor, uncovered
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
-from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
+from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.file import WriteFile
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
 POLICIES = "/sys/devices/system/cpu/cpufreq"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> Iterator[Change]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor
+) -> Iterator[PlannedChange]:
     """One change of all policies that are wrong; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
@@ -61,9 +65,9 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor) -> 
             if found.epp is not None:
                 preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
-    yield Change(
-        wanted=want.governor,
-        observed=values[0] if values.count(values[0]) == len(values) else observed,
+    yield PlannedChange(
+        expected=want.governor,
+        actual=values[0] if values.count(values[0]) == len(values) else observed,
         subjects=tuple(observed),
         actions=actions(want.governor, active(section)),
         # undone from the last to the first: a preference can be set once the governor is back
@@ -107,8 +111,8 @@ def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
         for policy in policies or ("*",)
     )
     return (
-        File(path=RULE, content="# Written by nodevet.\n" + "".join(rows)),
-        Run(words=("systemd-tmpfiles", "--create", RULE)),
+        WriteFile(path=RULE, content="# Written by nodevet.\n" + "".join(rows)),
+        RunCommand(words=("systemd-tmpfiles", "--create", RULE)),
     )
 
 

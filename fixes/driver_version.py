@@ -33,10 +33,11 @@ from nodevet.checks.driver_version import DriverVersion, specifiers
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.packages import Package
-from nodevet.fix import Actions, Change, Fix, FixError, Resource, Risk, Run
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, carried
+from nodevet.resource import Actions, Resource, RunCommand
 
 SECONDS = 1800  # for DKMS to build modules for every kernel
 LOCK_SECONDS = 300  # while unattended-upgrades and its like work
@@ -69,7 +70,9 @@ class Target(NamedTuple):
     automatic: bool
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: DriverVersion) -> Iterator[Change]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: DriverVersion
+) -> Iterator[PlannedChange]:
     """One change of all packages of the driver; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
@@ -92,9 +95,9 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: DriverVersion) -
     held = [each.name for each in touched if each.held]
     older = [carried(each.version) for each in touched if each.version]
     told = f"held now, by somebody or an earlier fix: {some(held)}; " if held else ""
-    yield Change(
-        wanted=version,
-        observed=running,
+    yield PlannedChange(
+        expected=version,
+        actual=running,
         subjects=tuple(finding.subject.label for finding in wrong),
         actions=actions(
             targets,
@@ -273,9 +276,9 @@ def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Acti
         *("-o", f"DPkg::Pre-Install-Pkgs::={only(names)}"),
         *("install", *(f"{target.name}={target.version}" for target in targets)),
     )
-    runs = [Run(words=words, seconds=SECONDS)]
-    runs += [Run(words=("apt-mark", "auto", *came_along))] if came_along else []
-    return (*runs, Run(words=("apt-mark", "hold", *names)))
+    runs = [RunCommand(words=words, seconds=SECONDS)]
+    runs += [RunCommand(words=("apt-mark", "auto", *came_along))] if came_along else []
+    return (*runs, RunCommand(words=("apt-mark", "hold", *names)))
 
 
 def only(names: Sequence[str]) -> str:

@@ -20,14 +20,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.ecc_mode import EccMode
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, Fix, Risk, Run
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named, Wrong
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, PlannedChange, Risk
 from nodevet.model import Finding
+from nodevet.resource import RunCommand
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: EccMode) -> Iterator[Change]:
+def plan(evidence: Evidence, findings: Sequence[Finding], want: EccMode) -> Iterator[PlannedChange]:
     """A change of the GPUs whose mode is wrong now, and one of those where it will be."""
     _, found = gpus.among(evidence, findings)
     wrong, others = gpus.fixable(found, obstacle)
@@ -43,7 +44,9 @@ def obstacle(named: Named) -> str:
     return "it has no ECC" if unsupported(named.gpu, "ecc_current") else ""
 
 
-def change(wrong: Sequence[Wrong], enabled: bool, risk: Risk, effective: str, note: str) -> Change:
+def change(
+    wrong: Sequence[Wrong], enabled: bool, risk: Risk, effective: str, note: str
+) -> PlannedChange:
     return gpus.change(
         wrong,
         told=lambda _: [words(enabled)],
@@ -62,7 +65,9 @@ def words(enabled: bool) -> tuple[str, ...]:
 def ecc_mode(enabled: Mapping[str, bool]) -> Commands:
     """In a pyinfra deploy: `ecc_mode({"GPU-...": True, ...})`; then reboot the host."""
     yield from perform(
-        tuple(Run(words=("nvidia-smi", "-i", gpu, *words(on))) for gpu, on in enabled.items())
+        tuple(
+            RunCommand(words=("nvidia-smi", "-i", gpu, *words(on))) for gpu, on in enabled.items()
+        )
     )
 
 

@@ -27,19 +27,21 @@ from types import MappingProxyType
 from nodevet.checks.gpu_clocks import GpuClocks, fields, reference
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._boot_unit import Words
 from nodevet.fixes._gpus import Named
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
 APPLICATION = ("app_clock_memory_mhz", "app_clock_graphics_mhz")  # in the order of -ac
 LOCKS = {"locked_graphics": "-lgc", "locked_memory": "-lmc"}
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: GpuClocks) -> Iterator[Change]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: GpuClocks
+) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:

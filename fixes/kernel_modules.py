@@ -26,9 +26,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.checks.kernel_modules import KernelModules, spelled
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, File, Fix, FixError, Resource, Risk, Run
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
+from nodevet.resource import Resource, RunCommand
+from nodevet.resource.file import WriteFile
 
 LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
 DENY = "/etc/modprobe.d/nodevet-{}.conf"
@@ -40,7 +42,9 @@ INITRAMFS = (
 )
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: KernelModules) -> Iterator[Change]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: KernelModules
+) -> Iterator[PlannedChange]:
     """A change that loads what is missing, and one that keeps out what is unwanted; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
@@ -71,7 +75,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: KernelModules) -
         names = ids(missing)
         if barred := sorted(set(names) & barred_at_boot(evidence)):
             raise FixError(f"the kernel's command line keeps out {', '.join(barred)}")
-        runs = tuple(Run(words=("modprobe", "--", name)) for name in names)
+        runs = tuple(RunCommand(words=("modprobe", "--", name)) for name in names)
         yield change(missing, load(want.loaded), runs, risk=Risk.LIVE, note=left)
     if unwanted:
         note = INITRAMFS if missing or not left else f"{INITRAMFS}; {left}"
@@ -92,15 +96,15 @@ def ids(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 def change(
     findings: Sequence[Finding],
-    files: Sequence[File],
-    runs: Sequence[Run] = (),
+    files: Sequence[WriteFile],
+    runs: Sequence[RunCommand] = (),
     *,
     risk: Risk,
     note: str,
-) -> Change:
-    return Change(
-        wanted={finding.subject.id: finding.expected for finding in findings},
-        observed={finding.subject.id: finding.actual for finding in findings},
+) -> PlannedChange:
+    return PlannedChange(
+        expected={finding.subject.id: finding.expected for finding in findings},
+        actual={finding.subject.id: finding.actual for finding in findings},
         subjects=tuple(finding.subject.label for finding in findings),
         actions=(*files, *runs),
         resources=(
@@ -113,17 +117,17 @@ def change(
     )
 
 
-def load(wanted: Sequence[str]) -> tuple[File, ...]:
+def load(wanted: Sequence[str]) -> tuple[WriteFile, ...]:
     text = "".join(f"{name}\n" for name in wanted)
     return (
-        File(path=LOAD, content=f"# Written by nodevet.\n{text}"),
-        *(File(path=DENY.format(name), content=None) for name in wanted),
+        WriteFile(path=LOAD, content=f"# Written by nodevet.\n{text}"),
+        *(WriteFile(path=DENY.format(name), content=None) for name in wanted),
     )
 
 
-def deny(unwanted: Sequence[str]) -> tuple[File, ...]:
+def deny(unwanted: Sequence[str]) -> tuple[WriteFile, ...]:
     return tuple(
-        File(path=DENY.format(name), content=f"# Written by nodevet.\nblacklist {name}\n")
+        WriteFile(path=DENY.format(name), content=f"# Written by nodevet.\nblacklist {name}\n")
         for name in unwanted
     )
 
@@ -133,7 +137,7 @@ def kernel_modules(loaded: Sequence[str] = (), absent: Sequence[str] = ()) -> Co
     """In a pyinfra deploy: `kernel_modules(loaded=["nvidia_uvm"], absent=["nouveau"])`; what is
     absent is so after the next boot."""
     want = KernelModules(loaded=tuple(loaded), absent=tuple(absent))
-    runs = (Run(words=("modprobe", "--", name)) for name in want.loaded)
+    runs = (RunCommand(words=("modprobe", "--", name)) for name in want.loaded)
     yield from perform((*(load(want.loaded) if want.loaded else ()), *deny(want.absent), *runs))
 
 

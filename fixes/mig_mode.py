@@ -25,18 +25,18 @@ from functools import partial
 from nodevet.checks.mig_mode import MigMode
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
 ON = "no slices are made: jobs find none before the layout is applied"
 OFF = "the slices of these GPUs are lost, and no undo brings them back"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: MigMode) -> Iterator[Change]:
+def plan(evidence: Evidence, findings: Sequence[Finding], want: MigMode) -> Iterator[PlannedChange]:
     """A change of the GPUs that keep their mode over a boot, and one of the others."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:

@@ -40,14 +40,17 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode
 from nodevet.evidence.processes import Process, service_of
-from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes._gpus import alike
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
+from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 DROP_IN = "/etc/systemd/system/{}.d/90-nodevet-numa-binding.conf"
-RELOAD = Run(words=("systemctl", "daemon-reload"))
+RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 SERVICE = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,240}\.service")
 CPUS = re.compile(r"[0-9]+([,-][0-9]+)*")
 
@@ -80,7 +83,7 @@ def plan(
     *,
     now: bool = False,
     restart: bool = False,
-) -> Iterator[Change]:
+) -> Iterator[PlannedChange]:
     """A change of each service that is wrong; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
@@ -185,7 +188,7 @@ def change(
     *,
     now: bool,
     restart: bool,
-) -> Change:
+) -> PlannedChange:
     """What binds one service. Raises FixError."""
     parts = {part for finding in findings for part in finding.expected}
     if "memory" in parts and not restart:
@@ -201,9 +204,9 @@ def change(
         note += "; binds what it runs, memory that lies elsewhere is not moved"
     else:
         note += "; what it runs stays as it is: --restart, --now"
-    return Change(
-        wanted=alike({each.subject.label: each.expected for each in findings}),
-        observed=alike({each.subject.label: each.actual for each in findings}),
+    return PlannedChange(
+        expected=alike({each.subject.label: each.expected for each in findings}),
+        actual=alike({each.subject.label: each.actual for each in findings}),
         subjects=tuple(each.subject.label for each in findings),
         actions=actions(service, place, memory=want.memory, restart=restart, pids=pids),
         resources=(
@@ -227,9 +230,9 @@ def actions(
     lists = "".join(f"{key}=\n{key}={value}\n" for key, value in rows)
     text = f"# Written by nodevet.\n[Service]\nNUMAPolicy=bind\n{lists}"
     return (
-        File(path=DROP_IN.format(service), content=text),
-        Unit(name=service, restart=True) if restart else RELOAD,
-        *(Run(words=("taskset", "-a", "-p", "-c", place.cpus, pid)) for pid in pids),
+        WriteFile(path=DROP_IN.format(service), content=text),
+        SetUnit(name=service, restart=True) if restart else RELOAD,
+        *(RunCommand(words=("taskset", "-a", "-p", "-c", place.cpus, pid)) for pid in pids),
     )
 
 

@@ -31,12 +31,15 @@ from nodevet.checks.persistence_mode import DAEMON, OWN, PersistenceMode
 from nodevet.evidence.core import NOT_ASKED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
-from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._boot_unit import Setting
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
+from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 CHECK = "persistence_mode"
 DROP_IN = f"/etc/systemd/system/{DAEMON}.d/90-nodevet-persistence-mode.conf"
@@ -52,12 +55,12 @@ ExecStartPost=-+{command}
 """As root whoever the daemon runs as; a GPU that fails does not end the daemon of the others."""
 
 LOSES = "a GPU forgets its power limit, clocks and compute mode when its last client leaves"
-RELOAD = Run(words=("systemctl", "daemon-reload"))
+RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
 def plan(
     evidence: Evidence, findings: Sequence[Finding], want: PersistenceMode
-) -> Iterator[Change]:
+) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:
@@ -121,14 +124,14 @@ def of_daemon(
 ) -> Actions:
     """The daemon's unit becomes the owner; `other`: nodevet's own is there, and goes."""
     text = TEXT.format(command=boot_unit.command(boot))
-    unit = Unit(name=DAEMON, enabled=enable, running=start) if enable or start else RELOAD
-    gone = (Unit(name=OWN, enabled=False, running=False), File(path=PATH, content=None))
-    return (*(gone if other else ()), File(path=DROP_IN, content=text), unit)
+    unit = SetUnit(name=DAEMON, enabled=enable, running=start) if enable or start else RELOAD
+    gone = (SetUnit(name=OWN, enabled=False, running=False), WriteFile(path=PATH, content=None))
+    return (*(gone if other else ()), WriteFile(path=DROP_IN, content=text), unit)
 
 
 def of_own(boot: Iterable[Setting], *, other: bool) -> Actions:
     """nodevet's own unit becomes the owner; `other`: the daemon's is there, without a drop-in."""
-    gone = File(path=DROP_IN, content=None)
+    gone = WriteFile(path=DROP_IN, content=None)
     return (*((gone,) if other else ()), *boot_unit.actions(CHECK, boot))
 
 
@@ -137,8 +140,10 @@ PATH = boot_unit.path(CHECK)
 
 def changed(actions: Actions) -> tuple[Resource, ...]:
     """What these actions name: files and units."""
-    files = (Resource(kind="file", name=each.path) for each in actions if isinstance(each, File))
-    units = (Resource(kind="unit", name=each.name) for each in actions if isinstance(each, Unit))
+    files = (
+        Resource(kind="file", name=each.path) for each in actions if isinstance(each, WriteFile)
+    )
+    units = (Resource(kind="unit", name=each.name) for each in actions if isinstance(each, SetUnit))
     return (*files, *units)
 
 

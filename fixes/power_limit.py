@@ -24,15 +24,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.power_limit import PowerLimit, watts
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, Fix, FixError, Risk
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._gpus import Named
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: PowerLimit) -> Iterator[Change]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: PowerLimit
+) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:

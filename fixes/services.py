@@ -23,10 +23,12 @@ from nodevet.checks.services import ACTIVE, Services
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
-from nodevet.fix import Actions, Change, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
+from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.unit import SetUnit
 
 NEEDED = re.compile(
     r"(ssh|sshd)(@.*)?\.(service|socket)|dbus(-broker)?\.(service|socket)|network(ing)?\.service"
@@ -37,7 +39,9 @@ NEEDED = re.compile(
 KINDS = (".service", ".socket", ".timer", ".path")
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: Services) -> Iterator[Change]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], want: Services
+) -> Iterator[PlannedChange]:
     """A change of each unit that is wrong; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
@@ -54,7 +58,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Services) -> Ite
     yield from planned(changes, refused)
 
 
-def change(finding: Finding, unit: Shown | None, want: Services) -> Change:
+def change(finding: Finding, unit: Shown | None, want: Services) -> PlannedChange:
     """What puts one unit right. Raises FixError."""
     if unit is None:
         raise FixError(NOT_ASKED)
@@ -84,9 +88,9 @@ def change(finding: Finding, unit: Shown | None, want: Services) -> Change:
         raise FixError("the finding is not of this evidence")
     if (start is False or enable is False) and NEEDED.fullmatch(unit.name):
         raise FixError("the node may be out of reach without it")
-    return Change(
-        wanted=finding.expected,
-        observed=finding.actual,
+    return PlannedChange(
+        expected=finding.expected,
+        actual=finding.actual,
         subjects=(finding.subject.label,),
         actions=actions(unit.name, running=start, enabled=enable, reset=reset),
         resources=(Resource(kind="unit", name=unit.name),),
@@ -105,11 +109,11 @@ def wish(name: str, yes: Sequence[str], no: Sequence[str]) -> bool | None:
 
 
 def actions(name: str, *, running: bool | None, enabled: bool | None, reset: bool) -> Actions:
-    found: list[Unit | Run] = []
+    found: list[SetUnit | RunCommand] = []
     if running is not None or enabled is not None:
-        found.append(Unit(name=name, enabled=enabled, running=running))
+        found.append(SetUnit(name=name, enabled=enabled, running=running))
     if reset:
-        found.append(Run(words=("systemctl", "reset-failed", "--", name)))
+        found.append(RunCommand(words=("systemctl", "reset-failed", "--", name)))
     return tuple(found)
 
 

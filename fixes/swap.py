@@ -30,10 +30,13 @@ from nodevet.evidence.core import Record
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Fstab, Memory, SwapUnit
 from nodevet.evidence.memory import Swap as Active
-from nodevet.fix import Actions, Change, File, Fix, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.swaps import is_swap
+from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 FSTAB = "/etc/fstab"
 MARK = "# Off by nodevet: "
@@ -44,7 +47,7 @@ SECONDS = 900  # that swapoff may take to read back what is swapped out
 LINE = r"^[[:space:]]*[^#[:space:]]+[[:space:]]+[^[:space:]]+[[:space:]]+swap([[:space:]].*)?$"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterator[Change]:
+def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterator[PlannedChange]:
     """One change that takes away all of it; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
@@ -63,9 +66,9 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterato
     used = swapped_out(memory, active)
     table, units = at_boot(memory)
     names = tuple(each.name for each in active)
-    yield Change(
-        wanted=wrong[0].expected,
-        observed=wrong[0].actual,
+    yield PlannedChange(
+        expected=wrong[0].expected,
+        actual=wrong[0].actual,
         actions=actions(table, units, names),
         resources=(
             *([Resource(kind="file", name=FSTAB)] if table else ()),
@@ -124,7 +127,7 @@ def read(record: Record, field: str, name: str) -> int:
     return value
 
 
-def at_boot(memory: Memory) -> tuple[File | None, tuple[str, ...]]:
+def at_boot(memory: Memory) -> tuple[WriteFile | None, tuple[str, ...]]:
     """The file that turns none of it on, where one does now, and the units to mask.
 
     Raises FixError.
@@ -139,13 +142,13 @@ def at_boot(memory: Memory) -> tuple[File | None, tuple[str, ...]]:
     return table, tuple(masked(unit) for unit in memory.swap_units)
 
 
-def without_swap(table: Fstab) -> File:
+def without_swap(table: Fstab) -> WriteFile:
     if None in (table.text, table.mode, table.owner, table.group):
         raise FixError(f"{FSTAB}: it is not whole in the evidence")
     lines = (table.text or "").split("\n")
     new = "\n".join(MARK + line if is_swap(line) else line for line in lines)
     mode, owner, group = table.mode or 0, table.owner or 0, table.group or 0
-    return File(path=FSTAB, content=new, mode=mode, owner=owner, group=group)
+    return WriteFile(path=FSTAB, content=new, mode=mode, owner=owner, group=group)
 
 
 def masked(unit: SwapUnit) -> str:
@@ -162,12 +165,12 @@ def masked(unit: SwapUnit) -> str:
     return unit.name
 
 
-def actions(table: File | None, units: Iterable[str], names: Iterable[str]) -> Actions:
+def actions(table: WriteFile | None, units: Iterable[str], names: Iterable[str]) -> Actions:
     """Boot first: what fails after it leaves nothing that comes back by itself."""
     return (
-        *((table, Run(words=("systemctl", "daemon-reload"))) if table else ()),
-        *(Unit(name=unit, masked=True) for unit in units),
-        *(Run(words=("swapoff", "--", name), seconds=SECONDS) for name in names),
+        *((table, RunCommand(words=("systemctl", "daemon-reload"))) if table else ()),
+        *(SetUnit(name=unit, masked=True) for unit in units),
+        *(RunCommand(words=("swapoff", "--", name), seconds=SECONDS) for name in names),
     )
 
 
@@ -178,9 +181,11 @@ def swap() -> Commands:
     script = f"{noauto}s/{LINE}/{MARK}&/"
     yield from perform(
         (
-            Run(words=("sed", "--in-place", "--regexp-extended", "--expression", script, FSTAB)),
-            Run(words=("systemctl", "daemon-reload")),
-            Run(words=("swapoff", "--all"), seconds=SECONDS),
+            RunCommand(
+                words=("sed", "--in-place", "--regexp-extended", "--expression", script, FSTAB)
+            ),
+            RunCommand(words=("systemctl", "daemon-reload")),
+            RunCommand(words=("swapoff", "--all"), seconds=SECONDS),
         )
     )
 

@@ -24,16 +24,17 @@ from nodevet.checks.sysctl import Limits, Sysctl, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameter
-from nodevet.fix import Actions, Change, Fix, FixError, Risk
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors.sysctl import path_of
+from nodevet.resource import Actions
 
 CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Iterator[Change]:
+def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Iterator[PlannedChange]:
     """One change of all that is wrong; see `FIX`."""
     wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:

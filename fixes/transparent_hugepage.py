@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Actions, Change, Fix, FixError, Risk
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
+from nodevet.resource import Actions
 
 RULE = "/etc/tmpfiles.d/nodevet-transparent-hugepage.conf"
 FOLDER = "/sys/kernel/mm/transparent_hugepage"
@@ -30,7 +31,7 @@ FOLDER = "/sys/kernel/mm/transparent_hugepage"
 
 def plan(
     evidence: Evidence, findings: Sequence[Finding], want: TransparentHugepage
-) -> Iterator[Change]:
+) -> Iterator[PlannedChange]:
     """One change of all that is wrong; see `FIX`."""
     wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import nodevet.checks
 import nodevet.fixes
-from nodevet.fix import Fix
+from nodevet.fixing.model import Fix
 from nodevet.model import Check
 from nodevet.problems import did_you_mean
 

@@ -6,7 +6,7 @@ import pytest
 
 import nodevet.checks
 from nodevet.catalog import Catalog, CatalogError
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 
 GOOD = '''"""A site check."""
 from nodevet.model import Check, Want
@@ -91,7 +91,7 @@ def test_two_folders_cannot_hold_the_same_name(tmp_path: Path) -> None:
 
 
 FIX = '''"""Puts it right."""
-from nodevet.fix import Fix, Risk
+from nodevet.fixing.model import Fix, Risk
 FIX = Fix(plan=lambda e, f, w: iter(()), risk=Risk.IDLE)
 '''
 

@@ -19,9 +19,10 @@ from nodevet.cli import UserError, options, session
 from nodevet.cli.output import Output, replace, try_out
 from nodevet.cli.rollout import rollout_of, rollout_options, split
 from nodevet.cli.seconds import duration
-from nodevet.fix import Resource, Risk
+from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, Visit
 from nodevet.model import Host, HostReport, Severity, Verdict
+from nodevet.resource import Resource
 from nodevet.sweep import Bench, reports
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodevet.fix import Actions, Resource, Risk, State
+from nodevet.fixing.model import Risk
 from nodevet.model import Value
 from nodevet.remedy.plan.contradictions import contradictions
 from nodevet.remedy.settings import Rollout
+from nodevet.resource import Actions, Resource, State
 
 MOST_TOLD = 5  # contradictions of a plan
 VERSION = 2
@@ -32,8 +33,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     fix: str  # also the check that it answers
     subjects: tuple[str, ...]  # labels: GPU 4
-    wanted: Value
-    observed: Value
+    expected: Value
+    actual: Value
     unit: str = ""
     risk: Risk
     effective: str = "now"  # now, restart, reset, reboot

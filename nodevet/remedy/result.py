@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from nodevet.fix import File, Kernel, Risk, Run, State, Unit
+from nodevet.fixing.model import Risk
 from nodevet.model import Value
 from nodevet.remedy.approval.policy import Approval
+from nodevet.resource import AnyAction, State
 
 SCHEMA = 3
 
@@ -54,7 +55,7 @@ class Refusal(str, Enum):
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """One action that was begun. `ok` is None if its end is not known."""
 
-    action: File | Kernel | Unit | Run
+    action: AnyAction
     ok: bool | None
     code: int | None = None
     output: str = ""
@@ -66,8 +67,8 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     fix: str
     subjects: tuple[str, ...]
-    wanted: Value
-    observed: Value
+    expected: Value
+    actual: Value
     unit: str = ""
     risk: Risk
     outcome: Outcome = Outcome.NOT_ATTEMPTED

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 from nodevet.remedy.rollout.limits import Limits
 
 DRAIN_RISKS = frozenset({Risk.DRAIN, Risk.REBOOT})

@@ -5,7 +5,7 @@ import copy
 import msgspec
 
 from nodevet.evidence.document import decode
-from nodevet.fix import FixError
+from nodevet.fixing.model import FixError
 from nodevet.model import Verdict
 from nodevet.report.words import ADVICE
 

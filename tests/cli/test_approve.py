@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fix import Kernel, Resource, Risk
+from nodevet.fixing.model import Risk
 from nodevet.remedy.model import Plan, PlannedNode, Step, write
+from nodevet.resource import Resource
+from nodevet.resource.kernel import WriteKernel
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -53,10 +55,10 @@ def save(project: Path, risk: Risk, *, hours: float = 24, id: str = "ab12cd34") 
             host=host,
             fix=fix,
             subjects=(),
-            wanted="performance",
-            observed="powersave",
+            expected="performance",
+            actual="powersave",
             risk=risk,
-            actions=(Kernel(path=f"/sys/{host}/{fix}", value="performance\x1b[2J"),),
+            actions=(WriteKernel(path=f"/sys/{host}/{fix}", value="performance\x1b[2J"),),
             resources=(Resource(kind="kernel", name=f"/sys/{host}/{fix}"),),
             reason="wrong",
         )

@@ -80,7 +80,7 @@ def test_what_is_wrong_and_allowed_becomes_a_plan(
     file = tmp_path / "plan.json"
     made = model.read(file.read_bytes())
     (step,) = made.steps
-    assert (step.id, step.subjects, step.wanted) == ("gpu1/power_limit/1", ("GPU 1",), 700)
+    assert (step.id, step.subjects, step.expected) == ("gpu1/power_limit/1", ("GPU 1",), 700)
     assert step.reason == "GPU 1: 500 W, expected 700 W (two.yaml:3)"
     assert made.nodes["gpu1"].boot_id == on("cat /proc/sys/kernel/random/boot_id").strip()
     assert {seen.resource for seen in step.before} == set(step.resources)

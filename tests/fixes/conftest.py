@@ -8,7 +8,7 @@ import pytest
 
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change
+from nodevet.fixing.model import PlannedChange
 from nodevet.model import Finding, Verdict
 
 CATALOG = Catalog()
@@ -90,7 +90,7 @@ def wrong() -> Callable[..., list[Finding]]:
 
 
 @pytest.fixture
-def plan() -> Callable[..., list[Change]]:
+def plan() -> Callable[..., list[PlannedChange]]:
     """What a fix would do: check, want as in a baseline, sections of the evidence.
 
     Raises FixError as the fix does. `findings` are those of the sections, unless given.
@@ -98,7 +98,7 @@ def plan() -> Callable[..., list[Change]]:
 
     def changes(
         check: str, want: Any, sections: dict[str, Any], findings: list[Finding] | None = None
-    ) -> list[Change]:
+    ) -> list[PlannedChange]:
         fix = CATALOG.fix(check)
         assert fix is not None
         evidence, wish = evidence_of(sections), want_of(check, want)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nodevet.fix import FixError, Risk, Run
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import RunCommand
 
 NONE = {"compute_mode": None, "errors": {"compute_mode": "NVML_ERROR_NOT_SUPPORTED"}}
 
@@ -11,11 +12,11 @@ def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):
     gpus = h100({}, {"compute_mode": "PROHIBITED"}, {"compute_mode": "EXCLUSIVE_PROCESS"})
     (change,) = plan("compute_mode", "DEFAULT", {"gpu": gpus})
     assert (change.risk, change.gpus) == (Risk.IDLE, (uuid(1), uuid(2)))
-    assert change.wanted == "DEFAULT"
-    assert change.observed == {"GPU 1": "PROHIBITED", "GPU 2": "EXCLUSIVE_PROCESS"}
+    assert change.expected == "DEFAULT"
+    assert change.actual == {"GPU 1": "PROHIBITED", "GPU 2": "EXCLUSIVE_PROCESS"}
     assert change.actions[0].content.count(" -c DEFAULT ||") == 3
     assert change.actions[2:] == tuple(
-        Run(words=("nvidia-smi", "-i", uuid(index), "-c", "DEFAULT")) for index in (1, 2)
+        RunCommand(words=("nvidia-smi", "-i", uuid(index), "-c", "DEFAULT")) for index in (1, 2)
     )
     assert [resource.name for resource in change.resources[2:]] == [
         f"{uuid(1)}:compute_mode",

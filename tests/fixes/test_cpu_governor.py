@@ -3,7 +3,9 @@
 import pytest
 
 from nodevet.evidence.lists import numbers, spans
-from nodevet.fix import File, FixError, Resource, Risk, Run
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import Resource, RunCommand
+from nodevet.resource.file import WriteFile
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
 BOTH = ["performance", "powersave"]
@@ -27,15 +29,15 @@ def node(*groups, **rest):
 def test_the_whole_change(plan):
     sections = node(policies("0-1,4", "powersave"), policies("2-3", "performance"))
     (change,) = plan("cpu_governor", "performance", sections)
-    assert (change.wanted, change.observed) == ("performance", "powersave")
+    assert (change.expected, change.actual) == ("performance", "powersave")
     assert change.subjects == ("cpufreq 0-1,4",)
     assert change.actions == (
-        File(
+        WriteFile(
             path=RULE,
             content="# Written by nodevet.\n"
             "w /sys/devices/system/cpu/cpufreq/policy*/scaling_governor - - - - performance\n",
         ),
-        Run(words=("systemd-tmpfiles", "--create", RULE)),
+        RunCommand(words=("systemd-tmpfiles", "--create", RULE)),
     )
     knob = "/sys/devices/system/cpu/cpufreq/policy{}/scaling_governor"
     assert change.resources == (
@@ -55,7 +57,7 @@ def test_what_performance_does_to_the_preference_is_kept_before_the_governor(pla
 def test_governors_that_differ_are_told_apart(plan):
     sections = node(policies("0", "powersave"), policies("1", "ondemand"))
     (change,) = plan("cpu_governor", "performance", sections)
-    assert change.observed == {"cpufreq 0": "powersave", "cpufreq 1": "ondemand"}
+    assert change.actual == {"cpufreq 0": "powersave", "cpufreq 1": "ondemand"}
 
 
 @pytest.mark.parametrize(

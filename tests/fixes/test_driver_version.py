@@ -5,10 +5,11 @@ import subprocess
 import msgspec
 import pytest
 
-from nodevet.fix import FixError, Resource, Risk, Run, State
 from nodevet.fixes import _perform, driver_version
+from nodevet.fixing.model import FixError, Risk
 from nodevet.remedy.rollout.state import shows
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import Resource, RunCommand, State
 
 V = "550.54.14"
 NEW, NEWER = "550.90.07", "550.127.05"
@@ -61,15 +62,15 @@ def told_of(change):
 
 def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
     (change,) = plan("driver_version", ">=550.90", node(*three(NEWER, NEW, V)))
-    assert (change.wanted, change.observed) == (NEW, V)
+    assert (change.expected, change.actual) == (NEW, V)
     assert told_of(change) == [
         f"{COMPUTE}={NEW}{END}",
         f"{DRIVER}={NEW}{END}",
         f"{MANAGER}={NEW}-1",
     ]
     assert change.actions[1:] == (
-        Run(words=("apt-mark", "auto", COMPUTE)),
-        Run(words=("apt-mark", "hold", COMPUTE, DRIVER, MANAGER)),
+        RunCommand(words=("apt-mark", "auto", COMPUTE)),
+        RunCommand(words=("apt-mark", "hold", COMPUTE, DRIVER, MANAGER)),
     )
     assert change.resources == tuple(
         Resource(kind="package", name=name) for name in (COMPUTE, DRIVER, MANAGER)
@@ -83,7 +84,7 @@ def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
     assert all(len(list(_perform.perform((action,)))) == 1 for action in change.actions)
     every = (NEWER, NEW, V)
     (change,) = plan("driver_version", ">=550.90", node(*three(*every, manager=every)))
-    assert change.wanted == NEWER
+    assert change.expected == NEWER
 
 
 def test_a_lower_version_and_packages_that_are_held(plan):
@@ -136,7 +137,7 @@ def test_what_is_nvidias_and_not_of_the_driver_stays(plan):
 def test_names_without_a_branch_change_it(plan):
     packages = (package("nvidia-driver", V, "560.35.03"), package("libcuda1", V, "560.35.03"))
     (change,) = plan("driver_version", ">=560", node(*packages, gpu=V))
-    assert change.wanted == "560.35.03"
+    assert change.expected == "560.35.03"
 
 
 REFUSED = [
@@ -213,7 +214,7 @@ def test_what_was_done_shows_and_is_put_back_exactly(plan):
         shows(change.actions[0], [State(resource=change.resources[0], exists=False, why="x")])
         is None
     )
-    assert shows(Run(words=("apt-mark", "showhold")), after) is None
+    assert shows(RunCommand(words=("apt-mark", "showhold")), after) is None
     back = undo(*before, actions=change.actions)
     assert [action.words[:3] for action in back[2:]] == [
         ("apt-mark", "auto", COMPUTE),

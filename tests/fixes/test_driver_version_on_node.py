@@ -191,7 +191,7 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert done.returncode == 1, done
     power, driver = json.loads(plan.read_text())["steps"]
     assert (power["fix"], driver["fix"]) == ("power_limit", "driver_version")
-    assert (driver["wanted"], driver["observed"], driver["risk"]) == (NEW, OLD, "reboot")
+    assert (driver["expected"], driver["actual"], driver["risk"]) == (NEW, OLD, "reboot")
     assert [resource["name"] for resource in driver["resources"]] == MOVED
     assert rig.on(STATE) == before
     done = rig.at("approve", plan, "--key", rig.project / "bob", "--yes")

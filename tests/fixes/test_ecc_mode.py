@@ -2,7 +2,8 @@
 
 import pytest
 
-from nodevet.fix import FixError, Resource, Risk, Run
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import Resource, RunCommand
 
 OFF = {"ecc_current": False, "ecc_pending": False}
 SET = {"ecc_current": False, "ecc_pending": True}
@@ -17,10 +18,10 @@ NONE = {
 def test_off_and_set_but_waiting_need_a_reboot(plan, h100, uuid):
     (change,) = plan("ecc_mode", True, {"gpu": h100(OFF, {}, SET)})
     assert (change.risk, change.effective) == (Risk.REBOOT, "reboot")
-    assert (change.wanted, change.observed) == (True, False)
+    assert (change.expected, change.actual) == (True, False)
     assert change.subjects == ("GPU 0", "GPU 2")
     assert change.actions == tuple(
-        Run(words=("nvidia-smi", "-i", uuid(index), "-e", "1")) for index in (0, 2)
+        RunCommand(words=("nvidia-smi", "-i", uuid(index), "-e", "1")) for index in (0, 2)
     )
     assert change.resources == tuple(
         Resource(kind="gpu", name=f"{uuid(index)}:ecc_pending") for index in (0, 2)
@@ -30,7 +31,7 @@ def test_off_and_set_but_waiting_need_a_reboot(plan, h100, uuid):
 def test_what_waits_wrongly_is_taken_back_at_no_risk(plan, h100, uuid):
     (change,) = plan("ecc_mode", True, {"gpu": h100({}, TO_GO)})
     assert (change.risk, change.effective) == (Risk.LIVE, "now")
-    assert change.actions == (Run(words=("nvidia-smi", "-i", uuid(1), "-e", "1")),)
+    assert change.actions == (RunCommand(words=("nvidia-smi", "-i", uuid(1), "-e", "1")),)
 
 
 def test_both_are_two_changes_of_different_gpus(plan, h100):

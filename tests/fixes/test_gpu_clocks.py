@@ -2,7 +2,8 @@
 
 import pytest
 
-from nodevet.fix import FixError, Risk, Run
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import RunCommand
 
 SLOW = {"app_clock_graphics_mhz": 1200}
 LOCKED = {
@@ -24,14 +25,16 @@ GONE = {
 def test_both_clocks(plan, h100, uuid):
     want = {"graphics": "max", "memory": "default"}
     (change,) = plan("gpu_clocks", want, {"gpu": h100({}, SLOW)})
-    assert (change.wanted, change.observed, change.unit) == (
+    assert (change.expected, change.actual, change.unit) == (
         {"graphics": 1980},
         {"graphics": 1200},
         "MHz",
     )
     assert change.risk is Risk.LIVE
     assert change.actions[0].content.count(" -ac 2619,1980 ||") == 2
-    assert change.actions[2:] == (Run(words=("nvidia-smi", "-i", uuid(1), "-ac", "2619,1980")),)
+    assert change.actions[2:] == (
+        RunCommand(words=("nvidia-smi", "-i", uuid(1), "-ac", "2619,1980")),
+    )
     assert [resource.name for resource in change.resources[2:]] == [
         f"{uuid(1)}:app_clock_memory_mhz",
         f"{uuid(1)}:app_clock_graphics_mhz",

@@ -2,7 +2,9 @@
 
 import pytest
 
-from nodevet.fix import File, FixError, Risk, Run
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import RunCommand
+from nodevet.resource.file import WriteFile
 
 ON = {"mig_current": True, "mig_pending": True}
 AMPERE = {"gpu_architecture": "AMPERE"}
@@ -20,7 +22,7 @@ def test_hopper_changes_at_once_and_needs_a_unit(plan, h100, uuid):
     assert unit.content.count(" -mig 0 ||") == 2
     assert "nodevet-persistence-mode.service\n" in unit.content
     assert "nodevet-mig-mode.service" not in unit.content
-    assert change.actions[2:] == (Run(words=("nvidia-smi", "-i", uuid(1), "-mig", "0")),)
+    assert change.actions[2:] == (RunCommand(words=("nvidia-smi", "-i", uuid(1), "-mig", "0")),)
     assert change.resources[-1].name == f"{uuid(1)}:mig_pending"
     assert "no undo brings them back" in change.note
 
@@ -28,7 +30,7 @@ def test_hopper_changes_at_once_and_needs_a_unit(plan, h100, uuid):
 def test_ampere_keeps_it_and_waits(plan, h100, uuid):
     (change,) = plan("mig_mode", True, {"gpu": h100(AMPERE, AMPERE | ON)})
     assert (change.risk, change.effective) == (Risk.DRAIN, "reset")
-    assert change.actions == (Run(words=("nvidia-smi", "-i", uuid(0), "-mig", "1")),)
+    assert change.actions == (RunCommand(words=("nvidia-smi", "-i", uuid(0), "-mig", "1")),)
     assert "no slices are made" in change.note
 
 
@@ -37,7 +39,7 @@ def test_each_kind_for_itself(plan, h100, uuid):
     assert (first.subjects, first.effective) == (("GPU 0",), "reset")
     assert (second.subjects, second.effective) == (("GPU 1",), "now")
     assert not set(first.resources) & set(second.resources)
-    (unit,) = (action for action in second.actions if isinstance(action, File))
+    (unit,) = (action for action in second.actions if isinstance(action, WriteFile))
     assert uuid(0) not in unit.content and uuid(2) in unit.content
 
 

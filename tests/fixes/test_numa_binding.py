@@ -6,9 +6,12 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fix import Change, File, FixError, Resource, Risk, Run, State, Unit
 from nodevet.fixes import _perform, numa_binding
+from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 DROP_IN = "/etc/systemd/system/train.service.d/90-nodevet-numa-binding.conf"
 TEXT = """\
@@ -22,7 +25,7 @@ NUMAMask=0
 AllowedMemoryNodes=
 AllowedMemoryNodes=0
 """
-RELOAD = Run(words=("systemctl", "daemon-reload"))
+RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 SLICE = "/system.slice/"
 
 
@@ -83,11 +86,11 @@ def asked(evidence, wrong):
 
 def test_a_service_is_bound_when_it_starts_anew(plan):
     (change,) = plan("numa_binding", True, node(process(100)))
-    assert change == Change(
-        wanted={"cpus": "0-31,64-95"},
-        observed={"cpus": "0-127"},
+    assert change == PlannedChange(
+        expected={"cpus": "0-31,64-95"},
+        actual={"cpus": "0-127"},
         subjects=("process 100",),
-        actions=(File(path=DROP_IN, content=TEXT), RELOAD),
+        actions=(WriteFile(path=DROP_IN, content=TEXT), RELOAD),
         resources=(Resource(kind="file", name=DROP_IN),),
         risk=Risk.LIVE,
         effective="restart",
@@ -99,8 +102,8 @@ def test_a_service_is_bound_when_it_starts_anew(plan):
 def test_a_restart_takes_a_drained_node(asked):
     (change,) = asked(node(process(100)), "restart")
     assert change.actions == (
-        File(path=DROP_IN, content=TEXT),
-        Unit(name="train.service", restart=True),
+        WriteFile(path=DROP_IN, content=TEXT),
+        SetUnit(name="train.service", restart=True),
     )
     assert change.resources == (
         Resource(kind="file", name=DROP_IN),
@@ -112,8 +115,10 @@ def test_a_restart_takes_a_drained_node(asked):
 
 def test_processes_that_run_are_bound_with_their_threads(asked):
     (change,) = asked(node(process(100), process(101, cpus="0-3"), process(102)), "now")
-    pins = [Run(words=("taskset", "-a", "-p", "-c", "0-31,64-95", pid)) for pid in ("100", "102")]
-    assert change.actions == (File(path=DROP_IN, content=TEXT), RELOAD, *pins)
+    pins = [
+        RunCommand(words=("taskset", "-a", "-p", "-c", "0-31,64-95", pid)) for pid in ("100", "102")
+    ]
+    assert change.actions == (WriteFile(path=DROP_IN, content=TEXT), RELOAD, *pins)
     assert [resource.label for resource in change.resources] == [
         f"file {DROP_IN}",
         "process 100",
@@ -130,7 +135,7 @@ def test_memory_is_bound_with_a_restart_only(asked):
         with pytest.raises(FixError, match="takes back only with a restart: plan with --restart"):
             asked(sections, *options)
     (change,) = asked(sections, "restart")
-    assert change.wanted == {"cpus": "0-31,64-95", "memory": "0"}
+    assert change.expected == {"cpus": "0-31,64-95", "memory": "0"}
     assert change.actions[0].content == TEXT
 
 
@@ -272,7 +277,7 @@ def test_no_plan_without_evidence_of_who_computes(plan, wrong, evidence):
 def test_a_plan_outlasts_json(asked):
     for options in ((), ("now",), ("restart",)):
         (change,) = asked(node(process(100)), *options)
-        assert msgspec.json.decode(msgspec.json.encode(change), type=Change) == change
+        assert msgspec.json.decode(msgspec.json.encode(change), type=PlannedChange) == change
 
 
 def test_every_mode_can_be_put_back(asked):
@@ -292,23 +297,23 @@ def test_every_mode_can_be_put_back(asked):
             for resource in change.resources
         ]
         ways[option] = undo(*seen, actions=change.actions)
-    gone = File(path=DROP_IN, content=None)
+    gone = WriteFile(path=DROP_IN, content=None)
     assert ways[""] == (gone, RELOAD)
     assert ways["restart"] == (
         gone,
-        Unit(name="train.service", enabled=True, running=True, restart=True, masked=False),
+        SetUnit(name="train.service", enabled=True, running=True, restart=True, masked=False),
     )
     assert set(ways["now"]) == {
         gone,
-        Run(words=("taskset", "-a", "-p", "-c", "0-127", "100")),
-        Run(words=("taskset", "-p", "-c", "3", "104")),
+        RunCommand(words=("taskset", "-a", "-p", "-c", "0-127", "100")),
+        RunCommand(words=("taskset", "-p", "-c", "3", "104")),
         RELOAD,
     }
 
 
 def test_as_an_operation():
     found = list(numa_binding.numa_binding._inner("train.service", "0-31,64-95", "0", restart=True))
-    wanted = (File(path=DROP_IN, content=TEXT), Unit(name="train.service", restart=True))
+    wanted = (WriteFile(path=DROP_IN, content=TEXT), SetUnit(name="train.service", restart=True))
     assert [str(each) for each in found] == [str(each) for each in _perform.perform(wanted)]
     for bad in (("x", "0", "0"), ("x.service", "0;1", "0"), ("x.service", "0", "0\nUser=y")):
         with pytest.raises(ValueError, match="numa_binding"):

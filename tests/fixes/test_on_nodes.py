@@ -17,12 +17,13 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change, State
+from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Worker
 from nodevet.model import Finding, Host, Verdict
 from nodevet.remedy.rollout.compare import after_reset
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import State
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
 
@@ -120,7 +121,7 @@ class Life:
     """What happened to a node."""
 
     moments: dict[str, Moment] = field(default_factory=dict)
-    changes: dict[str, tuple[Change, ...]] = field(default_factory=dict)
+    changes: dict[str, tuple[PlannedChange, ...]] = field(default_factory=dict)
     seen: dict[str, tuple[State, ...]] = field(default_factory=dict)
 
 
@@ -130,7 +131,7 @@ def ask(check: str, evidence: Evidence) -> tuple[list[Finding], Any]:
     return list(CATALOG.check(check).judge(evidence, want)), want
 
 
-def planned(check: str, evidence: Evidence) -> tuple[Change, ...]:
+def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     findings, want = ask(check, evidence)
     fix = CATALOG.fix(check)
     assert fix is not None

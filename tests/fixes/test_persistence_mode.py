@@ -2,8 +2,11 @@
 
 import pytest
 
-from nodevet.fix import File, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes.persistence_mode import DROP_IN, PATH, persistence_mode
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import Resource, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 OFF = {"persistence_mode": False}
 DAEMON, OWN = "nvidia-persistenced.service", "nodevet-persistence-mode.service"
@@ -12,7 +15,7 @@ ENABLED = {"load_state": "loaded", "active_state": "active", "file_state": "enab
 STOPPED = {"load_state": "loaded", "active_state": "inactive", "file_state": "disabled"}
 MASKED = {"load_state": "masked", "active_state": "inactive", "file_state": "masked"}
 STATIC = {"load_state": "loaded", "active_state": "active", "file_state": "static"}
-RELOAD = Run(words=("systemctl", "daemon-reload"))
+RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
 def units(daemon, own=ABSENT):
@@ -21,9 +24,9 @@ def units(daemon, own=ABSENT):
 
 def split(change):
     """Files by path, units, and commands, of a change."""
-    files = {each.path: each.content for each in change.actions if isinstance(each, File)}
-    of_units = [each for each in change.actions if isinstance(each, Unit)]
-    return files, of_units, [each for each in change.actions if isinstance(each, Run)]
+    files = {each.path: each.content for each in change.actions if isinstance(each, WriteFile)}
+    of_units = [each for each in change.actions if isinstance(each, SetUnit)]
+    return files, of_units, [each for each in change.actions if isinstance(each, RunCommand)]
 
 
 @pytest.mark.parametrize(("want", "word", "noted"), [(True, "1", False), (False, "0", True)])
@@ -31,13 +34,15 @@ def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, want, word,
     gpus = h100({}, {"persistence_mode": not want}, OFF)
     (change,) = plan("persistence_mode", want, {"gpu": gpus, "services": units(ABSENT)})
     wrong = [1, 2] if want else [0, 1]
-    assert (change.wanted, change.observed) == (want, not want)
+    assert (change.expected, change.actual) == (want, not want)
     assert change.subjects == tuple(f"GPU {index}" for index in wrong)
     unit, enabled, *runs = change.actions
     assert unit.content.count(f" -pm {word} ||") == 3
     assert "After=nvidia-persistenced.service nvidia-fabricmanager.service\n" in unit.content
-    assert enabled == Unit(name=OWN, enabled=True)
-    assert runs == [Run(words=("nvidia-smi", "-i", uuid(index), "-pm", word)) for index in wrong]
+    assert enabled == SetUnit(name=OWN, enabled=True)
+    assert runs == [
+        RunCommand(words=("nvidia-smi", "-i", uuid(index), "-pm", word)) for index in wrong
+    ]
     assert change.resources[2:] == tuple(
         Resource(kind="gpu", name=f"{uuid(index)}:persistence_mode") for index in wrong
     )
@@ -55,13 +60,13 @@ def test_there_is_one_owner(plan, h100, want, daemon):
     assert set(files) == {DROP_IN, PATH}
     if want and daemon in (ENABLED, STOPPED):
         assert files[PATH] is None and files[DROP_IN].count(" -pm 1 ||") == 1
-        assert of_units[0] == Unit(name=OWN, enabled=False, running=False)
+        assert of_units[0] == SetUnit(name=OWN, enabled=False, running=False)
         assert change.actions.index(of_units[0]) < change.actions.index(
-            File(path=PATH, content=None)
+            WriteFile(path=PATH, content=None)
         )
     else:
         assert files[DROP_IN] is None and files[PATH]
-        assert of_units == [Unit(name=OWN, enabled=True)]
+        assert of_units == [SetUnit(name=OWN, enabled=True)]
     touched = {(each.kind, each.name) for each in change.resources}
     assert {("file", PATH), ("file", DROP_IN), ("unit", OWN)} <= touched
     assert runs[-1].words[-2:] == ("-pm", "1" if want else "0")
@@ -70,7 +75,10 @@ def test_there_is_one_owner(plan, h100, want, daemon):
 def test_a_daemon_that_runs_is_not_touched(plan, h100, uuid):
     sections = {"gpu": h100(OFF, {}), "services": units(ENABLED)}
     (change,) = plan("persistence_mode", True, sections)
-    assert change.actions[1:] == (RELOAD, Run(words=("nvidia-smi", "-i", uuid(0), "-pm", "1")))
+    assert change.actions[1:] == (
+        RELOAD,
+        RunCommand(words=("nvidia-smi", "-i", uuid(0), "-pm", "1")),
+    )
     assert change.resources == (
         Resource(kind="file", name=DROP_IN),
         Resource(kind="gpu", name=f"{uuid(0)}:persistence_mode"),
@@ -80,9 +88,9 @@ def test_a_daemon_that_runs_is_not_touched(plan, h100, uuid):
 @pytest.mark.parametrize(
     ("state", "unit"),
     [
-        (STOPPED, Unit(name=DAEMON, enabled=True, running=True)),
-        ({**ENABLED, "file_state": "disabled"}, Unit(name=DAEMON, enabled=True)),
-        ({**ENABLED, "active_state": "failed"}, Unit(name=DAEMON, running=True)),
+        (STOPPED, SetUnit(name=DAEMON, enabled=True, running=True)),
+        ({**ENABLED, "file_state": "disabled"}, SetUnit(name=DAEMON, enabled=True)),
+        ({**ENABLED, "active_state": "failed"}, SetUnit(name=DAEMON, running=True)),
     ],
 )
 def test_a_daemon_is_enabled_and_started(plan, h100, uuid, state, unit):

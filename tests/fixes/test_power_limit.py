@@ -2,8 +2,11 @@
 
 import pytest
 
-from nodevet.fix import File, FixError, Resource, Risk, Run, Unit
 from nodevet.fixes.power_limit import words
+from nodevet.fixing.model import FixError, Risk
+from nodevet.resource import Resource, RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 UNIT = """\
 # Written by nodevet: the boot-time owner of power_limit.
@@ -31,12 +34,12 @@ LOW = {"power_limit_mw": 500_000, "power_limit_enforced_mw": 500_000}
 
 def test_the_whole_change(plan, h100, uuid):
     (change,) = plan("power_limit", 700, {"gpu": h100({}, LOW)})
-    assert (change.wanted, change.observed, change.unit) == (700, 500, "W")
+    assert (change.expected, change.actual, change.unit) == (700, 500, "W")
     assert change.subjects == ("GPU 1",)
     assert change.actions == (
-        File(path="/etc/systemd/system/nodevet-power-limit.service", content=UNIT),
-        Unit(name="nodevet-power-limit.service", enabled=True),
-        Run(words=("nvidia-smi", "-i", uuid(1), "-pl", "700")),
+        WriteFile(path="/etc/systemd/system/nodevet-power-limit.service", content=UNIT),
+        SetUnit(name="nodevet-power-limit.service", enabled=True),
+        RunCommand(words=("nvidia-smi", "-i", uuid(1), "-pl", "700")),
     )
     assert change.resources == (
         Resource(kind="file", name="/etc/systemd/system/nodevet-power-limit.service"),
@@ -59,8 +62,8 @@ def test_the_unit_is_the_same_whichever_gpu_is_wrong_and_in_any_order(plan, h100
 def test_different_boards_have_different_limits_in_one_unit(plan, h100, uuid):
     board = {"power_limit_default_mw": 387_500} | LOW
     (change,) = plan("power_limit", "default", {"gpu": h100(LOW, board)})
-    assert change.wanted == {"GPU 0": 700, "GPU 1": 387.5}
-    assert change.observed == 500
+    assert change.expected == {"GPU 0": 700, "GPU 1": 387.5}
+    assert change.actual == 500
     unit = change.actions[0].content
     assert f"-i {uuid(0)} -pl 700 ||" in unit
     assert f"-i {uuid(1)} -pl 387.5 ||" in unit
@@ -118,7 +121,7 @@ def test_within_the_tolerance_is_not_touched(plan, h100):
     want = {"watts": 700, "tolerance": "1%"}
     (change,) = plan("power_limit", want, {"gpu": h100(near, LOW)})
     assert change.subjects == ("GPU 1",)
-    assert sum(isinstance(action, Run) for action in change.actions) == 1
+    assert sum(isinstance(action, RunCommand) for action in change.actions) == 1
 
 
 @pytest.mark.parametrize(

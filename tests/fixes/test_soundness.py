@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from nodevet.evidence.gpu import Gpu
-from nodevet.fix import FixError
 from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixing.model import FixError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fix import File, FixError, Resource, Risk, Run, State, Unit
 from nodevet.fixes import swap
+from nodevet.fixing.model import FixError, Risk
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 TABLE = """\
 # /etc/fstab
@@ -49,14 +52,14 @@ def node(*areas, **other):
 
 
 def off(name):
-    return Run(words=("swapoff", "--", name), seconds=900)
+    return RunCommand(words=("swapoff", "--", name), seconds=900)
 
 
 def test_one_that_was_turned_on_by_hand(plan):
     (change,) = plan("swap", "none", node())
     assert change.actions == (off("/swapfile"),)
     assert change.resources == (Resource(kind="swap", name="/swapfile"),)
-    assert (change.wanted, change.observed, change.unit) == ("none", "1000 KiB", "")
+    assert (change.expected, change.actual, change.unit) == ("none", "1000 KiB", "")
     assert (change.risk, change.effective, change.note) == (Risk.IDLE, "now", "")
 
 
@@ -65,8 +68,8 @@ def test_the_lines_of_fstab_are_kept_as_comments(plan):
     areas = (area(), area("/dev/sda2", 9000, 10, 5), area("/dev/sdb2", 9000, 20, -3))
     (change,) = plan("swap", 0, node(*areas, fstab=[table]))
     assert change.actions == (
-        File(path="/etc/fstab", content=OFF, mode=0o640, owner=0, group=7),
-        Run(words=("systemctl", "daemon-reload")),
+        WriteFile(path="/etc/fstab", content=OFF, mode=0o640, owner=0, group=7),
+        RunCommand(words=("systemctl", "daemon-reload")),
         off("/dev/sdb2"),
         off("/swapfile"),
         off("/dev/sda2"),
@@ -82,7 +85,7 @@ def test_the_lines_of_fstab_are_kept_as_comments(plan):
 def test_a_unit_that_systemd_made_is_masked(plan):
     unit = {"name": "dev-sda2.swap", "path": "/run/systemd/generator.late/dev-sda2.swap"}
     (change,) = plan("swap", "none", node(area("/dev/sda2"), swap_units=[unit]))
-    assert change.actions == (Unit(name="dev-sda2.swap", masked=True), off("/dev/sda2"))
+    assert change.actions == (SetUnit(name="dev-sda2.swap", masked=True), off("/dev/sda2"))
     assert change.resources == (
         Resource(kind="unit", name="dev-sda2.swap"),
         Resource(kind="swap", name="/dev/sda2"),
@@ -176,13 +179,13 @@ def test_back_with_priority_and_discard_and_in_the_kernels_order():
         seen("/dev/sda2", priority=5, fstab=[line]),
     )
     assert undo(table, unit, *swaps) == (
-        File(path="/etc/fstab", content=TABLE, mode=0o640, owner=0, group=7),
-        Run(words=("swapon", "-p", "5", "--discard=pages", "--", "/dev/sda2")),
-        Run(words=("swapon", "--", "/swapfile")),
-        Run(words=("swapon", "--", "/dev/sdb2")),
-        Unit(name="dev-sda2.swap", running=True, masked=False),
+        WriteFile(path="/etc/fstab", content=TABLE, mode=0o640, owner=0, group=7),
+        RunCommand(words=("swapon", "-p", "5", "--discard=pages", "--", "/dev/sda2")),
+        RunCommand(words=("swapon", "--", "/swapfile")),
+        RunCommand(words=("swapon", "--", "/dev/sdb2")),
+        SetUnit(name="dev-sda2.swap", running=True, masked=False),
     )
-    assert undo(table)[1:] == (Run(words=("systemctl", "daemon-reload")),)
+    assert undo(table)[1:] == (RunCommand(words=("systemctl", "daemon-reload")),)
 
 
 # --- in a pyinfra deploy

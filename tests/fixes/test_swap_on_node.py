@@ -16,12 +16,13 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change, Risk, State
+from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Worker
 from nodevet.model import Finding, Verdict
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import State
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
 
@@ -86,7 +87,7 @@ class Life:
     """What came of it. `moments`: evidence and what the node's files say."""
 
     moments: dict[str, tuple[Evidence, str]] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PlannedChange, ...] = ()
     seen: tuple[State, ...] = ()
     back: tuple[State, ...] = ()
     said: str = ""
@@ -108,7 +109,7 @@ def findings(evidence: Evidence) -> list[Finding]:
     return list(CATALOG.check("swap").judge(evidence, want))
 
 
-def planned(evidence: Evidence) -> tuple[Change, ...]:
+def planned(evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix("swap")
     assert fix is not None
     want = CATALOG.check("swap").wants.model_validate({"maximum_kb": "none"})
@@ -184,7 +185,7 @@ def test_all_of_it_is_seen_and_wrong(life: Life) -> None:
 
 def test_the_plan_names_each_and_asks_for_a_drained_node(life: Life) -> None:
     (change,) = life.changes
-    assert (change.risk, change.wanted, change.observed) == (Risk.DRAIN, "none", "11534324 KiB")
+    assert (change.risk, change.expected, change.actual) == (Risk.DRAIN, "none", "11534324 KiB")
     assert [resource.label for resource in change.resources] == [
         "file /etc/fstab", "unit dev-sdb2.swap",
         "swap /dev/sdb2", "swap /swapfile", "swap /dev/sda2",

@@ -6,9 +6,13 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fix import File, FixError, Kernel, Resource, Risk, Run, State, Unit
 from nodevet.fixes import _perform, kernel_modules, services, sysctl, transparent_hugepage
+from nodevet.fixing.model import FixError, Risk
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 HEAD = "# Written by nodevet.\n"
 THP = "/sys/kernel/mm/transparent_hugepage"
@@ -55,17 +59,17 @@ def test_huge_pages_now_and_at_every_boot(plan):
     want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
     (change,) = plan("transparent_hugepage", want, memory("always", "madvise"))
     assert change.actions == (
-        File(
+        WriteFile(
             path=RULE,
             content=f"{HEAD}w {THP}/enabled - - - - madvise\nw {THP}/defrag - - - - madvise\n",
         ),
-        Kernel(path=f"{THP}/enabled", value="madvise"),
+        WriteKernel(path=f"{THP}/enabled", value="madvise"),
     )
     assert change.resources == (
         Resource(kind="file", name=RULE),
         Resource(kind="kernel", name=f"{THP}/enabled"),
     )
-    assert (change.wanted, change.observed) == ({"enabled": "madvise"}, {"enabled": "always"})
+    assert (change.expected, change.actual) == ({"enabled": "madvise"}, {"enabled": "always"})
     assert change.subjects == ("transparent_hugepage enabled",)
     assert (change.risk, change.effective) == (Risk.LIVE, "now")
 
@@ -113,14 +117,14 @@ def node(**other):
 def test_a_parameter_now_and_at_every_boot(plan):
     (change,) = plan("sysctl", WANT, node(kernel__numa_balancing="1"))
     assert change.actions == (
-        File(path=CONF, content=f"{HEAD}kernel.numa_balancing = 0\n"),
-        Kernel(path="/proc/sys/kernel/numa_balancing", value="0"),
+        WriteFile(path=CONF, content=f"{HEAD}kernel.numa_balancing = 0\n"),
+        WriteKernel(path="/proc/sys/kernel/numa_balancing", value="0"),
     )
     assert change.resources == (
         Resource(kind="file", name=CONF),
         Resource(kind="kernel", name="/proc/sys/kernel/numa_balancing"),
     )
-    assert (change.wanted, change.observed) == (
+    assert (change.expected, change.actual) == (
         {"kernel.numa_balancing": "0"},
         {"kernel.numa_balancing": 1},
     )
@@ -143,7 +147,9 @@ def test_a_dot_inside_a_part(plan):
     sections = node()
     sections["sysctl"]["parameters"][-1]["value"] = "1"
     (change,) = plan("sysctl", WANT, sections)
-    assert change.actions[1] == Kernel(path="/proc/sys/net/ipv4/conf/eth0.1/forwarding", value="0")
+    assert change.actions[1] == WriteKernel(
+        path="/proc/sys/net/ipv4/conf/eth0.1/forwarding", value="0"
+    )
     assert "\nnet.ipv4.conf.eth0/1.forwarding = 0\n" in change.actions[0].content
 
 
@@ -164,7 +170,7 @@ def test_refused_where_the_file_would_be_wrong(plan, want, other, told):
 def test_a_parameter_of_several_numbers_can_be_put_back():
     resource = Resource(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
     actions = undo(State(resource=resource, exists=True, value="4096\t131072\t6291456"))
-    assert actions == (Kernel(path=resource.name, value="4096 131072 6291456"),)
+    assert actions == (WriteKernel(path=resource.name, value="4096 131072 6291456"),)
     assert len(list(_perform.perform(actions))) == 1
 
 
@@ -174,35 +180,35 @@ def test_a_parameter_of_several_numbers_can_be_put_back():
 @pytest.mark.parametrize(
     ("want", "now", "actions", "risk"),
     [
-        ({"running": ["a.service"]}, {}, [Unit(name="a.service", running=True)], Risk.LIVE),
+        ({"running": ["a.service"]}, {}, [SetUnit(name="a.service", running=True)], Risk.LIVE),
         (
             {"running": ["a.service"], "enabled": ["a.service"]},
             {"active": "failed"},
-            [Unit(name="a.service", running=True, enabled=True)],
+            [SetUnit(name="a.service", running=True, enabled=True)],
             Risk.LIVE,
         ),
         (
             {"running": ["a.service"], "enabled": ["a.service"]},
             {"active": "active"},
-            [Unit(name="a.service", enabled=True)],
+            [SetUnit(name="a.service", enabled=True)],
             Risk.LIVE,
         ),
         (
             {"stopped": ["a.service"], "disabled": ["a.service"]},
             {"active": "active", "file": "enabled"},
-            [Unit(name="a.service", running=False, enabled=False)],
+            [SetUnit(name="a.service", running=False, enabled=False)],
             Risk.DRAIN,
         ),
         (
             {"disabled": ["a.service"]},
             {"active": "active", "file": "enabled"},
-            [Unit(name="a.service", enabled=False)],
+            [SetUnit(name="a.service", enabled=False)],
             Risk.LIVE,
         ),
         (
             {"stopped": ["a.service"]},
             {"active": "failed"},
-            [Run(words=("systemctl", "reset-failed", "--", "a.service"))],
+            [RunCommand(words=("systemctl", "reset-failed", "--", "a.service"))],
             Risk.LIVE,
         ),
     ],
@@ -268,22 +274,22 @@ def test_modules_to_load_and_to_keep_out(plan):
     want = {"loaded": ["nvidia", "nvidia-uvm"], "absent": ["nouveau", "nvidiafb"]}
     now, later = plan("kernel_modules", want, modules(["nvidia", "nouveau"]))
     assert now.actions == (
-        File(path=LOAD, content=f"{HEAD}nvidia\nnvidia_uvm\n"),
-        File(path=DENY.format("nvidia"), content=None),
-        File(path=DENY.format("nvidia_uvm"), content=None),
-        Run(words=("modprobe", "--", "nvidia_uvm")),
+        WriteFile(path=LOAD, content=f"{HEAD}nvidia\nnvidia_uvm\n"),
+        WriteFile(path=DENY.format("nvidia"), content=None),
+        WriteFile(path=DENY.format("nvidia_uvm"), content=None),
+        RunCommand(words=("modprobe", "--", "nvidia_uvm")),
     )
     assert now.resources[-1] == Resource(kind="module", name="nvidia_uvm")
     assert (now.risk, now.effective, now.note) == (Risk.LIVE, "now", "")
     assert later.actions == tuple(
-        File(path=DENY.format(name), content=f"{HEAD}blacklist {name}\n")
+        WriteFile(path=DENY.format(name), content=f"{HEAD}blacklist {name}\n")
         for name in ("nouveau", "nvidiafb")
     )
     assert later.resources[-1] == Resource(kind="module", name="nouveau")
     assert not set(now.resources) & set(later.resources)
     assert (later.risk, later.effective) == (Risk.REBOOT, "reboot")
     assert "initramfs" in later.note
-    assert (later.wanted, later.observed) == ({"nouveau": "not loaded"}, {"nouveau": "loaded"})
+    assert (later.expected, later.actual) == ({"nouveau": "not loaded"}, {"nouveau": "loaded"})
     assert plan("kernel_modules", want, modules(["nvidia", "nouveau", "nvidia_uvm"])) == [later]
     assert plan("kernel_modules", want, modules(["nvidia"])) == [now]
 

@@ -15,12 +15,13 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Change, State
+from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Worker
 from nodevet.model import Finding, Verdict
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import State
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
 
@@ -86,7 +87,7 @@ def amiss(check: str, evidence: Evidence) -> list[str]:
     return [each.subject.label for each in found if each.verdict is not Verdict.OK]
 
 
-def planned(check: str, evidence: Evidence) -> tuple[Change, ...]:
+def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix(check)
     assert fix is not None
     wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.FAIL]
@@ -123,7 +124,7 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
             return decode(worker.probe("n1"))
 
         before, tree = probe(), shell(TREE)
-        seen: list[tuple[Change, tuple[State, ...]]] = []
+        seen: list[tuple[PlannedChange, tuple[State, ...]]] = []
         for check in WANTS:
             assert amiss(check, before), check
             for change in planned(check, before):

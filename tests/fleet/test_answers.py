@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodevet.fix import Resource
 from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Worker, WorkError
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.answers import MalformedError
 from nodevet.model import Host
+from nodevet.resource import Resource
 from nodevet_sim.sshd import KeyPair, Sshd
 
 PYTHON = """#!{python} -ISE

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu
-from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
 from nodevet.fleet.controller import executor, worker_child
@@ -28,6 +27,10 @@ from nodevet.fleet.worker.session import Session
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet.remote.lock import SILENCE
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
 from nodevet_sim.sshd import KeyPair, Sshd
@@ -79,8 +82,10 @@ def worker(host: Host) -> Iterator[Worker]:
         yield running
 
 
-def file(path: Path, content: str | None = "x", **rest: int) -> File:
-    return File(path=str(path), content=content, owner=os.geteuid(), group=os.getegid(), **rest)
+def file(path: Path, content: str | None = "x", **rest: int) -> WriteFile:
+    return WriteFile(
+        path=str(path), content=content, owner=os.geteuid(), group=os.getegid(), **rest
+    )
 
 
 AWKWARD = ["", "no newline", "one\n", "'\"$HOME`id`\\ \t\x01é\n\n", "-n", "x" * (1 << 20)]
@@ -139,56 +144,56 @@ WORDS = [("printf", "%s\n", "a b", "$HOME", "`id`", "'", '"', ";", "&&", "x\ny",
 
 @pytest.mark.parametrize("words", WORDS)
 def test_words_reach_the_program_as_they_are(worker: Worker, words: tuple[str, ...]) -> None:
-    done = worker.act("n1", Run(words=words))
+    done = worker.act("n1", RunCommand(words=words))
     assert done.ok and done.output == "\n".join(words[2:]).rstrip("\n")
 
 
 def test_a_word_is_never_taken_for_what_the_shell_knows(worker: Worker) -> None:
     for words in (("eval", "echo pwned"), ("A=1",), ("if",), ("/no/such",)):
-        done = worker.act("n1", Run(words=words))
+        done = worker.act("n1", RunCommand(words=words))
         assert not done.ok and done.code == 127 and "pwned" not in done.output.split(": ")[-1]
 
 
 @pytest.mark.parametrize(
     "action",
     [
-        Run(words=()),
-        Run(words=("",)),
-        Run(words=("-c", "x")),
-        Run(words=("a\0b",)),
-        File(path="relative", content="x"),
-        File(path="/etc/../x", content="x"),
-        File(path="/tmp/a\nb", content="x"),
-        File(path="/tmp/a", content="x", mode=0o100644),
-        Kernel(path="/etc/passwd", value="x"),
-        Kernel(path="/sys/../etc/passwd", value="x"),
-        Kernel(path="/sys/x", value=""),
-        Kernel(path="/sys/x", value="a\nb"),
-        Unit(name="--now"),
-        Unit(name="x.service; reboot"),
-        Unit(name="a/b.service"),
+        RunCommand(words=()),
+        RunCommand(words=("",)),
+        RunCommand(words=("-c", "x")),
+        RunCommand(words=("a\0b",)),
+        WriteFile(path="relative", content="x"),
+        WriteFile(path="/etc/../x", content="x"),
+        WriteFile(path="/tmp/a\nb", content="x"),
+        WriteFile(path="/tmp/a", content="x", mode=0o100644),
+        WriteKernel(path="/etc/passwd", value="x"),
+        WriteKernel(path="/sys/../etc/passwd", value="x"),
+        WriteKernel(path="/sys/x", value=""),
+        WriteKernel(path="/sys/x", value="a\nb"),
+        SetUnit(name="--now"),
+        SetUnit(name="x.service; reboot"),
+        SetUnit(name="a/b.service"),
     ],
 )
 def test_an_action_that_nobody_can_mean_is_refused(
-    worker: Worker, action: File | Kernel | Run | Unit
+    worker: Worker, action: WriteFile | WriteKernel | RunCommand | SetUnit
 ) -> None:
     done = worker.act("n1", action)
     assert not done.ok and done.code == 2 and "refuses" in done.output
 
 
 def test_a_kernel_file_says_the_errno_and_is_never_made(worker: Worker, tmp_path: Path) -> None:
-    done = worker.act("n1", Kernel(path="/proc/sys/kernel/nodevet_none", value="1"))
+    done = worker.act("n1", WriteKernel(path="/proc/sys/kernel/nodevet_none", value="1"))
     assert not done.ok and "No such file or directory" in done.output
-    done = worker.act("n1", Kernel(path="/proc/sys/kernel/ostype", value="$(id)"))
+    done = worker.act("n1", WriteKernel(path="/proc/sys/kernel/ostype", value="$(id)"))
     assert not done.ok and ("Permission denied" in done.output or "Read-only" in done.output)
 
 
 def test_a_command_that_does_not_end_is_ended(worker: Worker, server: Sshd) -> None:
     begun = time.monotonic()
-    done = worker.act("n1", Run(words=("sh", "-c", "echo begun; sleep 77")), seconds=4)
+    done = worker.act("n1", RunCommand(words=("sh", "-c", "echo begun; sleep 77")), seconds=4)
     assert not done.ok and done.code == 124 and time.monotonic() - begun < 20
     assert done.output == "begun\nno end within 2 s"
-    assert worker.act("n1", Run(words=("true",))).ok
+    assert worker.act("n1", RunCommand(words=("true",))).ok
     assert not [
         pid for pid in server.sessions() if b"77" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
@@ -196,14 +201,14 @@ def test_a_command_that_does_not_end_is_ended(worker: Worker, server: Sshd) -> N
 
 def test_a_flood_and_odd_bytes_are_taken_and_their_end_kept(worker: Worker) -> None:
     done = worker.act(
-        "n1", Run(words=("sh", "-c", "yes | head -c 9000000; printf '\\33[1m\\377.'"))
+        "n1", RunCommand(words=("sh", "-c", "yes | head -c 9000000; printf '\\33[1m\\377.'"))
     )
     assert done.ok and done.output.endswith("\ny\n\\x1b[1m\\xff.")
     assert len(done.output) < 1 << 15
 
 
 def test_a_signal_that_ends_a_command_has_a_code(worker: Worker) -> None:
-    done = worker.act("n1", Run(words=("sh", "-c", "kill -9 $$")))
+    done = worker.act("n1", RunCommand(words=("sh", "-c", "kill -9 $$")))
     assert not done.ok and done.code == 128 + 9
 
 
@@ -225,7 +230,7 @@ def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
 
     def act() -> None:
         try:
-            worker.act("n1", Run(words=("sh", "-c", f"echo > {begun}; sleep 60")))
+            worker.act("n1", RunCommand(words=("sh", "-c", f"echo > {begun}; sleep 60")))
         except WorkError as error:
             failed.append(error)
 
@@ -241,7 +246,7 @@ def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
         worker.probe("n1")
     assert told.value.status == "lost"
     worker.open("n1")
-    assert worker.act("n1", Run(words=("true",))).ok
+    assert worker.act("n1", RunCommand(words=("true",))).ok
 
 
 def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, server: Sshd) -> None:
@@ -252,10 +257,10 @@ def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, ser
         try:
             begun = time.monotonic()
             with pytest.raises(WorkError) as told:
-                worker.act("n1", Run(words=("true",)))
+                worker.act("n1", RunCommand(words=("true",)))
             assert told.value.status == "timeout" and time.monotonic() - begun < 15
             with pytest.raises(WorkError, match="no session"):
-                worker.act("n1", Run(words=("true",)))
+                worker.act("n1", RunCommand(words=("true",)))
         finally:
             signal_all(stopped, signal.SIGCONT)
 
@@ -278,7 +283,7 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
         def act(name: str, other: str) -> None:
             worker.open(name)
             words = ("sh", "-c", script.format(other, tmp_path, name))
-            done[name] = worker.act(name, Run(words=words)).ok
+            done[name] = worker.act(name, RunCommand(words=words)).ok
 
         threads = [threading.Thread(target=act, args=pair) for pair in (("n1", "n2"), ("n2", "n1"))]
         for thread in threads:
@@ -289,7 +294,7 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
         alone = ("sh", "-c", f"mkdir {tmp_path}/one && sleep 0.5 && rmdir {tmp_path}/one")
 
         def one(number: int) -> None:
-            done[str(number)] = worker.act("n1", Run(words=alone)).ok
+            done[str(number)] = worker.act("n1", RunCommand(words=alone)).ok
 
         threads = [threading.Thread(target=one, args=(number,)) for number in range(3)]
         for thread in threads:
@@ -338,7 +343,7 @@ def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
 
         def act() -> None:
             try:
-                worker.act("n1", Run(words=("sleep", "60")))
+                worker.act("n1", RunCommand(words=("sleep", "60")))
             except WorkError as error:
                 failed.append(error)
 
@@ -363,7 +368,7 @@ class Busy:
 
     def _act(self, worker: Worker, name: str) -> None:
         try:
-            worker.act(name, Run(words=self._words))
+            worker.act(name, RunCommand(words=self._words))
         except WorkError as error:
             self.failed.append(error)
 
@@ -396,11 +401,11 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
         assert ("killed by signal 9" if how == signal.SIGKILL else "hangs") in str(error)
         wait_for(lambda: not server.sessions())  # and with them their locks
         with pytest.raises(WorkError, match="no session: it was not opened") as told:
-            worker.act("n2", Run(words=("true",)))
+            worker.act("n2", RunCommand(words=("true",)))
         assert told.value.status == "lost"
         for name in ("n3", "n2", "n1"):
             worker.open(name)
-            assert worker.act(name, Run(words=("true",))).ok
+            assert worker.act(name, RunCommand(words=("true",))).ok
         assert child_of(worker) != first
     assert tools["children"]() <= before
     wait_for(lambda: not server.sessions())
@@ -412,7 +417,7 @@ def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: H
         for _ in range(3):
             os.kill(child_of(worker), signal.SIGKILL)
             worker.open("n1")
-            assert worker.act("n1", Run(words=("true",))).ok
+            assert worker.act("n1", RunCommand(words=("true",))).ok
 
 
 def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host: Host) -> None:
@@ -423,7 +428,7 @@ def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host:
         os.kill(child_of(worker), signal.SIGKILL)
         worker.open("n1")
         with pytest.raises(WorkError, match="nothing was done: the lock on the node") as told:
-            worker.act("n1", Run(words=("true",)))
+            worker.act("n1", RunCommand(words=("true",)))
         assert told.value.status == "lost"
 
 
@@ -533,34 +538,34 @@ def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: Worker) -
     assert see(there, "unit", name) == State(
         resource=Resource(kind="unit", name=name), exists=False
     )
-    absent = Unit(name=name, enabled=False, running=False)
+    absent = SetUnit(name=name, enabled=False, running=False)
     assert there.act("n1", absent).ok, "what is not there is neither enabled nor running"
 
     def do(**wanted: bool) -> dict[str, object]:
-        done = there.act("n1", Unit(name=name, **wanted))
+        done = there.act("n1", SetUnit(name=name, **wanted))
         assert done.ok, done
         seen = see(there, "unit", name)
         assert seen.exists and not seen.why
         return {key: seen.value[key] for key in ("enabled", "active", "masked")}
 
-    assert there.act("n1", File(path=UNIT_FILE, content=SERVICE.format("sleep 1d"))).ok
+    assert there.act("n1", WriteFile(path=UNIT_FILE, content=SERVICE.format("sleep 1d"))).ok
     assert do() == {"enabled": "disabled", "active": "inactive", "masked": False}
     assert do(restart=True)["active"] == "inactive", "a restart starts nothing"
     on = {"enabled": "enabled", "active": "active", "masked": False}
     assert do(enabled=True, running=True) == on == do(enabled=True, running=True)
-    pid = there.act("n1", Run(words=("systemctl", "show", "-pMainPID", name))).output
+    pid = there.act("n1", RunCommand(words=("systemctl", "show", "-pMainPID", name))).output
     assert do(restart=True) == on
-    assert there.act("n1", Run(words=("systemctl", "show", "-pMainPID", name))).output != pid
+    assert there.act("n1", RunCommand(words=("systemctl", "show", "-pMainPID", name))).output != pid
     assert do(enabled=False) == {**on, "enabled": "disabled"}
     assert do(running=False)["active"] in ("inactive", "failed")
-    done = there.act("n1", Unit(name=name, masked=True))
+    done = there.act("n1", SetUnit(name=name, masked=True))
     assert not done.ok and "already exists" in done.output
-    assert there.act("n1", File(path=UNIT_FILE, content=None)).ok
-    assert there.act("n1", Unit(name=name)).ok
+    assert there.act("n1", WriteFile(path=UNIT_FILE, content=None)).ok
+    assert there.act("n1", SetUnit(name=name)).ok
     assert not see(there, "unit", name).exists
-    assert there.act("n1", Unit(name=name, masked=True)).ok
+    assert there.act("n1", SetUnit(name=name, masked=True)).ok
     assert see(there, "unit", name).value["masked"] is True
-    assert there.act("n1", Unit(name=name, masked=False)).ok
+    assert there.act("n1", SetUnit(name=name, masked=False)).ok
     assert not see(there, "unit", name).exists
 
 
@@ -568,49 +573,53 @@ def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: Worker) -
 def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: Worker) -> None:
     name = "nodevet-test.service"
     text = SERVICE.replace("[Service]", "[Service]\nType=oneshot")
-    assert there.act("n1", File(path=UNIT_FILE, content=text.format("echo out of luck; exit 3"))).ok
-    done = there.act("n1", Unit(name=name, running=True))
+    assert there.act(
+        "n1", WriteFile(path=UNIT_FILE, content=text.format("echo out of luck; exit 3"))
+    ).ok
+    done = there.act("n1", SetUnit(name=name, running=True))
     assert not done.ok and done.code == 1
     assert "out of luck" in done.output and "status=3" in done.output
-    assert there.act("n1", File(path=UNIT_FILE, content=text.format("echo waiting; sleep 1d"))).ok
-    done = there.act("n1", Unit(name=name, running=True), seconds=8)
+    assert there.act(
+        "n1", WriteFile(path=UNIT_FILE, content=text.format("echo waiting; sleep 1d"))
+    ).ok
+    done = there.act("n1", SetUnit(name=name, running=True), seconds=8)
     assert not done.ok and done.code == 124 and "waiting" in done.output
-    assert there.act("n1", Unit(name=name, enabled=False, running=False)).ok
-    assert there.act("n1", File(path=UNIT_FILE, content=None)).ok
-    assert not there.act("n1", Unit(name="no-such.service", running=True)).ok
-    assert not there.act("n1", Unit(name="no-such.service", enabled=True)).ok
+    assert there.act("n1", SetUnit(name=name, enabled=False, running=False)).ok
+    assert there.act("n1", WriteFile(path=UNIT_FILE, content=None)).ok
+    assert not there.act("n1", SetUnit(name="no-such.service", running=True)).ok
+    assert not there.act("n1", SetUnit(name="no-such.service", enabled=True)).ok
 
 
 @pytest.mark.timeout(300)
 def test_a_drop_in_brings_its_folder_and_takes_it_along(there: Worker) -> None:
     folder = "/etc/systemd/system/ssh.service.d"
-    assert there.act("n1", File(path=f"{folder}/nodevet-x.conf", content="[Unit]\n")).ok
+    assert there.act("n1", WriteFile(path=f"{folder}/nodevet-x.conf", content="[Unit]\n")).ok
     assert see(there, "file", f"{folder}/nodevet-x.conf").value["mode"] == 0o644
-    assert there.act("n1", Run(words=("stat", "-c%a %U", folder))).output == "755 root"
-    assert there.act("n1", File(path=f"{folder}/nodevet-x.conf", content=None)).ok
-    assert not there.act("n1", Run(words=("stat", folder))).ok
-    assert not there.act("n1", File(path="/etc/no-such/x.conf", content="")).ok
+    assert there.act("n1", RunCommand(words=("stat", "-c%a %U", folder))).output == "755 root"
+    assert there.act("n1", WriteFile(path=f"{folder}/nodevet-x.conf", content=None)).ok
+    assert not there.act("n1", RunCommand(words=("stat", folder))).ok
+    assert not there.act("n1", WriteFile(path="/etc/no-such/x.conf", content="")).ok
 
 
 @pytest.mark.timeout(300)
 def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
     path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     before = see(there, "kernel", path).value
-    done = there.act("n1", Kernel(path=path, value="warp"))
+    done = there.act("n1", WriteKernel(path=path, value="warp"))
     assert not done.ok and "Invalid argument" in done.output
     assert see(there, "kernel", path).value == before
-    assert there.act("n1", Kernel(path=path, value="powersave")).ok
+    assert there.act("n1", WriteKernel(path=path, value="powersave")).ok
     assert see(there, "kernel", path).value == "powersave"
-    assert there.act("n1", Kernel(path=path, value=before)).ok
+    assert there.act("n1", WriteKernel(path=path, value=before)).ok
 
     uuid = str(gpus(there)[0].uuid)
     limit = f"{uuid}:power_limit_mw"
     assert see(there, "gpu", limit).value == 700000
-    assert there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "500"))).ok
+    assert there.act("n1", RunCommand(words=("nvidia-smi", "-i", uuid, "-pl", "500"))).ok
     assert see(there, "gpu", limit).value == 500000
-    assert not there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "9000"))).ok
+    assert not there.act("n1", RunCommand(words=("nvidia-smi", "-i", uuid, "-pl", "9000"))).ok
     assert see(there, "gpu", limit).value == 500000
-    assert there.act("n1", Run(words=("nvidia-smi", "-i", uuid, "-pl", "700"))).ok
+    assert there.act("n1", RunCommand(words=("nvidia-smi", "-i", uuid, "-pl", "700"))).ok
     locked = see(there, "gpu", f"{uuid}:locked_clock_graphics_min_mhz")
     assert not locked.exists and not locked.why, "no driver tells"
     assert see(there, "gpu", "GPU-0:power_limit_mw").why
@@ -620,20 +629,20 @@ def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
 @pytest.mark.timeout(300)
 def test_a_full_or_read_only_disk_leaves_the_old_file(there: Worker) -> None:
     def run(*words: str) -> None:
-        done = there.act("n1", Run(words=words))
+        done = there.act("n1", RunCommand(words=words))
         assert done.ok, done
 
     run("mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt")
     try:
-        assert there.act("n1", File(path="/mnt/f", content="old")).ok
-        done = there.act("n1", File(path="/mnt/f", content="x" * (1 << 19)))
+        assert there.act("n1", WriteFile(path="/mnt/f", content="old")).ok
+        done = there.act("n1", WriteFile(path="/mnt/f", content="x" * (1 << 19)))
         assert not done.ok and "No space left on device" in done.output
         assert base64.b64decode(see(there, "file", "/mnt/f").value["content"]) == b"old"
         run("mount", "-o", "remount,ro", "/mnt")
         for content in ("new", None):
-            done = there.act("n1", File(path="/mnt/f", content=content))
+            done = there.act("n1", WriteFile(path="/mnt/f", content=content))
             assert not done.ok and "Read-only file system" in done.output
-        assert there.act("n1", Run(words=("ls", "-A", "/mnt"))).output == "f"
+        assert there.act("n1", RunCommand(words=("ls", "-A", "/mnt"))).output == "f"
     finally:
         run("umount", "/mnt")
 
@@ -675,7 +684,7 @@ def test_who_uses_gpus_and_who_manages_settings_of_a_node(there: Worker, node: N
 HOLD = """
 import sys, time
 from pathlib import Path
-from nodevet.fix import Run
+from nodevet.resource import RunCommand
 from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Worker
 from nodevet.inventory import read
@@ -729,7 +738,7 @@ def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, no
         there.close("n1")
         wait_for(lambda: not holders(node))
         third.lock("n1", "the third")
-        assert third.act("n1", Run(words=("systemd-run", "sleep", "1d"))).ok
+        assert third.act("n1", RunCommand(words=("systemd-run", "sleep", "1d"))).ok
     wait_for(lambda: not holders(node))
     assert node.shell("stat -c '%a %U' /run/nodevet").split() == ["700", "root"]
 
@@ -770,23 +779,23 @@ def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
         told = wait_for(running)
         assert "(sh)" in told and "still runs: pid " in str(lock_of(second, "the second"))
         assert not exists("/run/ended")
-        assert there.act("n1", Run(words=("touch", "/run/go"))).ok
+        assert there.act("n1", RunCommand(words=("touch", "/run/go"))).ok
         assert lock_of(second, "the second") is None and exists("/run/ended")
 
-        assert second.act("n1", Run(words=("true",))).ok
+        assert second.act("n1", RunCommand(words=("true",))).ok
         node.shell("echo another has taken it > /run/nodevet/lock")
         with pytest.raises(WorkError, match=r"nothing was done.*somebody else has taken") as lost:
-            second.act("n1", Run(words=("touch", "/run/late")))
+            second.act("n1", RunCommand(words=("touch", "/run/late")))
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")
         with pytest.raises(WorkError, match=r"nothing was done: the lock .* is not held") as lost:
-            second.act("n1", Run(words=("touch", "/run/late")))
+            second.act("n1", RunCommand(words=("touch", "/run/late")))
         with pytest.raises(WorkError, match="no session"):
             second.reboot("n1", seconds=9)
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")
         assert wait_for(lambda: lock_of(second, "the second") is None)
-        assert second.act("n1", Run(words=("touch", "/run/late"))).ok and exists("/run/late")
+        assert second.act("n1", RunCommand(words=("touch", "/run/late"))).ok and exists("/run/late")
 
 
 @pytest.mark.timeout(300)
@@ -796,13 +805,13 @@ def test_without_its_lock_a_session_does_nothing_more(there: Worker, node: Node)
 
     def lost() -> bool:
         with suppress(WorkError):
-            there.act("n1", Run(words=("true",)))
+            there.act("n1", RunCommand(words=("true",)))
             return False
         return True
 
     wait_for(lost)
     with pytest.raises(WorkError, match="the lock on the node was lost"):
-        there.act("n1", Run(words=("true",)))
+        there.act("n1", RunCommand(words=("true",)))
 
 
 @pytest.mark.timeout(300)
@@ -814,38 +823,45 @@ def test_a_user_with_sudo_works_as_root(node: Node) -> None:
     op = replace(node.host, user="op")
     with Worker([op], options()) as plain:
         plain.open("n1")
-        assert not plain.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content="")).ok
+        assert not plain.act("n1", WriteFile(path="/etc/sysctl.d/90-nodevet-x.conf", content="")).ok
         plain.lock("n1", "op")
     with Worker([replace(op, sudo=True)], options()) as worker:
         worker.open("n1")
         worker.lock("n1", "op")
-        assert worker.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content="# é\n")).ok
+        assert worker.act(
+            "n1", WriteFile(path="/etc/sysctl.d/90-nodevet-x.conf", content="# é\n")
+        ).ok
         seen = see(worker, "file", "/etc/sysctl.d/90-nodevet-x.conf")
         assert (seen.value["owner"], base64.b64decode(seen.value["content"])) == (
             0,
             b"# \xc3\xa9\n",
         )
-        assert worker.act("n1", Kernel(path="/proc/sys/kernel/numa_balancing", value="0")).ok
-        assert worker.act("n1", Unit(name="ssh.service")).ok
-        assert worker.act("n1", File(path="/etc/sysctl.d/90-nodevet-x.conf", content=None)).ok
+        assert worker.act("n1", WriteKernel(path="/proc/sys/kernel/numa_balancing", value="0")).ok
+        assert worker.act("n1", SetUnit(name="ssh.service")).ok
+        assert worker.act("n1", WriteFile(path="/etc/sysctl.d/90-nodevet-x.conf", content=None)).ok
         assert worker.probe("n1")
-        done = worker.act("n1", Run(words=("sleep", "55")), seconds=4)
+        done = worker.act("n1", RunCommand(words=("sleep", "55")), seconds=4)
         assert done.code == 124
         assert not node.shell("pgrep -f '[s]leep 55'")
 
 
 DEPLOY = """
 from pyinfra.api import operation
-from nodevet.fix import File, Kernel, Run, Unit
+from nodevet.resource import RunCommand
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 from nodevet.fixes._perform import perform
 
 @operation(is_idempotent=False)
 def everything():
     yield from perform((
-        File(path="/etc/tmpfiles.d/nodevet-cli.conf", content="# no newline", mode=0o600),
-        Kernel(path="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", value="powersave"),
-        Unit(name="ssh.service", running=True),
-        Run(words=("nvidia-smi", "-pl", "600")),
+        WriteFile(path="/etc/tmpfiles.d/nodevet-cli.conf", content="# no newline", mode=0o600),
+        WriteKernel(
+            path="/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", value="powersave"
+        ),
+        SetUnit(name="ssh.service", running=True),
+        RunCommand(words=("nvidia-smi", "-pl", "600")),
     ))
 
 everything()
@@ -886,7 +902,7 @@ def test_a_plain_pyinfra_deploy_performs_the_same(
 
 @pytest.mark.timeout(300)
 def test_a_reboot_ends_with_another_boot_id_and_without_a_lock(there: Worker, node: Node) -> None:
-    before = there.act("n1", Run(words=("cat", "/proc/sys/kernel/random/boot_id"))).output
+    before = there.act("n1", RunCommand(words=("cat", "/proc/sys/kernel/random/boot_id"))).output
     there.lock("n1", "me")
     after = there.reboot("n1", seconds=150)
     host = decode(there.probe("n1")).host.data

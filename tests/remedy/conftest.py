@@ -31,7 +31,6 @@ from nodevet import __version__, cli
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
-from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
 from nodevet.remedy.journal.journal import Journal, state
@@ -43,6 +42,10 @@ from nodevet.remedy.rollout.node_run import Node, Task
 from nodevet.remedy.rollout.rollback import Back, Return
 from nodevet.remedy.rollout.session import NodeSession, Terms
 from nodevet.remedy.settings import Rollout
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.place import Place
 
@@ -65,21 +68,25 @@ CHECK = Check(wants=Pages, reads=("memory.thp_enabled",), judge=judge)
 '''
 FIX = '''\
 """Set it now and at boot."""
-from nodevet.fix import Change, File, Fix, Kernel, Risk, Resource, Unit
+from nodevet.fixing.model import PlannedChange, Fix, Risk
+from nodevet.resource import Resource
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 PATH = "/etc/tmpfiles.d/nodevet-pages.conf"
 UNIT = "/etc/systemd/system/nodevet-pages.service"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 def plan(evidence, findings, want):
     gpus = evidence.gpu.data.gpus if evidence.gpu.data else ()
-    yield Change(
-        wanted=want.mode,
-        observed=findings[0].actual,
+    yield PlannedChange(
+        expected=want.mode,
+        actual=findings[0].actual,
         subjects=("",),
         actions=(
-            File(path=PATH, content=f"w {THP} - - - - {want.mode}\\n"),
-            File(path=UNIT, content="[Service]\\n"),
-            Unit(name="nodevet-pages.service", enabled=True, running=True),
-            Kernel(path=THP, value=want.mode),
+            WriteFile(path=PATH, content=f"w {THP} - - - - {want.mode}\\n"),
+            WriteFile(path=UNIT, content="[Service]\\n"),
+            SetUnit(name="nodevet-pages.service", enabled=True, running=True),
+            WriteKernel(path=THP, value=want.mode),
         ),
         resources=(
             Resource(kind="file", name=PATH),
@@ -195,18 +202,18 @@ class Box:
             value = "1" if gpu["ecc"][1] else "0"
         return State(resource=resource, exists=value is not None, value=copy.deepcopy(value))
 
-    def act(self, action: File | Kernel | Unit | Run) -> Acted:
+    def act(self, action: WriteFile | WriteKernel | SetUnit | RunCommand) -> Acted:
         key = getattr(action, "path", None) or getattr(action, "name", None) or action.words[0]
         if key in self.refused:
             return Acted(ok=False, code=1, output=self.refused[key])
-        if isinstance(action, File):
+        if isinstance(action, WriteFile):
             if action.content is None:
                 self.files.pop(action.path, None)
             else:
                 self.files[action.path] = (action.content, action.mode)
-        elif isinstance(action, Kernel):
+        elif isinstance(action, WriteKernel):
             self.kernel[action.path] = action.value
-        elif isinstance(action, Unit):
+        elif isinstance(action, SetUnit):
             return self._unit(action)
         elif action.words == ("systemctl", "daemon-reload"):
             for name in [
@@ -221,7 +228,7 @@ class Box:
             gpu["ecc"][1] = action.words[4] == "1"
         return Acted(ok=True, code=0, output="")
 
-    def _unit(self, action: Unit) -> Acted:
+    def _unit(self, action: SetUnit) -> Acted:
         if f"/etc/systemd/system/{action.name}" not in self.files:
             self.units.pop(action.name, None)
             bad = action.enabled or action.running
@@ -302,7 +309,7 @@ class Model:
             lambda box: {label: who for label, who in box.owners.items() if label in labels},
         )
 
-    def act(self, host: str, action: File | Kernel | Unit | Run) -> Acted:
+    def act(self, host: str, action: WriteFile | WriteKernel | SetUnit | RunCommand) -> Acted:
         def do(box: Box) -> Acted:
             assert box.holder, "it was written without the lock"
             box.writes += 1

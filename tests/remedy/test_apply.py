@@ -22,7 +22,7 @@ def test_a_step_is_done_when_the_check_says_so(world: Callable[..., World]) -> N
     assert result.outcome is Outcome.CHANGED, result
     (step,) = result.steps
     box = w.boxes["n1"]
-    assert box.kernel[world.thp] == "never" and step.wanted == "never"
+    assert box.kernel[world.thp] == "never" and step.expected == "never"
     assert box.units["nodevet-pages.service"]["active"] == "active"
     assert [one.ok for one in step.ran] == [True] * 4
     assert step.before != step.after and len(step.before) == len(step.after) == 4

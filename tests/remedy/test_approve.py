@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fix import Kernel, Resource, Risk
+from nodevet.fixing.model import Risk
 from nodevet.remedy.approval.policy import RULES, SIGNERS, Policy, load
 from nodevet.remedy.approval.verify import (
     Approved,
@@ -23,6 +23,8 @@ from nodevet.remedy.approval.verify import (
     signatures,
 )
 from nodevet.remedy.model import Plan, PlannedNode, Step, write
+from nodevet.resource import Resource
+from nodevet.resource.kernel import WriteKernel
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
@@ -124,10 +126,10 @@ def step(host: str = "gpu001", risk: Risk = Risk.LIVE) -> Step:
         host=host,
         fix="cpu_governor",
         subjects=("CPU 0",),
-        wanted="performance",
-        observed="powersave",
+        expected="performance",
+        actual="powersave",
         risk=risk,
-        actions=(Kernel(path="/sys/x", value="performance"),),
+        actions=(WriteKernel(path="/sys/x", value="performance"),),
         resources=(Resource(kind="kernel", name="/sys/x"),),
         reason="wrong",
     )
@@ -176,7 +178,7 @@ def test_an_unsigned_plan_is_refused(case: Case) -> None:
 
 def test_a_plan_that_was_changed_after_signing_is_refused(case: Case) -> None:
     case.signed("alice", "bob")
-    case.plan = replace(case.plan, steps=(replace(step(), wanted="powersave"),))
+    case.plan = replace(case.plan, steps=(replace(step(), expected="powersave"),))
     first, second, third = case.refused()
     assert first.startswith("plan.json.alice.sig: does not fit this plan: the plan was changed")
     assert second.startswith("plan.json.bob.sig: does not fit this plan")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from nodevet.cli.apply import closing
-from nodevet.fix import Kernel, Resource, Risk
+from nodevet.fixing.model import Risk
 from nodevet.remedy import model
 from nodevet.remedy.approval.verify import sign, signature_file
 from nodevet.remedy.journal.journal import state
@@ -20,6 +20,8 @@ from nodevet.remedy.model import Plan, PlannedNode, Step
 from nodevet.remedy.result import Outcome, Refusal
 from nodevet.remedy.rollout.apply import Order, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
+from nodevet.resource import Resource
+from nodevet.resource.kernel import WriteKernel
 
 World = Any
 
@@ -216,10 +218,10 @@ def signed(tmp_path: Path) -> Callable[..., Any]:
             host="n1",
             fix="x",
             subjects=("",),
-            wanted="1",
-            observed="0",
+            expected="1",
+            actual="0",
             risk=Risk.LIVE,
-            actions=(Kernel(path=path, value="1"),),
+            actions=(WriteKernel(path=path, value="1"),),
             resources=(Resource(kind="kernel", name=path),),
             reason="",
         )

@@ -9,10 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import cli
-from nodevet.fix import File, Kernel, Resource, Risk, State, Unit
+from nodevet.fixing.model import Risk
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.model import Plan, PlanError, PlannedNode, Step
+from nodevet.resource import Resource, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 THP = Resource(kind="kernel", name="/sys/kernel/mm/transparent_hugepage/enabled")
 ONE = Step(
@@ -20,10 +24,10 @@ ONE = Step(
     host="n1",
     fix="pages",
     subjects=("",),
-    wanted="never",
-    observed="always",
+    expected="never",
+    actual="always",
     risk=Risk.LIVE,
-    actions=(Kernel(path=THP.name, value="never"),),
+    actions=(WriteKernel(path=THP.name, value="never"),),
     resources=(THP,),
     before=(State(resource=THP, exists=True, value="always"),),
     reason="always, expected never",
@@ -150,16 +154,16 @@ def test_r13_a_plan_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize(
     ("action", "resource", "told"),
     [
-        (File(path="/etc/../root/x", content="x"), "file", "not a plain path from / on"),
-        (File(path="etc/x", content="x"), "file", "not a plain path from / on"),
-        (Kernel(path="/sys/../etc/shadow", value="x"), "kernel", "not a plain path from / on"),
-        (Kernel(path="/etc/shadow", value="x"), "kernel", "is not below /sys/ or /proc/sys/"),
-        (Unit(name="../x.service", running=True), "unit", "is not the name of a unit"),
+        (WriteFile(path="/etc/../root/x", content="x"), "file", "not a plain path from / on"),
+        (WriteFile(path="etc/x", content="x"), "file", "not a plain path from / on"),
+        (WriteKernel(path="/sys/../etc/shadow", value="x"), "kernel", "not a plain path from / on"),
+        (WriteKernel(path="/etc/shadow", value="x"), "kernel", "is not below /sys/ or /proc/sys/"),
+        (SetUnit(name="../x.service", running=True), "unit", "is not the name of a unit"),
     ],
 )
 def test_d19_a_path_on_a_node_is_a_plain_one(
-    action: File | Kernel | Unit, resource: str, told: str
+    action: WriteFile | WriteKernel | SetUnit, resource: str, told: str
 ) -> None:
-    name = action.name if isinstance(action, Unit) else action.path
+    name = action.name if isinstance(action, SetUnit) else action.path
     step = with_step(actions=(action,), resources=(_bare(resource, name),), before=())
     assert told in refused(step)

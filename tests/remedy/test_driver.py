@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.fix import Resource, Run, State
 from nodevet.fleet import Options
 from nodevet.fleet.controller.executor import Acted, Worker
 from nodevet.remedy.result import HostResult, Outcome
 from nodevet.remedy.rollout.executor import WorkError
 from nodevet.remedy.rollout.undo import undo
+from nodevet.resource import Resource, RunCommand, State
 
 World = Any
 OLD, NEW = "550.54.14", "550.90.07"
@@ -76,7 +76,7 @@ def driven(kind: type) -> type:
             return found
 
         def act(self, action: Any) -> Acted:
-            words = action.words if isinstance(action, Run) else ()
+            words = action.words if isinstance(action, RunCommand) else ()
             if "apt-get" in words:
                 for word in words[words.index("install") + 1 :]:
                     name, _, version = word.partition("=")
@@ -261,6 +261,6 @@ def test_a_command_gets_the_time_that_it_asks_for(monkeypatch: pytest.MonkeyPatc
     with Worker([], Options(deadline=100)) as worker:
         monkeypatch.setattr(worker, "_ask", ask)
         for seconds in (None, 1800, 5):
-            worker.act("n1", Run(words=("true",), seconds=seconds))
-        worker.act("n1", Run(words=("true",), seconds=1800), seconds=7)
+            worker.act("n1", RunCommand(words=("true",), seconds=seconds))
+        worker.act("n1", RunCommand(words=("true",), seconds=1800), seconds=7)
     assert asked == [None, 1800, 100, 7]

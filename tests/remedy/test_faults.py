@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from nodevet.fix import File
 from nodevet.remedy.result import Outcome, Refusal
 from nodevet.remedy.rollout.session import Terms
+from nodevet.resource.file import WriteFile
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -92,7 +92,7 @@ def test_what_a_crash_left_beside_a_file_is_swept(world: Callable[..., World]) -
     act = box.act
 
     def crash(action: Any) -> Any:
-        if isinstance(action, File) and action.path == CONF:
+        if isinstance(action, WriteFile) and action.path == CONF:
             box.files.pop(part, None)  # what any write or removal does first
             if action.content is not None:
                 box.reboot()

@@ -27,7 +27,6 @@ from nodevet import inventory
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
-from nodevet.fix import Resource, State
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.executor import Acted, Worker
 from nodevet.model import Host, Status
@@ -41,6 +40,7 @@ from nodevet.remedy.rollout.compare import Bench
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.remedy.rollout.rollback import Back, Return
 from nodevet.remedy.rollout.session import NodeSession, Terms
+from nodevet.resource import Resource, State
 from nodevet.sweep import Bench as Benches
 from nodevet.sweep import report
 from nodevet_sim.nspawn import control

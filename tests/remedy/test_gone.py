@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import decode
-from nodevet.fix import Resource, Risk
+from nodevet.fixing.model import Risk
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.model import Step
 from nodevet.remedy.result import Outcome, exit_code
 from nodevet.remedy.rollout.subjects import gone
+from nodevet.resource import Resource
 
 World = Any
 UUIDS = [f"GPU-0000000{index}-0000-0000-0000-000000000000" for index in range(2)]
@@ -114,8 +115,8 @@ def test_d8_subjects_by_their_names(
         host="n",
         fix="x",
         subjects=subjects,
-        wanted=1,
-        observed=0,
+        expected=1,
+        actual=0,
         risk=Risk.LIVE,
         actions=(),
         resources=(Resource(kind="kernel", name="/sys/x"),),

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
-from nodevet.fix import Resource, Risk, Run, State, Unit
+from nodevet.fixing.model import Risk
 from nodevet.fleet.controller.executor import Acted
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
@@ -21,6 +21,8 @@ from nodevet.remedy.plan.planner import Looked, make
 from nodevet.remedy.plan.render import diff, fold
 from nodevet.remedy.result import Outcome, Refusal
 from nodevet.remedy.settings import Rollout
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.unit import SetUnit
 
 World = Any
 DCGM = "nvidia-dcgm.service"
@@ -75,7 +77,7 @@ def watched(model: type) -> type:
             return found
 
         def act(self, action: Any) -> Acted:
-            words = action.words if isinstance(action, Run) else ()
+            words = action.words if isinstance(action, RunCommand) else ()
             if words[:1] == ("nvidia-smi",) and words[3] == "-c":
                 if self.watching:
                     return Acted(ok=False, code=15, output="In use by another client")
@@ -132,8 +134,8 @@ def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(no
     plan, box = planned(w), w.boxes["n1"]
     (step,) = plan.steps
     assert step.holders == (DCGM,) and step.risk is Risk.IDLE
-    assert step.actions[0] == Unit(name=DCGM, running=False)
-    assert step.actions[-1] == Unit(name=DCGM, running=True)
+    assert step.actions[0] == SetUnit(name=DCGM, running=False)
+    assert step.actions[-1] == SetUnit(name=DCGM, running=True)
     assert f"{DCGM}: stopped before it, and started again after it" in " ".join(
         (fold(plan), diff(plan))
     )
@@ -267,7 +269,9 @@ def test_d22_two_steps_may_stop_the_same_service_and_nothing_else(node: Any) -> 
     for wrong in (
         replace(other, holders=()),
         replace(other, actions=(step.actions[0],)),
-        replace(other, actions=(*step.actions[:1], Unit(name=DCGM, masked=True), step.actions[-1])),
+        replace(
+            other, actions=(*step.actions[:1], SetUnit(name=DCGM, masked=True), step.actions[-1])
+        ),
     ):
         with pytest.raises(model.PlanError):
             model.read(model.write(replace(plan, steps=(step, wrong))))

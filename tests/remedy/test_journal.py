@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fix import Resource, State
 from nodevet.remedy.journal.journal import (
     NAME,
     Doing,
@@ -35,6 +34,7 @@ from nodevet.remedy.journal.journal import (
     read,
     state,
 )
+from nodevet.resource import Resource, State
 
 RUN = Run(plan="a" * 64, path="plan.json", controller="ctl", pid=7, options={"canary": 1})
 BEFORE = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, value="powersave\n")

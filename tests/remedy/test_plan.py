@@ -11,7 +11,7 @@ import pytest
 
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import Action, Change, File, FixError, Kernel, Resource, Risk, Run, State, Unit
+from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.judge import judge
 from nodevet.model import (
     Baseline,
@@ -29,6 +29,10 @@ from nodevet.model import (
 from nodevet.remedy import model
 from nodevet.remedy.plan.candidates import Draft, Node, Rules, draft
 from nodevet.remedy.plan.planner import LAST, ORDER, Looked, Proposal, make
+from nodevet.resource import Action, Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
@@ -38,12 +42,12 @@ from nodevet.model import Check, Want
 CHECK = Check(wants=Want, reads=("host.kernel",), judge=lambda e, w: iter(()))
 '''
 FIX = '''"""Puts {name} right."""
-from nodevet.fix import Fix, Risk
+from nodevet.fixing.model import Fix, Risk
 def plan(evidence, findings, want):
     yield from want(evidence, findings)
 FIX = Fix(plan=plan, risk=Risk.{risk})
 '''
-Planner = Callable[[Evidence, Sequence[Finding]], Sequence[Change]]
+Planner = Callable[[Evidence, Sequence[Finding]], Sequence[PlannedChange]]
 
 
 class Shop:
@@ -76,19 +80,21 @@ def evidence(host: str = "n1") -> Evidence:
     return decode(json.dumps({"schema": 1, "probe": "1", "sections": {"host": section}}))
 
 
-def kernel(path: str, value: str = "new", **rest: Any) -> Change:
+def kernel(path: str, value: str = "new", **rest: Any) -> PlannedChange:
     """A change of one kernel file."""
     given: dict[str, Any] = {
-        "wanted": value,
-        "observed": "old",
-        "actions": (Kernel(path=path, value=value),),
+        "expected": value,
+        "actual": "old",
+        "actions": (WriteKernel(path=path, value=value),),
         "resources": (Resource(kind="kernel", name=path),),
         "risk": Risk.LIVE,
     }
-    return Change(**given | rest)
+    return PlannedChange(**given | rest)
 
 
-def wish(check: str, *changes: Change, fix: bool = True, planner: Planner | None = None) -> Any:
+def wish(
+    check: str, *changes: PlannedChange, fix: bool = True, planner: Planner | None = None
+) -> Any:
     return Expectation(
         check=check,
         want=planner or (lambda evidence, findings: changes),
@@ -156,7 +162,7 @@ def test_a_wrong_finding_with_an_allowed_fix_becomes_a_step(shop: Shop) -> None:
     (step,) = proposal.plan.steps
     assert (step.id, step.host, step.fix) == ("n1/a/1", "n1", "a")
     assert step.reason == "GPU 0-1: old W, expected new W (site.yaml:4)"
-    for field in ("wanted", "observed", "unit", "subjects", "actions", "resources", "gpus", "note"):
+    for field in ("expected", "actual", "unit", "subjects", "actions", "resources", "gpus", "note"):
         assert getattr(step, field) == getattr(change, field)
     assert [seen.value for seen in step.before] == ["old"]
     assert proposal.exit_code == 1
@@ -344,24 +350,24 @@ def test_two_fixes_of_one_thing_are_conflicts_both(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("smaller", "planned"),
     [
-        (Unit(name="d.service", enabled=True, running=True), ["b"]),
-        (Unit(name="d.service", running=True), ["b"]),
-        (Unit(name="d.service", enabled=False), []),
-        (Unit(name="d.service", enabled=True, restart=True), []),
+        (SetUnit(name="d.service", enabled=True, running=True), ["b"]),
+        (SetUnit(name="d.service", running=True), ["b"]),
+        (SetUnit(name="d.service", enabled=False), []),
+        (SetUnit(name="d.service", enabled=True, restart=True), []),
     ],
 )
 def test_a_change_that_another_one_does_too_is_left_to_it(
-    shop: Shop, smaller: Unit, planned: list[str]
+    shop: Shop, smaller: SetUnit, planned: list[str]
 ) -> None:
     shop.add("a", "b")
     unit, rule = Resource(kind="unit", name="d.service"), Resource(kind="file", name="/etc/x")
-    parts: dict[str, Any] = {"wanted": 1, "observed": 0, "risk": Risk.LIVE}
-    small = Change(**parts, actions=(smaller,), resources=(unit,))
-    large = Change(
+    parts: dict[str, Any] = {"expected": 1, "actual": 0, "risk": Risk.LIVE}
+    small = PlannedChange(**parts, actions=(smaller,), resources=(unit,))
+    large = PlannedChange(
         **parts,
         actions=(
-            File(path="/etc/x", content="x"),
-            Unit(name="d.service", enabled=True, running=True),
+            WriteFile(path="/etc/x", content="x"),
+            SetUnit(name="d.service", enabled=True, running=True),
         ),
         resources=(rule, unit),
     )
@@ -379,7 +385,7 @@ def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool 
     resource = Resource(kind="gpu", name=f"{UUID}:ecc_pending")
     change = kernel("", resources=(resource,), effective="reboot", risk=Risk.REBOOT)
     change = msgspec.structs.replace(
-        change, actions=(Run(words=("nvidia-smi", "-i", UUID, "-e", "1")),)
+        change, actions=(RunCommand(words=("nvidia-smi", "-i", UUID, "-e", "1")),)
     )
     drafted = draft([node("n1", [wish("ecc", change)], [finding("ecc")])], shop.catalog, RULES)
     seen = State(
@@ -448,7 +454,7 @@ def test_a_host_without_a_baseline_could_not_be_judged(shop: Shop) -> None:
 
 
 def raising(error: BaseException) -> Planner:
-    def planner(evidence: Evidence, findings: Sequence[Finding]) -> Sequence[Change]:
+    def planner(evidence: Evidence, findings: Sequence[Finding]) -> Sequence[PlannedChange]:
         raise error
 
     return planner
@@ -472,7 +478,7 @@ def test_a_fault_in_a_fix_costs_no_other(shop: Shop) -> None:
     assert proposal.plan.conflicts[0].why == "the fix itself failed: KeyError: 'x'"
 
 
-FILE = File(path="/etc/x", content="x")
+FILE = WriteFile(path="/etc/x", content="x")
 
 
 @pytest.mark.parametrize(
@@ -483,9 +489,9 @@ FILE = File(path="/etc/x", content="x")
         ({"effective": "soon"}, "in force 'soon'"),
         ({"resources": ()}, "it had no way back"),
         ({"actions": (FILE,)}, "would change file /etc/x and does not name it"),
-        ({"actions": (Unit(name="x.service"),)}, "would change unit x.service"),
+        ({"actions": (SetUnit(name="x.service"),)}, "would change unit x.service"),
         (
-            {"actions": (Run(words=("true",)),), "resources": ()},
+            {"actions": (RunCommand(words=("true",)),), "resources": ()},
             "names nothing that it would change",
         ),
         ({"subjects": ("GPU 7",)}, "answers no finding: GPU 7"),

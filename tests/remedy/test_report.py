@@ -12,12 +12,14 @@ from junitparser import JUnitXml
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodevet.fix import File, Resource, Risk, Run, State
+from nodevet.fixing.model import Risk
 from nodevet.remedy import report as reports
 from nodevet.remedy.approval.policy import Approval
 from nodevet.remedy.report import ENDINGS, render
 from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult
 from nodevet.report import formats
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
 
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"
 KEY = "SHA256:abc"
@@ -39,15 +41,15 @@ def file(text: str | bytes | None, mode: int = 0o644) -> State:
 
 
 LIMIT = "GPU-1:power_limit_mw"
-SET = Ran(action=Run(words=("nvidia-smi", "-pl", "700")), ok=True, code=0)
-WROTE = Ran(action=File(path=UNIT, content="[Unit]\nB\n"), ok=True)
+SET = Ran(action=RunCommand(words=("nvidia-smi", "-pl", "700")), ok=True, code=0)
+WROTE = Ran(action=WriteFile(path=UNIT, content="[Unit]\nB\n"), ok=True)
 BEFORE = (file("[Unit]\nA\n"), seen("gpu", LIMIT, 500000))
 AFTER = (file("[Unit]\nB\n"), seen("gpu", LIMIT, 700000))
 
 
 def step(outcome: Outcome, **rest: Any) -> StepResult:
     given: dict[str, Any] = {
-        "id": "1", "fix": "power_limit", "subjects": ("GPU 0",), "wanted": 700, "observed": 500,
+        "id": "1", "fix": "power_limit", "subjects": ("GPU 0",), "expected": 700, "actual": 500,
         "unit": "W", "risk": Risk.LIVE, "outcome": outcome,
     }  # fmt: skip
     return StepResult(**given | rest)

@@ -14,12 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
-from nodevet.fix import Resource, Risk, Unit
+from nodevet.fixing.model import Risk
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy.plan.candidates import Node, Rules, draft
 from nodevet.remedy.plan.planner import Looked, make
 from nodevet.remedy.result import Outcome, Refusal
+from nodevet.resource import Resource
+from nodevet.resource.unit import SetUnit
 
 World = Any
 JOB = "job.service"
@@ -110,7 +112,7 @@ def servant(model: type) -> type:
                 job["cpus"] = words[4]
                 return super().act(replace(action, words=("systemctl", "daemon-reload")))
             acted = super().act(action)
-            if isinstance(action, Unit) and action.restart and acted.ok:
+            if isinstance(action, SetUnit) and action.restart and acted.ok:
                 self.start(action.name)
             return acted
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence, decode
-from nodevet.fix import File, Resource, Risk, Unit
+from nodevet.fixing.model import Risk
 from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.journal import read
 from nodevet.remedy.journal.records import StepState
@@ -19,6 +19,9 @@ from nodevet.remedy.report import ENDINGS, render
 from nodevet.remedy.result import Outcome, Refusal, exit_code
 from nodevet.remedy.rollout.executor import WorkError
 from nodevet.remedy.rollout.waits import waits_for
+from nodevet.resource import Resource
+from nodevet.resource.file import WriteFile
+from nodevet.resource.unit import SetUnit
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -103,7 +106,7 @@ def test_also_after_a_reboot(world: Callable[..., World]) -> None:
     plan, box = w.plan(), w.boxes["n1"]
     (step,) = plan.steps
     actions = [
-        replace(action, running=None) if isinstance(action, Unit) else action
+        replace(action, running=None) if isinstance(action, SetUnit) else action
         for action in step.actions
     ]
     before = box.everything()
@@ -331,8 +334,9 @@ def test_r3_a_mode_that_never_came_into_force_is_rolled_back(world: Callable[...
 
 
 STEP = Step(
-    id="n1/x/1", host="n1", fix="x", subjects=(), wanted=1, observed=0, risk=Risk.LIVE,
-    actions=(File(path="/etc/x", content="x"),), resources=(Resource(kind="file", name="/etc/x"),),
+    id="n1/x/1", host="n1", fix="x", subjects=(), expected=1, actual=0, risk=Risk.LIVE,
+    actions=(WriteFile(path="/etc/x", content="x"),),
+    resources=(Resource(kind="file", name="/etc/x"),),
     reason="",
 )  # fmt: skip
 SERVICE = {"cgroup": "/system.slice/s.service", "unit": "s.service"}
@@ -373,7 +377,7 @@ def test_r3_a_binding_of_a_service_that_was_restarted_since_is_pending(
     later = replace(STEP, services=("s.service",), effective="restart")
     assert waits_for(later, then, evidence) == waits
     assert waits_for(replace(later, effective="now"), then, evidence) == waits, "with --now"
-    with_it = replace(later, effective="now", actions=(Unit(name="s.service", restart=True),))
+    with_it = replace(later, effective="now", actions=(SetUnit(name="s.service", restart=True),))
     assert waits_for(with_it, then, evidence) == ""
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodevet import __version__, cli
 from nodevet.cli import session
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 from nodevet.fleet.controller import executor
 from nodevet.remedy import model
 from nodevet.remedy.model import Plan

@@ -6,21 +6,25 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodevet.fix import Action, File, Kernel, Resource, Risk, Run, State, Unit
+from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Status, Subject, fail
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan import render, unplanned
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.settings import Rollout
+from nodevet.resource import Action, Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 
 def step(host: str = "gpu001", fix: str = "power_limit", *actions: Action, **more: Any) -> Step:
     given: dict[str, Any] = {
         "id": f"{host}/{fix}/1",
         "subjects": (),
-        "wanted": 700,
-        "observed": 500,
+        "expected": 700,
+        "actual": 500,
         "unit": "W",
         "risk": Risk.LIVE,
         "resources": (),
@@ -49,7 +53,7 @@ GPUS = tuple(f"GPU {n}" for n in range(8))
 
 def test_equal_changes_are_one_line() -> None:
     steps = [step(f"gpu{n:03}", subjects=GPUS) for n in range(1, 8)]
-    steps.append(step("gpu009", subjects=("GPU 4",), observed=450))
+    steps.append(step("gpu009", subjects=("GPU 4",), actual=450))
     assert render.fold(plan(*steps)) == (
         "set power_limit  500 W → 700 W  gpu[001-007]  56 GPUs  risk live\n"
         "set power_limit  450 W → 700 W  gpu009 GPU 4           risk live\n"
@@ -83,7 +87,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
 
 
 def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
-    one = step(fix="ecc_mode", wanted=True, observed=False, unit="", risk=Risk.DRAIN)
+    one = step(fix="ecc_mode", expected=True, actual=False, unit="", risk=Risk.DRAIN)
     told = render.fold(
         plan(
             step(**{"fix": "driver_version", "effective": "reboot", "risk": Risk.REBOOT}),
@@ -120,10 +124,10 @@ def held(path: str, text: str, **rest: Any) -> State:
 def test_a_host_as_a_diff() -> None:
     path = "/etc/systemd/system/nodevet-power-limit.service"
     actions = (
-        File(path=path, content="[Unit]\nDescription=x\n"),
-        Unit(name="nodevet-power-limit.service", enabled=True),
-        Run(words=("nvidia-smi", "-i", "GPU-1", "-pl", "700")),
-        Run(words=("sh", "-c", "echo 'a b'; true")),
+        WriteFile(path=path, content="[Unit]\nDescription=x\n"),
+        SetUnit(name="nodevet-power-limit.service", enabled=True),
+        RunCommand(words=("nvidia-smi", "-i", "GPU-1", "-pl", "700")),
+        RunCommand(words=("sh", "-c", "echo 'a b'; true")),
     )
     before = (
         seen("file", path, exists=False),
@@ -158,7 +162,7 @@ def lines(action: Action, *before: State) -> list[str]:
 
 def test_a_file_that_was_there_shows_what_changes() -> None:
     text = "".join(f"{n}\n" for n in range(9))
-    action = File(path="/etc/fstab", content=text.replace("4\n", "#4\n"), mode=0o600)
+    action = WriteFile(path="/etc/fstab", content=text.replace("4\n", "#4\n"), mode=0o600)
     assert lines(action, held("/etc/fstab", text)) == [
         "--- /etc/fstab",
         "+++ /etc/fstab",
@@ -170,7 +174,7 @@ def test_a_file_that_was_there_shows_what_changes() -> None:
 
 
 def test_a_file_that_goes_shows_what_is_lost() -> None:
-    assert lines(File(path="/x", content=None), held("/x", "a")) == [
+    assert lines(WriteFile(path="/x", content=None), held("/x", "a")) == [
         "--- /x",
         "+++ /dev/null",
         "@@ -1 +0,0 @@",
@@ -179,22 +183,22 @@ def test_a_file_that_goes_shows_what_is_lost() -> None:
 
 
 def test_an_empty_file_that_goes_or_comes_is_seen() -> None:
-    assert lines(File(path="/x", content=None), held("/x", "")) == ["--- /x", "+++ /dev/null"]
-    assert lines(File(path="/x", content="")) == [
+    assert lines(WriteFile(path="/x", content=None), held("/x", "")) == ["--- /x", "+++ /dev/null"]
+    assert lines(WriteFile(path="/x", content="")) == [
         "--- /x  (what it holds now was not looked at)",
         "+++ /x",
     ]
 
 
 def test_a_new_file_with_a_mode_of_its_own_says_so() -> None:
-    shown = lines(File(path="/x", content="", mode=0o4755), seen("file", "/x", exists=False))
+    shown = lines(WriteFile(path="/x", content="", mode=0o4755), seen("file", "/x", exists=False))
     assert shown == ["--- /dev/null", "+++ /x", "+/x: mode 4755, owner 0, group 0"]
 
 
 def test_content_that_is_not_text_is_said() -> None:
     binary = seen("file", "/x", {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0})
     assert (
-        lines(File(path="/x", content="a\n"), binary)[0]
+        lines(WriteFile(path="/x", content="a\n"), binary)[0]
         == "--- /x  (what it holds now is not text)"
     )
 
@@ -205,7 +209,9 @@ def test_kernel_files_that_differ_in_a_number_are_one() -> None:
     before.append(seen("kernel", paths[3], "always [madvise] never"))
     shown = list(
         render.step_lines(
-            step("n", "x", *(Kernel(path=p, value="fast") for p in paths), before=tuple(before))
+            step(
+                "n", "x", *(WriteKernel(path=p, value="fast") for p in paths), before=tuple(before)
+            )
         )
     )
     assert shown[4:] == [
@@ -235,24 +241,24 @@ def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: li
     ("action", "before", "shown"),
     [
         (
-            Unit(name="a", enabled=True, running=True, masked=False),
+            SetUnit(name="a", enabled=True, running=True, masked=False),
             {"enabled": "disabled", "active": "inactive", "masked": False},
             ["-a: disabled, inactive", "+a: enabled, running, not masked"],
         ),
         (
-            Unit(name="a", enabled=False, running=False, masked=True),
+            SetUnit(name="a", enabled=False, running=False, masked=True),
             {"enabled": True, "active": True, "masked": True},
             ["-a: enabled, running, masked", "+a: disabled, stopped, masked"],
         ),
         (
-            Unit(name="a", restart=True),
+            SetUnit(name="a", restart=True),
             {"enabled": "static", "active": "active"},
             ["-a: static, active", "+a: restarted where it runs"],
         ),
-        (Unit(name="a"), None, ["-a: (not looked at)", "+a: as it is"]),
+        (SetUnit(name="a"), None, ["-a: (not looked at)", "+a: as it is"]),
     ],
 )
-def test_units(action: Unit, before: Any, shown: list[str]) -> None:
+def test_units(action: SetUnit, before: Any, shown: list[str]) -> None:
     assert lines(action, seen("unit", "a", before)) == shown
 
 
@@ -261,13 +267,13 @@ EVIL = "x\x1b[2K\n# forged\u202e"
 
 def test_hostile_text_stays_on_its_line_and_is_visible() -> None:
     actions: tuple[Action, ...] = (
-        File(path=f"/etc/{EVIL}", content=f"{EVIL}\r\n"),
-        Kernel(path=f"/sys/{EVIL}", value=EVIL),
-        Unit(name=EVIL, running=True),
-        Run(words=(EVIL,)),
+        WriteFile(path=f"/etc/{EVIL}", content=f"{EVIL}\r\n"),
+        WriteKernel(path=f"/sys/{EVIL}", value=EVIL),
+        SetUnit(name=EVIL, running=True),
+        RunCommand(words=(EVIL,)),
     )
     evil = step(
-        EVIL, EVIL, *actions, subjects=(EVIL,), wanted=EVIL, observed={EVIL: EVIL}, note=EVIL,
+        EVIL, EVIL, *actions, subjects=(EVIL,), expected=EVIL, actual={EVIL: EVIL}, note=EVIL,
         unit=EVIL, reason=EVIL, before=(held("/x", EVIL), seen("unit", EVIL, {"enabled": EVIL})),
     )  # fmt: skip
     found = Conflict(host=EVIL, fix=EVIL, why=EVIL, advice=EVIL)

@@ -134,7 +134,7 @@ def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(desk: Callable[..., De
     d = desk("n1")
     assert d.apply().code == 0
     before = d.w.boxes["n1"].everything()
-    text = (d.run / "plan.json").read_bytes().replace(b'"observed"', b'"observed" ')
+    text = (d.run / "plan.json").read_bytes().replace(b'"actual"', b'"actual" ')
     (d.run / "plan.json").write_bytes(text)
     rows = lines(d)
     for row in rows:

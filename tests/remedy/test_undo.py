@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from nodevet.fix import Action, File, Kernel, Resource, Run, State, Unit
 from nodevet.remedy.rollout.undo import UndoError, text_of, undo
+from nodevet.resource import Action, Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -38,45 +41,48 @@ def module(name: str, loaded: bool, *brings: str) -> State:
     return seen("module", name, {"loaded": loaded, "brings": list(brings)}, exists=loaded)
 
 
-def unload(name: str) -> Run:
+def unload(name: str) -> RunCommand:
     """Where it is loaded."""
     test = 'test ! -d "/sys/module/$1" || exec rmmod -- "$1"'
-    return Run(words=("sh", "-c", test, "rmmod", name))
+    return RunCommand(words=("sh", "-c", test, "rmmod", name))
 
 
-def smi(*words: str) -> Run:
-    return Run(words=("nvidia-smi", "-i", GPU, *words))
+def smi(*words: str) -> RunCommand:
+    return RunCommand(words=("nvidia-smi", "-i", GPU, *words))
 
 
 @pytest.mark.parametrize(
     ("before", "action"),
     [
-        (seen("file", "/etc/x.conf", exists=False), File(path="/etc/x.conf", content=None)),
+        (seen("file", "/etc/x.conf", exists=False), WriteFile(path="/etc/x.conf", content=None)),
         (
             file("größer\n".encode()),
-            File(path="/etc/x.conf", content="größer\n", mode=0o600, owner=7, group=8),
+            WriteFile(path="/etc/x.conf", content="größer\n", mode=0o600, owner=7, group=8),
         ),
-        (file(b""), File(path="/etc/x.conf", content="", mode=0o600, owner=7, group=8)),
-        (seen("kernel", "/proc/sys/a", "1"), Kernel(path="/proc/sys/a", value="1")),
-        (seen("kernel", "/proc/sys/a", "4\t8\t9\n"), Kernel(path="/proc/sys/a", value="4 8 9")),
+        (file(b""), WriteFile(path="/etc/x.conf", content="", mode=0o600, owner=7, group=8)),
+        (seen("kernel", "/proc/sys/a", "1"), WriteKernel(path="/proc/sys/a", value="1")),
+        (
+            seen("kernel", "/proc/sys/a", "4\t8\t9\n"),
+            WriteKernel(path="/proc/sys/a", value="4 8 9"),
+        ),
         (
             seen("kernel", "/sys/thp", "always [madvise] never"),
-            Kernel(path="/sys/thp", value="madvise"),
+            WriteKernel(path="/sys/thp", value="madvise"),
         ),
-        (unit(), Unit(name="a.service", enabled=True, running=True, masked=False)),
+        (unit(), SetUnit(name="a.service", enabled=True, running=True, masked=False)),
         (
             unit("disabled", "inactive"),
-            Unit(name="a.service", enabled=False, running=False, masked=False),
+            SetUnit(name="a.service", enabled=False, running=False, masked=False),
         ),
-        (unit("static", "failed"), Unit(name="a.service", running=False, masked=False)),
+        (unit("static", "failed"), SetUnit(name="a.service", running=False, masked=False)),
         (
             unit("masked", "inactive", masked=True),
-            Unit(name="a.service", running=False, masked=True),
+            SetUnit(name="a.service", running=False, masked=True),
         ),
-        (unit(False, True), Unit(name="a.service", enabled=False, running=True, masked=False)),
+        (unit(False, True), SetUnit(name="a.service", enabled=False, running=True, masked=False)),
         (
             seen("unit", "a.service", exists=False),
-            Unit(name="a.service", enabled=False, running=False),
+            SetUnit(name="a.service", enabled=False, running=False),
         ),
         (gpu("power_limit_mw", 500000), smi("-pl", "500")),
         (gpu("power_limit_mw", "699050"), smi("-pl", "699.050")),
@@ -90,20 +96,20 @@ def smi(*words: str) -> Run:
         (gpu("locked_clock_graphics_min_mhz", None, exists=False), smi("-rgc")),
         (gpu("locked_clock_memory_max_mhz", None, exists=False), smi("-rmc")),
         (gpu("app_clock_graphics_mhz", None, exists=False), smi("-rac")),
-        (module("nouveau", True), Run(words=("modprobe", "--", "nouveau"))),
+        (module("nouveau", True), RunCommand(words=("modprobe", "--", "nouveau"))),
         (module("nouveau", False), unload("nouveau")),
         (
             seen("swap", "/dev/sda2", {"active": True, "fstab": []}),
-            Run(words=("swapon", "--", "/dev/sda2")),
+            RunCommand(words=("swapon", "--", "/dev/sda2")),
         ),
-        (seen("swap", "all", {"active": True, "fstab": ["x"]}), Run(words=("swapon", "-a"))),
+        (seen("swap", "all", {"active": True, "fstab": ["x"]}), RunCommand(words=("swapon", "-a"))),
         (
             seen("swap", "/swap", {"active": False, "fstab": []}, exists=False),
-            Run(words=("swapoff", "--", "/swap")),
+            RunCommand(words=("swapoff", "--", "/swap")),
         ),
         (
             seen("process", "42", {"cpus": "0-3,8", "mems": "0", "threads": {}}),
-            Run(words=("taskset", "-a", "-p", "-c", "0-3,8", "42")),
+            RunCommand(words=("taskset", "-a", "-p", "-c", "0-3,8", "42")),
         ),
     ],
 )
@@ -136,8 +142,8 @@ def test_pairs_of_two_gpus_are_not_mixed() -> None:
 def test_threads_of_a_process_keep_their_own_cpus() -> None:
     value = {"cpus": "0-7", "mems": "0", "threads": {"44": {"cpus": "3", "mems": "0"}}}
     assert undo(seen("process", "42", value)) == (
-        Run(words=("taskset", "-a", "-p", "-c", "0-7", "42")),
-        Run(words=("taskset", "-p", "-c", "3", "44")),
+        RunCommand(words=("taskset", "-a", "-p", "-c", "0-7", "42")),
+        RunCommand(words=("taskset", "-p", "-c", "3", "44")),
     )
     assert undo(seen("process", "42", exists=False)) == ()
 
@@ -146,9 +152,9 @@ def test_a_new_unit_ends_while_its_file_is_there_and_systemd_reads_what_is_left(
     path = "/etc/systemd/system/nodevet-a.service"
     new = seen("unit", "nodevet-a.service", exists=False)
     assert undo(seen("file", path, exists=False), new) == (
-        Unit(name="nodevet-a.service", enabled=False, running=False),
-        File(path=path, content=None),
-        Run(words=("systemctl", "daemon-reload")),
+        SetUnit(name="nodevet-a.service", enabled=False, running=False),
+        WriteFile(path=path, content=None),
+        RunCommand(words=("systemctl", "daemon-reload")),
     )
 
 
@@ -157,21 +163,21 @@ def test_a_unit_that_was_there_starts_with_its_old_file() -> None:
     old = unit("disabled", "active")
     done = undo(old, seen("file", path, exists=False))
     assert done == (
-        File(path=path, content=None),
-        Unit(name="a.service", enabled=False, running=True, masked=False),
+        WriteFile(path=path, content=None),
+        SetUnit(name="a.service", enabled=False, running=True, masked=False),
     )
 
 
 def test_a_unit_that_the_step_restarted_is_restarted_again() -> None:
-    actions = (Unit(name="a.service", restart=True),)
+    actions = (SetUnit(name="a.service", restart=True),)
     drop_in = seen("file", "/etc/systemd/system/a.service.d/x.conf", exists=False)
-    assert undo(unit(), drop_in, actions=actions)[-1] == Unit(
+    assert undo(unit(), drop_in, actions=actions)[-1] == SetUnit(
         name="a.service", enabled=True, running=True, restart=True, masked=False
     )
     # only what changed is put back: the unit itself is as it was
-    assert undo(drop_in, actions=actions)[-1] == Unit(name="a.service", restart=True)
+    assert undo(drop_in, actions=actions)[-1] == SetUnit(name="a.service", restart=True)
     stopped = undo(unit(active="inactive"), drop_in, actions=actions)[-1]
-    assert isinstance(stopped, Unit) and not stopped.restart and stopped.running is False
+    assert isinstance(stopped, SetUnit) and not stopped.restart and stopped.running is False
 
 
 def test_what_was_touched_last_is_put_back_first() -> None:
@@ -185,7 +191,7 @@ def test_what_was_touched_last_is_put_back_first() -> None:
 def test_files_are_back_before_modules_and_swap_need_them() -> None:
     loaded, swap = module("nouveau", True), seen("swap", "all", {"active": True})
     done = undo(seen("file", "/etc/modprobe.d/x.conf", exists=False), loaded, swap)
-    assert [type(action) for action in done] == [File, Run, Run]
+    assert [type(action) for action in done] == [WriteFile, RunCommand, RunCommand]
     assert set(done[1:]) == {*undo(loaded), *undo(swap)}
 
 
@@ -193,7 +199,7 @@ def test_modules_go_before_what_they_need_and_with_what_came_along() -> None:
     drm = module("nvidia-drm", False, "nvidia", "nvidia_modeset")
     uvm = module("nvidia_uvm", False, "nvidia")
     done = undo(module("nvidia", False), drm, uvm, module("nouveau", True))
-    assert done[0] == Run(words=("modprobe", "--", "nouveau"))
+    assert done[0] == RunCommand(words=("modprobe", "--", "nouveau"))
     names = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm")
     assert set(done[1:]) == {unload(name) for name in names} and len(done) == 5
     places = {action: place for place, action in enumerate(done)}
@@ -210,7 +216,7 @@ def package(name: str, value: Any, *, exists: bool = True) -> State:
 
 
 CHANGE_HELD = "--allow-change-held-packages"
-APT = (Run(words=("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "a=2")),)
+APT = (RunCommand(words=("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "a=2")),)
 
 
 def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
@@ -220,15 +226,15 @@ def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
         package("c", None, exists=False),
     )
     configure, install, auto, hold, unhold = undo(*before, actions=APT)
-    assert isinstance(configure, Run) and isinstance(install, Run)
+    assert isinstance(configure, RunCommand) and isinstance(install, RunCommand)
     assert configure.words[3:] == ("dpkg", "--force-confold", "--configure", "-a")
     assert install.words[3:7] == ("apt-get", "-y", "--allow-downgrades", CHANGE_HELD)
     told = install.words[install.words.index("install") + 1 :]
     assert told == ("a=1.0", "b=1:550.90.07-0ubuntu1~22.04", "c-")
     assert configure.seconds == install.seconds == 1800
-    assert auto == Run(words=("apt-mark", "auto", "a"))
-    assert hold == Run(words=("apt-mark", "hold", "a"))
-    assert unhold == Run(words=("apt-mark", "unhold", "b"))
+    assert auto == RunCommand(words=("apt-mark", "auto", "a"))
+    assert hold == RunCommand(words=("apt-mark", "hold", "a"))
+    assert unhold == RunCommand(words=("apt-mark", "unhold", "b"))
 
 
 @pytest.mark.parametrize(

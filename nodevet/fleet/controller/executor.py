@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import check_files, orders
 from nodevet.fleet.controller.worker_child import STALL, LockedError, Post, WorkError
 from nodevet.fleet.protocol import answers
 from nodevet.model import Host
+from nodevet.resource import AnyAction, Resource, RunCommand, State
 
 Found = TypeVar("Found")
 
@@ -115,11 +115,9 @@ class Worker:
         self._fenced.add(host)
         self._ask(host, "lock", who=who)
 
-    def act(
-        self, host: str, action: File | Kernel | Unit | Run, *, seconds: float | None = None
-    ) -> Acted:
+    def act(self, host: str, action: AnyAction, *, seconds: float | None = None) -> Acted:
         """Do one thing on the node. After a WorkError nobody knows whether it was done."""
-        if seconds is None and isinstance(action, Run) and action.seconds is not None:
+        if seconds is None and isinstance(action, RunCommand) and action.seconds is not None:
             seconds = max(action.seconds, self._options.deadline)
         text = msgspec.json.encode(action).decode()
         return Acted(**self._ask(host, "act", seconds=seconds, action=text))

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from nodevet import bounds
 from nodevet.bounds import FileText, NumberList, Text
-from nodevet.fix import Resource, State
+from nodevet.resource import Resource, State
 
 Form = TypeVar("Form")
 

@@ -20,7 +20,6 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
-from nodevet.fix import File, Kernel, Run, Unit
 from nodevet.fixes._perform import ActionError, perform
 from nodevet.fleet.protocol import answers, commands, framing
 from nodevet.fleet.protocol.answers import printable
@@ -36,6 +35,7 @@ from nodevet.fleet.protocol.payload import (
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, Output
 from nodevet.fleet.ssh.errors import RouteError, TooLateError, UnreachableError
 from nodevet.fleet.worker.batch import CLOSING, Deadline, unanswered
+from nodevet.resource import AnyAction
 
 BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node
 MISSED = 3  # of them without an answer: well before the node lets the lock go
@@ -48,7 +48,7 @@ Found = TypeVar("Found")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REBOOT = StringCommand("systemctl reboot")
-ACTIONS = msgspec.json.Decoder(File | Kernel | Run | Unit)
+ACTIONS = msgspec.json.Decoder(AnyAction)
 
 
 class Fault(Exception):  # noqa: N818

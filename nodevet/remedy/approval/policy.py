@@ -20,7 +20,7 @@ from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join, plain
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 SIGNERS = "allowed_signers"

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 from nodevet.printable import brief
 from nodevet.problems import either
 from nodevet.remedy.approval.policy import RULES, Approval, Policy

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from nodevet.fix import State
 from nodevet.remedy.journal import records as journal
 from nodevet.remedy.journal.records import (
     HostEnd,
@@ -24,6 +23,7 @@ from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.step_results import begin
+from nodevet.resource import State
 
 OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})
 """What a resumed run looks at again,"""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from nodevet.fix import Resource
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.journal.journal import JournalError, state
 from nodevet.remedy.model import PlanError
+from nodevet.resource import Resource
 
 Claims = Mapping[str, Mapping[Resource, str]]
 """Machine id -> touch -> the newest run that needs it."""

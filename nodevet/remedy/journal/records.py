@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from nodevet.fix import State
 from nodevet.printable import brief
 from nodevet.remedy.approval.policy import Approval
+from nodevet.resource import State
 
 LONGEST_OUTPUT = 4096  # bytes of a command's output that are kept: its end
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Change, Fix, FixError, Resource, Risk
+from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
 from nodevet.remedy.journal.attempts import Failure, runs_of
 from nodevet.remedy.model import Conflict
@@ -16,6 +16,7 @@ from nodevet.remedy.plan import holders
 from nodevet.remedy.plan.contradictions import EFFECTIVE
 from nodevet.remedy.rollout.state import touch_of
 from nodevet.remedy.settings import Rollout
+from nodevet.resource import Resource
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     fix: str
-    change: Change
+    change: PlannedChange
     findings: tuple[Finding, ...]  # that it answers
     options: tuple[str, ...] = ()  # of its fix, that it was planned with
     holders: tuple[str, ...] = ()  # services that the change stops first and starts last
@@ -180,7 +181,7 @@ def _of_fix(
             yield Left(host=host, finding=finding)
 
 
-def _fault(change: Change, fix: Fix) -> str:
+def _fault(change: PlannedChange, fix: Fix) -> str:
     """Why such a change must not be made, or an empty text: a fix that is not what it says."""
     if change.risk.rank > fix.risk.rank:
         return f"the fix says risk {fix.risk.value} and asks for {change.risk.value}"

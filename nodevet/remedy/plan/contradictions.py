@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodevet.fix import File, Kernel, Unit
 from nodevet.identity import SHOWN, same_key
 from nodevet.inventory.settings import name_problem
 from nodevet.problems import quoted
 from nodevet.remedy.plan.holders import fault, resources
 from nodevet.remedy.rollout.state import unnamed
 from nodevet.remedy.settings import faults
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Plan, Step
@@ -91,11 +93,11 @@ def _places(step: "Step") -> Iterator[str]:
     """Paths and units, of its actions and of what is put back, that are not plain ones."""
     named = {(resource.kind, resource.name) for resource in step.resources}
     for action in step.actions:
-        if isinstance(action, File):
+        if isinstance(action, WriteFile):
             named.add(("file", action.path))
-        elif isinstance(action, Kernel):
+        elif isinstance(action, WriteKernel):
             named.add(("kernel", action.path))
-        elif isinstance(action, Unit):
+        elif isinstance(action, SetUnit):
             named.add(("unit", action.name))
     for kind, name in sorted(named):
         if kind in ("file", "kernel") and (

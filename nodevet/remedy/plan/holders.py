@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu
 from nodevet.evidence.processes import Process, service_of
-from nodevet.fix import Change, Resource, Risk, Unit
+from nodevet.fixing.model import PlannedChange, Risk
+from nodevet.resource import Resource
+from nodevet.resource.unit import SetUnit
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Step
@@ -57,19 +59,21 @@ def spared(evidence: Evidence, harmless: Collection[str], *, monitors: bool) -> 
     )
 
 
-def needs_them_gone(change: "Change | Step") -> bool:
+def needs_them_gone(change: "PlannedChange | Step") -> bool:
     """Whether a change cannot be made while anything holds the GPUs."""
     return change.risk in (Risk.IDLE, Risk.DRAIN) and any(t.kind == "gpu" for t in change.resources)
 
 
-def to_stop(change: Change, evidence: Evidence, harmless: Collection[str]) -> tuple[str, ...]:
+def to_stop(
+    change: PlannedChange, evidence: Evidence, harmless: Collection[str]
+) -> tuple[str, ...]:
     """The services of monitoring clients that are in the way of a change."""
     if not needs_them_gone(change):
         return ()
     return tuple(dict.fromkeys(service for service, _ in _holding(change, evidence, harmless)))
 
 
-def note(change: Change, evidence: Evidence, harmless: Collection[str]) -> str:
+def note(change: PlannedChange, evidence: Evidence, harmless: Collection[str]) -> str:
     """What a plan says of those who hold the GPUs of a change."""
     if change.risk is Risk.LIVE:
         return ""
@@ -89,16 +93,16 @@ def note(change: Change, evidence: Evidence, harmless: Collection[str]) -> str:
     return "; ".join(told)
 
 
-def around(change: Change, services: Sequence[str]) -> Change:
+def around(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
     """A change with services stopped before it and started again after it."""
     if not services:
         return change
     return replace(
         change,
         actions=(
-            *(Unit(name=name, running=False) for name in services),
+            *(SetUnit(name=name, running=False) for name in services),
             *change.actions,
-            *(Unit(name=name, running=True) for name in reversed(services)),
+            *(SetUnit(name=name, running=True) for name in reversed(services)),
         ),
         resources=(*change.resources, *resources(services)),
     )
@@ -114,16 +118,16 @@ def fault(step: "Step") -> str:
     if not count:
         return ""
     first, middle, last = step.actions[:count], step.actions[count:-count], step.actions[-count:]
-    stops = tuple(Unit(name=name, running=False) for name in step.holders)
-    starts = tuple(Unit(name=name, running=True) for name in reversed(step.holders))
-    named = {action.name for action in middle if isinstance(action, Unit)}
+    stops = tuple(SetUnit(name=name, running=False) for name in step.holders)
+    starts = tuple(SetUnit(name=name, running=True) for name in reversed(step.holders))
+    named = {action.name for action in middle if isinstance(action, SetUnit)}
     if (first, last) != (stops, starts) or named & set(step.holders):
         return f"it does not just stop and start {', '.join(step.holders)} around what it does"
     return ""
 
 
 def _holding(
-    change: Change, evidence: Evidence, harmless: Collection[str]
+    change: PlannedChange, evidence: Evidence, harmless: Collection[str]
 ) -> Iterator[tuple[str, Process]]:
     """Known monitoring clients on the GPUs of a change, with their services."""
     gpus = _gpus(evidence)

@@ -10,7 +10,7 @@ import msgspec
 
 from nodevet import identity
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Action, Resource, Risk, Run, State, Unit
+from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan.candidates import Candidate, Draft, Left, Rules, Withheld
@@ -19,6 +19,8 @@ from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
 from nodevet.remedy.rollout.state import shows
 from nodevet.remedy.rollout.undo import UndoError, undo
 from nodevet.report.words import difference, subjects_of
+from nodevet.resource import Action, Resource, RunCommand, State
+from nodevet.resource.unit import SetUnit
 
 ORDER = (
     "kernel_modules",  # without its module no GPU answers
@@ -40,7 +42,7 @@ ORDER = (
 LAST = ("driver_version",)
 """A new driver's library does not talk to the old module: nothing on a GPU works until a reboot."""
 
-RELOAD = Run(words=("systemctl", "daemon-reload"))
+RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,8 +165,8 @@ def _step(each: Candidate, seen: tuple[State, ...], number: int) -> Step:
         host=each.host,
         fix=each.fix,
         subjects=change.subjects,
-        wanted=change.wanted,
-        observed=change.observed,
+        expected=change.expected,
+        actual=change.actual,
         unit=change.unit,
         risk=change.risk,
         effective=change.effective,
@@ -256,7 +258,7 @@ def _waiting(each: Candidate, seen: Sequence[State]) -> Clash | None:
     rest = [
         action
         for action in each.change.actions
-        if action != RELOAD and not (isinstance(action, Unit) and action.name in each.holders)
+        if action != RELOAD and not (isinstance(action, SetUnit) and action.name in each.holders)
     ]
     if each.change.effective == "now" or not all(shows(action, seen) for action in rest):
         return None
@@ -316,7 +318,7 @@ def _barred(
 
 def _covers(one: Action, other: Action) -> bool:
     """Whether one action leaves a thing as another one would."""
-    if not isinstance(one, Unit) or not isinstance(other, Unit) or other.restart:
+    if not isinstance(one, SetUnit) or not isinstance(other, SetUnit) or other.restart:
         return one == other
     wanted = [getattr(other, part) for part in ("enabled", "running", "masked")]
     found = [getattr(one, part) for part in ("enabled", "running", "masked")]

@@ -12,7 +12,6 @@ from typing import Any
 
 from ClusterShell.RangeSet import RangeSet
 
-from nodevet.fix import File, Kernel, Resource, State, Unit
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.printable import brief, cells, plain
 from nodevet.remedy.model import Conflict, Plan, Step
@@ -20,6 +19,10 @@ from nodevet.remedy.rollout.undo import UndoError, chosen, text_of
 from nodevet.remedy.settings import told
 from nodevet.report.text import count, cut_pair, nodeset, pad
 from nodevet.report.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
+from nodevet.resource import Resource, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 GAP = "  "
 WIDEST = 64  # columns that a column aligns to; a longer cell pushes its own line only
@@ -84,19 +87,21 @@ def step_lines(step: Step) -> Iterator[str]:
     yield f"+{what}: {new}"
     before = {seen.resource: seen for seen in step.before}
     for kind, actions in groupby(step.actions, type):
-        if kind is Kernel:
-            yield from _kernel([action for action in actions if isinstance(action, Kernel)], before)
+        if kind is WriteKernel:
+            yield from _kernel(
+                [action for action in actions if isinstance(action, WriteKernel)], before
+            )
             continue
         for action in actions:
-            if isinstance(action, File):
+            if isinstance(action, WriteFile):
                 yield from _file(action, before.get(Resource(kind="file", name=action.path)))
-            elif isinstance(action, Unit):
+            elif isinstance(action, SetUnit):
                 yield from _unit(action, before.get(Resource(kind="unit", name=action.name)))
-            elif not isinstance(action, Kernel):
+            elif not isinstance(action, WriteKernel):
                 yield f"$ {plain(shlex.join(action.words))}"
 
 
-def _file(action: File, before: State | None) -> Iterator[str]:
+def _file(action: WriteFile, before: State | None) -> Iterator[str]:
     path = plain(action.path)
     old, about = _content(before)
     new = None if action.content is None else action.content
@@ -143,7 +148,7 @@ def _owned(mode: Any, owner: Any, group: Any) -> str:
     return plain(f"mode {shown}, owner {owner}, group {group}")
 
 
-def _kernel(actions: Sequence[Kernel], before: Mapping[Resource, State]) -> Iterator[str]:
+def _kernel(actions: Sequence[WriteKernel], before: Mapping[Resource, State]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for action in actions:
         seen = before.get(Resource(kind="kernel", name=action.path))
@@ -180,7 +185,7 @@ def folded(paths: Sequence[str]) -> Iterator[str]:
         yield plain(f"{head}[{numbers}]{tail}")
 
 
-def _unit(action: Unit, before: State | None) -> Iterator[str]:
+def _unit(action: SetUnit, before: State | None) -> Iterator[str]:
     name = plain(action.name)
     yield f"-{name}: {_unit_before(before)}"
     parts = {
@@ -217,7 +222,7 @@ def _unit_before(before: State | None) -> str:
 def _values(step: Step) -> tuple[str, str]:
     """What is and what will be, printable."""
     new, old = values(
-        Finding(verdict=Verdict.FAIL, expected=step.wanted, actual=step.observed, unit=step.unit)
+        Finding(verdict=Verdict.FAIL, expected=step.expected, actual=step.actual, unit=step.unit)
     )
     return old, new
 

@@ -8,7 +8,6 @@ import base64
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from nodevet.fix import State
 from nodevet.printable import brief, plain
 from nodevet.remedy.report.words import LONGEST, change, changed, facts, ran, summary, verdicts
 from nodevet.remedy.result import HostResult, Result, StepResult
@@ -16,6 +15,7 @@ from nodevet.remedy.rollout.session import state
 from nodevet.report.diff import labelled
 from nodevet.report.hunks import Pair
 from nodevet.report.text import nodeset
+from nodevet.resource import State
 
 LINES = 2000  # of one file; a longer one, or one that is no text, is told by its checksum
 

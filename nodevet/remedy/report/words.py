@@ -3,13 +3,13 @@
 from collections import Counter
 from itertools import groupby
 
-from nodevet.fix import State
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
 from nodevet.remedy.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.remedy.rollout.compare import ended, same
 from nodevet.remedy.rollout.session import said, state, words
 from nodevet.report.text import count, duration, name, nodeset
+from nodevet.resource import State
 
 LONGEST = 240  # columns of one reason
 
@@ -60,7 +60,7 @@ def acted_on(host: HostResult) -> bool:
 def change(step: StepResult) -> str:
     """`500 W -> 700 W on GPU 0, GPU 1`."""
     as_finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
-    observed, wanted = as_finding.text(step.observed), as_finding.text(step.wanted)
+    observed, wanted = as_finding.text(step.actual), as_finding.text(step.expected)
     where = f" on {', '.join(step.subjects)}" if any(step.subjects) else ""
     return brief(f"{observed} -> {wanted}{where}", LONGEST)
 

@@ -8,7 +8,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Run
 from nodevet.remedy.journal.journal import HostBegin
 from nodevet.remedy.model import Step
 from nodevet.remedy.result import Outcome
@@ -19,6 +18,7 @@ from nodevet.remedy.rollout.ledger import Ledger
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import of_packages
 from nodevet.remedy.rollout.step_run import Steps
+from nodevet.resource import RunCommand
 
 
 class Boot:
@@ -176,6 +176,6 @@ class Boot:
     def _started(self) -> None:
         """Wait until systemd has started all that starts at boot, for as long as an action may
         take. How that ended does not matter here, nor that an old systemctl knows no --wait."""
-        wait = Run(words=("systemctl", "is-system-running", "--wait"))
+        wait = RunCommand(words=("systemctl", "is-system-running", "--wait"))
         with suppress(BlindError):
             self.site.steadily(lambda: self.site.executor.act(self.site.host, wait))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.plan.holders import spared
 from nodevet.remedy.result import Refusal

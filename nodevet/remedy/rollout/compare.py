@@ -12,12 +12,13 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu
 from nodevet.evidence.processes import service_of
-from nodevet.fix import Change, FixError, State
+from nodevet.fixing.model import FixError, PlannedChange
 from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Verdict
 from nodevet.remedy.model import Step
 from nodevet.remedy.plan.holders import around
 from nodevet.remedy.rollout.subjects import gone
+from nodevet.resource import State
 
 FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 SETTINGS = ("file", "kernel", "gpu")
@@ -148,19 +149,19 @@ def told(findings: Sequence[Finding]) -> str:
     return "; ".join([*said[:3], *more] if more else said)
 
 
-def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[Change]) -> str:
-    now = [change.observed for change in changes if set(change.subjects) & set(step.subjects)]
-    if len(now) == 1 and canonical(now[0]) != canonical(step.observed):
+def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[PlannedChange]) -> str:
+    now = [change.actual for change in changes if set(change.subjects) & set(step.subjects)]
+    if len(now) == 1 and canonical(now[0]) != canonical(step.actual):
         shown = Finding(verdict=Verdict.FAIL, unit=step.unit)
-        return f"is {shown.text(now[0])} now, and was {shown.text(step.observed)} when planned"
+        return f"is {shown.text(now[0])} now, and was {shown.text(step.actual)} when planned"
     if now:
         return "the fix would do something else now than what was planned"
     return told(about) or "what was to be changed is not there any more"
 
 
-def same_change(step: Step, change: Change) -> bool:
+def same_change(step: Step, change: PlannedChange) -> bool:
     """Whether the fix would do now exactly what was planned."""
-    fields = ("wanted", "observed", "subjects", "actions", "resources", "risk", "gpus")
+    fields = ("expected", "actual", "subjects", "actions", "resources", "risk", "gpus")
     change = around(change, step.holders)
     return all(
         canonical(getattr(step, f)) == canonical(getattr(change, f))

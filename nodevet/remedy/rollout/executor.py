@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.fleet.controller.executor import Acted, LockedError, WorkError
+from nodevet.resource import AnyAction, Resource, State
 
 __all__ = ["Acted", "Executor", "LockedError", "WorkError"]
 
@@ -28,7 +28,7 @@ class Executor(Protocol):
         self, host: str, resources: Sequence[Resource]
     ) -> Mapping[str, tuple[str, ...]]: ...
 
-    def act(self, host: str, action: File | Kernel | Unit | Run) -> Acted:
+    def act(self, host: str, action: AnyAction) -> Acted:
         """A WorkError leaves open whether the action took place."""
 
     def reboot(self, host: str, *, seconds: float) -> str:

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from nodevet.fix import Actions, Resource, State, Unit
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
 from nodevet.remedy.plan.holders import resources
@@ -18,6 +17,8 @@ from nodevet.remedy.rollout.compare import ended, same
 from nodevet.remedy.rollout.session import state
 from nodevet.remedy.rollout.state import shows, touch_of
 from nodevet.remedy.rollout.undo import stopped_around
+from nodevet.resource import Actions, Resource, State
+from nodevet.resource.unit import SetUnit
 
 
 class Parted(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ def parted(step: Step, then: StepState, now: Sequence[State]) -> Parted:
         actions=tuple(
             action
             for action in step.actions
-            if not (isinstance(action, Unit) and action.name in spared)
+            if not (isinstance(action, SetUnit) and action.name in spared)
         ),
         foreign=tuple(foreign),
         unknown=tuple(unknown),
@@ -120,7 +121,7 @@ def _between(step: Step, was: State, left: State | None, now: State) -> bool:
         for part, values in wanted.items():
             values.add(value.get(part))
     for action in step.actions:
-        if isinstance(action, Unit) and action.name == now.resource.name:
+        if isinstance(action, SetUnit) and action.name == now.resource.name:
             wanted["enabled"] |= {"enabled"} if action.enabled else set()
             starts = action.running or action.restart or action.enabled
             wanted["active"] |= {"active"} if starts else set()

@@ -12,7 +12,7 @@ from typing import IO
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu
 from nodevet.evidence.processes import Process, service_of
-from nodevet.fix import Risk
+from nodevet.fixing.model import Risk
 from nodevet.identity import NO_NAME, is_same_name
 from nodevet.model import Baseline
 from nodevet.printable import brief

@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
-from nodevet.fix import Resource, State
 from nodevet.remedy.journal.account import (
     NOT_ATTEMPTED,
     UNKNOWN,
@@ -35,6 +34,7 @@ from nodevet.remedy.rollout.left import Parted, parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, of_packages
 from nodevet.remedy.rollout.waits import waits_for
+from nodevet.resource import Resource, State
 
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
 

@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
-from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.model import show
 from nodevet.remedy.journal.journal import Journal
 from nodevet.remedy.rollout.compare import ended, same
 from nodevet.remedy.rollout.executor import Executor, LockedError, WorkError
 from nodevet.remedy.rollout.undo import PAIRS, UndoError, undo
+from nodevet.resource import AnyAction, Resource, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
-Action = File | Kernel | Unit | Run
 Answer = TypeVar("Answer")
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each try to come back
@@ -115,7 +117,7 @@ class NodeSession:
         return tuple(seen[resource] for resource in resources)
 
     def put_back(
-        self, before: Sequence[State], actions: Sequence[Action] = (), *, settle: bool = True
+        self, before: Sequence[State], actions: Sequence[AnyAction] = (), *, settle: bool = True
     ) -> list[str]:
         """Make everything as it was before, and look whether it stays so; what does not, in words.
 
@@ -158,7 +160,7 @@ class NodeSession:
         left beside them of a write goes with that. It is no part of what was before, or is."""
         for then, at in zip(before, now, strict=True):
             if then.resource.kind == "file" and not (then.exists or at.exists or at.why):
-                self.executor.act(self.host, File(path=then.resource.name, content=None))
+                self.executor.act(self.host, WriteFile(path=then.resource.name, content=None))
 
 
 def _differing(before: Sequence[State], now: Sequence[State]) -> list[State]:
@@ -207,13 +209,13 @@ def state(seen: State) -> str:
     return show(value)
 
 
-def words(action: Action) -> str:
+def words(action: AnyAction) -> str:
     """An action as one line."""
-    if isinstance(action, File):
+    if isinstance(action, WriteFile):
         return f"remove {action.path}" if action.content is None else f"write {action.path}"
-    if isinstance(action, Kernel):
+    if isinstance(action, WriteKernel):
         return f"write {action.value} to {action.path}"
-    if isinstance(action, Unit):
+    if isinstance(action, SetUnit):
         parts: dict[str, Any] = {
             "mask": action.masked,
             "enable": action.enabled,

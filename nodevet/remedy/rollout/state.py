@@ -5,20 +5,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodevet.fix import File, Kernel, Resource, Run, State, Unit
 from nodevet.remedy.rollout.undo import UndoError, chosen
+from nodevet.resource import AnyAction, Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Step
 
 
-def touch_of(action: File | Kernel | Unit | Run) -> Resource | None:
+def touch_of(action: AnyAction) -> Resource | None:
     """What an action changes; None for a command, which may change anything."""
-    if isinstance(action, File):
+    if isinstance(action, WriteFile):
         return Resource(kind="file", name=action.path)
-    if isinstance(action, Kernel):
+    if isinstance(action, WriteKernel):
         return Resource(kind="kernel", name=action.path)
-    return Resource(kind="unit", name=action.name) if isinstance(action, Unit) else None
+    return Resource(kind="unit", name=action.name) if isinstance(action, SetUnit) else None
 
 
 def unnamed(step: "Step") -> str:
@@ -29,9 +32,9 @@ def unnamed(step: "Step") -> str:
     return ", ".join(sorted(resource.label for resource in changed - set(step.resources)))
 
 
-def shows(action: File | Kernel | Unit | Run, seen: Sequence[State]) -> bool | None:
+def shows(action: AnyAction, seen: Sequence[State]) -> bool | None:
     """Whether an action took place, by what was seen of its touches. None: that does not tell."""
-    if isinstance(action, Run):
+    if isinstance(action, RunCommand):
         return (
             _pending(action, seen) if action.words[0] == "nvidia-smi" else _packages(action, seen)
         )
@@ -39,14 +42,14 @@ def shows(action: File | Kernel | Unit | Run, seen: Sequence[State]) -> bool | N
     found = next((each for each in seen if each.resource == resource), None)
     if found is None or found.why:
         return None
-    if isinstance(action, File):
+    if isinstance(action, WriteFile):
         return _file(action, found)
-    if isinstance(action, Kernel):
+    if isinstance(action, WriteKernel):
         return _kernel(action, found)
-    return _unit(action, found) if isinstance(action, Unit) else None
+    return _unit(action, found) if isinstance(action, SetUnit) else None
 
 
-def _file(action: File, seen: State) -> bool:
+def _file(action: WriteFile, seen: State) -> bool:
     if action.content is None:
         return not seen.exists
     value = _mapping(seen)
@@ -60,14 +63,14 @@ def _file(action: File, seen: State) -> bool:
     return seen.exists and all(value.get(key) == item for key, item in wanted.items())
 
 
-def _kernel(action: Kernel, seen: State) -> bool:
+def _kernel(action: WriteKernel, seen: State) -> bool:
     try:
         return seen.exists and chosen(seen) == action.value.strip()
     except UndoError:
         return False
 
 
-def _unit(action: Unit, seen: State) -> bool | None:
+def _unit(action: SetUnit, seen: State) -> bool | None:
     """Whether it was restarted does not show."""
     value = _mapping(seen)
     masked = bool(value.get("masked"))
@@ -83,7 +86,7 @@ def _unit(action: Unit, seen: State) -> bool | None:
     return None if action.restart else True
 
 
-def _pending(action: Run, seen: Sequence[State]) -> bool | None:
+def _pending(action: RunCommand, seen: Sequence[State]) -> bool | None:
     """Whether a GPU has as pending what nvidia-smi was told: -i UUID -e 1, -i UUID -mig 0."""
     field = _PENDING.get(action.words[3]) if len(action.words) == 5 else None
     resource = Resource(kind="gpu", name=f"{action.words[2]}:{field}") if field else None
@@ -96,7 +99,7 @@ def _pending(action: Run, seen: Sequence[State]) -> bool | None:
 _PENDING = {"-e": "ecc_pending", "-mig": "mig_pending"}
 
 
-def _packages(action: Run, seen: Sequence[State]) -> bool | None:
+def _packages(action: RunCommand, seen: Sequence[State]) -> bool | None:
     """Whether packages are as apt-get and apt-mark were told: NAME=VERSION; hold, auto."""
     if "apt-get" in action.words and "install" in action.words:
         told = action.words[action.words.index("install") + 1 :]

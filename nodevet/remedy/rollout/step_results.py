@@ -14,7 +14,7 @@ def of_packages(step: Step) -> bool:
 
 def begin(step: Step, **rest: object) -> StepResult:
     """The result of a step, to be filled in."""
-    shared = ("id", "fix", "subjects", "wanted", "observed", "unit", "risk")
+    shared = ("id", "fix", "subjects", "expected", "actual", "unit", "risk")
     return replace(
         StepResult(**{name: getattr(step, name) for name in shared}),
         **rest,

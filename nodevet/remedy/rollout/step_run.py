@@ -7,7 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
-from nodevet.fix import State, Unit
 from nodevet.model import NODE
 from nodevet.remedy.journal.journal import (
     Doing,
@@ -31,6 +30,8 @@ from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession, a
 from nodevet.remedy.rollout.state import shows, unnamed
 from nodevet.remedy.rollout.step_results import begin, recalled
 from nodevet.remedy.rollout.undo import UndoError, undo
+from nodevet.resource import State
+from nodevet.resource.unit import SetUnit
 
 
 class MovedError(Exception):
@@ -257,7 +258,7 @@ class Steps:
             return Held(why=why, after=after, evidence=evidence)
         held = self.verdict(step, evidence, after)
         if held.gone or not any(
-            isinstance(action, Unit) and action.restart for action in step.actions
+            isinstance(action, SetUnit) and action.restart for action in step.actions
         ):
             return held
         limit = time.monotonic() + self.site.terms.boot_settle

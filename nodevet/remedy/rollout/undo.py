@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nodevet.fix import Actions, File, Kernel, Resource, Run, State, Unit
+from nodevet.resource import Actions, AnyAction, Resource, RunCommand, State
+from nodevet.resource.file import WriteFile
+from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.unit import SetUnit
 
 PAIRS = {
     "locked_clock_graphics_min_mhz": "locked_clock_graphics_max_mhz",
@@ -55,11 +58,13 @@ def undo(*seen: State, actions: Actions = ()) -> Actions:
     """
     if names := stopped_around(actions):
         return _undo_around(names, seen, actions)
-    restarted = {action.name for action in actions if isinstance(action, Unit) and action.restart}
+    restarted = {
+        action.name for action in actions if isinstance(action, SetUnit) and action.restart
+    }
     by_touch = {each.resource: each for each in seen}
     packages = [each for each in by_touch.values() if each.resource.kind == "package"]
     backwards = [each for each in reversed(by_touch.values()) if each not in packages]
-    done: list[File | Kernel | Unit | Run] = [*_packages(packages, actions)]
+    done: list[AnyAction] = [*_packages(packages, actions)]
     for each in sorted(backwards, key=_place):
         done += _one(each, by_touch, restarted)
     done += _reread(done, restarted)
@@ -75,10 +80,10 @@ def _undo_around(names: Sequence[str], seen: Sequence[State], actions: Actions) 
         return back
     known = {each.resource.name for each in own}
     return (
-        *(Unit(name=name, running=False) for name in names),
+        *(SetUnit(name=name, running=False) for name in names),
         *undo(*others, actions=actions[len(names) : -len(names)]),
         *back,
-        *(Unit(name=name, running=True) for name in reversed(names) if name not in known),
+        *(SetUnit(name=name, running=True) for name in reversed(names) if name not in known),
     )
 
 
@@ -86,28 +91,28 @@ def stopped_around(actions: Actions) -> tuple[str, ...]:
     """The units that a step stops first and starts last, in the order in which it stops them."""
     found = []
     for first, last in zip(actions, reversed(actions), strict=True):
-        if not isinstance(first, Unit) or first != Unit(name=first.name, running=False):
+        if not isinstance(first, SetUnit) or first != SetUnit(name=first.name, running=False):
             break
-        if last != Unit(name=first.name, running=True):
+        if last != SetUnit(name=first.name, running=True):
             break
         found.append(first.name)
     return tuple(found)
 
 
-def _reread(done: Sequence[File | Kernel | Unit | Run], restarted: set[str]) -> list[Unit | Run]:
+def _reread(done: Sequence[AnyAction], restarted: set[str]) -> list[SetUnit | RunCommand]:
     """What makes systemd and the units read the files that were put back."""
-    first = next((place for place, each in enumerate(done) if isinstance(each, File)), None)
+    first = next((place for place, each in enumerate(done) if isinstance(each, WriteFile)), None)
     if first is None:
         return []
-    if left := restarted - {each.name for each in done if isinstance(each, Unit)}:
-        return [Unit(name=name, restart=True) for name in sorted(left)]
+    if left := restarted - {each.name for each in done if isinstance(each, SetUnit)}:
+        return [SetUnit(name=name, restart=True) for name in sorted(left)]
     after = done[first:]
-    read = any(isinstance(each, Unit) for each in after)  # it makes systemd read its files
+    read = any(isinstance(each, SetUnit) for each in after)  # it makes systemd read its files
     of_systemd = any(
-        isinstance(each, File) and ("/systemd/" in each.path or each.path == "/etc/fstab")
+        isinstance(each, WriteFile) and ("/systemd/" in each.path or each.path == "/etc/fstab")
         for each in after
     )
-    return [Run(words=("systemctl", "daemon-reload"))] if of_systemd and not read else []
+    return [RunCommand(words=("systemctl", "daemon-reload"))] if of_systemd and not read else []
 
 
 def _place(seen: State) -> int:
@@ -123,7 +128,7 @@ def _place(seen: State) -> int:
 
 def _one(
     seen: State, by_touch: Mapping[Resource, State], restarted: set[str]
-) -> Iterable[File | Kernel | Unit | Run]:
+) -> Iterable[AnyAction]:
     if seen.why:
         raise UndoError(f"{seen.resource.label}: what it was is not known: {seen.why}")
     if seen.resource.kind == "unit":
@@ -139,10 +144,10 @@ def _one(
     return _UNDO[seen.resource.kind](seen)
 
 
-def _file(seen: State) -> Sequence[File]:
+def _file(seen: State) -> Sequence[WriteFile]:
     path = seen.resource.name
     if not seen.exists:
-        return [File(path=path, content=None)]
+        return [WriteFile(path=path, content=None)]
     value = _mapping(seen)
     if "target" in value:
         raise UndoError(f"{seen.resource.label}: it is a symbolic link to {value['target']!r}")
@@ -150,7 +155,7 @@ def _file(seen: State) -> Sequence[File]:
     if content is None:
         raise UndoError(f"{seen.resource.label}: its content is not UTF-8 text")
     mode, owner, group = (_int(seen, value.get(key)) for key in ("mode", "owner", "group"))
-    return [File(path=path, content=content, mode=mode, owner=owner, group=group)]
+    return [WriteFile(path=path, content=content, mode=mode, owner=owner, group=group)]
 
 
 def text_of(seen: State) -> str | None:
@@ -166,12 +171,12 @@ def text_of(seen: State) -> str | None:
         raise UndoError(f"{seen.resource.label}: its content is no base64: {error}") from error
 
 
-def _kernel(seen: State) -> Sequence[Kernel]:
+def _kernel(seen: State) -> Sequence[WriteKernel]:
     if not seen.exists:
         raise UndoError(f"{seen.resource.label}: there is no such file")
     if not isinstance(seen.value, str):
         raise UndoError(f"{seen.resource.label}: its value was not seen")
-    return [Kernel(path=seen.resource.name, value=chosen(seen))]
+    return [WriteKernel(path=seen.resource.name, value=chosen(seen))]
 
 
 def chosen(seen: State) -> str:
@@ -187,9 +192,9 @@ def chosen(seen: State) -> str:
     return text
 
 
-def _unit(seen: State, *, restart: bool) -> Unit:
+def _unit(seen: State, *, restart: bool) -> SetUnit:
     if not seen.exists:
-        return Unit(name=seen.resource.name, enabled=False, running=False)
+        return SetUnit(name=seen.resource.name, enabled=False, running=False)
     value = _mapping(seen)
     enabled = value.get("enabled")
     masked = bool(value.get("masked"))
@@ -199,7 +204,7 @@ def _unit(seen: State, *, restart: bool) -> Unit:
     if running in ("activating", "reloading", "deactivating"):
         raise UndoError(f"{seen.resource.label}: it is {running}: plan again when it has settled")
     running = _switch(seen, running)
-    return Unit(
+    return SetUnit(
         name=seen.resource.name,
         enabled=None if masked else _enabled(enabled),
         running=running,
@@ -215,7 +220,7 @@ def _enabled(value: Any) -> bool | None:
     return {"enabled": True, "disabled": False}.get(str(value))
 
 
-def _gpu(seen: State, by_touch: Mapping[Resource, State]) -> Run:
+def _gpu(seen: State, by_touch: Mapping[Resource, State]) -> RunCommand:
     uuid, _, field = seen.resource.name.rpartition(":")
     if not uuid:
         raise UndoError(f"{seen.resource.label}: names no GPU and field, as GPU-<uuid>:<field>")
@@ -235,7 +240,7 @@ def _gpu(seen: State, by_touch: Mapping[Resource, State]) -> Run:
         words = (_SWITCHES[field], "1" if _switch(seen, seen.value) else "0")
     else:
         raise UndoError(f"{seen.resource.label}: nothing is known of putting back {field}")
-    return Run(words=("nvidia-smi", "-i", uuid, *words))
+    return RunCommand(words=("nvidia-smi", "-i", uuid, *words))
 
 
 def _pair(
@@ -255,12 +260,12 @@ def _pair(
     return (set_them, ",".join(str(_int(each, each.value)) for each in told))
 
 
-def _modules(seen: Sequence[State]) -> list[Run]:
+def _modules(seen: Sequence[State]) -> list[RunCommand]:
     """Modules that were loaded, and then away with those that were not, whatever came along.
 
     `modprobe -r` would also unload what was there before and that nothing else uses.
     """
-    runs: list[Run] = []
+    runs: list[RunCommand] = []
     order: dict[str, None] = {}  # in which they were loaded
     for each in seen:
         if each.why:
@@ -270,20 +275,22 @@ def _modules(seen: Sequence[State]) -> list[Run]:
         if wrong := [name for name in names if not _MODULE.fullmatch(str(name))]:
             raise UndoError(f"{each.resource.label}: {wrong[0]!r} is no name of a module")
         if _switch(each, value.get("loaded")):
-            runs.append(Run(words=("modprobe", "--", each.resource.name)))
+            runs.append(RunCommand(words=("modprobe", "--", each.resource.name)))
         else:
             order.update(dict.fromkeys(name.replace("-", "_") for name in names))
-    return runs + [Run(words=("sh", "-c", _UNLOAD, "rmmod", name)) for name in reversed(order)]
+    return runs + [
+        RunCommand(words=("sh", "-c", _UNLOAD, "rmmod", name)) for name in reversed(order)
+    ]
 
 
-def _packages(seen: Sequence[State], actions: Actions) -> list[Run]:
+def _packages(seen: Sequence[State], actions: Actions) -> list[RunCommand]:
     """Packages in one transaction, for they depend on one another; then what held them.
 
     Only where the step itself used apt-get: the versions come from the node's repositories.
     """
     if not seen:
         return []
-    if not any("apt-get" in action.words for action in actions if isinstance(action, Run)):
+    if not any("apt-get" in action.words for action in actions if isinstance(action, RunCommand)):
         raise UndoError(f"{seen[0].resource.label}: only what apt-get installed is put back")
     wanted: list[str] = []
     held: list[str] = []
@@ -312,13 +319,15 @@ def _packages(seen: Sequence[State], actions: Actions) -> list[Run]:
     marks = [("auto", came_along), ("hold", held), ("unhold", free)]
     return [
         # where dpkg was killed apt-get does nothing before this
-        Run(words=(*quiet, "dpkg", "--force-confold", "--configure", "-a"), seconds=_APT_SECONDS),
-        Run(words=(*quiet, "apt-get", *options, "install", *wanted), seconds=_APT_SECONDS),
-        *(Run(words=("apt-mark", mark, *names)) for mark, names in marks if names),
+        RunCommand(
+            words=(*quiet, "dpkg", "--force-confold", "--configure", "-a"), seconds=_APT_SECONDS
+        ),
+        RunCommand(words=(*quiet, "apt-get", *options, "install", *wanted), seconds=_APT_SECONDS),
+        *(RunCommand(words=("apt-mark", mark, *names)) for mark, names in marks if names),
     ]
 
 
-def _process(seen: State) -> Sequence[Run]:
+def _process(seen: State) -> Sequence[RunCommand]:
     """The CPUs of a process and of each thread that differs; one that was not there has ended.
 
     Which memory it may use is its cgroup's, and no action changes that.
@@ -326,12 +335,18 @@ def _process(seen: State) -> Sequence[Run]:
     if not seen.exists:
         return []
     value = _mapping(seen)
-    found = [Run(words=("taskset", "-a", "-p", "-c", _cpus(seen, value), _pid(seen.resource.name)))]
+    found = [
+        RunCommand(
+            words=("taskset", "-a", "-p", "-c", _cpus(seen, value), _pid(seen.resource.name))
+        )
+    ]
     threads = value.get("threads") or {}
     if not isinstance(threads, Mapping):
         raise UndoError(f"{seen.resource.label}: its threads were not seen")
     for thread, bound in sorted(threads.items()):
-        found.append(Run(words=("taskset", "-p", "-c", _cpus(seen, bound), _pid(str(thread)))))
+        found.append(
+            RunCommand(words=("taskset", "-p", "-c", _cpus(seen, bound), _pid(str(thread))))
+        )
     return found
 
 
@@ -348,13 +363,15 @@ def _cpus(seen: State, bound: Any) -> str:
     return cpus
 
 
-def _swap(seen: State) -> Sequence[Run]:
+def _swap(seen: State) -> Sequence[RunCommand]:
     """Its lines in /etc/fstab are that file's. A priority below zero is the kernel's choice."""
     value = _mapping(seen)
     if seen.resource.name == "all":
-        return [Run(words=("swapon" if _switch(seen, value.get("active")) else "swapoff", "-a"))]
+        return [
+            RunCommand(words=("swapon" if _switch(seen, value.get("active")) else "swapoff", "-a"))
+        ]
     if not _switch(seen, value.get("active")):
-        return [Run(words=("swapoff", "--", seen.resource.name))]
+        return [RunCommand(words=("swapoff", "--", seen.resource.name))]
     options: tuple[str, ...] = ()
     priority = value.get("priority")
     if isinstance(priority, int) and priority >= 0:
@@ -362,10 +379,10 @@ def _swap(seen: State) -> Sequence[Run]:
     lines = value.get("fstab") or ()
     if discard := _DISCARD.search(str(lines[0])) if lines else None:
         options += (f"--{discard[1]}",)
-    return [Run(words=("swapon", *options, "--", seen.resource.name))]
+    return [RunCommand(words=("swapon", *options, "--", seen.resource.name))]
 
 
-_UNDO: Mapping[str, Callable[[State], Sequence[File | Kernel | Run]]] = {
+_UNDO: Mapping[str, Callable[[State], Sequence[AnyAction]]] = {
     "file": _file,
     "kernel": _kernel,
     "process": _process,

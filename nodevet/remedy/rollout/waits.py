@@ -3,9 +3,9 @@
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu
 from nodevet.evidence.processes import service_of
-from nodevet.fix import Unit
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
+from nodevet.resource.unit import SetUnit
 
 PENDING = {"ecc_pending": "ecc_current", "mig_pending": "mig_current"}
 """A mode that waits -> the one in force."""
@@ -27,7 +27,7 @@ def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
         return f"a {step.effective}" if waiting else ""
     if step.effective in ("reboot", "reset"):
         return f"a {step.effective}" if _booted_into(then, evidence) else ""
-    restarts = any(isinstance(action, Unit) and action.restart for action in step.actions)
+    restarts = any(isinstance(action, SetUnit) and action.restart for action in step.actions)
     if step.services and not restarts and _bound(step, then, evidence):
         return f"a restart of {', '.join(step.services)}"
     return ""

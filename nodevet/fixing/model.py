@@ -1,0 +1,72 @@
+"""The nouns of fixes: what one would do, as data that can be shown, signed and rolled back.
+
+A fix is pure up to its actions. A plan holds the very actions that will run, so what is
+approved is what happens.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from nodevet.model import Finding, Value
+from nodevet.resource import Actions, Resource
+
+
+class Risk(str, Enum):
+    """What a change asks of a node; ordered by `rank`."""
+
+    LIVE = "live"  # nothing: jobs may run
+    IDLE = "idle"  # no process on the GPUs that are touched
+    DRAIN = "drain"  # no job on the node, and none that could start
+    REBOOT = "reboot"  # drained, and it reboots
+
+    @property
+    def rank(self) -> int:
+        return list(Risk).index(self)
+
+
+class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What one fix would do on one node."""
+
+    expected: Value
+    actual: Value
+    unit: str = ""  # of both: W, MHz
+    subjects: tuple[str, ...] = ()  # labels of the findings it answers: `GPU 4`
+    actions: Actions
+    resources: tuple[Resource, ...]
+    """Everything that the actions change; each is read before, and can be restored."""
+    risk: Risk
+    gpus: tuple[str, ...] = ()  # UUIDs that must be free at risk idle; empty: all
+    effective: str = "now"  # now, restart, reset, reboot: when the expected value is in force
+    services: tuple[str, ...] = ()
+    """Services whose binding and such is what this is about: the check is asked about their
+    processes, whatever their pids are by then, and these do not count as users of a GPU."""
+    note: str = ""  # what the person who approves should know
+
+
+class FixError(Exception):
+    """This fix cannot repair what fails on this node; the message says why."""
+
+
+Planner = Callable[..., Iterator[PlannedChange]]
+"""(evidence, failed findings of its check, the check's Want) -> changes. Pure.
+
+Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also while it is
+iterated: then none of its changes may be made."""
+
+
+class Fix(msgspec.Struct, frozen=True, kw_only=True):
+    """A remedy for one check; its file has the check's name."""
+
+    plan: Planner
+    risk: Risk  # the highest that its changes have
+    options: tuple[str, ...] = ()  # now, restart: what a person may ask of it beyond the baseline
+
+    def changes(
+        self, evidence: Any, findings: Sequence[Finding], want: Any, options: Collection[str] = ()
+    ) -> Iterator[PlannedChange]:
+        """What `plan` yields with those of the `options` that this fix has. Raises as it does."""
+        chosen = {name: name in options for name in self.options}
+        return self.plan(evidence, findings, want, **chosen)
