@@ -150,7 +150,7 @@ def carry_out(
     carried: "Carried",
 ) -> "Result":
     """The run itself. A second Ctrl-C leaves it as it is, and the message says how to go on."""
-    from nodevet.fleet.controller.executor import Worker
+    from nodevet.fleet.controller.ssh_executor import SshExecutor
     from nodevet.remedy.journal.account import settled
     from nodevet.remedy.journal.folder import Opening
     from nodevet.remedy.journal.journal import state
@@ -164,7 +164,7 @@ def carry_out(
     finished = settled(plan, journal.records) if earlier else {}
     opened = Opening(run, text, plan, journal, approvals, carried.options)
     reach = session.fleet_options(**unplain(kept.options), bench=bench)
-    with Worker(kept.hosts, reach) as worker, Stop(say_at_once) as stop:
+    with SshExecutor(kept.hosts, reach) as worker, Stop(say_at_once) as stop:
         try:
             ended, stopped = apply(
                 Order(

@@ -26,7 +26,7 @@ from nodevet.resource import Resource
 from nodevet.sweep import Bench, reports
 
 if TYPE_CHECKING:
-    from nodevet.fleet.controller.executor import Worker
+    from nodevet.fleet.controller.ssh_executor import SshExecutor
     from nodevet.remedy.journal.attempts import Failure
     from nodevet.remedy.plan.candidates import Node, Rules
     from nodevet.remedy.plan.planner import Looked
@@ -281,18 +281,18 @@ def _look(
     """What the touches of each host are now, and who else sets them."""
     if not resources:
         return {}
-    from nodevet.fleet.controller.executor import Worker
+    from nodevet.fleet.controller.ssh_executor import SshExecutor
 
     with (
-        Worker([host for host in hosts if host.name in resources], reached) as worker,
+        SshExecutor([host for host in hosts if host.name in resources], reached) as worker,
         ThreadPoolExecutor(min(LOOKERS, len(resources))) as pool,
     ):
         found = pool.map(lambda host: _look_at(worker, host, resources[host]), resources)
         return dict(zip(resources, found, strict=True))
 
 
-def _look_at(worker: "Worker", host: str, resources: Sequence[Resource]) -> "Looked":
-    from nodevet.fleet.controller.executor import WorkError
+def _look_at(worker: "SshExecutor", host: str, resources: Sequence[Resource]) -> "Looked":
+    from nodevet.fleet.executor import WorkError
     from nodevet.remedy.plan.planner import Looked
 
     try:

@@ -61,7 +61,7 @@ def command(
       2  usage or configuration
       3  a rollback failed or an outcome is unknown: look at the node
     """
-    from nodevet.fleet.controller.executor import Worker
+    from nodevet.fleet.controller.ssh_executor import SshExecutor
     from nodevet.remedy.journal import space
     from nodevet.remedy.journal.account import host_end, strange
     from nodevet.remedy.journal.folder import Opening, RunFolder
@@ -100,7 +100,7 @@ def command(
             elif host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
         claims = _claims(run)
-        with Worker(kept.hosts, reached) as worker, Stop(say_at_once) as stop:
+        with SshExecutor(kept.hosts, reached) as worker, Stop(say_at_once) as stop:
 
             def one(host: str, canary: bool) -> "HostResult":
                 keep = partial(run.keep_evidence, host)

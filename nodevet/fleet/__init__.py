@@ -73,9 +73,9 @@ def visit(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     Closing the iterator ends every child process; what was not yielded was not
     finished. Raises FleetError where no host can be visited at all.
     """
-    from nodevet.fleet.controller.dispatcher import tour
+    from nodevet.fleet.controller.dispatcher import dispatch
 
-    with closing(tour(hosts, options)) as visits:
+    with closing(dispatch(hosts, options)) as visits:
         for one in visits:
             yield replace(one, at=time.time())
 

@@ -137,7 +137,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
             evidence = document(hostname=host.name, clock_s=time.time() - 3600)
             yield Visit(host.name, Status.VETTED, "", evidence, 0.1)
 
-    monkeypatch.setattr("nodevet.fleet.controller.dispatcher.tour", tour)
+    monkeypatch.setattr("nodevet.fleet.controller.dispatcher.dispatch", tour)
 
 
 @pytest.mark.usefixtures("nodes")

@@ -41,7 +41,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Given:
         for host in hosts:
             yield Visit(host.name, Status.VETTED, "", document(**answers[host.name]), 0.1)
 
-    monkeypatch.setattr("nodevet.fleet.controller.dispatcher.tour", tour)
+    monkeypatch.setattr("nodevet.fleet.controller.dispatcher.dispatch", tour)
     return answers
 
 

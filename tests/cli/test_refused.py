@@ -19,7 +19,7 @@ import pytest
 
 from nodevet import cli
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet_sim.nspawn.needs import missing
@@ -307,7 +307,9 @@ def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
 
 
 def test_a_node_that_somebody_else_works_on(rig: Rig, plan: Path) -> None:
-    with Worker([rig.hosts["gpu1"]], Options(ssh_config=Path(os.devnull), deadline=60)) as other:
+    with SshExecutor(
+        [rig.hosts["gpu1"]], Options(ssh_config=Path(os.devnull), deadline=60)
+    ) as other:
         other.open("gpu1")
         other.lock("gpu1", "bob@desk, run 7, pid 42")
         told = rig.refused(plan, "gpu1")

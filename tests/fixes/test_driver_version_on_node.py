@@ -19,7 +19,7 @@ from nodevet import inventory
 from nodevet.fixes import driver_version
 from nodevet.fixes.driver_version import Target
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
 
@@ -240,7 +240,7 @@ def stopped_before_it_changes_another(rig: Rig) -> None:
     target = Target("nvidia-settings", "2-0ubuntu1", automatic=False)
     install, *_ = driver_version.actions([target], down=False, change_held=False)
     hosts = inventory.read([], inventories=[str(Place(rig.fleet).inventory)])
-    with Worker(hosts, Options()) as worker:
+    with SshExecutor(hosts, Options()) as worker:
         worker.open("n1")
         acted = worker.act("n1", install)
     assert not acted.ok

@@ -19,7 +19,7 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Host, Verdict
 from nodevet.remedy.rollout.compare import after_reset
 from nodevet.remedy.rollout.undo import undo
@@ -154,13 +154,13 @@ class Fleet:
     def shell(self, node: str, command: str) -> str:
         return self.sim("ssh", "--fleet", self.name, node, "--", command)
 
-    def moment(self, worker: Worker, node: str) -> Moment:
+    def moment(self, worker: SshExecutor, node: str) -> Moment:
         worker.open(node)
         said = self.shell(node, f"{TREE}; echo ---; systemctl --failed --no-legend")
         tree, _, failed = said.partition("---\n")
         return Moment(decode(worker.probe(node)), tuple(tree.splitlines()), failed)
 
-    def live(self, worker: Worker, node: str) -> Life:
+    def live(self, worker: SshExecutor, node: str) -> Life:
         """The whole story of a node; see above."""
         life = Life()
         self.sim("set", "--fleet", self.name, node, *WRONG[node])
@@ -187,7 +187,7 @@ class Fleet:
         life.moments["undone and rebooted"] = self.moment(worker, node)
         return life
 
-    def reboot(self, worker: Worker, node: str) -> None:
+    def reboot(self, worker: SshExecutor, node: str) -> None:
         worker.close(node)
         self.sim("reboot", "--fleet", self.name, node)
 
@@ -210,7 +210,7 @@ def hosts_of(fleet: Fleet) -> tuple[Host, ...]:
 
 @pytest.fixture(scope="module")
 def lives(fleet: Fleet) -> dict[str, Life]:
-    with Worker(hosts_of(fleet), Options(asks=ASKS)) as worker:
+    with SshExecutor(hosts_of(fleet), Options(asks=ASKS)) as worker:
         return {node: fleet.live(worker, node) for node in WRONG}
 
 
@@ -320,7 +320,7 @@ def test_a_plain_pyinfra_deploy_does_the_same(
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    with Worker([host], Options(asks=ASKS)) as worker:
+    with SshExecutor([host], Options(asks=ASKS)) as worker:
         moment = fleet.moment(worker, "h100")
     assert moment.coming == lives["h100"].moments["fixed"].coming
     assert set(moment.tree) == set(lives["h100"].moments["fixed"].tree)

@@ -18,7 +18,7 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.undo import undo
@@ -132,7 +132,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
 def live(fleet: str) -> Life:
     found = Life()
     hosts = inventory.read([], inventories=[str(Place(fleet).inventory)])
-    with Worker(hosts, Options(deadline=120)) as worker:
+    with SshExecutor(hosts, Options(deadline=120)) as worker:
 
         def shell(command: str) -> str:
             return sim("ssh", "--fleet", fleet, "n1", "--", command)

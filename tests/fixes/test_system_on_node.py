@@ -17,7 +17,7 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.undo import undo
@@ -117,7 +117,7 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
 
     shell(f"{SYSCTL}systemctl disable --now {STOPPED}")
     hosts = inventory.read([], inventories=[str(Place(name).inventory)])
-    with Worker(hosts, Options(asks=ASKS)) as worker:
+    with SshExecutor(hosts, Options(asks=ASKS)) as worker:
 
         def probe() -> Evidence:
             worker.open("n1")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker, WorkError
+from nodevet.fleet.controller.ssh_executor import SshExecutor, WorkError
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.answers import MalformedError
 from nodevet.model import Host
@@ -70,14 +70,14 @@ ODD: list[Any] = [
 class Fake:
     """A node whose python3 answers what it was told to."""
 
-    def __init__(self, worker: Worker, said: Path) -> None:
+    def __init__(self, worker: SshExecutor, said: Path) -> None:
         self.worker = worker
         self._said = said
 
-    def says(self, result: Any) -> Worker:
+    def says(self, result: Any) -> SshExecutor:
         return self.says_bytes(json.dumps({"result": result}).encode())
 
-    def says_bytes(self, text: bytes) -> Worker:
+    def says_bytes(self, text: bytes) -> SshExecutor:
         self._said.write_bytes(text)
         return self.worker
 
@@ -94,7 +94,7 @@ def node(
     known.write_text(server.known_hosts)
     host = Host(name="n1", address=server.address, port=server.port, user=getpass.getuser())
     host = replace(host, key_file=str(key.path), known_hosts=str(known), python=str(python))
-    with Worker([host], Options(ssh_config=Path(os.devnull), deadline=30)) as worker:
+    with SshExecutor([host], Options(ssh_config=Path(os.devnull), deadline=30)) as worker:
         worker.open("n1")
         yield Fake(worker, said)
 

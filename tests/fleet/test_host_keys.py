@@ -11,20 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet import Visit
-from nodevet.fleet.controller.executor import Options, Worker, WorkError
+from nodevet.fleet import Options, Visit
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.executor import WorkError
 from nodevet.fleet.ssh.errors import TooLateError, UnreachableError
+from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
-from nodevet.fleet.ssh.route import Route
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
 ED = "ssh-ed25519"
 
 
-def route(*known_hosts: Path | str, name: str = "gpu7") -> Route:
+def route(*known_hosts: Path | str, name: str = "gpu7") -> HostConfig:
     files = tuple(str(path) for path in known_hosts)
-    return Route(name, 22, "root", (), None, False, (name,), (), files, system_known_hosts=())
+    return HostConfig(name, 22, "root", (), None, False, (name,), (), files, system_known_hosts=())
 
 
 def accepting(patience: float = 5) -> HostKeys:
@@ -50,7 +51,7 @@ def test_d3_a_changed_key_is_refused_on_reconnect(
         port = first.port
         line = known_hosts_line(address, port, first.host_key)
         host = Host(name="n1", address=address, port=port, user="root", key_file=str(key.path))
-        with Worker([host], options) as worker:
+        with SshExecutor([host], options) as worker:
             worker.open("n1")
             assert known_hosts.read_text() == line
             worker.close("n1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.fleet import Visit
-from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.match_exec import fulfilled
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
@@ -93,7 +93,7 @@ def test_how_a_match_exec_ends(
     command: str, outcome: bool | str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if isinstance(outcome, str):
-        with pytest.raises(RouteError, match=outcome):
+        with pytest.raises(SshConfigError, match=outcome):
             fulfilled(command)
     else:
         assert fulfilled(command) is outcome

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.fleet.protocol.framing import Target
-from nodevet.fleet.ssh.errors import RouteError
-from nodevet.fleet.ssh.route import Route, Routes
+from nodevet.fleet.protocol.framing import SshTarget
+from nodevet.fleet.ssh.errors import SshConfigError
+from nodevet.fleet.ssh.host_config import HostConfig, SshConfig
 
 
-def resolve(tmp_path: Path, text: str) -> Route:
+def resolve(tmp_path: Path, text: str) -> HostConfig:
     config = tmp_path / "config"
     config.write_text(text)
-    target = Target(0, "gpu1", None, None, None, None, None, "/", None, False)
-    return Routes(str(config)).resolve(target)
+    target = SshTarget(0, "gpu1", None, None, None, None, None, "/", None, False)
+    return SshConfig(str(config)).resolve(target)
 
 
 def test_match_exec_runs_a_command_line_and_stays_silent(
@@ -29,13 +29,13 @@ def test_match_exec_that_does_not_end_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodevet.fleet.ssh.match_exec.SECONDS", 0.1)
-    with pytest.raises(RouteError, match=r"Match exec: no end within 0\.1 s: exec sleep 60"):
+    with pytest.raises(SshConfigError, match=r"Match exec: no end within 0\.1 s: exec sleep 60"):
         resolve(tmp_path, 'Match exec "exec sleep 60"\n  Port 1\n')
 
 
 @pytest.mark.parametrize("what", ["tagged x", "localnetwork 10.0.0.0/8", "sessiontype exec"])
 def test_a_match_that_cannot_be_judged_is_not_taken_as_fulfilled(tmp_path: Path, what: str) -> None:
-    with pytest.raises(RouteError, match=f"Match {what.partition(' ')[0]} is not supported"):
+    with pytest.raises(SshConfigError, match=f"Match {what.partition(' ')[0]} is not supported"):
         resolve(tmp_path, f"Match {what}\n  Port 1\n")
 
 
@@ -45,10 +45,10 @@ def test_names_of_known_hosts_files_may_be_quoted(tmp_path: Path) -> None:
 
 
 def test_the_inventory_names_the_known_hosts_file_before_ssh_config(tmp_path: Path) -> None:
-    target = Target(0, "gpu1", None, None, None, None, "/x/my hosts", "/", None, False)
+    target = SshTarget(0, "gpu1", None, None, None, None, "/x/my hosts", "/", None, False)
     config = tmp_path / "config"
     config.write_text("Host *\n  UserKnownHostsFile /y\n")
-    assert Routes(str(config)).resolve(target).known_hosts == ("/x/my hosts",)
+    assert SshConfig(str(config)).resolve(target).known_hosts == ("/x/my hosts",)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodevet.fleet.protocol.framing import Target
+from nodevet.fleet.protocol.framing import SshTarget
 from nodevet.fleet.ssh import ssh_config
-from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.errors import SshConfigError
+from nodevet.fleet.ssh.host_config import (
+    DEFAULT_KEYS,
+    SYSTEM_FILES,
+    USER_FILES,
+    HostConfig,
+    SshConfig,
+    _files,
+)
 from nodevet.fleet.ssh.jump import hops
-from nodevet.fleet.ssh.route import DEFAULT_KEYS, SYSTEM_FILES, USER_FILES, Route, Routes, _files
-from nodevet.fleet.ssh.ssh_config import Found, load
+from nodevet.fleet.ssh.ssh_config import ConfigValues, load
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")
@@ -57,11 +64,11 @@ def _none(value: str | None) -> str | None:
     return None if (value or "none").lower() == "none" else value
 
 
-def _command(found: Found) -> str | None:
+def _command(found: ConfigValues) -> str | None:
     return None if found.jumps else _none(found.one("proxycommand"))
 
 
-def _socket(found: Found) -> str | None:
+def _socket(found: ConfigValues) -> str | None:
     socket = found.one("identityagent")
     return found.path(socket) if socket else None
 
@@ -104,7 +111,7 @@ def compare(
     """Both, which must be the same; None where both refuse."""
     expected = theirs(config, name, *words)
     if expected is None:
-        with pytest.raises(RouteError):
+        with pytest.raises(SshConfigError):
             ours(config, name, told)
     else:
         assert ours(config, name, told) == expected
@@ -274,7 +281,7 @@ def test_d9_the_systems_file_is_read_after_the_users(
         patch.setattr(ssh_config, "SYSTEM_CONFIG", str(tmp_path / "system"))
         patch.setattr(ssh_config, "USER_CONFIG", str(tmp_path / ".ssh" / "config"))
         if expected is None:
-            with pytest.raises(RouteError):
+            with pytest.raises(SshConfigError):
                 ours(None, name, {})
         else:
             assert ours(None, name, {}) == expected
@@ -307,11 +314,11 @@ def test_d9_an_included_file_that_others_may_write_is_refused(
     assert (compare(config, "gpu1", {}) is None) is refused
 
 
-def resolve(tmp_path: Path, text: str, **given: object) -> Route:
+def resolve(tmp_path: Path, text: str, **given: object) -> HostConfig:
     (tmp_path / "config").write_text(text)
     plain = dict.fromkeys(("address", "port", "user", "key_file", "known_hosts", "python"))
     target = {"number": 0, "name": "gpu1", "root": "/", "sudo": False, **plain, **given}
-    return Routes(str(tmp_path / "config")).resolve(Target(**target))
+    return SshConfig(str(tmp_path / "config")).resolve(SshTarget(**target))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +340,7 @@ def resolve(tmp_path: Path, text: str, **given: object) -> Route:
 def test_d9_what_is_not_supported_is_refused_with_that_word(
     tmp_path: Path, text: str, word: str
 ) -> None:
-    with pytest.raises(RouteError, match=word):
+    with pytest.raises(SshConfigError, match=word):
         resolve(tmp_path, text)
 
 
@@ -359,7 +366,7 @@ def test_d9_keys_and_commands_have_their_tokens(tmp_path: Path) -> None:
         ("/k/gpu1.gpu1.lab", ("/c/22",))
     ]
     assert route.proxy_command == "nc -x a gpu1.lab 22 me gpu1 %"
-    with pytest.raises(RouteError, match="%l is not known here"):
+    with pytest.raises(SshConfigError, match="%l is not known here"):
         resolve(tmp_path, "ProxyCommand nc %l")
 
 

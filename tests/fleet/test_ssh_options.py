@@ -9,10 +9,10 @@ import pytest
 
 from nodevet.fleet import Visit
 from nodevet.fleet.ssh.algorithms import chosen
-from nodevet.fleet.ssh.errors import RouteError, UnreachableError
+from nodevet.fleet.ssh.errors import SshConfigError, UnreachableError
+from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
 from nodevet.fleet.ssh.known_hosts import KnownHosts, parse, spell
-from nodevet.fleet.ssh.route import Route
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
@@ -148,8 +148,8 @@ def test_d9_names_of_ipv6_addresses_are_those_of_ssh(tmp_path: Path, line: str) 
             )
 
 
-def route(path: Path, **more: object) -> Route:
-    return Route(
+def route(path: Path, **more: object) -> HostConfig:
+    return HostConfig(
         "gpu7", 22, "root", (), None, False, ("gpu7",), (), (str(path),), system_known_hosts=(),
         **more,
     )  # fmt: skip
@@ -192,7 +192,7 @@ OURS = ("a", "b", "ab", "curve25519-sha256@libssh.org")
 )
 def test_d9_lists_of_algorithms(wish: str, left: tuple[str, ...] | None) -> None:
     if left is None:
-        with pytest.raises(RouteError, match=r"macs .*: nodevet has none of these"):
+        with pytest.raises(SshConfigError, match=r"macs .*: nodevet has none of these"):
             chosen("macs", wish, OURS)
     else:
         assert chosen("macs", wish, OURS) == left

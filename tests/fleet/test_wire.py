@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
-from nodevet.fleet.protocol.framing import Outcome, Reader, read_order, write_order, write_outcome
+from nodevet.fleet.protocol.framing import (
+    FrameReader,
+    VisitOutcome,
+    read_order,
+    write_order,
+    write_outcome,
+)
 from nodevet.fleet.protocol.payload import request
 from nodevet.model import Host
 
 outcomes = st.builds(
-    Outcome,
+    VisitOutcome,
     status=st.sampled_from(["vetted", "timeout"]),
     why=st.text(max_size=30),
     evidence=st.binary(max_size=200),
@@ -22,9 +28,9 @@ outcomes = st.builds(
 
 
 @given(st.lists(outcomes, max_size=5), st.integers(1, 97))
-def test_outcomes_arrive_whatever_the_chunks(sent: list[Outcome], size: int) -> None:
+def test_outcomes_arrive_whatever_the_chunks(sent: list[VisitOutcome], size: int) -> None:
     text = b"".join(write_outcome(n, outcome) for n, outcome in enumerate(sent))
-    reader = Reader()
+    reader = FrameReader()
     came = [
         message
         for start in range(0, len(text), size)
@@ -38,7 +44,7 @@ def test_outcomes_arrive_whatever_the_chunks(sent: list[Outcome], size: int) -> 
 )
 def test_nonsense_is_an_error(text: bytes) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
-        list(Reader().take(text))
+        list(FrameReader().take(text))
 
 
 @pytest.mark.parametrize(

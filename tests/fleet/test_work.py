@@ -21,9 +21,10 @@ from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu
 from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
-from nodevet.fleet.controller import executor, worker_child
-from nodevet.fleet.controller.executor import LockedError, Worker, WorkError
-from nodevet.fleet.worker.session import Session
+from nodevet.fleet.controller import ssh_executor, worker_child
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.fleet.worker.session import HostSession
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet.remote.lock import SILENCE
@@ -76,8 +77,8 @@ def options(**given: object) -> Options:
 
 
 @pytest.fixture
-def worker(host: Host) -> Iterator[Worker]:
-    with Worker([host], options()) as running:
+def worker(host: Host) -> Iterator[SshExecutor]:
+    with SshExecutor([host], options()) as running:
         running.open("n1")
         yield running
 
@@ -92,7 +93,7 @@ AWKWARD = ["", "no newline", "one\n", "'\"$HOME`id`\\ \t\x01é\n\n", "-n", "x" *
 
 
 @pytest.mark.parametrize("content", AWKWARD, ids=range(len(AWKWARD)))
-def test_a_file_is_written_byte_by_byte(worker: Worker, tmp_path: Path, content: str) -> None:
+def test_a_file_is_written_byte_by_byte(worker: SshExecutor, tmp_path: Path, content: str) -> None:
     path = tmp_path / "a 'b\" $c;*"
     done = worker.act("n1", file(path, content, mode=0o4750))
     assert done.ok, done
@@ -103,7 +104,7 @@ def test_a_file_is_written_byte_by_byte(worker: Worker, tmp_path: Path, content:
     assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith((".", "a"))]
 
 
-def test_a_file_that_cannot_be_written_stays_as_it_was(worker: Worker, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_stays_as_it_was(worker: SshExecutor, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     (tmp_path / "dir").mkdir()
     for name, why in {
@@ -119,7 +120,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(worker: Worker, tmp_path:
 
 
 def test_what_a_crash_left_beside_a_file_goes_with_the_next_write(
-    worker: Worker, tmp_path: Path
+    worker: SshExecutor, tmp_path: Path
 ) -> None:
     (tmp_path / ".f.nodevet.abcdef").write_text("half")
     assert worker.act("n1", file(tmp_path / "f")).ok
@@ -143,12 +144,12 @@ WORDS = [("printf", "%s\n", "a b", "$HOME", "`id`", "'", '"', ";", "&&", "x\ny",
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_words_reach_the_program_as_they_are(worker: Worker, words: tuple[str, ...]) -> None:
+def test_words_reach_the_program_as_they_are(worker: SshExecutor, words: tuple[str, ...]) -> None:
     done = worker.act("n1", RunCommand(words=words))
     assert done.ok and done.output == "\n".join(words[2:]).rstrip("\n")
 
 
-def test_a_word_is_never_taken_for_what_the_shell_knows(worker: Worker) -> None:
+def test_a_word_is_never_taken_for_what_the_shell_knows(worker: SshExecutor) -> None:
     for words in (("eval", "echo pwned"), ("A=1",), ("if",), ("/no/such",)):
         done = worker.act("n1", RunCommand(words=words))
         assert not done.ok and done.code == 127 and "pwned" not in done.output.split(": ")[-1]
@@ -175,20 +176,22 @@ def test_a_word_is_never_taken_for_what_the_shell_knows(worker: Worker) -> None:
     ],
 )
 def test_an_action_that_nobody_can_mean_is_refused(
-    worker: Worker, action: WriteFile | WriteKernel | RunCommand | SetUnit
+    worker: SshExecutor, action: WriteFile | WriteKernel | RunCommand | SetUnit
 ) -> None:
     done = worker.act("n1", action)
     assert not done.ok and done.code == 2 and "refuses" in done.output
 
 
-def test_a_kernel_file_says_the_errno_and_is_never_made(worker: Worker, tmp_path: Path) -> None:
+def test_a_kernel_file_says_the_errno_and_is_never_made(
+    worker: SshExecutor, tmp_path: Path
+) -> None:
     done = worker.act("n1", WriteKernel(path="/proc/sys/kernel/nodevet_none", value="1"))
     assert not done.ok and "No such file or directory" in done.output
     done = worker.act("n1", WriteKernel(path="/proc/sys/kernel/ostype", value="$(id)"))
     assert not done.ok and ("Permission denied" in done.output or "Read-only" in done.output)
 
 
-def test_a_command_that_does_not_end_is_ended(worker: Worker, server: Sshd) -> None:
+def test_a_command_that_does_not_end_is_ended(worker: SshExecutor, server: Sshd) -> None:
     begun = time.monotonic()
     done = worker.act("n1", RunCommand(words=("sh", "-c", "echo begun; sleep 77")), seconds=4)
     assert not done.ok and done.code == 124 and time.monotonic() - begun < 20
@@ -199,7 +202,7 @@ def test_a_command_that_does_not_end_is_ended(worker: Worker, server: Sshd) -> N
     ]
 
 
-def test_a_flood_and_odd_bytes_are_taken_and_their_end_kept(worker: Worker) -> None:
+def test_a_flood_and_odd_bytes_are_taken_and_their_end_kept(worker: SshExecutor) -> None:
     done = worker.act(
         "n1", RunCommand(words=("sh", "-c", "yes | head -c 9000000; printf '\\33[1m\\377.'"))
     )
@@ -207,13 +210,13 @@ def test_a_flood_and_odd_bytes_are_taken_and_their_end_kept(worker: Worker) -> N
     assert len(done.output) < 1 << 15
 
 
-def test_a_signal_that_ends_a_command_has_a_code(worker: Worker) -> None:
+def test_a_signal_that_ends_a_command_has_a_code(worker: SshExecutor) -> None:
     done = worker.act("n1", RunCommand(words=("sh", "-c", "kill -9 $$")))
     assert not done.ok and done.code == 128 + 9
 
 
 def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
-    with Worker([host], options(asks={"sysctl": ["kernel.ostype"]})) as worker:
+    with SshExecutor([host], options(asks={"sysctl": ["kernel.ostype"]})) as worker:
         worker.open("n1")
         document = worker.probe("n1")
     found = decode(document).host.data
@@ -223,7 +226,7 @@ def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
 
 
 def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
-    worker: Worker, server: Sshd, tmp_path: Path
+    worker: SshExecutor, server: Sshd, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
     failed: list[WorkError] = []
@@ -250,7 +253,7 @@ def test_a_lost_connection_is_told_and_stays_lost_until_it_is_opened(
 
 
 def test_a_node_that_falls_silent_costs_its_deadline_and_no_more(host: Host, server: Sshd) -> None:
-    with Worker([host], options(deadline=3, connect_timeout=2)) as worker:
+    with SshExecutor([host], options(deadline=3, connect_timeout=2)) as worker:
         worker.open("n1")
         stopped = server.sessions()
         signal_all(stopped, signal.SIGSTOP)
@@ -277,7 +280,7 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
 ) -> None:
     meet = "for i in $(seq 300); do [ -e {1}/{0} ] && exit 0; sleep 0.1; done; exit 9"
     script = "touch {1}/{2}; " + meet
-    with Worker([host, replace(host, name="n2")], options()) as worker:
+    with SshExecutor([host, replace(host, name="n2")], options()) as worker:
         done: dict[str, bool] = {}
 
         def act(name: str, other: str) -> None:
@@ -307,7 +310,7 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
 def test_who_cannot_be_reached_is_told(host: Host) -> None:
     gone = replace(host, name="gone", port=1)
     local = Host(name="@local", local=True)
-    with Worker([gone, local], options()) as worker:
+    with SshExecutor([gone, local], options()) as worker:
         with pytest.raises(WorkError, match="connection refused") as told:
             worker.open("gone")
         assert told.value.status == "unreachable"
@@ -321,7 +324,7 @@ def test_nothing_is_left_when_the_worker_ends(
     host: Host, server: Sshd, tools: dict[str, Callable[..., object]]
 ) -> None:
     before = tools["children"]()
-    with Worker([host], options()) as worker:
+    with SshExecutor([host], options()) as worker:
         worker.open("n1")
         assert server.sessions()
     assert tools["children"]() <= before
@@ -331,13 +334,13 @@ def test_nothing_is_left_when_the_worker_ends(
     assert told.value.status == "lost"
 
 
-def child_of(worker: Worker) -> int:
+def child_of(worker: SshExecutor) -> int:
     """The process that keeps the sessions now."""
     return worker._posts[0]._child._process.pid
 
 
 def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
-    with Worker([host], options()) as worker:
+    with SshExecutor([host], options()) as worker:
         worker.open("n1")
         failed: list[WorkError] = []
 
@@ -358,7 +361,7 @@ def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
 class Busy:
     """A host in the middle of a command; what its call came to."""
 
-    def __init__(self, worker: Worker, name: str, folder: Path) -> None:
+    def __init__(self, worker: SshExecutor, name: str, folder: Path) -> None:
         self.failed: list[WorkError] = []
         self._begun = folder / f"begun-{name}"
         self._words = ("sh", "-c", f"echo > {self._begun}; sleep 60")
@@ -366,7 +369,7 @@ class Busy:
         self._thread.start()
         wait_for(self._begun.exists)
 
-    def _act(self, worker: Worker, name: str) -> None:
+    def _act(self, worker: SshExecutor, name: str) -> None:
         try:
             worker.act(name, RunCommand(words=self._words))
         except WorkError as error:
@@ -388,9 +391,9 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
     how: int,
 ) -> None:
     before = tools["children"]()
-    monkeypatch.setattr(executor, "STALL", 1)
+    monkeypatch.setattr(ssh_executor, "STALL", 1)
     hosts = [replace(host, name=name) for name in ("n1", "n2", "n3")]
-    with Worker(hosts, options(deadline=6)) as worker:
+    with SshExecutor(hosts, options(deadline=6)) as worker:
         worker.open("n1")
         worker.open("n2")
         first = child_of(worker)
@@ -413,7 +416,7 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
 
 def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: Host) -> None:
     """Killed between any two calls, and found out by the next one alone."""
-    with Worker([host], options()) as worker:
+    with SshExecutor([host], options()) as worker:
         for _ in range(3):
             os.kill(child_of(worker), signal.SIGKILL)
             worker.open("n1")
@@ -421,7 +424,7 @@ def test_worker_child_that_dies_before_a_host_is_opened_costs_it_nothing(host: H
 
 
 def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host: Host) -> None:
-    with Worker([host], options()) as worker:
+    with SshExecutor([host], options()) as worker:
         worker.open("n1")
         with suppress(WorkError, LockedError):
             worker.lock("n1", "me")
@@ -435,7 +438,7 @@ def test_worker_child_in_the_place_of_one_that_died_knows_who_needs_a_lock(host:
 def test_worker_child_that_cannot_be_started_again_is_told(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Worker([host], options()) as worker:
+    with SshExecutor([host], options()) as worker:
         worker.open("n1")
         monkeypatch.setattr(worker_child, "PROGRAM", "nodevet.no_such_program")
         os.kill(child_of(worker), signal.SIGKILL)
@@ -465,7 +468,9 @@ class Silence:
 def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go() -> None:
     closed: list[bool] = []
     connector = SimpleNamespace(disconnect=lambda: closed.append(True))
-    session: Any = Session(cast(Any, SimpleNamespace(connector=connector)), *cast(Any, (None,) * 2))
+    session: Any = HostSession(
+        cast(Any, SimpleNamespace(connector=connector)), *cast(Any, (None,) * 2)
+    )
     session._closed, session._lock = "", Silence()
     session._keep(session._lock)
     assert closed == [True] and session._closed == "the lock on the node was lost"
@@ -475,7 +480,7 @@ def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go() 
 
 
 class Node:
-    """A simulated node, and how to reach it."""
+    """A simulated node, and how to transports it."""
 
     def __init__(self, fleet: str) -> None:
         self.fleet = fleet
@@ -506,19 +511,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture
-def there(node: Node) -> Iterator[Worker]:
-    with Worker([node.host], options(deadline=60)) as running:
+def there(node: Node) -> Iterator[SshExecutor]:
+    with SshExecutor([node.host], options(deadline=60)) as running:
         running.open("n1")
         yield running
 
 
-def gpus(worker: Worker) -> Sequence[Gpu]:
+def gpus(worker: SshExecutor) -> Sequence[Gpu]:
     found = decode(worker.probe("n1")).gpu.data
     assert found is not None and found.gpus is not None
     return found.gpus
 
 
-def see(worker: Worker, kind: str, name: str) -> State:
+def see(worker: SshExecutor, kind: str, name: str) -> State:
     (seen,) = worker.look("n1", [Resource(kind=kind, name=name)])
     return seen
 
@@ -533,7 +538,7 @@ WantedBy=multi-user.target
 
 
 @pytest.mark.timeout(300)
-def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: Worker) -> None:
+def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: SshExecutor) -> None:
     name = "nodevet-test.service"
     assert see(there, "unit", name) == State(
         resource=Resource(kind="unit", name=name), exists=False
@@ -570,7 +575,7 @@ def test_a_unit_is_made_enabled_restarted_masked_and_taken_away(there: Worker) -
 
 
 @pytest.mark.timeout(300)
-def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: Worker) -> None:
+def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: SshExecutor) -> None:
     name = "nodevet-test.service"
     text = SERVICE.replace("[Service]", "[Service]\nType=oneshot")
     assert there.act(
@@ -591,7 +596,7 @@ def test_a_unit_that_fails_or_hangs_says_so_with_its_log(there: Worker) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_drop_in_brings_its_folder_and_takes_it_along(there: Worker) -> None:
+def test_a_drop_in_brings_its_folder_and_takes_it_along(there: SshExecutor) -> None:
     folder = "/etc/systemd/system/ssh.service.d"
     assert there.act("n1", WriteFile(path=f"{folder}/nodevet-x.conf", content="[Unit]\n")).ok
     assert see(there, "file", f"{folder}/nodevet-x.conf").value["mode"] == 0o644
@@ -602,7 +607,7 @@ def test_a_drop_in_brings_its_folder_and_takes_it_along(there: Worker) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
+def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: SshExecutor) -> None:
     path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
     before = see(there, "kernel", path).value
     done = there.act("n1", WriteKernel(path=path, value="warp"))
@@ -627,7 +632,7 @@ def test_the_kernel_s_and_the_driver_s_refusals_are_told(there: Worker) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_full_or_read_only_disk_leaves_the_old_file(there: Worker) -> None:
+def test_a_full_or_read_only_disk_leaves_the_old_file(there: SshExecutor) -> None:
     def run(*words: str) -> None:
         done = there.act("n1", RunCommand(words=words))
         assert done.ok, done
@@ -648,7 +653,7 @@ def test_a_full_or_read_only_disk_leaves_the_old_file(there: Worker) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_who_uses_gpus_and_who_manages_settings_of_a_node(there: Worker, node: Node) -> None:
+def test_who_uses_gpus_and_who_manages_settings_of_a_node(there: SshExecutor, node: Node) -> None:
     found = decode(there.probe("n1")).processes.data
     assert found is not None and found.complete
     (train,) = [each for each in found.processes or () if each.command == "train"]
@@ -686,10 +691,10 @@ import sys, time
 from pathlib import Path
 from nodevet.resource import RunCommand
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.inventory import read
 (host,) = read((), inventories=[sys.argv[1]])
-with Worker([host], Options(ssh_config=Path("/dev/null"))) as worker:
+with SshExecutor([host], Options(ssh_config=Path("/dev/null"))) as worker:
     worker.open("n1")
     worker.lock("n1", "the first")
     print("held", flush=True)
@@ -715,7 +720,7 @@ def controller(node: Node, script: str) -> Iterator[subprocess.Popen[bytes]]:
         process.stdout.close()
 
 
-def lock_of(worker: Worker, who: str) -> LockedError | None:
+def lock_of(worker: SshExecutor, who: str) -> LockedError | None:
     """Whose lock it is if it is not `who`'s now."""
     try:
         worker.lock("n1", who)
@@ -725,13 +730,15 @@ def lock_of(worker: Worker, who: str) -> LockedError | None:
 
 
 @pytest.mark.timeout(300)
-def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(there: Worker, node: Node) -> None:
+def test_one_holds_the_lock_and_a_killed_controller_lets_it_go(
+    there: SshExecutor, node: Node
+) -> None:
     with controller(node, "true"):
         told = lock_of(there, "the second")
         assert told is not None and told.who == "the first" and told.since.startswith("20")
         assert told.running == "" and there.probe("n1"), "that costs no session"
     wait_for(lambda: lock_of(there, "the second") is None)
-    with Worker([node.host], options()) as third:
+    with SshExecutor([node.host], options()) as third:
         third.open("n1")
         with pytest.raises(LockedError, match="the second"):
             third.lock("n1", "the third")
@@ -758,13 +765,13 @@ echo > /run/ended
 
 @pytest.mark.timeout(300)
 def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
-    there: Worker, node: Node
+    there: SshExecutor, node: Node
 ) -> None:
     def exists(path: str) -> bool:
         return see(there, "file", path).exists
 
     with (
-        Worker([node.host], options(deadline=30)) as second,
+        SshExecutor([node.host], options(deadline=30)) as second,
         controller(node, SLOW) as first,
     ):
         second.open("n1")
@@ -799,7 +806,7 @@ def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
 
 
 @pytest.mark.timeout(300)
-def test_without_its_lock_a_session_does_nothing_more(there: Worker, node: Node) -> None:
+def test_without_its_lock_a_session_does_nothing_more(there: SshExecutor, node: Node) -> None:
     there.lock("n1", "me")
     node.shell("pkill -9 -f '[z]lib.decompress'")
 
@@ -821,11 +828,11 @@ def test_a_user_with_sudo_works_as_root(node: Node) -> None:
         "echo 'op ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/op; chmod 440 /etc/sudoers.d/op"
     )
     op = replace(node.host, user="op")
-    with Worker([op], options()) as plain:
+    with SshExecutor([op], options()) as plain:
         plain.open("n1")
         assert not plain.act("n1", WriteFile(path="/etc/sysctl.d/90-nodevet-x.conf", content="")).ok
         plain.lock("n1", "op")
-    with Worker([replace(op, sudo=True)], options()) as worker:
+    with SshExecutor([replace(op, sudo=True)], options()) as worker:
         worker.open("n1")
         worker.lock("n1", "op")
         assert worker.act(
@@ -870,7 +877,7 @@ everything()
 
 @pytest.mark.timeout(300)
 def test_a_plain_pyinfra_deploy_performs_the_same(
-    node: Node, there: Worker, tmp_path: Path
+    node: Node, there: SshExecutor, tmp_path: Path
 ) -> None:
     place = Place(node.fleet)
     (tmp_path / "deploy.py").write_text(DEPLOY)
@@ -901,12 +908,14 @@ def test_a_plain_pyinfra_deploy_performs_the_same(
 
 
 @pytest.mark.timeout(300)
-def test_a_reboot_ends_with_another_boot_id_and_without_a_lock(there: Worker, node: Node) -> None:
+def test_a_reboot_ends_with_another_boot_id_and_without_a_lock(
+    there: SshExecutor, node: Node
+) -> None:
     before = there.act("n1", RunCommand(words=("cat", "/proc/sys/kernel/random/boot_id"))).output
     there.lock("n1", "me")
     after = there.reboot("n1", seconds=150)
     host = decode(there.probe("n1")).host.data
     assert host is not None and host.boot_id == after != before
-    with Worker([node.host], options()) as other:
+    with SshExecutor([node.host], options()) as other:
         other.open("n1")
         other.lock("n1", "another")

@@ -1,6 +1,6 @@
 """A small model of a node for the tests of apply and rollback: files, kernel values, units, GPUs.
 
-It answers what `nodevet.remedy.rollout.executor.Executor` asks, and any call of it can be made to
+It answers what `nodevet.fleet.executor.Executor` asks, and any call of it can be made to
 fail: the
 session cut before or after it took place, or the controller killed there.
 
@@ -31,13 +31,13 @@ from nodevet import __version__, cli
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
+from nodevet.fleet.executor import Acted, LockedError, WorkError
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
 from nodevet.remedy.journal.journal import Journal, state
 from nodevet.remedy.journal.journal import Run as RunRecord
 from nodevet.remedy.model import Plan, PlannedNode, Step, write
 from nodevet.remedy.rollout.compare import Bench
-from nodevet.remedy.rollout.executor import Acted, LockedError, WorkError
 from nodevet.remedy.rollout.node_run import Node, Task
 from nodevet.remedy.rollout.rollback import Back, Return
 from nodevet.remedy.rollout.session import NodeSession, Terms
@@ -500,7 +500,7 @@ class Desk:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
         (self.project / "allowed_signers").write_text(f"ann {public}\n")
-        patch.setattr("nodevet.fleet.controller.executor.Worker", self._worker)
+        patch.setattr("nodevet.fleet.controller.ssh_executor.SshExecutor", self._worker)
         patch.setattr("nodevet.remedy.rollout.session.time.sleep", lambda seconds: None)
         patch.chdir(self.project)
         (found,) = load(["b"], folders=[self.project / "baselines"], catalog=w.catalog)
@@ -568,7 +568,7 @@ class Desk:
 
     @contextmanager
     def _worker(self, hosts: Sequence[Host], options: Any) -> Iterator[Any]:
-        """Knows, as fleet's Worker does, the hosts it was given and no other."""
+        """Knows, as fleet's SshExecutor does, the hosts it was given and no other."""
         desk, names = self, {host.name for host in hosts}
 
         class Executor(Model):
@@ -604,7 +604,8 @@ def desk(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 PARENT = """\
 import json, os, sys
-import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback, nodevet.fleet.controller.executor
+import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback
+import nodevet.fleet.controller.ssh_executor
 import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.remedy.report
 import nodevet.sweep
 from nodevet.baseline import load

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nodevet.fleet.executor import WorkError
 from nodevet.remedy.report import ENDINGS
-from nodevet.remedy.rollout.executor import WorkError
 
 Desk = Any
 GOOD = ("changed", "verified_after_reboot", "unchanged", "rolled_back", "pending")

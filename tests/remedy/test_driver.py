@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from nodevet.fleet import Options
-from nodevet.fleet.controller.executor import Acted, Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.executor import Acted, WorkError
 from nodevet.remedy.result import HostResult, Outcome
-from nodevet.remedy.rollout.executor import WorkError
 from nodevet.remedy.rollout.undo import undo
 from nodevet.resource import Resource, RunCommand, State
 
@@ -258,7 +258,7 @@ def test_a_command_gets_the_time_that_it_asks_for(monkeypatch: pytest.MonkeyPatc
         asked.append(seconds)
         return {"ok": True, "code": 0, "output": ""}
 
-    with Worker([], Options(deadline=100)) as worker:
+    with SshExecutor([], Options(deadline=100)) as worker:
         monkeypatch.setattr(worker, "_ask", ask)
         for seconds in (None, 1800, 5):
             worker.act("n1", RunCommand(words=("true",), seconds=seconds))

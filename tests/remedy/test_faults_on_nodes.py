@@ -28,7 +28,8 @@ from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, Visit
-from nodevet.fleet.controller.executor import Acted, Worker
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.executor import Acted
 from nodevet.model import Host, Status
 from nodevet.remedy.journal.journal import Journal, Run, state
 from nodevet.remedy.model import Plan
@@ -194,7 +195,7 @@ class Executor:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: SshExecutor,
         when: When = lambda calls: False,
         do: Callable[[], Any] = lambda: None,
     ) -> None:
@@ -459,7 +460,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
             )
             found[host.name] = Node(host.name, place, near, proxy, folder, bench)
         options = Options(ssh_config=Path(os.devnull), deadline=60)
-        with Worker([node.host for node in found.values()], options) as worker:
+        with SshExecutor([node.host for node in found.values()], options) as worker:
             for node in found.values():
                 node.worker = worker
                 node.install()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
 from nodevet.fixing.model import Risk
-from nodevet.fleet.controller.executor import Acted
+from nodevet.fleet.executor import Acted
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy import model

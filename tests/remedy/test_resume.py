@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.fleet.executor import WorkError
 from nodevet.remedy.journal.journal import Verified, read, state
 from nodevet.remedy.result import Outcome, Refusal, exit_code
 from nodevet.remedy.rollout.apply import Order, Stop, apply
-from nodevet.remedy.rollout.executor import WorkError
 from nodevet.remedy.rollout.limits import Limits
 
 World = Any

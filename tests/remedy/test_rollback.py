@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import Risk
+from nodevet.fleet.executor import WorkError
 from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.journal import read
 from nodevet.remedy.journal.records import StepState
 from nodevet.remedy.model import Step
 from nodevet.remedy.report import ENDINGS, render
 from nodevet.remedy.result import Outcome, Refusal, exit_code
-from nodevet.remedy.rollout.executor import WorkError
 from nodevet.remedy.rollout.waits import waits_for
 from nodevet.resource import Resource
 from nodevet.resource.file import WriteFile

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nodevet import __version__, cli
 from nodevet.cli import session
 from nodevet.fixing.model import Risk
-from nodevet.fleet.controller import executor
+from nodevet.fleet.controller import ssh_executor
 from nodevet.remedy import model
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout.apply import Fleet
@@ -138,7 +138,7 @@ def desk(
 
             def __exit__(self, *_: object) -> None: ...
 
-        monkeypatch.setattr(executor, "Worker", InMemory)
+        monkeypatch.setattr(ssh_executor, "SshExecutor", InMemory)
         return Desk(made, key)
 
     return make

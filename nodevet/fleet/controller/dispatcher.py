@@ -14,7 +14,7 @@ from nodevet.model import Host
 Source = Shard | LocalProbe
 
 
-class Crew:
+class Dispatcher:
     """The child processes at work."""
 
     def __init__(self) -> None:
@@ -68,26 +68,26 @@ class Crew:
         return list(source.unfinished(code, stderr, late=late))
 
 
-def tour(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
+def dispatch(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     """See nodevet.fleet.visit."""
     local = deque(host for host in hosts if host.local)
     at_once = min(options.parallel, 2 * cpus())
-    crew = Crew()
+    dispatcher = Dispatcher()
     try:
         for shard in shards([host for host in hosts if not host.local], options, cpus()):
-            crew.add(shard)
-        remote = crew.size
+            dispatcher.add(shard)
+        remote = dispatcher.size
         while True:
-            while local and crew.size < remote + at_once:
-                crew.add(LocalProbe(local.popleft(), options))
-            if not crew.size:
+            while local and dispatcher.size < remote + at_once:
+                dispatcher.add(LocalProbe(local.popleft(), options))
+            if not dispatcher.size:
                 return
-            for visit in crew.hear():
+            for visit in dispatcher.hear():
                 before = time.monotonic()
                 yield visit
-                crew.pause(time.monotonic() - before)
+                dispatcher.pause(time.monotonic() - before)
     finally:
-        crew.end()
+        dispatcher.end()
 
 
 def cpus() -> int:

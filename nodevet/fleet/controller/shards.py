@@ -22,9 +22,9 @@ STALL = 30  # seconds beyond the deadline without a word
 class Shard:
     """One child process and the hosts that it answers for."""
 
-    def __init__(self, order: framing.Order, hosts: Sequence[Host]) -> None:
+    def __init__(self, order: framing.BatchOrder, hosts: Sequence[Host]) -> None:
         self._hosts = {target.number: hosts[target.number] for target in order.targets}
-        self._reader = framing.Reader()
+        self._reader = framing.FrameReader()
         self._fault = ""
         self._patience = order.deadline + STALL
         self.child = Child([sys.executable, "-I", "-m", PROGRAM], framing.write_order(order))
@@ -80,13 +80,13 @@ def check_files(options: Options) -> None:
             raise FleetError(f"{name} {given}: no such file")
 
 
-def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.Order]:
+def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.BatchOrder]:
     """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
     wanted = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
     count = max(min(wanted, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
     targets = [_target(number, host, options) for number, host in enumerate(hosts)]
     return [
-        framing.Order(
+        framing.BatchOrder(
             parallel=max(1, options.parallel // count + (place < options.parallel % count)),
             connect_timeout=options.connect_timeout,
             deadline=options.deadline,
@@ -107,8 +107,8 @@ def _path(path: Path | None) -> str | None:
     return None if path is None else str(path.expanduser().absolute())
 
 
-def _target(number: int, host: Host, options: Options) -> framing.Target:
-    return framing.Target(
+def _target(number: int, host: Host, options: Options) -> framing.SshTarget:
+    return framing.SshTarget(
         number=number,
         name=host.name,
         address=host.address,

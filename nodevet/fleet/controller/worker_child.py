@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from nodevet.fleet import FleetError
 from nodevet.fleet.controller.child import ended as how_it_ended
+from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.protocol import framing
 
 PROGRAM = "nodevet.fleet.worker.serve"
@@ -25,36 +26,6 @@ CLOSING = 10  # seconds for the child to close its sessions
 ENDING = 2  # seconds in which it is known how a child ended that took no more
 KEEPER = "the process that keeps the sessions"
 REPEATABLE = ("open", "close")  # what finds its host as well without a session
-
-
-class WorkError(Exception):
-    """A call that came to no answer; `why` is for people.
-
-    `status`: unreachable (no session), timeout (no answer in time), lost (the session is gone,
-    or was never opened), failed (the node answers, but not what was asked). After lost, and
-    after timeout, the host has no session until it is opened again.
-    """
-
-    def __init__(self, status: str, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-        self.why = why
-
-
-class LockedError(Exception):
-    """Somebody else holds the node's lock: `who`, `since` (ISO 8601, by the node's clock).
-
-    Or nobody does, and what they began under it still runs: its processes, `running`.
-    """
-
-    def __init__(self, who: str, since: str, running: str = "") -> None:
-        told = f"locked by {who}" + (f" since {since}" if since else "")
-        super().__init__(
-            f"{told}, of whose commands one still runs: {running}" if running else told
-        )
-        self.who = who
-        self.since = since
-        self.running = running
 
 
 class GoneError(WorkError):
@@ -67,7 +38,7 @@ class GoneError(WorkError):
 class Post:
     """A child process for some hosts, and the next one when it is gone."""
 
-    def __init__(self, order: framing.Order) -> None:
+    def __init__(self, order: framing.BatchOrder) -> None:
         """Raises FleetError."""
         self._order = order
         self._guard = threading.Lock()
@@ -111,7 +82,7 @@ class Post:
 class _Child:
     """The child process, and the thread that hears it."""
 
-    def __init__(self, order: framing.Order) -> None:
+    def __init__(self, order: framing.BatchOrder) -> None:
         self._waiting: dict[int, Future[Any]] = {}
         self._guard = threading.Lock()  # of what is above
         self._writing = threading.Lock()

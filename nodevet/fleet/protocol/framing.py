@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Target:
+class SshTarget:
     """One host, as a shard needs it. `number` is its place in the parent's list."""
 
     number: int
@@ -28,7 +28,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Order:
+class BatchOrder:
     """What one shard is to do. Times in seconds; see nodevet.fleet.Options."""
 
     parallel: int
@@ -39,13 +39,13 @@ class Order:
     known_hosts: str | None
     accept_new: bool
     max_output: int
-    targets: tuple[Target, ...] = ()
+    targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
     asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names by section
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VisitOutcome:
     """How one visit ended; `status` as in nodevet.model.Status."""
 
     status: str
@@ -54,19 +54,21 @@ class Outcome:
     seconds: float = 0.0
 
 
-def write_order(order: Order) -> bytes:
+def write_order(order: BatchOrder) -> bytes:
     plain = {name: value for name, value in asdict(order).items() if name != "payload"}
     return json.dumps(plain).encode() + b"\n" + order.payload
 
 
-def read_order(text: bytes) -> Order:
+def read_order(text: bytes) -> BatchOrder:
     line, _, payload = text.partition(b"\n")
     plain: dict[str, Any] = json.loads(line)
     targets: Sequence[dict[str, Any]] = plain.pop("targets")
-    return Order(**plain, targets=tuple(Target(**target) for target in targets), payload=payload)
+    return BatchOrder(
+        **plain, targets=tuple(SshTarget(**target) for target in targets), payload=payload
+    )
 
 
-def write_outcome(number: int, outcome: Outcome) -> bytes:
+def write_outcome(number: int, outcome: VisitOutcome) -> bytes:
     head = {
         "number": number,
         "status": outcome.status,
@@ -77,13 +79,13 @@ def write_outcome(number: int, outcome: Outcome) -> bytes:
     return json.dumps(head).encode() + b"\n" + outcome.evidence
 
 
-class Reader:
+class FrameReader:
     """Splits what a shard wrote into messages."""
 
     def __init__(self) -> None:
         self._text = bytearray()
 
-    def take(self, chunk: bytes) -> Iterator[tuple[int, Outcome]]:
+    def take(self, chunk: bytes) -> Iterator[tuple[int, VisitOutcome]]:
         """Each whole message: a host's number and outcome.
 
         Raises ValueError, KeyError or TypeError for what no shard writes.
@@ -96,5 +98,5 @@ class Reader:
                 return
             evidence = bytes(self._text[stop:end])
             del self._text[:end]
-            outcome = Outcome(head["status"], head["why"], evidence, head["seconds"])
+            outcome = VisitOutcome(head["status"], head["why"], evidence, head["seconds"])
             yield head["number"], outcome

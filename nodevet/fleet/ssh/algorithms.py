@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from paramiko import PKey, Transport
 
-from nodevet.fleet.ssh.errors import RouteError
-from nodevet.fleet.ssh.route import Route
+from nodevet.fleet.ssh.errors import SshConfigError
+from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.words import listed
 
 RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
@@ -21,13 +21,13 @@ FIELDS = {
 }
 
 
-def narrow(transport: Transport, route: Route, known: Sequence[str]) -> None:
+def narrow(transport: Transport, config: HostConfig, known: Sequence[str]) -> None:
     """Offer the server what the user allows; keys of the types that are known first.
 
-    Raises RouteError where nothing is left.
+    Raises SshConfigError where nothing is left.
     """
     options = transport.get_security_options()
-    told = dict(route.algorithms)
+    told = dict(config.algorithms)
     for keyword, field in FIELDS.items():
         if keyword in told:
             setattr(options, field, chosen(keyword, told[keyword], getattr(options, field)))
@@ -47,26 +47,26 @@ def chosen(keyword: str, wish: str, ours: Sequence[str]) -> tuple[str, ...]:
     else:
         left = [*wanted, *(each for each in ours if sign and each not in wanted)]
     if not left:
-        raise RouteError(f"ssh_config: {keyword} {wish}: nodevet has none of these")
+        raise SshConfigError(f"ssh_config: {keyword} {wish}: nodevet has none of these")
     return tuple(dict.fromkeys(left))
 
 
-def usable(route: Route, key: PKey) -> bool:
+def usable(config: HostConfig, key: PKey) -> bool:
     """Whether the user lets a key of this type and size be shown to the host."""
-    told = dict(route.algorithms)
+    told = dict(config.algorithms)
     name = getattr(getattr(key, "public_blob", None), "key_type", None) or key.get_name()
     names = [f"{each}{name[7:]}" for each in RSA[:2]] if name.startswith("ssh-rsa") else [name]
     if "pubkeyacceptedalgorithms" in told:
         try:
             chosen("pubkeyacceptedalgorithms", told["pubkeyacceptedalgorithms"], names)
-        except RouteError:
+        except SshConfigError:
             return False
-    return large(route, key)
+    return large(config, key)
 
 
-def large(route: Route, key: PKey) -> bool:
+def large(config: HostConfig, key: PKey) -> bool:
     """Whether an RSA key has the RequiredRSASize."""
-    least = int(dict(route.algorithms).get("requiredrsasize", "0"))
+    least = int(dict(config.algorithms).get("requiredrsasize", "0"))
     return key.get_name() != "ssh-rsa" or key.get_bits() >= least
 
 

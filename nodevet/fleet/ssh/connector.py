@@ -6,6 +6,7 @@ code is kept; and closing it closes the session on the node.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,8 @@ from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 from nodevet.fleet.protocol.commands import GRACE
 from nodevet.fleet.protocol.payload import Answer
 from nodevet.fleet.ssh.errors import UnreachableError
-from nodevet.fleet.ssh.route import Way
-from nodevet.fleet.ssh.transport import Link, Reach
+from nodevet.fleet.ssh.host_config import HostConfig
+from nodevet.fleet.ssh.transport import Connection, Transports
 
 CHUNK = 1 << 16
 STDERR_KEPT = 1 << 16  # bytes; more is read and dropped
@@ -32,8 +33,8 @@ OUTPUT_KEPT = 1 << 16  # bytes of each stream of a command, its end
 
 
 class NodeData(ConnectorData):
-    nodevet_way: Way
-    nodevet_reach: Reach
+    nodevet_config: Callable[[], HostConfig]
+    nodevet_transports: Transports
 
 
 class NoAnswerError(Exception):
@@ -46,7 +47,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass
-class Output(CommandOutput):
+class NodeOutput(CommandOutput):
     """What a command said, as pyinfra has it, and its exit code."""
 
     code: int = 0
@@ -58,24 +59,24 @@ class NodeConnector(SSHConnector):
     data_cls = NodeData  # type: ignore[assignment]
     data_meta = {  # noqa: RUF012  # an instance attribute to pyinfra's types
         **connector_data_meta,
-        "nodevet_way": DataMeta("What finds out how to reach the host"),
-        "nodevet_reach": DataMeta("What opens its connection"),
+        "nodevet_config": DataMeta("What resolves how to reach the host"),
+        "nodevet_transports": DataMeta("What opens its connection"),
     }
     data: Any
     stage = "waiting"
 
     def __init__(self, state: State, host: Host) -> None:
         super().__init__(state, host)
-        self.link = Link()
+        self.connection = Connection()
 
     def connect(self) -> None:
-        """Raises RouteError, and as pyinfra's ConnectError UnreachableError and TooLateError."""
+        """Raises SshConfigError, UnreachableError and TooLateError; the last two, ConnectError."""
         self.stage = "reading ssh_config"
-        route = self.data["nodevet_way"].route()
+        config = self.data["nodevet_config"]()
         self.stage = "connecting"
-        self.link = Link()
+        self.connection = Connection()
         client = SSHClient()
-        self.transport = self.data["nodevet_reach"].open(route, self.link)
+        self.transport = self.data["nodevet_transports"].open(config, self.connection)
         client._transport = self.transport  # type: ignore[attr-defined]
         self.client = client
 
@@ -105,7 +106,7 @@ class NodeConnector(SSHConnector):
         print_output: bool = False,
         print_input: bool = False,
         **arguments: Any,
-    ) -> tuple[bool, Output]:
+    ) -> tuple[bool, NodeOutput]:
         """As pyinfra's; with `_timeout` the command is ended on the node too, code 124 or 137.
 
         `_around` makes another script of the one that does all this, where it runs with sudo too.
@@ -174,7 +175,7 @@ class NodeConnector(SSHConnector):
         except (SSHException, EOFError, OSError) as error:
             raise NoAnswerError(-1, bytes(complaint)) from error
 
-    def _execute(self, line: str, stdin: bytes) -> Output:
+    def _execute(self, line: str, stdin: bytes) -> NodeOutput:
         """A command to its end, both streams kept from their ends."""
         channel = self._session()
         self.stage = "running a command"
@@ -198,10 +199,10 @@ class NodeConnector(SSHConnector):
             raise NoAnswerError(code, bytes(complaint))
         lines = [OutputLine("stdout", text) for text in _lines(said)]
         lines += [OutputLine("stderr", text) for text in _lines(complaint)]
-        return Output(lines, code)
+        return NodeOutput(lines, code)
 
     def disconnect(self) -> None:
-        self.link.close()
+        self.connection.close()
         self.client = None
 
 

@@ -19,7 +19,7 @@ class UnreachableError(ConnectError):
     """No session; the message says why, in the user's words."""
 
 
-class RouteError(Exception):
+class SshConfigError(Exception):
     """The host cannot be reached as configured; the message says what to change."""
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import gevent
 
-from nodevet.fleet.ssh.errors import OtherKeyError, RouteError, TooLateError, UnreachableError
+from nodevet.fleet.ssh.errors import OtherKeyError, SshConfigError, TooLateError, UnreachableError
+from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
-from nodevet.fleet.ssh.route import Route
 
 NOWHERE = "/dev/null"
 KRL = b"SSHKRL\n"
@@ -32,67 +32,67 @@ class HostKeys:
         self._given = known_hosts
         self._accept_new = accept_new
         self._patience = patience
-        self._known: dict[tuple[str, ...], _Known] = {}
+        self._known: dict[tuple[str, ...], _KnownFiles] = {}
 
-    def types(self, route: Route) -> tuple[str, ...]:
+    def types(self, config: HostConfig) -> tuple[str, ...]:
         """The key types known for a host, as far as that is cheap to know before `check`."""
-        return self._of(route).hosts.types(route.names)
+        return self._of(config).hosts.types(config.names)
 
-    def check(self, route: Route, key_type: str, key: str, address: str = "") -> None:
+    def check(self, config: HostConfig, key_type: str, key: str, address: str = "") -> None:
         """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
 
         Raises UnreachableError where it is not (OtherKeyError where `types` may now tell of
-        another key that is), RouteError for a file that cannot be read,
+        another key that is), SshConfigError for a file that cannot be read,
         TooLateError where another process keeps the file locked. `address` is the host's, where
         nothing is between.
         """
-        if route.revoked and _revokes(route.revoked, key):
-            raise UnreachableError(f"host key revoked ({route.revoked})")
-        known = self._of(route)
-        judgement = _judge(known, route, key_type, key)
-        if route.check_ip and address != route.hostname and not _is_local(address):
-            names = (spell(address, route.port),)
+        if config.revoked and _revokes(config.revoked, key):
+            raise UnreachableError(f"host key revoked ({config.revoked})")
+        known = self._of(config)
+        judgement = _judge(known, config, key_type, key)
+        if config.check_ip and address != config.hostname and not _is_local(address):
+            names = (spell(address, config.port),)
             its = known.hosts.judge(names, (), key_type, key)
             if its.trust in (Trust.CHANGED, Trust.REVOKED):
                 why = f"it is not that of its address in {its.where} (CheckHostIP)"
                 raise UnreachableError(f"host key changed: {why}")
         if self._accept_new and _new(judgement):
-            judgement = self._accept(route, key_type, key)
+            judgement = self._accept(config, key_type, key)
         _explain(judgement, key_type)
 
-    def _accept(self, route: Route, key_type: str, key: str) -> Judgement:
+    def _accept(self, config: HostConfig, key_type: str, key: str) -> Judgement:
         """Add the key, unless the files by now say something about the host."""
-        path = next(iter(self._user_files(route)), NOWHERE)
+        path = next(iter(self._user_files(config)), NOWHERE)
         if path == NOWHERE:
             raise UnreachableError(f"host key not known, and {path} cannot keep an accepted one")
-        name = hashed(route.names[0]) if route.hash_names else route.names[0]
+        name = hashed(config.names[0]) if config.hash_names else config.names[0]
         try:
             with _locked(Path(path), self._patience) as descriptor:
-                known = self._of(route)
+                known = self._of(config)
                 known.refresh()
-                judgement = _judge(known, route, key_type, key)
+                judgement = _judge(known, config, key_type, key)
                 if _new(judgement):
                     _append(descriptor, f"{name} {key_type} {key}\n".encode())
                     known.refresh()
-                    judgement = _judge(known, route, key_type, key)
+                    judgement = _judge(known, config, key_type, key)
         except OSError as error:
             why = f"{path}: {error.strerror}; the accepted host key must be written there"
             raise UnreachableError(why) from error
         return judgement
 
-    def _of(self, route: Route) -> "_Known":
-        paths = self._user_files(route)
-        paths = paths if self._given is not None else (*paths, *route.system_known_hosts)
+    def _of(self, config: HostConfig) -> "_KnownFiles":
+        paths = self._user_files(config)
+        paths = paths if self._given is not None else (*paths, *config.system_known_hosts)
         if paths not in self._known:
-            self._known[paths] = _Known(paths)
+            self._known[paths] = _KnownFiles(paths)
         return self._known[paths]
 
-    def _user_files(self, route: Route) -> tuple[str, ...]:
+    def _user_files(self, config: HostConfig) -> tuple[str, ...]:
         """Where a key is looked for before the system's files; the first is written to."""
-        return route.known_hosts if self._given is None else (self._given,)
+        return config.known_hosts if self._given is None else (self._given,)
 
 
-class _Known:
+class _KnownFiles:
     """The entries of some files, as far as they exist."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -101,7 +101,7 @@ class _Known:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what the files say now. Raises RouteError for one that cannot be read."""
+        """Take in what the files say now. Raises SshConfigError for one that cannot be read."""
         texts = {path: _read(path) for path in self._texts}
         if not all(_grown(self._texts[path], text) for path, text in texts.items()):
             self.hosts = KnownHosts([])
@@ -123,7 +123,7 @@ def _read(path: str) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise RouteError(f"known_hosts {path}: {error.strerror}") from error
+        raise SshConfigError(f"known_hosts {path}: {error.strerror}") from error
 
 
 @contextmanager
@@ -174,13 +174,13 @@ def _append(descriptor: int, line: bytes) -> None:
 
 @cache
 def _revoked_keys(path: str) -> frozenset[str]:
-    """The keys of a RevokedHostKeys file, base64. Raises RouteError."""
+    """The keys of a RevokedHostKeys file, base64. Raises SshConfigError."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise RouteError(f"RevokedHostKeys {path}: {error.strerror}") from error
+        raise SshConfigError(f"RevokedHostKeys {path}: {error.strerror}") from error
     if text.startswith(KRL):
-        raise RouteError(f"RevokedHostKeys {path}: a KRL is not supported, a list of keys is")
+        raise SshConfigError(f"RevokedHostKeys {path}: a KRL is not supported, a list of keys is")
     lines = (line.split() for line in text.decode("utf-8", "replace").split("\n"))
     return frozenset(words[1] for words in lines if len(words) > 1 and words[0][0] != "#")
 
@@ -197,8 +197,8 @@ def _new(judgement: Judgement) -> bool:
     return judgement.trust is Trust.UNKNOWN and not judgement.types
 
 
-def _judge(known: _Known, route: Route, key_type: str, key: str) -> Judgement:
-    return known.hosts.judge(route.names, route.portless, key_type, key)
+def _judge(known: _KnownFiles, config: HostConfig, key_type: str, key: str) -> Judgement:
+    return known.hosts.judge(config.names, config.portless, key_type, key)
 
 
 def _explain(judgement: Judgement, key_type: str) -> None:

@@ -13,8 +13,8 @@ from paramiko.agent import AgentSSH
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.connectors.ssh_util import load_key_with_certificate
 
-from nodevet.fleet.ssh.errors import RouteError
-from nodevet.fleet.ssh.route import KeyFile, Route
+from nodevet.fleet.ssh.errors import SshConfigError
+from nodevet.fleet.ssh.host_config import HostConfig, KeyFile
 
 
 class SocketAgent(AgentSSH):
@@ -40,47 +40,51 @@ class Keys:
     def __init__(self) -> None:
         self._load = lru_cache(maxsize=None)(_load)
 
-    def offer(self, route: Route, agents: list[SocketAgent], unusable: list[str]) -> Iterator[PKey]:
+    def offer(
+        self, config: HostConfig, agents: list[SocketAgent], unusable: list[str]
+    ) -> Iterator[PKey]:
         """The user's key for this host, then the agent's, then the rest, in ssh's order.
 
         An agent that is opened is added to `agents`, for the caller to close; why a key file
-        cannot be used, to `unusable`. Raises RouteError for a key that the user named for this
+        cannot be used, to `unusable`. Raises SshConfigError for a key that the user named for this
         host, and that neither its file nor the agent gives.
         """
         faults = []
-        for file in (file for file in route.key_files if file.required):
+        for file in (file for file in config.key_files if file.required):
             try:
                 yield from self._load(file)
-            except RouteError as error:
+            except SshConfigError as error:
                 faults.append(error)
-        listed, others = _agent_keys(route, agents)
+        listed, others = _agent_keys(config, agents)
         known = {key.asbytes() for key in listed}
         if faults and not listed:
             raise faults[0]
         yield from listed
-        if not route.only_these_keys:
+        if not config.only_these_keys:
             yield from others
-        for file in (file for file in route.key_files if not file.required):
+        for file in (file for file in config.key_files if not file.required):
             if Path(file.path).is_file() and _public(file.path) not in known:
                 try:
                     yield from self._load(file)
-                except RouteError as error:
+                except SshConfigError as error:
                     unusable.append(str(error))
 
 
-def _agent_keys(route: Route, agents: list[SocketAgent]) -> tuple[Sequence[PKey], Sequence[PKey]]:
-    """The agent's keys that the route lists as files, and its others.
+def _agent_keys(
+    config: HostConfig, agents: list[SocketAgent]
+) -> tuple[Sequence[PKey], Sequence[PKey]]:
+    """The agent's keys that ssh_config lists as files, and its others.
 
     None where no agent answers, which is as common as having none.
     """
-    if not route.agent:
+    if not config.agent:
         return [], []
     try:
-        agent = SocketAgent(route.agent)
+        agent = SocketAgent(config.agent)
     except (OSError, SSHException):
         return [], []
     agents.append(agent)
-    public = {_public(file.path) for file in route.key_files}
+    public = {_public(file.path) for file in config.key_files}
     listed = [key for key in agent.get_keys() if key.asbytes() in public]
     return listed, [key for key in agent.get_keys() if key not in listed]
 
@@ -88,7 +92,7 @@ def _agent_keys(route: Route, agents: list[SocketAgent]) -> tuple[Sequence[PKey]
 def _load(file: KeyFile) -> tuple[PKey, ...]:
     """A private key, before it the same with its certificate where it has one.
 
-    Raises RouteError, never asks for a passphrase.
+    Raises SshConfigError, never asks for a passphrase.
     """
     try:
         key = _private(file.path)
@@ -101,15 +105,15 @@ def _load(file: KeyFile) -> tuple[PKey, ...]:
     except PyinfraError as error:
         words = str(error)
         if "No such private key" in words:
-            raise RouteError(f"key file not found: {file.path}") from error
+            raise SshConfigError(f"key file not found: {file.path}") from error
         if "encrypted" in words:
             why = "is encrypted; add it to an ssh-agent"
-            raise RouteError(f"key file {file.path} {why}") from error
-        raise RouteError(f"key file {file.path} is not a private key") from error
+            raise SshConfigError(f"key file {file.path} {why}") from error
+        raise SshConfigError(f"key file {file.path} is not a private key") from error
     except OSError as error:
-        raise RouteError(f"key file {file.path}: {error.strerror}") from error
+        raise SshConfigError(f"key file {file.path}: {error.strerror}") from error
     except (SSHException, ValueError) as error:
-        raise RouteError(f"key file {file.path}: {error}") from error
+        raise SshConfigError(f"key file {file.path}: {error}") from error
 
 
 def _private(path: str) -> PKey:

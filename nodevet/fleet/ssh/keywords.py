@@ -17,7 +17,7 @@ MOST_FILES = 32  # SSH_MAX_HOSTS_FILES
 
 
 @dataclass(frozen=True)
-class Kind:
+class KeywordKind:
     """How the arguments of a keyword are read, and whether later ones add to it."""
 
     read: Callable[[tuple[str, ...], str], tuple[str, ...]]
@@ -90,18 +90,23 @@ def _agent(words: tuple[str, ...], rest: str) -> tuple[str, ...]:
     return (word,)
 
 
-ONE, FLAG, SEVERAL, LINE = Kind(_one), Kind(_choice("yes", "no")), Kind(_several), Kind(_line)
+ONE, FLAG, SEVERAL, LINE = (
+    KeywordKind(_one),
+    KeywordKind(_choice("yes", "no")),
+    KeywordKind(_several),
+    KeywordKind(_line),
+)
 
 FOLLOWED = {
-    "addressfamily": Kind(_choice("inet", "inet6", "any")),
+    "addressfamily": KeywordKind(_choice("inet", "inet6", "any")),
     "bindaddress": ONE,
     "bindinterface": ONE,
     "canonicaldomains": SEVERAL,
     "canonicalizefallbacklocal": FLAG,
-    "canonicalizehostname": Kind(_choice("yes", "no", "always")),
-    "canonicalizemaxdots": Kind(_number),
+    "canonicalizehostname": KeywordKind(_choice("yes", "no", "always")),
+    "canonicalizemaxdots": KeywordKind(_number),
     "canonicalizepermittedcnames": SEVERAL,
-    "certificatefile": Kind(_one, adds=True),
+    "certificatefile": KeywordKind(_one, adds=True),
     "checkhostip": FLAG,
     "ciphers": ONE,
     "globalknownhostsfile": SEVERAL,
@@ -110,21 +115,21 @@ FOLLOWED = {
     "hostkeyalias": ONE,
     "hostname": ONE,
     "identitiesonly": FLAG,
-    "identityagent": Kind(_agent),
-    "identityfile": Kind(_one, adds=True),
+    "identityagent": KeywordKind(_agent),
+    "identityfile": KeywordKind(_one, adds=True),
     "kexalgorithms": ONE,
     "knownhostscommand": LINE,
     "macs": ONE,
-    "port": Kind(_port),
+    "port": KeywordKind(_port),
     "proxycommand": LINE,
-    "proxyjump": Kind(_jump),
+    "proxyjump": KeywordKind(_jump),
     "proxyusefdpass": FLAG,
     "pubkeyacceptedalgorithms": ONE,
-    "pubkeyauthentication": Kind(_choice("yes", "no", "unbound", "host-bound")),
+    "pubkeyauthentication": KeywordKind(_choice("yes", "no", "unbound", "host-bound")),
     "refuseconnection": LINE,
-    "requiredrsasize": Kind(_number),
+    "requiredrsasize": KeywordKind(_number),
     "revokedhostkeys": ONE,
-    "stricthostkeychecking": Kind(_choice("yes", "no", "ask", "accept-new")),
+    "stricthostkeychecking": KeywordKind(_choice("yes", "no", "ask", "accept-new")),
     "user": ONE,
     "userknownhostsfile": SEVERAL,
 }

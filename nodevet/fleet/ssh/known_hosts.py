@@ -27,7 +27,7 @@ class Trust(Enum):
     AUTHORITY = "authority"  # unknown itself; a certificate authority should vouch for it
 
 
-class Entry(NamedTuple):
+class KnownHostsEntry(NamedTuple):
     """One line: marker, host patterns, key."""
 
     marker: str  # "", "@revoked" or "@cert-authority"
@@ -42,14 +42,14 @@ class Entry(NamedTuple):
         return f"{self.path}:{self.line}"
 
 
-def parse(text: str, path: str, *, line: int = 1) -> list[Entry]:
+def parse(text: str, path: str, *, line: int = 1) -> list[KnownHostsEntry]:
     """The entries of one file, from line `line` on. Lines that ssh would skip are skipped."""
     entries = []
     for number, line_text in enumerate(text.split("\n"), line):
         words = line_text.split(None, 4)
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) >= 3 and not words[0].startswith("#"):
-            entries.append(Entry(marker, words[0], words[1], words[2], path, number))
+            entries.append(KnownHostsEntry(marker, words[0], words[1], words[2], path, number))
     return entries
 
 
@@ -68,18 +68,18 @@ class KnownHosts:
     name whose key is not known, and once.
     """
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._exact: dict[str, list[Entry]] = defaultdict(list)
-        self._patterns: list[Entry] = []
-        self._hashed: list[Entry] = []
-        self._hashed_by_key: dict[str, list[Entry]] = defaultdict(list)
+    def __init__(self, entries: Iterable[KnownHostsEntry]) -> None:
+        self._exact: dict[str, list[KnownHostsEntry]] = defaultdict(list)
+        self._patterns: list[KnownHostsEntry] = []
+        self._hashed: list[KnownHostsEntry] = []
+        self._hashed_by_key: dict[str, list[KnownHostsEntry]] = defaultdict(list)
         self._hashed_types: dict[str, None] = {}
         self._hashes: list[_Hash] = []  # of the first entries of _hashed
         self._opened = 0  # how many of them
-        self._found: dict[str, tuple[int, list[Entry]]] = {}  # in so many of _hashes
+        self._found: dict[str, tuple[int, list[KnownHostsEntry]]] = {}  # in so many of _hashes
         self.add(entries)
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[KnownHostsEntry]) -> None:
         """More entries, which come after those that are there."""
         for entry in entries:
             if entry.names.startswith("|1|"):
@@ -93,7 +93,7 @@ class KnownHosts:
                 for name in entry.names.lower().split(","):
                     self._exact[name].append(entry)
 
-    def lookup(self, name: str) -> list[Entry]:
+    def lookup(self, name: str) -> list[KnownHostsEntry]:
         """Every entry that speaks of this name, in no particular order."""
         name = name.lower()
         for entry in self._hashed[self._opened :]:
@@ -148,12 +148,12 @@ class KnownHosts:
                 return Judgement(Trust.AUTHORITY, entry.where)
         return Judgement(Trust.UNKNOWN)
 
-    def _plain(self, name: str) -> list[Entry]:
+    def _plain(self, name: str) -> list[KnownHostsEntry]:
         """The entries that name a host in clear, or by a pattern."""
         found = list(self._exact.get(name, ()))
         return found + [entry for entry in self._patterns if matches(name, entry.names)]
 
-    def _with_key(self, name: str, key: str) -> Iterator[Entry]:
+    def _with_key(self, name: str, key: str) -> Iterator[KnownHostsEntry]:
         """The entries that speak of this name and have this key."""
         yield from (entry for entry in self._plain(name) if entry.key == key)
         same = self._hashed_by_key.get(key, ())
@@ -166,7 +166,7 @@ class _Hash(NamedTuple):
     inner: bytes
     outer: bytes
     digest: bytes
-    entry: Entry
+    entry: KnownHostsEntry
 
 
 _INNER = bytes(sign ^ 0x36 for sign in range(256))
@@ -174,7 +174,7 @@ _OUTER = bytes(sign ^ 0x5C for sign in range(256))
 _SALT = hashlib.sha1(usedforsecurity=False).digest_size  # sshd(8) has salts of no other size
 
 
-def _hashes(entry: Entry) -> Iterator[_Hash]:
+def _hashes(entry: KnownHostsEntry) -> Iterator[_Hash]:
     """The hashed name of an entry; nothing where it is none that ssh would take."""
     try:
         salt, digest = map(base64.b64decode, entry.names.split("|")[2:])
@@ -185,7 +185,7 @@ def _hashes(entry: Entry) -> Iterator[_Hash]:
         yield _Hash(block.translate(_INNER), block.translate(_OUTER), digest, entry)
 
 
-def _matching(name: str, hashes: Iterable[_Hash]) -> Iterator[Entry]:
+def _matching(name: str, hashes: Iterable[_Hash]) -> Iterator[KnownHostsEntry]:
     """The entries of which this is the name. hmac.digest takes twice the time."""
     word, sha1 = name.encode(), hashlib.sha1
     for inner, outer, digest, entry in hashes:

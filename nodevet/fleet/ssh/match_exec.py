@@ -5,7 +5,7 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.errors import SshConfigError
 
 SECONDS = 10  # that a command may take, where the host's deadline is not sooner
 
@@ -28,12 +28,12 @@ SIGNALS = range(129, 193)  # what a shell makes of a command that a signal ended
 def fulfilled(command: str) -> bool:
     """Whether a command line of the user's shell ends with 0, as ssh asks it: in silence.
 
-    Raises RouteError for one that cannot run, is killed, or does not end in time. Whatever ends
+    Raises SshConfigError for one that cannot run, is killed, or does not end in time. Whatever ends
     the wait ends the command.
     """
     shell = os.environ.get("SHELL") or "/bin/sh"
     if not os.access(shell, os.X_OK):
-        raise RouteError(f"Match exec: the shell {shell} cannot be run; see $SHELL")
+        raise SshConfigError(f"Match exec: the shell {shell} cannot be run; see $SHELL")
     try:
         process = subprocess.Popen(
             ["/bin/sh", "-c", LEASH, "sh", shell, command],
@@ -43,11 +43,11 @@ def fulfilled(command: str) -> bool:
             start_new_session=True,
         )
     except OSError as error:
-        raise RouteError(f"Match exec: cannot run /bin/sh: {error.strerror}") from error
+        raise SshConfigError(f"Match exec: cannot run /bin/sh: {error.strerror}") from error
     try:
         code = process.wait(SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise RouteError(f"Match exec: no end within {SECONDS} s: {command}") from error
+        raise SshConfigError(f"Match exec: no end within {SECONDS} s: {command}") from error
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -56,5 +56,5 @@ def fulfilled(command: str) -> bool:
         if process.stdin is not None:
             process.stdin.close()
     if code in SIGNALS:
-        raise RouteError(f"Match exec: ended by signal {code - 128}: {command}")
+        raise SshConfigError(f"Match exec: ended by signal {code - 128}: {command}")
     return code == 0

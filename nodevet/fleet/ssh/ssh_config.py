@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodevet.fleet.ssh import match_exec
-from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.jump import Hop, hops
 from nodevet.fleet.ssh.keywords import FOLLOWED
 from nodevet.fleet.ssh.syntax import (
     Block,
     Blocks,
+    ConfigOption,
     Criterion,
-    Hosts,
+    HostPatterns,
     Include,
     Match,
-    Setting,
     read,
     wants_final,
 )
@@ -40,7 +40,7 @@ CANONICAL = {
 
 
 @dataclass(frozen=True)
-class Found:
+class ConfigValues:
     """The settings of one host, by keyword in lower case; nothing for what no line says."""
 
     name: str  # as the host was asked for
@@ -57,11 +57,11 @@ class Found:
         return self.one(keyword) == "yes"
 
     def path(self, text: str) -> str:
-        """A path with its ~, %tokens and ${VAR} replaced. Raises RouteError."""
+        """A path with its ~, %tokens and ${VAR} replaced. Raises SshConfigError."""
         try:
             return tokens(home(text), self.tokens)
         except WordError as error:
-            raise RouteError(f"ssh_config for {self.name}: {error}") from error
+            raise SshConfigError(f"ssh_config for {self.name}: {error}") from error
 
     @property
     def tokens(self) -> Mapping[str, str]:
@@ -76,15 +76,15 @@ class Found:
         return known
 
 
-class Config:
+class ConfigFiles:
     """The user's file, and the system's after it."""
 
     def __init__(self, files: tuple[Blocks, ...]) -> None:
         self._files = files
         self._final = any(wants_final(file) for file in files)
 
-    def lookup(self, name: str, given: Mapping[str, tuple[str, ...]]) -> Found:
-        """The settings of a host; those given win, as on ssh's command line. Raises RouteError."""
+    def lookup(self, name: str, given: Mapping[str, tuple[str, ...]]) -> ConfigValues:
+        """The settings of a host; those given win, as options of ssh do. Raises SshConfigError."""
         found = dict(given)
         try:
             _Pass(found, name, name, final=False).through(self._files)
@@ -99,22 +99,24 @@ class Config:
                 found["hostkeyalias"] = (alias.lower(),)
             jumps = hops(_one(found, "proxyjump") or "none")
         except WordError as error:
-            raise RouteError(f"ssh_config for {name}: {error}") from error
+            raise SshConfigError(f"ssh_config for {name}: {error}") from error
         user = _one(found, "user") or getpass.getuser()
-        return Found(name, hostname, user, int(_one(found, "port") or SSH_PORT), found, jumps)
+        return ConfigValues(
+            name, hostname, user, int(_one(found, "port") or SSH_PORT), found, jumps
+        )
 
 
-def load(path: str | None) -> Config:
-    """This file, or the user's own and then the system's. Raises RouteError."""
+def load(path: str | None) -> ConfigFiles:
+    """This file, or the user's own and then the system's. Raises SshConfigError."""
     if path is not None:
-        return Config((read(Path(path).expanduser(), user=True, checked=False)[0],))
+        return ConfigFiles((read(Path(path).expanduser(), user=True, checked=False)[0],))
     files, ignored = [], ""
     for name, user in ((USER_CONFIG, True), (SYSTEM_CONFIG, False)):
         file = Path(name).expanduser()
         if file.exists():
             blocks, ignored = read(file, user=user, checked=user, ignored=ignored)
             files.append(blocks)
-    return Config(tuple(files))
+    return ConfigFiles(tuple(files))
 
 
 class _Pass:
@@ -144,11 +146,11 @@ class _Pass:
                     self._take(item)
 
     def _is_for(self, block: Block) -> bool:
-        if isinstance(block.selector, Hosts):
+        if isinstance(block.selector, HostPatterns):
             return block.selector.fits(self._host)
         return block.selector is None or self._matches(block.selector)
 
-    def _take(self, setting: Setting) -> None:
+    def _take(self, setting: ConfigOption) -> None:
         keyword, values = setting.keyword, setting.values
         before = self._found.get(keyword)
         if keyword == "proxyjump":
@@ -187,7 +189,7 @@ class _Pass:
             try:
                 return match_exec.fulfilled(tokens(argument, known, environment=False))
             except WordError as error:
-                raise RouteError(f"ssh_config {where}: {error}") from error
+                raise SshConfigError(f"ssh_config {where}: {error}") from error
         if attribute in ("host", "originalhost"):
             name = host if attribute == "host" else self._name
             return listed(name.lower(), argument, lower=True)
@@ -219,7 +221,7 @@ def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> di
 
 
 def _canonical(host: str, found: Mapping[str, tuple[str, ...]]) -> str:
-    """The full name where that is wanted, an address in its usual form. Raises RouteError."""
+    """The full name where that is wanted, an address in its usual form. Raises SshConfigError."""
     wanted_family = _one(found, "addressfamily", "any")
     for family in (socket.AF_INET, socket.AF_INET6):
         if (address := _address(host, family)) is not None:
@@ -231,7 +233,7 @@ def _canonical(host: str, found: Mapping[str, tuple[str, ...]]) -> str:
     if wanted == "no" or (wanted == "yes" and not direct):
         return host
     if _one(found, "canonicalizepermittedcnames", "none").lower() != "none":
-        raise RouteError("ssh_config: CanonicalizePermittedCNAMEs is not supported")
+        raise SshConfigError("ssh_config: CanonicalizePermittedCNAMEs is not supported")
     if host.endswith("."):
         candidates = [host]
     elif host.count(".") > int(_one(found, "canonicalizemaxdots")):
@@ -244,7 +246,7 @@ def _canonical(host: str, found: Mapping[str, tuple[str, ...]]) -> str:
             socket.getaddrinfo(candidate, None, FAMILIES[wanted_family], socket.SOCK_STREAM)
             return candidate.removesuffix(".")
     if _one(found, "canonicalizefallbacklocal") == "no":
-        raise RouteError(f"name not found: {host}, in none of CanonicalDomains")
+        raise SshConfigError(f"name not found: {host}, in none of CanonicalDomains")
     return host
 
 

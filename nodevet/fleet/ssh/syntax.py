@@ -1,4 +1,4 @@
-"""ssh_config(5) files: read once, with what they include, into blocks. Raises RouteError.
+"""ssh_config(5) files: read once, with what they include, into blocks. Raises SshConfigError.
 
 Written after readconf.c of OpenSSH 9.2: a line that ssh would not take is refused here too.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.keywords import ALIASES, FOLLOWED, KNOWN
 from nodevet.fleet.ssh.words import BLANKS, WordError, home, like, listed, next_word, split
 
@@ -25,7 +25,7 @@ BARE = {"all", "canonical", "final"}  # criteria without an argument
 
 
 @dataclass(frozen=True)
-class Setting:
+class ConfigOption:
     """One option of which we know what to do with it."""
 
     keyword: str
@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Hosts:
+class HostPatterns:
     """`Host`: the patterns."""
 
     names: frozenset[str]  # those that are plain names
@@ -77,8 +77,8 @@ class Include:
 class Block:
     """A `Host` or `Match` and what stands below it; None: the lines above the first of them."""
 
-    selector: Hosts | Match | None
-    items: tuple[Setting | Include, ...]
+    selector: HostPatterns | Match | None
+    items: tuple[ConfigOption | Include, ...]
 
 
 Blocks: TypeAlias = tuple[Block, ...]
@@ -89,7 +89,7 @@ def read(path: Path, *, user: bool, checked: bool, ignored: str = "") -> tuple[B
 
     `user`: it is the user's own; `checked`: nobody else may be able to write to it.
     """
-    reader = _Reader(ignored, user=user)
+    reader = _ConfigReader(ignored, user=user)
     return reader.file(path, 0, checked=checked), reader.ignored
 
 
@@ -107,7 +107,7 @@ def wants_final(blocks: Blocks) -> bool:
     )
 
 
-class _Reader:
+class _ConfigReader:
     """`ignored` grows with each IgnoreUnknown, whomever the line is for: ssh refuses more."""
 
     def __init__(self, ignored: str, *, user: bool) -> None:
@@ -116,32 +116,32 @@ class _Reader:
 
     def file(self, path: Path, depth: int, *, checked: bool) -> Blocks:
         if depth > DEEPEST:
-            raise RouteError(f"ssh_config {path}: files include one another, {DEEPEST} deep")
+            raise SshConfigError(f"ssh_config {path}: files include one another, {DEEPEST} deep")
         try:
             with path.open(encoding="utf-8", newline="\n") as file:
                 if checked and not _safe(os.fstat(file.fileno())):
-                    raise RouteError(f"ssh_config {path}: others may write to it (see chmod)")
+                    raise SshConfigError(f"ssh_config {path}: others may write to it (see chmod)")
                 lines = file.read().split("\n")
         except OSError as error:
-            raise RouteError(f"ssh_config {path}: {error.strerror}") from error
+            raise SshConfigError(f"ssh_config {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise RouteError(f"ssh_config {path}: not UTF-8 text") from error
+            raise SshConfigError(f"ssh_config {path}: not UTF-8 text") from error
         blocks = [Block(None, ())]
         for number, line in enumerate(lines, 1):
             where = f"{path}: line {number}"
             try:
                 for item in self._line(line, depth, where):
-                    if isinstance(item, (Hosts, Match)):
+                    if isinstance(item, (HostPatterns, Match)):
                         blocks.append(Block(item, ()))
                         continue
                     blocks[-1] = replace(blocks[-1], items=(*blocks[-1].items, item))
             except WordError as error:
-                raise RouteError(f"ssh_config {where}: {error}") from error
+                raise SshConfigError(f"ssh_config {where}: {error}") from error
         return tuple(blocks)
 
     def _line(
         self, line: str, depth: int, where: str
-    ) -> Iterator[Hosts | Match | Include | Setting]:
+    ) -> Iterator[HostPatterns | Match | Include | ConfigOption]:
         """What one line says, if anything. Raises WordError."""
         line = line[:1] + line[1:].rstrip(BLANKS + "\f")
         keyword, rest = next_word(line)
@@ -163,7 +163,7 @@ class _Reader:
         elif keyword == "ignoreunknown":
             self.ignored += "," + ",".join(words)
         elif keyword in FOLLOWED:
-            yield Setting(keyword, FOLLOWED[keyword].read(words, rest), where)
+            yield ConfigOption(keyword, FOLLOWED[keyword].read(words, rest), where)
         elif keyword not in KNOWN and not listed(keyword, self.ignored, lower=True):
             why = f"{keyword} is not known to nodevet; IgnoreUnknown {keyword} leaves it out"
             raise WordError(why)
@@ -182,11 +182,11 @@ class _Reader:
                     yield self.file(path, depth + 1, checked=True)
 
 
-def _hosts(words: tuple[str, ...]) -> Hosts:
+def _hosts(words: tuple[str, ...]) -> HostPatterns:
     if not all(words):
         raise WordError("host has an empty argument")
     plain = not any(sign in word for word in words for sign in "*?!")
-    return Hosts(frozenset(words), () if plain else words)
+    return HostPatterns(frozenset(words), () if plain else words)
 
 
 def _criteria(rest: str) -> tuple[Criterion, ...]:

@@ -18,27 +18,27 @@ from paramiko import BadAuthenticationType, SSHException, Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException
 
 from nodevet.fleet.ssh import algorithms
+from nodevet.fleet.ssh.banner import BoundedPacketizer, BufferedSocket, await_banner
 from nodevet.fleet.ssh.errors import (
     HungUpError,
     NoBannerError,
     OtherKeyError,
-    RouteError,
+    SshConfigError,
     TooLateError,
     UnreachableError,
     handshake_failure,
     refused,
     unresolved,
 )
-from nodevet.fleet.ssh.greeting import BoundedPacketizer, Heard, await_banner
+from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
 from nodevet.fleet.ssh.keys import Keys, SocketAgent
-from nodevet.fleet.ssh.route import Route
 
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
 FOREVER = 3600  # seconds; the host's deadline is sooner
 
 
-class Link:
+class Connection:
     """What one open connection holds, to be closed together."""
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class Link:
             self.proxy.wait()
 
 
-Jump: TypeAlias = "gevent.Greenlet[[Route], tuple[Transport, Link]]"
+Jump: TypeAlias = "gevent.Greenlet[[HostConfig], tuple[Transport, Connection]]"
 
 
-class Reach:
+class Transports:
     """Opens transports for all hosts of a shard, sharing what they can share."""
 
     def __init__(
@@ -79,36 +79,40 @@ class Reach:
             known_hosts=known_hosts, accept_new=accept_new, patience=connect_timeout
         )
         self._keys = Keys()
-        self._jumps: dict[Route, Jump] = {}
+        self._jumps: dict[HostConfig, Jump] = {}
 
-    def open(self, route: Route, link: Link, seconds: float | None = None) -> Transport:
-        """An authenticated transport; what it holds goes into `link` as it comes to be.
+    def open(
+        self, config: HostConfig, connection: Connection, seconds: float | None = None
+    ) -> Transport:
+        """An authenticated transport; what it holds goes into `connection` as it comes to be.
 
         `seconds`: what the caller gives it; without it the deadline of a host. Raises
-        UnreachableError, TooLateError and RouteError.
+        UnreachableError, TooLateError and SshConfigError.
         """
         end = time.monotonic() + (self._deadline if seconds is None else seconds)
-        types = self._host_keys.types(route)
+        types = self._host_keys.types(config)
         try:
-            transport = self._trusted(route, link, types, end)
+            transport = self._trusted(config, connection, types, end)
         except OtherKeyError:
-            found = self._host_keys.types(route)
+            found = self._host_keys.types(config)
             if found == types:
                 raise
-            link.close()
-            transport = self._trusted(route, link, found, end)
-        self._authenticate(route, transport, link)
+            connection.close()
+            transport = self._trusted(config, connection, found, end)
+        self._authenticate(config, transport, connection)
         return transport
 
-    def _trusted(self, route: Route, link: Link, types: Sequence[str], end: float) -> Transport:
+    def _trusted(
+        self, config: HostConfig, connection: Connection, types: Sequence[str], end: float
+    ) -> Transport:
         """A transport whose host key is known; keys of these types are asked for first."""
-        sock = self._greeted(route, link, end)
-        transport = link.transport = self._handshake(route, sock, types)
+        sock = self._greeted(config, connection, end)
+        transport = connection.transport = self._handshake(config, sock, types)
         shown = transport.get_remote_server_key()
         key = b64encode(shown.asbytes()).decode()
-        address = sock.getpeername()[0] if route.check_ip else ""
-        self._host_keys.check(route, shown.get_name(), key, address)
-        if not algorithms.large(route, shown):
+        address = sock.getpeername()[0] if config.check_ip else ""
+        self._host_keys.check(config, shown.get_name(), key, address)
+        if not algorithms.large(config, shown):
             raise UnreachableError(f"host key of {shown.get_bits()} bits: RequiredRSASize")
         return transport
 
@@ -120,7 +124,7 @@ class Reach:
             else:
                 greenlet.kill()
 
-    def _greeted(self, route: Route, link: Link, end: float) -> Heard:
+    def _greeted(self, config: HostConfig, connection: Connection, end: float) -> BufferedSocket:
         """A connection on which the server's banner was heard.
 
         A server with too many connections in their beginnings (sshd's MaxStartups) hangs up
@@ -130,11 +134,11 @@ class Reach:
         """
         pauses, silent = iter(PAUSES), 0
         while True:
-            sock = self._socket(route, link)
+            sock = self._socket(config, connection)
             try:
                 return await_banner(sock, self._timeout)
             except (HungUpError, NoBannerError) as error:
-                link.end_proxy()
+                connection.end_proxy()
                 pause, silent = next(pauses, None), silent + isinstance(error, NoBannerError)
                 if pause is None or silent > 1:
                     raise
@@ -144,14 +148,14 @@ class Reach:
                     raise
                 gevent.sleep(pause)
 
-    def _socket(self, route: Route, link: Link) -> socket.socket:
-        if route.jump is not None:
-            return self._through(route.jump, route)
-        if route.proxy_command:
-            return _proxy(route.proxy_command, link)
+    def _socket(self, config: HostConfig, connection: Connection) -> socket.socket:
+        if config.jump is not None:
+            return self._through(config.jump, config)
+        if config.proxy_command:
+            return _proxy(config.proxy_command, connection)
         try:
             with gevent.Timeout(self._timeout, TimeoutError()):
-                return _connect(route)
+                return _connect(config)
         except TimeoutError as error:
             raise TooLateError(f"no answer within {self._timeout:g} s") from error
         except socket.gaierror as error:
@@ -163,14 +167,16 @@ class Reach:
                 raise TooLateError("no answer") from error
             raise UnreachableError(refused(error)) from error
 
-    def _handshake(self, route: Route, sock: Heard, types: Sequence[str]) -> Transport:
+    def _handshake(
+        self, config: HostConfig, sock: BufferedSocket, types: Sequence[str]
+    ) -> Transport:
         """Key exchange."""
         transport = Transport(cast(socket.socket, sock), packetizer_class=BoundedPacketizer)
         transport.banner_timeout = self._timeout + 1
         transport.auth_timeout = FOREVER
         transport.channel_timeout = FOREVER  # type: ignore[attr-defined]
         try:
-            algorithms.narrow(transport, route, types)
+            algorithms.narrow(transport, config, types)
             with gevent.Timeout(self._timeout, TimeoutError()):
                 transport.start_client()
             cast(BoundedPacketizer, transport.packetizer).agreed = True
@@ -185,16 +191,18 @@ class Reach:
             raise
         return transport
 
-    def _authenticate(self, route: Route, transport: Transport, link: Link) -> None:
+    def _authenticate(
+        self, config: HostConfig, transport: Transport, connection: Connection
+    ) -> None:
         tried = 0
         unusable: list[str] = []
-        for key in self._keys.offer(route, link.agents, unusable):
-            if not algorithms.usable(route, key):
+        for key in self._keys.offer(config, connection.agents, unusable):
+            if not algorithms.usable(config, key):
                 unusable.append(f"a key of type {key.get_name()} is not to be used")
                 continue
             tried += 1
             try:
-                more = transport.auth_publickey(route.user, key)
+                more = transport.auth_publickey(config.user, key)
             except BadAuthenticationType as error:
                 wanted = ", ".join(error.allowed_types)
                 raise UnreachableError(
@@ -222,12 +230,12 @@ class Reach:
         why = "; ".join(told) or "no key: no ssh-agent, no key file"
         raise UnreachableError(f"authentication failed ({why})")
 
-    def _through(self, hop: Route, route: Route) -> socket.socket:
+    def _through(self, hop: HostConfig, config: HostConfig) -> socket.socket:
         """A channel through a jump host, whose connection all hosts of the shard share."""
         try:
-            target = (route.hostname, route.port)
+            target = (config.hostname, config.port)
             channel = self._jump(hop).open_channel("direct-tcpip", target, ("127.0.0.1", 0))
-        except (UnreachableError, RouteError) as error:
+        except (UnreachableError, SshConfigError) as error:
             raise UnreachableError(f"jump host {hop.label}: {error}") from error
         except TooLateError as error:
             raise TooLateError(f"jump host {hop.label}: {error}") from error
@@ -237,7 +245,7 @@ class Reach:
             raise UnreachableError(f"jump host {hop.label}: connection lost") from error
         return channel  # type: ignore[return-value]  # paramiko's channels act as sockets
 
-    def _jump(self, hop: Route) -> Transport:
+    def _jump(self, hop: HostConfig) -> Transport:
         """The connection to a jump host: one attempt at a time, a new one when it is gone."""
         opening = self._jumps.get(hop)
         if opening is not None and opening.successful() and not opening.get()[0].is_active():
@@ -248,26 +256,26 @@ class Reach:
         transport: Transport = opening.get()[0]
         return transport
 
-    def _open_jump(self, hop: Route) -> tuple[Transport, Link]:
-        link = Link()
+    def _open_jump(self, hop: HostConfig) -> tuple[Transport, Connection]:
+        connection = Connection()
         try:
             seconds = self._timeout * 3
             with gevent.Timeout(seconds, TooLateError("no session in time")):
-                return self.open(hop, link, seconds), link
+                return self.open(hop, connection, seconds), connection
         except BaseException:
-            link.close()
+            connection.close()
             raise
 
 
-def _connect(route: Route) -> socket.socket:
+def _connect(config: HostConfig) -> socket.socket:
     """As socket.create_connection, with AddressFamily and BindAddress."""
-    found = socket.getaddrinfo(route.hostname, route.port, route.family, socket.SOCK_STREAM)
+    found = socket.getaddrinfo(config.hostname, config.port, config.family, socket.SOCK_STREAM)
     failed = OSError(errno.EADDRNOTAVAIL, "no address")
     for family, kind, protocol, _, place in found:
         sock = socket.socket(family, kind, protocol)
         try:
-            if route.bind:
-                sock.bind((route.bind, 0))
+            if config.bind:
+                sock.bind((config.bind, 0))
             sock.connect(place)
         except OSError as error:
             sock.close()
@@ -280,11 +288,11 @@ def _connect(route: Route) -> socket.socket:
     raise failed
 
 
-def _proxy(command: str, link: Link) -> socket.socket:
+def _proxy(command: str, connection: Connection) -> socket.socket:
     """A ProxyCommand on one end of a socket pair, run by the user's shell as ssh does."""
     ours, theirs = socket.socketpair()
     with theirs:
-        link.proxy = Popen(
+        connection.proxy = Popen(
             ["/bin/sh", "-c", f"exec {command}"],
             stdin=theirs.fileno(),
             stdout=theirs.fileno(),

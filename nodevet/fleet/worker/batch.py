@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
+from functools import cache, partial
 from typing import cast
 
 import gevent
@@ -24,9 +25,9 @@ from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
 from nodevet.fleet.protocol import commands, framing
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector
-from nodevet.fleet.ssh.errors import RouteError, TooLateError
-from nodevet.fleet.ssh.route import Routes, Way
-from nodevet.fleet.ssh.transport import Reach
+from nodevet.fleet.ssh.errors import SshConfigError, TooLateError
+from nodevet.fleet.ssh.host_config import SshConfig
+from nodevet.fleet.ssh.transport import Transports
 
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
 CLOSING = 5  # seconds that closing one connection may take
@@ -36,7 +37,7 @@ class Deadline(BaseException):
     """The host's time is over. Not an Exception, so that no library can swallow it."""
 
 
-class Writer:
+class FrameWriter:
     """Writes messages to the parent; a parent that is slow to read holds up no host."""
 
     def __init__(self, descriptor: int) -> None:
@@ -71,13 +72,13 @@ class Writer:
             self._more.clear()
 
 
-class Tour:
+class Batch:
     """Visits single hosts. Whatever happens there, an outcome comes back."""
 
-    def __init__(self, order: framing.Order) -> None:
+    def __init__(self, order: framing.BatchOrder) -> None:
         self._order = order
 
-    def visit(self, host: Host, target: framing.Target) -> framing.Outcome:
+    def visit(self, host: Host, target: framing.SshTarget) -> framing.VisitOutcome:
         started = time.monotonic()
         connector = cast(NodeConnector, host.connector)
         try:
@@ -85,15 +86,15 @@ class Tour:
                 outcome = self._ask(connector, target)
         except Deadline:
             why = f"no answer within {self._order.deadline:g} s ({connector.stage})"
-            outcome = framing.Outcome("timeout", why)
+            outcome = framing.VisitOutcome("timeout", why)
         finally:
             with gevent.Timeout(CLOSING, False):
                 connector.disconnect()
-        return framing.Outcome(
+        return framing.VisitOutcome(
             outcome.status, outcome.why, outcome.evidence, time.monotonic() - started
         )
 
-    def _ask(self, connector: NodeConnector, target: framing.Target) -> framing.Outcome:
+    def _ask(self, connector: NodeConnector, target: framing.SshTarget) -> framing.VisitOutcome:
         order = self._order
         nonce = secrets.token_hex(8)
         answer = Answer(nonce, order.max_output)
@@ -110,32 +111,34 @@ class Tour:
                 asked_s=time.time(),
                 asks=order.asks,
             )
-            return framing.Outcome("vetted", "", connector.ask(line, order.payload + wish, answer))
+            return framing.VisitOutcome(
+                "vetted", "", connector.ask(line, order.payload + wish, answer)
+            )
         except TooLateError as error:
-            return framing.Outcome("timeout", str(error))
-        except (ConnectError, RouteError) as error:
-            return framing.Outcome("unreachable", str(error))
+            return framing.VisitOutcome("timeout", str(error))
+        except (ConnectError, SshConfigError) as error:
+            return framing.VisitOutcome("unreachable", str(error))
         except NoAnswerError as error:
             return unanswered(error, answer, target.python, order.probe_deadline)
         except (AnswerError, commands.CommandError) as error:
-            return framing.Outcome("probe_failed", str(error))
+            return framing.VisitOutcome("probe_failed", str(error))
         except Exception as error:  # a fault of ours must not cost the other hosts
             why = f"nodevet failed: {type(error).__name__}: {error}"
-            return framing.Outcome("probe_failed", why[:300])
+            return framing.VisitOutcome("probe_failed", why[:300])
 
 
 def unanswered(
     error: NoAnswerError, answer: Answer, python: str | None, seconds: float
-) -> framing.Outcome:
+) -> framing.VisitOutcome:
     """How a program of ours ended that was sent to a node and did not answer."""
     if commands.timed_out(error.code):
-        return framing.Outcome("timeout", f"the probe did not end within {seconds:g} s")
+        return framing.VisitOutcome("timeout", f"the probe did not end within {seconds:g} s")
     on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
     said = answer.said if on_stdout else error.stderr
     why = commands.explain(error.code, said, python=python)
     if answer.begun or error.code == 0:
         why = answer.missing() + (f"; {why}" if error.code else "")
-    return framing.Outcome("probe_failed", why)
+    return framing.VisitOutcome("probe_failed", why)
 
 
 def prepare(threads: int) -> None:
@@ -144,7 +147,10 @@ def prepare(threads: int) -> None:
         logging.getLogger(name).disabled = True
     logging.disable(logging.CRITICAL)
     _patch_paramiko_sk_key_support()
-    gevent.get_hub().NOT_ERROR += (ConnectError, RouteError)  # a jump host's, told to its waiters
+    gevent.get_hub().NOT_ERROR += (
+        ConnectError,
+        SshConfigError,
+    )  # a jump host's, told to its waiters
     gevent.get_hub().threadpool.maxsize = threads  # a slow name server holds up its own hosts only
 
 
@@ -153,25 +159,25 @@ def main() -> None:
     order = framing.read_order(sys.stdin.buffer.read())
     parallel = min(order.parallel, open_files() // FILES_PER_HOST)
     prepare(parallel)
-    writer = Writer(sys.stdout.fileno())
-    reach = reach_of(order)
-    tour = Tour(order)
+    writer = FrameWriter(sys.stdout.fileno())
+    transports = transports_of(order)
+    dispatch = Batch(order)
 
-    def one(host: Host, target: framing.Target) -> None:
-        writer.put(framing.write_outcome(target.number, tour.visit(host, target)))
+    def one(host: Host, target: framing.SshTarget) -> None:
+        writer.put(framing.write_outcome(target.number, dispatch.visit(host, target)))
 
     pool = Pool(parallel)
-    for target, host in hosts_of(order, reach):
+    for target, host in hosts_of(order, transports):
         pool.spawn(one, host, target)
     pool.join()
     with gevent.Timeout(CLOSING, False):
-        reach.close()
+        transports.close()
     writer.finish()
     os._exit(0)  # threads may still wait for a name server; there is nothing left to do
 
 
-def reach_of(order: framing.Order) -> Reach:
-    return Reach(
+def transports_of(order: framing.BatchOrder) -> Transports:
+    return Transports(
         connect_timeout=order.connect_timeout,
         deadline=order.deadline,
         known_hosts=order.known_hosts,
@@ -179,11 +185,19 @@ def reach_of(order: framing.Order) -> Reach:
     )
 
 
-def hosts_of(order: framing.Order, reach: Reach) -> list[tuple[framing.Target, Host]]:
-    """pyinfra's hosts for the targets, each of which finds its own way when it is visited."""
-    routes = Routes(order.ssh_config)
+def hosts_of(
+    order: framing.BatchOrder, transports: Transports
+) -> list[tuple[framing.SshTarget, Host]]:
+    """pyinfra's hosts for the targets, each resolved when it is first connected to, once."""
+    config = SshConfig(order.ssh_config)
     names = [
-        (str(target.number), {"nodevet_way": Way(routes, target), "nodevet_reach": reach})
+        (
+            str(target.number),
+            {
+                "nodevet_config": cache(partial(config.resolve, target)),
+                "nodevet_transports": transports,
+            },
+        )
         for target in order.targets
     ]
     inventory = Inventory((names, {}))  # type: ignore[no-untyped-call]

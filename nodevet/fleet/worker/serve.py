@@ -4,7 +4,7 @@ gevent is patched in by the shard's program, before anything else is imported.
 """
 
 from nodevet.fleet.worker import shard  # noqa: F401
-from nodevet.fleet.worker.server import main
+from nodevet.fleet.worker.requests import main
 
 if __name__ == "__main__":
     main()

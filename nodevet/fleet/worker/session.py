@@ -32,8 +32,8 @@ from nodevet.fleet.protocol.payload import (
     request,
     wish,
 )
-from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, Output
-from nodevet.fleet.ssh.errors import RouteError, TooLateError, UnreachableError
+from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
+from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
 from nodevet.fleet.worker.batch import CLOSING, Deadline, unanswered
 from nodevet.resource import AnyAction
 
@@ -51,7 +51,7 @@ REBOOT = StringCommand("systemctl reboot")
 ACTIONS = msgspec.json.Decoder(AnyAction)
 
 
-class Fault(Exception):  # noqa: N818
+class SessionError(Exception):
     """A request that was not fulfilled. `more`: who holds a lock."""
 
     def __init__(self, status: str, why: str, **more: str) -> None:
@@ -60,17 +60,17 @@ class Fault(Exception):  # noqa: N818
         self.more = more
 
 
-class FencedFault(Fault):
+class FencedError(SessionError):
     """A change that was not begun: its lock is not held any more. There is no session."""
 
     def __init__(self, why: str) -> None:
         super().__init__("lost", why)
 
 
-class Session:
+class HostSession:
     """A host's connection, when it is open, and why it is not."""
 
-    def __init__(self, host: Host, target: framing.Target, order: framing.Order) -> None:
+    def __init__(self, host: Host, target: framing.SshTarget, order: framing.BatchOrder) -> None:
         self._host = host
         self._target = target
         self._order = order
@@ -107,9 +107,9 @@ class Session:
         except BaseException as error:
             self.drop(f"it could not be opened: {error}")
             if isinstance(error, TooLateError):
-                raise Fault("timeout", str(error)) from error
-            if isinstance(error, (ConnectError, RouteError)):
-                raise Fault("unreachable", str(error)) from error
+                raise SessionError("timeout", str(error)) from error
+            if isinstance(error, (ConnectError, SshConfigError)):
+                raise SessionError("unreachable", str(error)) from error
             raise
 
     def do_close(self, *, seconds: float) -> None:
@@ -152,7 +152,7 @@ class Session:
             if not found.held:
                 holder = ("who", "since", "running")
                 more = {key: printable(getattr(found, key)) for key in holder}
-                raise Fault("locked", printable(found.path), **more)
+                raise SessionError("locked", printable(found.path), **more)
             fence = commands.Fence(found.path, found.acting, found.python, token)
         except BaseException:
             channel.close()
@@ -187,9 +187,9 @@ class Session:
         try:
             ok, output, _ = self._execute(REBOOT, REBOOTING, self._around())
             if not ok:
-                raise Fault("failed", f"systemctl reboot: {printable(output.output)[:500]}")
-        except Fault as fault:
-            if fault.status != "lost" or isinstance(fault, FencedFault):
+                raise SessionError("failed", f"systemctl reboot: {printable(output.output)[:500]}")
+        except SessionError as fault:
+            if fault.status != "lost" or isinstance(fault, FencedError):
                 raise
         why = "it does not go down"
         while (left := end - time.monotonic()) > 1:
@@ -199,32 +199,32 @@ class Session:
                 with gevent.Timeout(min(left, self._order.deadline), Deadline()):
                     self.do_open(seconds=left)
                     booted = self._boot_id()
-            except (Fault, Deadline) as fault:
+            except (SessionError, Deadline) as fault:
                 why = str(fault) or "no answer"
                 continue
             if booted != before:
                 return booted
         self.drop("the node did not come back from its reboot")
-        raise Fault("timeout", f"no other boot id within {seconds:g} s: {why}")
+        raise SessionError("timeout", f"no other boot id within {seconds:g} s: {why}")
 
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)
         booted = output.stdout.strip()
         if not ok or not UUID.fullmatch(booted):  # what a profile prints is no boot id
-            raise Fault("failed", f"not a valid boot id: {printable(output.output[:200])}")
+            raise SessionError("failed", f"not a valid boot id: {printable(output.output[:200])}")
         return booted
 
     def _around(self) -> commands.Fence | None:
-        """The lock that a change runs under. Raises Fault."""
+        """The lock that a change runs under. Raises SessionError."""
         self._need()
         if self.fenced and self._fence is None:
             self.drop("the lock on the node is not held")
-            raise FencedFault(f"nothing was done: {self._closed}")
+            raise FencedError(f"nothing was done: {self._closed}")
         return self._fence
 
     def _execute(
         self, each: StringCommand, limit: float, fence: commands.Fence | None = None
-    ) -> tuple[bool, Output, bool]:
+    ) -> tuple[bool, NodeOutput, bool]:
         """Run one of pyinfra's commands on the host: success, output, whether it was ended.
 
         Under a lock where a fence is given.
@@ -243,7 +243,7 @@ class Session:
         if output.code == commands.FENCED and output.stderr_lines[-1:] == [mark]:
             why = printable(" ".join(output.stderr_lines[-2:-1]))[:500]
             self.drop(f"the lock on the node was lost: {why}")
-            raise FencedFault(f"nothing was done: {self._closed}")
+            raise FencedError(f"nothing was done: {self._closed}")
         late = commands.timed_out(output.code) and time.monotonic() - started >= limit
         return ok, output, late
 
@@ -258,7 +258,7 @@ class Session:
         return document
 
     def _guarded(self, call: Callable[[str], Any], answer: Answer, limit: float) -> Any:
-        """The call with the command line for a program of ours. Raises Fault."""
+        """The call with the command line for a program of ours. Raises SessionError."""
         target = self._target
         try:
             line = commands.command(python=target.python, sudo=target.sudo, seconds=limit)
@@ -268,9 +268,9 @@ class Session:
                 raise self._lost(error) from error
             outcome = unanswered(error, answer, target.python, limit)
             status = "timeout" if outcome.status == "timeout" else "failed"
-            raise Fault(status, outcome.why) from error
+            raise SessionError(status, outcome.why) from error
         except (AnswerError, commands.CommandError) as error:
-            raise Fault("failed", str(error)) from error
+            raise SessionError("failed", str(error)) from error
         except (ConnectError, SSHException, OSError, EOFError) as error:
             raise self._lost(error) from error
 
@@ -278,13 +278,13 @@ class Session:
         if not self._closed and not self._connector.transport.is_active():
             self.drop("the connection was lost")
         if self._closed:
-            raise Fault("lost", f"no session: {self._closed}")
+            raise SessionError("lost", f"no session: {self._closed}")
 
-    def _lost(self, error: Exception) -> Fault:
+    def _lost(self, error: Exception) -> SessionError:
         last = commands.last_line(error.stderr) if isinstance(error, NoAnswerError) else str(error)
         why = self._closed or "the connection was lost" + (f": {last}" if last else "")
         self.drop(why)
-        return Fault("lost", why)
+        return SessionError("lost", why)
 
     def _keep(self, channel: Channel) -> None:
         """Give signs of life to the one who holds the lock; without the lock nothing goes on."""
@@ -306,13 +306,13 @@ class Session:
 
 
 def _result(document: bytes) -> bytes:
-    """What was found on the node, JSON. Raises Fault if the node says why nothing was."""
+    """What was found on the node, JSON. Raises SessionError if the node says why nothing was."""
     return _usable(answers.result, document)
 
 
 def _usable(decode: Callable[[bytes], Found], document: bytes) -> Found:
-    """Raises Fault for an answer that is none."""
+    """Raises SessionError for an answer that is none."""
     try:
         return decode(document)
     except answers.MalformedError as error:
-        raise Fault("failed", str(error)) from error
+        raise SessionError("failed", str(error)) from error

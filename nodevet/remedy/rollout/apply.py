@@ -11,6 +11,7 @@ from types import FrameType
 
 from msgspec.structs import replace
 
+from nodevet.fleet.executor import Executor
 from nodevet.model import Baseline
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import Journal, JournalError, RunState
@@ -18,7 +19,6 @@ from nodevet.remedy.model import Plan
 from nodevet.remedy.result import HostResult, Outcome, Refusal
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.compare import Bench
-from nodevet.remedy.rollout.executor import Executor
 from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, room, stopped
 from nodevet.remedy.rollout.node_run import Node, Task
 from nodevet.remedy.rollout.session import NodeSession, Terms

@@ -8,12 +8,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.journal import HostBegin
 from nodevet.remedy.model import Step
 from nodevet.remedy.result import Outcome
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
-from nodevet.remedy.rollout.executor import LockedError, WorkError
 from nodevet.remedy.rollout.ledger import Ledger
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import of_packages

@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 
 from nodevet.evidence.document import Evidence
+from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.model import Step
@@ -13,7 +14,6 @@ from nodevet.remedy.rollout.boot import Boot
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import Bench, Standing
 from nodevet.remedy.rollout.earlier import Earlier
-from nodevet.remedy.rollout.executor import LockedError, WorkError
 from nodevet.remedy.rollout.ledger import BAD, KEPT, Ledger, Task
 from nodevet.remedy.rollout.resume import Resume, recall
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.account import (
     NOT_ATTEMPTED,
     UNKNOWN,
@@ -29,7 +30,6 @@ from nodevet.remedy.result import HostResult, Outcome, Refusal, StepResult, wors
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import same
-from nodevet.remedy.rollout.executor import LockedError, WorkError
 from nodevet.remedy.rollout.left import Parted, parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, of_packages

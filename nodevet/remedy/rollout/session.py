@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
+from nodevet.fleet.executor import Executor, LockedError, WorkError
 from nodevet.model import show
 from nodevet.remedy.journal.journal import Journal
 from nodevet.remedy.rollout.compare import ended, same
-from nodevet.remedy.rollout.executor import Executor, LockedError, WorkError
 from nodevet.remedy.rollout.undo import PAIRS, UndoError, undo
 from nodevet.resource import AnyAction, Resource, State
 from nodevet.resource.file import WriteFile

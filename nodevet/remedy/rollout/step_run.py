@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.fleet.executor import WorkError
 from nodevet.model import NODE
 from nodevet.remedy.journal.journal import (
     Doing,
@@ -24,7 +25,6 @@ from nodevet.remedy.model import Step
 from nodevet.remedy.result import Outcome, Ran, Refusal, StepResult
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import SETTINGS, Bench, Standing, moved, same
-from nodevet.remedy.rollout.executor import WorkError
 from nodevet.remedy.rollout.left import parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession, apart, said, words
 from nodevet.remedy.rollout.state import shows, unnamed

@@ -23,7 +23,7 @@ HANDSHAKE_LIMIT = 1 << 20  # bytes until the keys are agreed on; a key exchange 
 TURN = 1 << 18  # bytes of one server, after which the others get a turn
 
 
-class Heard:
+class BufferedSocket:
     """A socket, or a channel that acts as one, of which the first bytes were read already."""
 
     def __init__(self, sock: socket.socket, heard: bytes) -> None:
@@ -63,7 +63,7 @@ class BoundedPacketizer(Packetizer):
         return super().read_all(n, check_rekey)
 
 
-def await_banner(sock: socket.socket, seconds: float) -> Heard:
+def await_banner(sock: socket.socket, seconds: float) -> BufferedSocket:
     """Wait for the server's first line; what was read of it is read again from what is returned.
 
     paramiko reads without bound until a line ends, and does not say what came instead. Raises
@@ -92,4 +92,4 @@ def await_banner(sock: socket.socket, seconds: float) -> Heard:
     except BaseException:
         sock.close()
         raise
-    return Heard(sock, seen)
+    return BufferedSocket(sock, seen)

@@ -1,4 +1,4 @@
-"""One session per host for as long as work is done there: `Worker`.
+"""One session per host for as long as work is done there: `SshExecutor`.
 
 A child process keeps the connections; this side asks it in JSON lines and is safe to use from
 many threads. A child that hangs or dies ends its sessions, and with them the locks: a call that it
@@ -8,7 +8,6 @@ had in hand is `lost`, and another child does whatever is asked next. Times in s
 import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -16,26 +15,16 @@ import msgspec
 
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import check_files, orders
-from nodevet.fleet.controller.worker_child import STALL, LockedError, Post, WorkError
+from nodevet.fleet.controller.worker_child import STALL, Post
+from nodevet.fleet.executor import Acted, WorkError
 from nodevet.fleet.protocol import answers
 from nodevet.model import Host
 from nodevet.resource import AnyAction, Resource, RunCommand, State
 
 Found = TypeVar("Found")
 
-__all__ = ["Acted", "LockedError", "WorkError", "Worker"]
 
-
-@dataclass(frozen=True)
-class Acted:
-    """How a command ended: `code` 124 or 137 where it was ended for taking too long."""
-
-    ok: bool
-    code: int
-    output: str  # the end of its stdout, then of its stderr; printable
-
-
-class Worker:
+class SshExecutor:
     """Sessions to hosts. Blocking; threads may use it for different hosts at the same time.
 
     A host's calls wait for one another. Every call ends within its own time: Options.deadline,
@@ -63,7 +52,7 @@ class Worker:
             self.end()
             raise
 
-    def __enter__(self) -> "Worker":
+    def __enter__(self) -> "SshExecutor":
         return self
 
     def __exit__(

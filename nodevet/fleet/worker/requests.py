@@ -20,22 +20,22 @@ from nodevet.fleet.worker.batch import (
     CLOSING,
     FILES_PER_HOST,
     Deadline,
-    Writer,
+    FrameWriter,
     hosts_of,
     open_files,
     prepare,
-    reach_of,
+    transports_of,
 )
-from nodevet.fleet.worker.session import Fault, Session
+from nodevet.fleet.worker.session import HostSession, SessionError
 
 READ = 1 << 16
 
 
-class Desk:
+class RequestServer:
     """Answers the requests of all hosts, those of one host one after the other."""
 
-    def __init__(self, writer: Writer) -> None:
-        self.sessions: dict[int, Session] = {}
+    def __init__(self, writer: FrameWriter) -> None:
+        self.sessions: dict[int, HostSession] = {}
         self._turns: dict[int, BoundedSemaphore] = {}
         self._writer = writer
 
@@ -46,7 +46,7 @@ class Desk:
             turn = self._turns.setdefault(request["host"], BoundedSemaphore())
             with turn:
                 said = {"result": self._do(**request)}
-        except Fault as fault:
+        except SessionError as fault:
             said = {"status": fault.status, "why": str(fault), **fault.more}
         except Exception as error:  # a fault of ours must not cost the other hosts
             said = {"status": "failed", "why": f"nodevet failed: {type(error).__name__}: {error}"}
@@ -61,7 +61,7 @@ class Desk:
         except Deadline:
             why = f"no answer within {seconds:g} s ({session.stage})"
             session.drop(why)
-            raise Fault("timeout", why) from None
+            raise SessionError("timeout", why) from None
 
 
 def main() -> None:
@@ -70,20 +70,20 @@ def main() -> None:
     lines = _lines()
     order = framing.read_order(next(lines))
     prepare(max(1, min(len(order.targets), open_files() // FILES_PER_HOST)))
-    writer = Writer(sys.stdout.fileno())
-    reach = reach_of(order)
-    desk = Desk(writer)
+    writer = FrameWriter(sys.stdout.fileno())
+    transports = transports_of(order)
+    server = RequestServer(writer)
 
-    for target, host in hosts_of(order, reach):
-        desk.sessions[target.number] = Session(host, target, order)
+    for target, host in hosts_of(order, transports):
+        server.sessions[target.number] = HostSession(host, target, order)
     for line in lines:
-        gevent.spawn(desk.answer, json.loads(line))
+        gevent.spawn(server.answer, json.loads(line))
     with gevent.Timeout(CLOSING, False):
         closing = Pool()
-        for session in desk.sessions.values():
+        for session in server.sessions.values():
             closing.spawn(session.drop, "closed")
         closing.join()
-        reach.close()
+        transports.close()
     os._exit(0)  # threads may still wait for a name server; there is nothing left to do
 
 

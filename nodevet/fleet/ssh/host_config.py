@@ -1,4 +1,4 @@
-"""How to reach one host: ssh_config(5) and the inventory, resolved. Shard process only."""
+"""How to transports one host: ssh_config(5) and the inventory, resolved. Shard process only."""
 
 import os
 import re
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from nodevet.fleet.protocol.framing import Target
-from nodevet.fleet.ssh.errors import RouteError
+from nodevet.fleet.protocol.framing import SshTarget
+from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.jump import Hop
 from nodevet.fleet.ssh.known_hosts import spell
-from nodevet.fleet.ssh.ssh_config import FAMILIES, Found, load
+from nodevet.fleet.ssh.ssh_config import FAMILIES, ConfigValues, load
 from nodevet.fleet.ssh.words import WordError, home, tokens
 
 MAX_HOPS = 8
@@ -35,8 +35,8 @@ class KeyFile:
 
 
 @dataclass(frozen=True)
-class Route:
-    """Everything needed to open a session on one host."""
+class HostConfig:
+    """How to open a session on one host: what ssh_config(5) and the inventory say, resolved."""
 
     hostname: str
     port: int
@@ -48,7 +48,7 @@ class Route:
     portless: tuple[str, ...]
     known_hosts: tuple[str, ...]  # UserKnownHostsFile
     proxy_command: str | None = None
-    jump: "Route | None" = None
+    jump: "HostConfig | None" = None
     system_known_hosts: tuple[str, ...] = SYSTEM_FILES  # GlobalKnownHostsFile
     revoked: str | None = None  # RevokedHostKeys
     check_ip: bool = False  # CheckHostIP
@@ -62,7 +62,7 @@ class Route:
         return spell(self.hostname, self.port)
 
 
-class Routes:
+class SshConfig:
     """Resolves hosts against one ssh_config, which is read when the first host needs it."""
 
     def __init__(self, path: str | None) -> None:
@@ -70,10 +70,12 @@ class Routes:
         self._load = lru_cache(maxsize=1)(partial(load, path))
         self._hop = lru_cache(maxsize=None)(self._resolve_hop)
 
-    def resolve(self, target: Target) -> Route:
-        """The way to one host of the inventory. Raises RouteError."""
+    def resolve(self, target: SshTarget) -> HostConfig:
+        """How to reach one host of the inventory. Raises SshConfigError."""
         if target.port is not None and not 0 < target.port < 65536:
-            raise RouteError(f"port is '{target.port}' for {target.name}; it must be 1 to 65535")
+            raise SshConfigError(
+                f"port is '{target.port}' for {target.name}; it must be 1 to 65535"
+            )
         address = target.address.replace("%", "%%") if target.address else None
         files = target.known_hosts.replace("%", "%%") if target.known_hosts else None
         given = {
@@ -85,10 +87,12 @@ class Routes:
         keys = (KeyFile(target.key_file, required=True),) if target.key_file else ()
         return self._resolve(target.name, given, keys, ())
 
-    def _resolve_hop(self, hop: Hop, before: Route | None, chain: tuple[str, ...]) -> Route:
+    def _resolve_hop(
+        self, hop: Hop, before: HostConfig | None, chain: tuple[str, ...]
+    ) -> HostConfig:
         """One hop of a ProxyJump."""
         if len(chain) > MAX_HOPS:
-            raise RouteError(f"ProxyJump goes round in circles: {' -> '.join(chain)}")
+            raise SshConfigError(f"ProxyJump goes round in circles: {' -> '.join(chain)}")
         given = {"port": str(hop.port) if hop.port else None, "user": hop.user}
         return self._resolve(hop.host, given, (), chain, before)
 
@@ -98,8 +102,8 @@ class Routes:
         given: Mapping[str, str | None],
         keys: tuple[KeyFile, ...],
         chain: tuple[str, ...],
-        before: Route | None = None,
-    ) -> Route:
+        before: HostConfig | None = None,
+    ) -> HostConfig:
         told = {key: (value,) for key, value in given.items() if value}
         found = self._load().lookup(name, told)
         _refuse(found)
@@ -110,7 +114,7 @@ class Routes:
         hostname, port, alias = found.hostname, found.port, found.one("hostkeyalias")
         told_of = [each for each in ALGORITHMS if each in found.values]
         own = (spell(hostname, port), *((spell(name, port),) if given.get("hostname") else ()))
-        return Route(
+        return HostConfig(
             hostname=hostname,
             port=port,
             user=found.user,
@@ -131,27 +135,16 @@ class Routes:
             algorithms=tuple((each, found.values[each][0]) for each in told_of),
         )
 
-    def _jump(self, found: Found, chain: tuple[str, ...]) -> Route | None:
+    def _jump(self, found: ConfigValues, chain: tuple[str, ...]) -> HostConfig | None:
         """The last hop before the host; each hop knows the one before it."""
-        route: Route | None = None
+        config: HostConfig | None = None
         for hop in found.jumps:
-            route = self._hop(hop, route, (*chain, found.name))
-        return route
+            config = self._hop(hop, config, (*chain, found.name))
+        return config
 
 
-class Way:
-    """The way to one host: found once, by the first who asks, within that one's deadline."""
-
-    def __init__(self, routes: Routes, target: Target) -> None:
-        self._found = lru_cache(maxsize=1)(partial(routes.resolve, target))
-
-    def route(self) -> Route:
-        """Raises RouteError."""
-        return self._found()
-
-
-def _refuse(found: Found) -> None:
-    """Raises RouteError for what would make another connection than ssh's, and is not supported."""
+def _refuse(found: ConfigValues) -> None:
+    """Raises SshConfigError for what is not supported and would connect otherwise than ssh."""
     wanted = {
         "KnownHostsCommand": (found.one("knownhostscommand") or "none").lower() != "none",
         "BindInterface": found.one("bindinterface") is not None,
@@ -160,28 +153,28 @@ def _refuse(found: Found) -> None:
     }
     for words, asked in wanted.items():
         if asked:
-            raise RouteError(f"ssh_config for {found.name}: {words} is not supported")
+            raise SshConfigError(f"ssh_config for {found.name}: {words} is not supported")
     if refused := found.one("refuseconnection"):
-        raise RouteError(f"ssh_config for {found.name}: RefuseConnection: {refused}")
+        raise SshConfigError(f"ssh_config for {found.name}: RefuseConnection: {refused}")
     if any(sign in found.user for sign in ("%", "${")) and "user" in found.values:
         why = "a User with % or ${ is not supported: versions of ssh differ about it"
-        raise RouteError(f"ssh_config for {found.name}: {why}")
+        raise SshConfigError(f"ssh_config for {found.name}: {why}")
 
 
-def _proxy_command(found: Found) -> str | None:
+def _proxy_command(found: ConfigValues) -> str | None:
     command = found.one("proxycommand")
     if not command or command.lower() == "none":
         return None
     if not all(_SAFE.fullmatch(word) for word in (found.name, found.hostname, found.user)):
-        raise RouteError("ProxyCommand: the host or user name holds signs unsafe in a shell")
+        raise SshConfigError("ProxyCommand: the host or user name holds signs unsafe in a shell")
     known = {sign: found.tokens[sign] for sign in "hknpr"}
     try:
         return tokens(command, known, environment=False)
     except WordError as error:
-        raise RouteError(f"ssh_config for {found.name}: {error}") from error
+        raise SshConfigError(f"ssh_config for {found.name}: {error}") from error
 
 
-def _files(found: Found, keyword: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _files(found: ConfigValues, keyword: str, default: tuple[str, ...]) -> tuple[str, ...]:
     """Files of host keys. The system's have no tokens."""
     files = found.values.get(keyword, default)
     if files and files[0].lower() == "none":
@@ -191,19 +184,19 @@ def _files(found: Found, keyword: str, default: tuple[str, ...]) -> tuple[str, .
     return tuple(found.path(file) for file in files)
 
 
-def _revoked(found: Found) -> str | None:
+def _revoked(found: ConfigValues) -> str | None:
     file = found.one("revokedhostkeys")
     return None if not file or file.lower() == "none" else _home(found, file)
 
 
-def _home(found: Found, path: str) -> str:
+def _home(found: ConfigValues, path: str) -> str:
     try:
         return home(path)
     except WordError as error:
-        raise RouteError(f"ssh_config for {found.name}: {error}") from error
+        raise SshConfigError(f"ssh_config for {found.name}: {error}") from error
 
 
-def _agent(found: Found) -> str | None:
+def _agent(found: ConfigValues) -> str | None:
     """The agent's socket: IdentityAgent, else $SSH_AUTH_SOCK."""
     text = found.one("identityagent")
     if text is None or text == "SSH_AUTH_SOCK":
@@ -215,7 +208,7 @@ def _agent(found: Found) -> str | None:
     return found.path(text)
 
 
-def _key_files(found: Found) -> tuple[KeyFile, ...]:
+def _key_files(found: ConfigValues) -> tuple[KeyFile, ...]:
     """IdentityFile, else ssh's default names, each with every CertificateFile."""
     certificates = tuple(found.path(each) for each in found.values.get("certificatefile", ()))
     files = found.values.get("identityfile", DEFAULT_KEYS)
