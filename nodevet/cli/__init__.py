@@ -11,7 +11,6 @@ import pkgutil
 import signal
 import sys
 import traceback
-from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -21,32 +20,32 @@ import click
 from nodevet import __version__
 
 USAGE = 2  # exit code: usage or configuration
-SHARED = frozenset({"options", "output", "rollout", "saved", "seconds", "session", "speech"})
+SHARED = frozenset(
+    {"options", "output", "plugins", "rollout", "saved", "seconds", "session", "speech"}
+)
 
 
 class Commands(click.Group):
-    """Finds each command in the file of its name."""
+    """Finds each command in the file of its name, else in other distributions."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        own = (name for _, name, _ in pkgutil.iter_modules(__path__) if name not in SHARED)
-        return sorted({*own, *(point.name for point in _added())})
+        from nodevet.cli import plugins
+
+        return sorted(_own() | plugins.names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for point in _added():
-            if point.name == cmd_name:
-                added: click.Command = point.load()
-                return added
-        if cmd_name not in self.list_commands(ctx):
-            return None
+        if cmd_name not in _own():
+            from nodevet.cli import plugins
+
+            return plugins.find(cmd_name)
         command = importlib.import_module(f"nodevet.cli.{cmd_name}").command
         if not isinstance(command, click.Command):
             raise TypeError(f"nodevet.cli.{cmd_name} defines no command")
         return command
 
 
-def _added() -> EntryPoints:
-    """Commands of other distributions, such as nodevet-sim's."""
-    return entry_points(group="nodevet.commands")
+def _own() -> set[str]:
+    return {name for _, name, _ in pkgutil.iter_modules(__path__) if name not in SHARED}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
