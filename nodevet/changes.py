@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Subject, Verdict
-from nodevet.report.fold import Marks
-from nodevet.report.words import values
+from nodevet.report.parts.fold import Marks
+from nodevet.report.parts.words import values
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 

@@ -12,20 +12,20 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
+from nodevet import report
 from nodevet.cli import UserError, options, session, speech
 from nodevet.cli.rollout import carried_out, override, rollout_options, split
 from nodevet.cli.speech import say, say_at_once
 from nodevet.model import Host
-from nodevet.remedy.report import ENDINGS, render
 
 if TYPE_CHECKING:
-    from nodevet.remedy.approval.verify import Approval, Signature
+    from nodevet.remedy.approval.verify import Signature
     from nodevet.remedy.journal.folder import Reach, RunFolder
     from nodevet.remedy.journal.journal import Journal, RunState
     from nodevet.remedy.model import Plan
-    from nodevet.remedy.result import HostResult, Result
     from nodevet.remedy.rollout.session import Terms
     from nodevet.remedy.settings import Carried, Rollout
+    from nodevet.result import Approval, HostResult, Result
     from nodevet.sweep import Bench
 
 inventories = click.option(
@@ -39,7 +39,7 @@ inventories = click.option(
 shown = click.option(
     "--format",
     "form",
-    type=click.Choice(tuple(ENDINGS)),
+    type=click.Choice(report.formats()),
     default="table",
     show_default=True,
     help="Of the report on standard output; the run's folder has it in each.",
@@ -336,18 +336,18 @@ def user() -> str:
 
 def tell(host: "HostResult") -> None:
     """A node that ended, while the others go on."""
-    from nodevet.remedy.report.words import line
+    from nodevet.report.parts.fixes import line
 
     speech.tell(line(host), err=True)
 
 
 def finish(run: "RunFolder", result: "Result", stem: str, form: str) -> None:
     """Keep the reports, show one, and end with the run's exit code."""
-    texts = {each: render(result, each) for each in ENDINGS}
-    run.keep({f"{stem}{ENDINGS[each]}": text for each, text in texts.items()})
+    texts = {each: report.render(each, result) for each in report.formats()}
+    run.keep({f"{stem}{ending}": texts[each] for each, ending in report.endings().items()})
     if run.lost:
         result = unkept(result, tuple(run.lost))
-    speech.tell(render(result, form) if run.lost else texts[form], nl=False)
+    speech.tell(report.render(form, result) if run.lost else texts[form], nl=False)
     if result.unknown:
         back = result.kind == "rollback"
         again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"

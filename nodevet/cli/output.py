@@ -16,6 +16,7 @@ from nodevet.cli import UserError
 from nodevet.cli.speech import silence
 from nodevet.fleet import Visit
 from nodevet.model import Host, Run
+from nodevet.result import Result
 
 
 class Sink(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ class Sink(msgspec.Struct, frozen=True):
     @property
     def streamed(self) -> bool:
         """Whether it is written host by host, while the run goes on."""
-        return self.format == "jsonl"
+        return report.streamed(self.format)
 
     def __str__(self) -> str:
         return str(self.file or "standard output")
@@ -117,18 +118,10 @@ class Output:
     def _give_up(self, what: str, error: OSError) -> None:
         self._lost.setdefault(what, error.strerror or str(error))
 
-    def code(self, run: Run) -> int:
-        """The exit code: as a Nagios plug-in's where `nagios` is what standard output gets."""
-        if self.is_plugin:
-            from nodevet.report import nagios
-
-            return nagios.status(run)
-        return run.exit_code
-
-    @property
-    def is_plugin(self) -> bool:
-        """Whether standard output gets what a Nagios plug-in says."""
-        return any(sink.format == "nagios" and sink.file is None for sink in self.sinks)
+    def code(self, document: Run | Result) -> int:
+        """The exit code: that of the format on standard output, if it has one of its own."""
+        shown = next((sink.format for sink in self.sinks if sink.file is None), None)
+        return report.exit_code(shown, document) if shown else document.exit_code
 
 
 class Streams:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet import report
 from nodevet.cli import UserError, options, saved, session
 from nodevet.cli.output import Output
 
 if TYPE_CHECKING:
-    from nodevet.remedy.result import Result
+    from nodevet.result import Result
 
 
 @click.command("report")
@@ -37,14 +38,11 @@ def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
 
 def _fixes(folder: Path, output: Output, previous: Path | None) -> None:
     """What a run of fixes came to."""
-    from nodevet.remedy.report import nagios, render
-
     if previous:
         raise click.UsageError("--previous: a run of fixes is compared with none")
     result = _account(folder)
-    output.write(lambda sink: render(result, sink.format), output.sinks)
-    code = nagios.status(result) if output.is_plugin else result.exit_code
-    click.get_current_context().exit(code)
+    output.write(lambda sink: report.render(sink.format, result), output.sinks)
+    click.get_current_context().exit(output.code(result))
 
 
 def _account(folder: Path) -> "Result":

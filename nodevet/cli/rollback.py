@@ -15,13 +15,12 @@ from nodevet.model import Host
 from nodevet.printable import brief
 
 if TYPE_CHECKING:
-    from nodevet.remedy.approval.verify import Approval
     from nodevet.remedy.journal.folder import RunFolder
     from nodevet.remedy.journal.newer import Claims
     from nodevet.remedy.journal.records import Record
     from nodevet.remedy.model import Plan, Step
-    from nodevet.remedy.result import HostResult
     from nodevet.remedy.settings import Rollout
+    from nodevet.result import Approval, HostResult
 
 
 @click.command("rollback")

@@ -11,7 +11,7 @@ from nodevet.cli.speech import say
 from nodevet.fleet import Visit
 from nodevet.model import Host, Run, Status
 from nodevet.printable import brief
-from nodevet.report.text import nodeset
+from nodevet.report.parts.text import nodeset
 
 DAY, PREVIOUS = 86400.0, WEEK
 """Seconds: a run that is rendered again is of today; one that is compared with, of last week."""

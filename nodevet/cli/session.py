@@ -17,7 +17,7 @@ from nodevet.cli.speech import say, silence
 from nodevet.fleet import Options
 from nodevet.identity import Met, told_apart
 from nodevet.model import Baseline, Host, HostReport, Run, Severity, new_run_id
-from nodevet.report.errors import ReportError
+from nodevet.report.parts.errors import ReportError
 from nodevet.sweep import Bench, asks, missing
 
 

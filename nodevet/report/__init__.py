@@ -1,26 +1,29 @@
-"""Reports: one file per format, each a pure `render(run) -> str`.
+"""Reports: one file per format, each of which renders a run of checks and a run of fixes.
 
-A format exists because its file does; it is imported when it is asked for. The
-files in `HELPERS` are what the formats share.
+A format exists because its file does; it is imported when it is asked for. It has `ENDING`, what
+the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; and if it
+has an exit code of its own on standard output, `exit_code(document)`. `parts` is what formats
+share.
 """
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any
 
 from nodevet.model import Run
 from nodevet.problems import did_you_mean
-from nodevet.report.errors import ReportError
-
-HELPERS = frozenset({"ages", "changes", "errors", "fold", "hunks", "spans", "text", "words"})
+from nodevet.report.parts.errors import ReportError
+from nodevet.result import Result
 
 
 @cache
 def formats() -> tuple[str, ...]:
     """The names of all formats, sorted."""
-    return tuple(sorted({module.name for module in iter_modules(__path__)} - HELPERS))
+    return tuple(sorted(found.name for found in iter_modules(__path__) if not found.ispkg))
 
 
 def module(name: str) -> ModuleType:
@@ -31,24 +34,42 @@ def module(name: str) -> ModuleType:
     return import_module(f"nodevet.report.{name}")
 
 
+def endings() -> Mapping[str, str]:
+    """Every format, with what the name of its file ends in."""
+    return {name: module(name).ENDING for name in formats()}
+
+
 def options(name: str) -> frozenset[str]:
-    """What a format can be told beside the run: `colour`, `width`, `previous`."""
-    return frozenset(inspect.signature(module(name).render).parameters) - {"run"}
+    """What a format can be told of a run of checks: `colour`, `width`, `previous`."""
+    return frozenset(inspect.signature(module(name).render_checks).parameters) - {"run"}
 
 
-def render(name: str, run: Run, **given: object) -> str:
-    """The run in this format. Raises ReportError for an unknown format or option."""
-    if stray := sorted(set(given) - options(name)):
-        known = ", ".join(sorted(options(name))) or "none"
-        raise ReportError(f"the format {name} has no option {stray[0]}; it has {known}")
-    text: str = module(name).render(run, **given)
-    return text
+def streamed(name: str) -> bool:
+    """Whether the format can be written host by host, while a run of checks goes on."""
+    return hasattr(module(name), "head")
+
+
+def render(name: str, document: Run | Result, **given: Any) -> str:
+    """The document in this format. Raises ReportError for an unknown format or option."""
+    fixes = isinstance(document, Result)
+    known = frozenset() if fixes else options(name)
+    if stray := sorted(set(given) - known):
+        listed = ", ".join(sorted(known)) or "none"
+        raise ReportError(f"the format {name} has no option {stray[0]}; it has {listed}")
+    found = module(name)
+    return str((found.render_fixes if fixes else found.render_checks)(document, **given))
+
+
+def exit_code(name: str, document: Run | Result) -> int:
+    """The exit code of a command that prints this format: the run's own, or the format's."""
+    own = getattr(module(name), "exit_code", None)
+    return int(own(document) if own else document.exit_code)
 
 
 def read(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
-    """A saved run, json or jsonl, and what the reader must know about it.
+    """A saved run of checks, json or jsonl, and what the reader must know about it.
 
-    Raises ReportError where it is neither.
+    Raises ReportError if it is neither.
     """
     from nodevet.report import json, jsonl
 

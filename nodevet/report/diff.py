@@ -1,10 +1,12 @@
-"""Per host a unified diff from what is wanted to what is there.
+"""Per host a unified diff: from what is expected to what is there, or from before a fix to after.
 
-One hunk or more per check, with the place in the baseline behind its `@@`.
-Hosts that differ in the same way share one diff under their nodeset. Lines
-that start with `#` belong to no diff: hosts without findings, and the totals.
+One hunk or more per check, with the place in the baseline behind its `@@`, or per fix; files line
+by line. Hosts that differ in the same way share one diff under their nodeset. Lines that start
+with `#` belong to no diff: hosts without findings, the commands of fixes, and the totals.
 """
 
+import base64
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -12,19 +14,25 @@ from typing import Any
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Verdict, show
-from nodevet.printable import plain
-from nodevet.report.fold import lines, summary
-from nodevet.report.hunks import Pair
-from nodevet.report.hunks import hunks as hunks_of
-from nodevet.report.text import nodeset, wrap
-from nodevet.report.words import values
+from nodevet.printable import brief, plain
+from nodevet.remedy.rollout.session import state
+from nodevet.report.parts import fixes
+from nodevet.report.parts.fold import lines, summary
+from nodevet.report.parts.hunks import Pair
+from nodevet.report.parts.hunks import hunks as hunks_of
+from nodevet.report.parts.text import nodeset, wrap
+from nodevet.report.parts.words import values
+from nodevet.resource import State
+from nodevet.result import HostResult, Result, StepResult
 
+ENDING = ".diff"
+LINES = 2000  # of one file; a longer one, or one that is no text, is told by its checksum
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice
 _ALIKE = (Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
-def render(run: Run) -> str:
+def render_checks(run: Run) -> str:
     """The diffs in the order of the run, then the hosts without findings, then the totals."""
     diffs = [f"{group.text}\n" for group in groups(run)]
     notes = [
@@ -150,3 +158,72 @@ def value_lines(finding: Finding, value: Any, side: int) -> list[str]:
     if len(members) > 1:
         return [plain(member) for member in members]
     return [values(finding)[side]]
+
+
+def render_fixes(result: Result) -> str:
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    for host in result.hosts:
+        hosts.setdefault((*_notes(host), "", *_fix_hunks(host)), []).append(host.host)
+    told = [
+        f"# nodevet {plain(result.kind)}",
+        *(f"# {key}: {value}" for key, value in fixes.facts(result)),
+    ]
+    for body, members in hosts.items():
+        where = nodeset(members)
+        told += ["", f"# {where}: {body[0]}", *body[1 : body.index("")]]
+        if hunks := body[body.index("") + 1 :]:
+            told += [f"--- {where} before", f"+++ {where} after", *hunks]
+    return "\n".join([*told, "", f"# {fixes.summary(result)}"]) + "\n"
+
+
+def _notes(host: HostResult) -> Iterator[str]:
+    why = f": {brief(host.why, fixes.LONGEST)}" if host.why else ""
+    yield f"{host.outcome.words}{why}"
+    for step in host.steps:
+        yield f"#   {plain(step.fix)} {fixes.change(step)}: {step.outcome.words}"
+        if step.why and step.why != host.why:
+            yield f"#     {brief(step.why, fixes.LONGEST)}"
+        yield from (f"#     ran {fixes.ran(one)}" for one in step.ran)
+        if step.verdicts:
+            yield f"#     the check says {fixes.verdicts(step)}"
+
+
+def _fix_hunks(host: HostResult) -> Iterator[str]:
+    """Of each step that left something other than it found, one hunk or more."""
+    return labelled((plain(step.fix), _sides(step)) for step in host.steps)
+
+
+def _sides(step: StepResult) -> list[Pair]:
+    return [
+        (list(_state_lines(then)), list(_state_lines(now))) for then, now in fixes.changed(step)
+    ]
+
+
+def _state_lines(seen: State) -> Iterator[str]:
+    """What is not there has no lines."""
+    label = plain(seen.resource.label)
+    if seen.why or not (seen.exists and isinstance(seen.value, Mapping)):
+        if seen.why or seen.exists:
+            yield f"{label}: {plain(state(seen))}"
+    elif seen.resource.kind == "file":
+        yield f"{label}: {_properties(seen.value)}"
+        yield from (f"  {line}" for line in _content(seen.value))
+    else:
+        yield from (f"{label} {plain(f'{key}: {value}')}" for key, value in seen.value.items())
+
+
+def _properties(value: Mapping[str, object]) -> str:
+    mode = value.get("mode")
+    shown = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
+    return f"{shown}, owner {value.get('owner')}, group {value.get('group')}"
+
+
+def _content(value: Mapping[str, object]) -> list[str]:
+    content = base64.b64decode(str(value.get("content") or ""))
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if len(lines) > LINES or (content and not lines):
+        return [f"{len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}"]
+    return [plain(line) for line in lines]

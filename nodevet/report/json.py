@@ -1,4 +1,4 @@
-"""The whole run as one JSON document, which reads back: see `parse`."""
+"""A whole run as one JSON document; that of a run of checks reads back, see `parse`."""
 
 import json
 import re
@@ -7,16 +7,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodevet.model import RUN_SCHEMA, Run
-from nodevet.report.errors import ReportError
+from nodevet.report.parts.errors import ReportError
+from nodevet.result import Result
 
+ENDING = ".json"
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
 
 Decoded = TypeVar("Decoded")
 
 
-def render(run: Run) -> str:
+def render_checks(run: Run) -> str:
     """The run, indented, with a newline at the end."""
-    return msgspec.json.format(encode(run), indent=2) + "\n"
+    return _indented(run)
 
 
 def encode(value: Any) -> str:
@@ -74,3 +76,12 @@ def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ReportError(f"not a saved {what}: {error}") from error
+
+
+def render_fixes(result: Result) -> str:
+    """The same; see `nodevet.result` for its shape."""
+    return _indented(result)
+
+
+def _indented(document: Run | Result) -> str:
+    return msgspec.json.format(encode(document), indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""The run as JSON lines, written while hosts finish: the run, one line per host, the totals.
+"""A run as JSON lines, written while hosts finish: the run, one line per host, the totals.
 
 Every line says what it is in `record`: `run`, `host` or `totals`. The first
 line names every host, so a file that a crash cut short still accounts for all.
@@ -11,9 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from nodevet.model import HostReport, Run, Severity, Status
-from nodevet.report.errors import ReportError
-from nodevet.report.fold import totals
 from nodevet.report.json import check_schema, decode, encode
+from nodevet.report.parts import fixes
+from nodevet.report.parts.errors import ReportError
+from nodevet.report.parts.fold import totals
+from nodevet.result import Result
+
+ENDING = ".jsonl"
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="run"):
@@ -42,7 +46,7 @@ class _Schema(msgspec.Struct, frozen=True):
     schema: int
 
 
-def render(run: Run) -> str:
+def render_checks(run: Run) -> str:
     """All lines of a finished run."""
     return "".join([head(run), *map(line, run.hosts), tail(run)])
 
@@ -159,3 +163,28 @@ def _missing(names: Iterable[str], hosts: Iterable[HostReport]) -> Iterator[Host
 
 def _bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+
+
+def render_fixes(result: Result) -> str:
+    hosts = [host.host for host in result.hosts]
+    totals = {
+        "seconds": result.seconds,
+        "stopped": result.stopped,
+        "unknown": result.unknown,
+        "hosts": {
+            outcome.value: number for outcome, number in fixes.tally(result).items() if number
+        },
+        "exit_code": result.exit_code,
+    }
+    records = [
+        {"record": "run", **_without_hosts(result), "hosts": hosts},
+        *({"record": "host", **msgspec.to_builtins(host)} for host in result.hosts),
+        {"record": "totals", **totals},
+    ]
+    return "".join(f"{encode(record)}\n" for record in records)
+
+
+def _without_hosts(result: Result) -> dict[str, object]:
+    ended = ("hosts", "seconds", "stopped", "unknown")
+    fields: dict[str, object] = msgspec.to_builtins(result)
+    return {key: value for key, value in fields.items() if key not in ended}

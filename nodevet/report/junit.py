@@ -1,7 +1,11 @@
-"""JUnit XML for CI systems: one testsuite per host, one testcase per finding.
+"""JUnit XML for CI systems: one testsuite per host, one testcase per finding, or per fix.
 
-Wrong is a failure, whatever its severity; unknown, and a host that could not be
-judged, is an error; exempt and waived are skipped.
+A finding that fails is a failure, whatever its severity; unknown, and a host that could not be
+judged, is an error; not applicable and waived are skipped.
+
+A run of fixes has a testcase for the host and one per step. A host is a failure if it is not right
+afterwards, and an error if its state is unknown, or if nothing was begun; only then is a step that
+was not begun called skipped. A run that is itself unknown has a testsuite `(run)` with one error.
 """
 
 # mypy: allow-untyped-calls
@@ -13,16 +17,21 @@ from junitparser.junitparser import FinalResult
 
 from nodevet.model import Finding, HostReport, Run, Verdict
 from nodevet.printable import plain
-from nodevet.report.ages import read_at
-from nodevet.report.text import name
-from nodevet.report.words import difference
+from nodevet.report.parts import fixes
+from nodevet.report.parts.ages import read_at
+from nodevet.report.parts.text import name
+from nodevet.report.parts.words import difference
+from nodevet.result import HostResult, Outcome, Result, StepResult
+
+ENDING = ".junit.xml"
+ERRORS = frozenset({Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED})
 
 
-def render(run: Run) -> str:
-    return page("nodevet", [_suite(report, run.started) for report in run.hosts], run.seconds)
+def render_checks(run: Run) -> str:
+    return _page("nodevet", [_suite(report, run.started) for report in run.hosts], run.seconds)
 
 
-def page(title: str, suites: Sequence[tuple[TestSuite, float]], seconds: float) -> str:
+def _page(title: str, suites: Sequence[tuple[TestSuite, float]], seconds: float) -> str:
     """The document, of suites and how long each took."""
     xml = JUnitXml(title)
     for suite, _ in suites:
@@ -34,7 +43,7 @@ def page(title: str, suites: Sequence[tuple[TestSuite, float]], seconds: float) 
     return str(xml.tostring().decode()) + "\n"
 
 
-def suite_of(
+def _suite_of(
     host: str, started: str, properties: Iterable[tuple[str, str]], cases: Iterable[TestCase]
 ) -> TestSuite:
     """One host's suite; properties without a value are left out."""
@@ -54,7 +63,7 @@ def _suite(report: HostReport, started: str) -> tuple[TestSuite, float]:
         ("boot_id", report.boot_id or ""),
         ("read", read_at(report)),
     )
-    return suite_of(report.host, started, properties, _cases(report)), report.seconds
+    return _suite_of(report.host, started, properties, _cases(report)), report.seconds
 
 
 def _cases(report: HostReport) -> Iterator[TestCase]:
@@ -90,3 +99,55 @@ def _result(finding: Finding) -> FinalResult | None:
     }
     result.text = "\n".join(f"{key}: {plain(value)}" for key, value in details.items() if value)
     return result
+
+
+def render_fixes(result: Result) -> str:
+    suites = [_fix_suite(host, result) for host in result.hosts]
+    if result.unknown:
+        whole = TestCase("run", classname="run")
+        whole.result = [Error(plain(result.unknown), Outcome.UNKNOWN.value)]
+        suites.insert(0, _run_suite(result, whole))
+    return _page(f"nodevet {plain(result.kind)}", suites, result.seconds)
+
+
+def _run_suite(result: Result, whole: TestCase) -> tuple[TestSuite, float]:
+    return _suite_of("(run)", result.started, fixes.facts(result), [whole]), result.seconds
+
+
+def _fix_suite(host: HostResult, result: Result) -> tuple[TestSuite, float]:
+    properties = (*fixes.facts(result), ("outcome", host.outcome.words))
+    return _suite_of(host.host, result.started, properties, _fix_cases(host, result)), host.seconds
+
+
+def _fix_cases(host: HostResult, result: Result) -> Iterator[TestCase]:
+    label = name(host.host)
+    whole = TestCase("node", classname=label)
+    whole.result = _fix_results(result, host.outcome, host.why)
+    yield whole
+    for step in host.steps:
+        case = TestCase(
+            f"{plain(step.fix)} {fixes.change(step)}", classname=f"{label}.{plain(step.fix)}"
+        )
+        untouched = step.outcome is Outcome.NOT_ATTEMPTED
+        skipped: list[FinalResult] = [Skipped(plain(step.why), "not attempted")]
+        case.result = skipped if untouched else _fix_results(result, step.outcome, step.why)
+        if done := "\n".join(_done(step, result)):
+            case.system_out = done
+        yield case
+
+
+def _fix_results(result: Result, outcome: Outcome, why: str) -> list[FinalResult]:
+    if result.good(outcome):
+        return []
+    kind = Error if outcome in ERRORS else Failure
+    return [kind(plain(why) or outcome.words, outcome.words)]
+
+
+def _done(step: StepResult, result: Result) -> Iterator[str]:
+    """What is yet to come, the commands, what the check said, then what became what."""
+    if step.why and result.good(step.outcome):
+        yield f"{step.outcome.words}: {plain(step.why)}"
+    yield from (f"ran {fixes.ran(one)}" for one in step.ran)
+    if step.verdicts:
+        yield f"the check says {fixes.verdicts(step)}"
+    yield from (f"{resource}: {before} → {after}" for resource, before, after in fixes.moved(step))

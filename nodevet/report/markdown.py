@@ -1,20 +1,25 @@
-"""The run for a GitHub comment, issue or job summary: totals, differences, a diff per host.
+"""A run for a GitHub comment, issue or job summary: totals, what differs or changed, host by host.
 
 Text from a node stands in code spans and fenced blocks alone, where neither
 markup nor HTML nor an @mention is live.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.changes import Changes, changes
 from nodevet.model import Run
+from nodevet.printable import brief, plain
 from nodevet.report import diff
-from nodevet.report.fold import Line, lines, summary, totals
-from nodevet.report.spans import cell, code, longest
-from nodevet.report.text import nodeset
+from nodevet.report.parts import fixes
+from nodevet.report.parts.fold import Line, lines, summary, totals
+from nodevet.report.parts.spans import cell, code, longest
+from nodevet.report.parts.text import name, nodeset
+from nodevet.result import Result, StepResult
+
+ENDING = ".md"
 
 
-def render(run: Run, *, previous: Run | None = None) -> str:
+def render_checks(run: Run, *, previous: Run | None = None) -> str:
     since = changes(previous, run) if previous else None
     rows = lines(run, since.marks if since else None)
     return "\n".join(
@@ -115,3 +120,37 @@ def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> Iterator[str]:
     for row in rows:
         yield f"| {' | '.join(row)} |"
     yield ""
+
+
+def render_fixes(result: Result) -> str:
+    return "\n".join(_of_fixes(result)) + "\n"
+
+
+def _of_fixes(result: Result) -> Iterator[str]:
+    yield f"# nodevet {plain(result.kind)}"
+    yield ""
+    yield f"**{fixes.summary(result)}**"
+    yield ""
+    yield from (f"- {key}: {code(value)}" for key, value in fixes.facts(result))
+    yield ""
+    yield "| outcome | hosts | why |"
+    yield "|---|---|---|"
+    for outcome, hosts, why in fixes.folded(result):
+        yield f"| {outcome.words} | {cell(hosts)} | {cell(why)} |"
+    for host in result.hosts:
+        if fixes.acted_on(host):
+            yield ""
+            yield f"## {code(name(host.host))}: {host.outcome.words}"
+            yield ""
+            yield from _steps(host.steps)
+
+
+def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
+    for step in steps:
+        why = f": {code(brief(step.why, fixes.LONGEST))}" if step.why else ""
+        yield f"- {code(step.fix)} {code(fixes.change(step))} **{step.outcome.words}**{why}"
+        yield from (f"  - ran {code(fixes.ran(one))}" for one in step.ran)
+        if step.verdicts:
+            yield f"  - the check says {code(fixes.verdicts(step))}"
+        for resource, before, after in fixes.moved(step):
+            yield f"  - {code(resource)}: {code(before)} → {code(after)}"

@@ -1,23 +1,38 @@
-"""Output of a Nagios plug-in: a status line with performance data, then the differences.
+"""Output of a Nagios plug-in: a status line with performance data, then what it is about.
 
-`status` is the plug-in's exit code. Severity decides between WARNING and
-CRITICAL; a warning is one also where `fail_on` lets it pass.
+`exit_code` is the plug-in's. Of a run of checks, severity decides between WARNING and CRITICAL; a
+warning is one even if `fail_on` lets it pass. Of a run of fixes, a host whose rollback failed, or
+whose state is unknown, is CRITICAL: a person must look at it. One that failed and was rolled back,
+was refused or was not attempted is a WARNING.
 """
 
 from collections.abc import Iterable, Iterator
 
 from nodevet.model import Run, Severity, Verdict
 from nodevet.printable import plain
-from nodevet.report.ages import evidence_age
-from nodevet.report.fold import Totals, findings_in_words, lines, totals
-from nodevet.report.text import count, nodeset
+from nodevet.report.parts import fixes
+from nodevet.report.parts.ages import evidence_age
+from nodevet.report.parts.fold import Totals, findings_in_words, lines, totals
+from nodevet.report.parts.text import count, nodeset
+from nodevet.result import Result
 
+ENDING = ".nagios"
+CODES = {0: 0, 1: 1, 3: 2}  # exit code of the run -> of a plug-in
 WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 ROOM = 7500  # bytes; Nagios reads no more than 8 KiB
 
 
-def status(run: Run) -> int:
-    """0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. What is wrong wins over what is unknown."""
+def exit_code(document: Run | Result) -> int:
+    """0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; a run over no host is UNKNOWN.
+
+    Of checks, a failure wins over what is unknown.
+    """
+    if isinstance(document, Result):
+        return CODES[document.exit_code] if document.hosts else 3
+    return _of_checks(document)
+
+
+def _of_checks(run: Run) -> int:
     troubles = {
         (finding.verdict, finding.severity)
         for report in run.hosts
@@ -33,12 +48,12 @@ def status(run: Run) -> int:
     return int(any(severity is not Severity.INFO for _, severity in troubles))
 
 
-def render(run: Run) -> str:
+def render_checks(run: Run) -> str:
     found = totals(run)
-    return page(status(run), _headline(run, found), _performance(run, found), _details(run))
+    return _page(exit_code(run), _headline(run, found), _performance(run, found), _details(run))
 
 
-def page(code: int, headline: str, performance: Iterable[str], details: Iterable[str]) -> str:
+def _page(code: int, headline: str, performance: Iterable[str], details: Iterable[str]) -> str:
     """A plug-in's output: `code` in words and the headline, performance data, then the details,
     as many as Nagios reads."""
     head = f"NODEVET {WORDS[code]} - {_harmless(headline)}"
@@ -78,3 +93,21 @@ def _details(run: Run) -> Iterator[str]:
 def _harmless(text: str) -> str:
     """One line without the pipe that begins performance data."""
     return plain(text).replace("|", "\\x7c")
+
+
+def render_fixes(result: Result) -> str:
+    headline = f"{result.kind} {result.plan}: {fixes.summary(result)}"
+    return _page(exit_code(result), headline, _fix_performance(result), _fix_details(result))
+
+
+def _fix_performance(result: Result) -> Iterator[str]:
+    yield f"hosts={len(result.hosts)};;;0"
+    for outcome, number in fixes.tally(result).items():
+        yield f"{outcome.value}={number};;;0;{len(result.hosts)}"
+    yield f"time={result.seconds:.3f}s;;;0"
+
+
+def _fix_details(result: Result) -> Iterator[str]:
+    for outcome, hosts, why in fixes.folded(result):
+        yield " ".join(filter(None, (outcome.words.upper(), hosts, why)))
+    yield from (f"{key}: {value}" for key, value in fixes.facts(result))

@@ -1,6 +1,6 @@
 """Metrics for the node exporter's textfile collector, in Prometheus' text format.
 
-One series per host and per host and check; single GPUs are counted, not listed.
+One series per host, and per host and check or fix; single GPUs are counted, not listed.
 """
 
 from collections import Counter
@@ -12,10 +12,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from nodevet.age import seconds_of
 from nodevet.model import Finding, HostReport, Run, Verdict
 from nodevet.printable import plain
-from nodevet.report.ages import read_at
-from nodevet.report.fold import totals
-from nodevet.report.text import name
+from nodevet.report.parts import fixes
+from nodevet.report.parts.ages import read_at
+from nodevet.report.parts.fold import totals
+from nodevet.report.parts.text import name
+from nodevet.result import Result
 
+ENDING = ".prom"
+FIX_RUN = "nodevet_fix_run"
 RANK = {
     Verdict.OK: 0,
     Verdict.NOT_APPLICABLE: 1,
@@ -26,11 +30,11 @@ RANK = {
 _RANKS = ", ".join(f"{rank} {verdict.value}" for verdict, rank in RANK.items())
 
 
-def render(run: Run) -> str:
-    return page([*_about_run(run), *_about_hosts(run), *_about_checks(run)])
+def render_checks(run: Run) -> str:
+    return _page([*_about_run(run), *_about_hosts(run), *_about_checks(run)])
 
 
-def page(metrics: Iterable[Metric]) -> str:
+def _page(metrics: Iterable[Metric]) -> str:
     """Metrics as a file of the textfile collector."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(metrics))
@@ -50,14 +54,14 @@ class _Collector:
 def _about_run(run: Run) -> Iterator[Metric]:
     started = seconds_of(run.started)
     if started is not None:
-        yield gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", started)
-    yield gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
-    yield gauge(
+        yield _gauge("nodevet_run_timestamp_seconds", "When the run started, Unix time.", started)
+    yield _gauge("nodevet_run_duration_seconds", "How long the run took.", run.seconds)
+    yield _gauge(
         "nodevet_run_exit_code",
-        "0 all ok, 1 something is wrong, 3 something could not be judged.",
+        "0 all ok, 1 a failure, 3 something could not be judged.",
         run.exit_code,
     )
-    yield gauge("nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted))
+    yield _gauge("nodevet_run_interrupted", "1 if the run was ended early.", int(run.interrupted))
     info = GaugeMetricFamily("nodevet_run_info", "Version of nodevet.", labels=["version"])
     info.add_metric([plain(run.nodevet)], 1)
     yield info
@@ -131,5 +135,54 @@ def _by_check(report: HostReport) -> dict[str, list[Finding]]:
     return found
 
 
-def gauge(metric: str, help_: str, value: float) -> Metric:
+def _gauge(metric: str, help_: str, value: float) -> Metric:
     return GaugeMetricFamily(metric, help_, value=value)
+
+
+def render_fixes(result: Result) -> str:
+    return _page([*_about_fix_run(result), *_about_fixed_hosts(result)])
+
+
+def _about_fix_run(result: Result) -> Iterator[Metric]:
+    started = seconds_of(result.started)
+    if started is not None:
+        yield _gauge(f"{FIX_RUN}_timestamp_seconds", "When the run started, Unix time.", started)
+    yield _gauge(f"{FIX_RUN}_duration_seconds", "How long the run took.", result.seconds)
+    yield _gauge(
+        f"{FIX_RUN}_exit_code",
+        "0 all as asked, 1 failed, partial, refused or not attempted, "
+        "3 rollback failed or unknown.",
+        result.exit_code,
+    )
+    yield _gauge(f"{FIX_RUN}_stopped", "1 if hosts were not attempted.", int(bool(result.stopped)))
+    yield _gauge(f"{FIX_RUN}_approvals", "Signatures that count.", len(result.approvals))
+    labels = {"kind": result.kind, "plan": result.plan, "sha256": result.digest}
+    labels |= {"author": result.author, "version": result.nodevet}
+    info = GaugeMetricFamily(
+        f"{FIX_RUN}_info", "The plan that was carried out.", labels=list(labels)
+    )
+    info.add_metric([plain(value) for value in labels.values()], 1)
+    yield info
+    nodes = GaugeMetricFamily(f"{FIX_RUN}_hosts", "Hosts by how they ended.", labels=["outcome"])
+    for outcome, number in fixes.tally(result).items():
+        nodes.add_metric([outcome.value], number)
+    yield nodes
+
+
+def _about_fixed_hosts(result: Result) -> Iterator[Metric]:
+    ended = GaugeMetricFamily(
+        "nodevet_fix_host_outcome", "1 for how the host ended.", labels=["host", "outcome"]
+    )
+    steps = GaugeMetricFamily(
+        "nodevet_fix_steps", "Steps of a fix by outcome.", labels=["host", "fix", "outcome"]
+    )
+    seconds = GaugeMetricFamily(
+        "nodevet_fix_host_duration_seconds", "How long the host took.", labels=["host"]
+    )
+    for host in result.hosts:
+        label = name(host.host)
+        ended.add_metric([label, host.outcome.value], 1)
+        seconds.add_metric([label], host.seconds)
+        for (fix, outcome), number in Counter((s.fix, s.outcome) for s in host.steps).items():
+            steps.add_metric([label, plain(fix), outcome.value], number)
+    yield from (ended, steps, seconds)

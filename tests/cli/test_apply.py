@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nodevet.remedy.report import ENDINGS
+from nodevet import report
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
 
@@ -127,7 +127,7 @@ def test_the_whole_loop(rig: Rig) -> None:
     assert [host["outcome"] for host in result["hosts"]] == ["changed", "changed"]
     assert result["approvals"][0]["who"] == "ann"
     kept = {path.name for path in run.iterdir() if path.is_file()}
-    assert {f"result{ending}" for ending in ENDINGS.values()} <= kept
+    assert {f"result{ending}" for ending in report.endings().values()} <= kept
     assert not any("part" in name.split(".") for name in kept)
     assert "approved by" in (run / "result.html").read_text()
     shown = rig.nodevet("report", run, "--format", "diff")

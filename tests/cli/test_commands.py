@@ -173,7 +173,7 @@ def test_report_renders_a_run_of_fixes(nodevet: Run, tmp_path: Path) -> None:
     doubt = journal.HostEnd(host="gpu1", outcome="unknown")
     fixes_run(run, doubt, journal.RunEnd(outcome="3"))
     done = nodevet("report", run, "--format", "table", "--format", f"junit:{tmp_path}/x.xml")
-    assert done.returncode == 3 and done.stdout.startswith("IN DOUBT  gpu1\n"), done
+    assert done.returncode == 3 and done.stdout.startswith("UNKNOWN  gpu1\n"), done
     assert 'name="gpu1"' in (tmp_path / "x.xml").read_text()
     plugin = nodevet("report", run, "--format", "nagios")
     assert plugin.returncode == 2 and plugin.stdout.startswith(

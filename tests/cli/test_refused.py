@@ -165,7 +165,7 @@ class Rig:
         """Why the one node of the plan was refused: as the report says it, and the result."""
         with self.unchanged(*nodes):
             said = self.apply(plan, inventory=inventory)
-        assert said.code == 1 and "1 node: 1 refused" in said.out, said
+        assert said.code == 1 and "1 host: 1 refused" in said.out, said
         (host,) = json.loads((self.run / "result.json").read_bytes())["hosts"]
         assert host["outcome"] == "refused" and not any(step["ran"] for step in host["steps"])
         assert b'"doing"' not in (self.run / "journal.jsonl").read_bytes()
@@ -341,7 +341,7 @@ def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Ri
             assert said.code == 2 and "was changed since the run began; put it back" in said.err
         kept.write_text(text)
         said = nodevet("rollback", rig.run, *reach[:2])
-        assert said.code == 0 and "1 node: 1 unchanged" in said.out, said
+        assert said.code == 0 and "1 host: 1 unchanged" in said.out, said
 
 
 def test_d22_a_monitoring_client_is_stopped_for_a_step_and_runs_again_however_it_ends(

@@ -606,7 +606,7 @@ PARENT = """\
 import json, os, sys
 import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback
 import nodevet.fleet.controller.ssh_executor
-import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.remedy.report
+import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.report
 import nodevet.sweep
 from nodevet.baseline import load
 from nodevet.catalog import Catalog

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from nodevet.remedy.journal.journal import state
-from nodevet.remedy.result import Outcome, Refusal, exit_code
 from nodevet.remedy.rollout.apply import Order, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
+from nodevet.result import Outcome, Refusal, exit_code
 
 World = Any
 

@@ -17,7 +17,7 @@ from nodevet.remedy.journal.records import HostBegin, HostEnd, Record, Run, Step
 from nodevet.remedy.plan.candidates import Node, Rules, draft
 from nodevet.remedy.plan.planner import make
 from nodevet.remedy.plan.unplanned import rest
-from nodevet.remedy.result import Outcome
+from nodevet.result import Outcome
 
 DAY = timedelta(hours=24)
 

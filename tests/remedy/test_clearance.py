@@ -17,11 +17,11 @@ from nodevet.remedy import model
 from nodevet.remedy.approval.verify import sign, signature_file
 from nodevet.remedy.journal.journal import state
 from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.result import Outcome, Refusal
 from nodevet.remedy.rollout.apply import Order, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
+from nodevet.result import Outcome, Refusal
 
 World = Any
 

@@ -14,9 +14,9 @@ import pytest
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted, WorkError
-from nodevet.remedy.result import HostResult, Outcome
 from nodevet.remedy.rollout.undo import undo
 from nodevet.resource import Resource, RunCommand, State
+from nodevet.result import HostResult, Outcome
 
 World = Any
 OLD, NEW = "550.54.14", "550.90.07"

@@ -35,13 +35,13 @@ from nodevet.remedy.journal.journal import Journal, Run, state
 from nodevet.remedy.model import Plan
 from nodevet.remedy.plan import candidates as drafting
 from nodevet.remedy.plan import planner as planning
-from nodevet.remedy.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.remedy.rollout import apply as applying
 from nodevet.remedy.rollout.compare import Bench
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.remedy.rollout.rollback import Back, Return
 from nodevet.remedy.rollout.session import NodeSession, Terms
 from nodevet.resource import Resource, State
+from nodevet.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.sweep import Bench as Benches
 from nodevet.sweep import report
 from nodevet_sim.nspawn import control

@@ -19,10 +19,10 @@ from nodevet.remedy import model
 from nodevet.remedy.plan.candidates import Node, Rules, draft
 from nodevet.remedy.plan.planner import Looked, make
 from nodevet.remedy.plan.render import diff, fold
-from nodevet.remedy.result import Outcome, Refusal
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
+from nodevet.result import Outcome, Refusal
 
 World = Any
 DCGM = "nvidia-dcgm.service"

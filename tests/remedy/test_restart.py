@@ -19,9 +19,9 @@ from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy.plan.candidates import Node, Rules, draft
 from nodevet.remedy.plan.planner import Looked, make
-from nodevet.remedy.result import Outcome, Refusal
 from nodevet.resource import Resource
 from nodevet.resource.unit import SetUnit
+from nodevet.result import Outcome, Refusal
 
 World = Any
 JOB = "job.service"

@@ -10,9 +10,9 @@ import pytest
 
 from nodevet.fleet.executor import WorkError
 from nodevet.remedy.journal.journal import Verified, read, state
-from nodevet.remedy.result import Outcome, Refusal, exit_code
 from nodevet.remedy.rollout.apply import Order, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
+from nodevet.result import Outcome, Refusal, exit_code
 
 World = Any
 Desk = Any

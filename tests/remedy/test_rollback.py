@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from nodevet import report
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import Risk
 from nodevet.fleet.executor import WorkError
@@ -16,12 +17,11 @@ from nodevet.remedy.journal.account import account
 from nodevet.remedy.journal.journal import read
 from nodevet.remedy.journal.records import StepState
 from nodevet.remedy.model import Step
-from nodevet.remedy.report import ENDINGS, render
-from nodevet.remedy.result import Outcome, Refusal, exit_code
 from nodevet.remedy.rollout.waits import waits_for
 from nodevet.resource import Resource
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
+from nodevet.result import Outcome, Refusal, exit_code
 
 World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
@@ -314,8 +314,8 @@ def test_r3_a_mode_that_came_into_force_is_pending_once_it_is_put_back(
     assert result.outcome is Outcome.PENDING and "in force after a reboot" in result.why, result
     told = account(plan, read(w.folder / "run"))
     assert told.hosts[0].outcome is Outcome.PENDING
-    for form in ENDINGS:
-        text = render(told, form)
+    for form in report.formats():
+        text = report.render(form, told)
         assert "pending" in text.lower(), form
         assert "in force after a reboot" in text or form == "prometheus", form
     resumed = account(plan, read(w.folder / "run"), kind="apply")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodevet.remedy.result import HostResult, Outcome
 from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, limits, room, share, stopped
+from nodevet.result import HostResult, Outcome
 
 
 def ended(standing: Standing, *outcomes: Outcome) -> Standing:

@@ -20,8 +20,8 @@ from nodevet.model import (
     unknown,
 )
 from nodevet.printable import cells, cut, plain
-from nodevet.report import fold, words
-from nodevet.report.text import cut_pair, duration, name, nodeset, pad, wrap
+from nodevet.report.parts import fold, words
+from nodevet.report.parts.text import cut_pair, duration, name, nodeset, pad, wrap
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(

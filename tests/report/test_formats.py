@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import report
-from nodevet.report.errors import ReportError
+from nodevet.report.parts.errors import ReportError
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
 FORMATS = report.formats()
@@ -30,12 +30,6 @@ def test_formats_are_the_folder():
         "prometheus",
         "table",
     )
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_renders_and_no_helper_does(name):
-    assert callable(report.module(name).render)
-    assert not any(name == helper for helper in report.HELPERS)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +92,9 @@ def test_an_unknown_format_is_refused_with_a_suggestion(cases):
         report.render("pdf", cases["empty"])
 
 
-@pytest.mark.parametrize("helper", sorted(report.HELPERS))
-def test_a_helper_is_no_format(helper, cases):
+def test_what_formats_share_is_no_format(cases):
     with pytest.raises(ReportError):
-        report.render(helper, cases["empty"])
+        report.render("parts", cases["empty"])
 
 
 def test_an_option_that_a_format_does_not_have_is_refused(cases):

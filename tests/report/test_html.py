@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from nodevet import report
-from nodevet.report.text import name
+from nodevet.report.parts.text import name
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

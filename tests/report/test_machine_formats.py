@@ -101,15 +101,15 @@ def test_nagios_status(severity, verdict, fail_on, code, make):
     found = replace(findings[verdict], check="c", severity=Severity(severity))
     fine = replace(findings["ok"], check="d")
     run = make.run_of(make.vetted("a", (found, fine)), fail_on=Severity(fail_on))
-    assert nagios.status(run) == code
+    assert nagios.exit_code(run) == code
     assert report.render("nagios", run).startswith(f"NODEVET {nagios.WORDS[code]} - ")
 
 
 def test_nagios_is_never_ok_for_a_host_that_nobody_judged(make, cases):
-    assert nagios.status(make.run_of()) == 3
-    assert nagios.status(cases["interrupted"]) == 3
+    assert nagios.exit_code(make.run_of()) == 3
+    assert nagios.exit_code(cases["interrupted"]) == 3
     for host in (make.vetted("a", ()), make.failed("a", Status.TIMEOUT, "late")):
-        assert nagios.status(make.run_of(make.vetted("b"), host)) == 3
+        assert nagios.exit_code(make.run_of(make.vetted("b"), host)) == 3
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -161,7 +161,7 @@ def test_markdown_tables_keep_their_columns(case, cases):
 
 
 def test_markdown_code_holds_the_hostile_text_whole(cases, make):
-    from nodevet.report.text import name
+    from nodevet.report.parts.text import name
 
     found = list(tokens(report.render("markdown", cases["hostile"])))
     code = "\n".join(token.content for token in found if token.type == "code_inline")

@@ -11,7 +11,7 @@ from nodevet import report
 from nodevet.model import Subject, Verdict, fail
 from nodevet.printable import cells
 from nodevet.report import diff
-from nodevet.report.hunks import hunks
+from nodevet.report.parts.hunks import hunks
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])

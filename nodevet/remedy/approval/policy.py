@@ -36,14 +36,6 @@ class PolicyError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's signature that counts."""
-
-    who: str  # the principal
-    key: str  # fingerprint: SHA256:...
-    file: str  # of the signature
-
-
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """What some people may approve."""
 

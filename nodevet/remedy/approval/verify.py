@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodevet.fixing.model import Risk
 from nodevet.printable import brief
 from nodevet.problems import either
-from nodevet.remedy.approval.policy import RULES, Approval, Policy
+from nodevet.remedy.approval.policy import RULES, Policy
 from nodevet.remedy.approval.signatures import (
     ROLLBACK,
     ApproveError,
@@ -21,6 +21,7 @@ from nodevet.remedy.approval.signatures import (
     signers,
 )
 from nodevet.remedy.model import Plan, Step, read
+from nodevet.result import Approval
 
 __all__ = [
     "ROLLBACK",

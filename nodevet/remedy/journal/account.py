@@ -20,10 +20,10 @@ from nodevet.remedy.journal.records import (
     StepState,
 )
 from nodevet.remedy.model import Plan, Step
-from nodevet.remedy.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
 from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.resource import State
+from nodevet.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
 
 OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})
 """What a resumed run looks at again,"""

@@ -18,14 +18,13 @@ from msgspec.structs import replace
 from nodevet import __version__
 from nodevet.model import Host
 from nodevet.remedy import model
-from nodevet.remedy.approval.policy import Approval
 from nodevet.remedy.approval.signatures import Signature
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
 from nodevet.remedy.journal.journal import Journal, JournalError, Run, RunEnd
 from nodevet.remedy.journal.records import Record
 from nodevet.remedy.model import Plan
-from nodevet.remedy.result import HostResult, Outcome, Result
+from nodevet.result import Approval, HostResult, Outcome, Result
 
 PLAN = "plan.json"
 REACH = "reach.json"

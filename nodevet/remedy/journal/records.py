@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from nodevet.printable import brief
-from nodevet.remedy.approval.policy import Approval
 from nodevet.resource import State
+from nodevet.result import Approval
 
 LONGEST_OUTPUT = 4096  # bytes of a command's output that are kept: its end
 

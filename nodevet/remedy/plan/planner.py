@@ -18,7 +18,7 @@ from nodevet.remedy.plan.holders import resources
 from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
 from nodevet.remedy.rollout.state import shows
 from nodevet.remedy.rollout.undo import UndoError, undo
-from nodevet.report.words import difference, subjects_of
+from nodevet.report.parts.words import difference, subjects_of
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
 

@@ -17,8 +17,8 @@ from nodevet.printable import brief, cells, plain
 from nodevet.remedy.model import Conflict, Plan, Step
 from nodevet.remedy.rollout.undo import UndoError, chosen, text_of
 from nodevet.remedy.settings import told
-from nodevet.report.text import count, cut_pair, nodeset, pad
-from nodevet.report.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
+from nodevet.report.parts.text import count, cut_pair, nodeset, pad
+from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
 from nodevet.resource import Resource, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel

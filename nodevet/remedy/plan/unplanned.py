@@ -9,8 +9,8 @@ from nodevet.printable import plain
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.render import table
-from nodevet.report.fold import Line, lines
-from nodevet.report.text import count, nodeset
+from nodevet.report.parts.fold import Line, lines
+from nodevet.report.parts.text import count, nodeset
 
 
 def rest(proposal: Proposal) -> str:

@@ -16,13 +16,13 @@ from nodevet.model import Baseline
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import Journal, JournalError, RunState
 from nodevet.remedy.model import Plan
-from nodevet.remedy.result import HostResult, Outcome, Refusal
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.compare import Bench
 from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, room, stopped
 from nodevet.remedy.rollout.node_run import Node, Task
 from nodevet.remedy.rollout.session import NodeSession, Terms
 from nodevet.remedy.rollout.step_results import begin
+from nodevet.result import HostResult, Outcome, Refusal
 
 Work = Callable[[str, bool], HostResult]
 """(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""

@@ -11,7 +11,6 @@ from nodevet.evidence.document import Evidence
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.journal import HostBegin
 from nodevet.remedy.model import Step
-from nodevet.remedy.result import Outcome
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.ledger import Ledger
@@ -19,6 +18,7 @@ from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import of_packages
 from nodevet.remedy.rollout.step_run import Steps
 from nodevet.resource import RunCommand
+from nodevet.result import Outcome
 
 
 class Boot:

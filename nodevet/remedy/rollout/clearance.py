@@ -12,8 +12,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.plan.holders import spared
-from nodevet.remedy.result import Refusal
 from nodevet.remedy.rollout import preconditions
+from nodevet.result import Refusal
 
 Closed = Callable[[bool], str]
 """Why no step may be begun now, or with True why the node may not be rebooted; else empty."""

@@ -5,12 +5,12 @@ from functools import partial
 
 from nodevet.evidence.document import Evidence
 from nodevet.remedy.model import Step
-from nodevet.remedy.result import Outcome
 from nodevet.remedy.rollout.compare import SETTINGS, moved
 from nodevet.remedy.rollout.ledger import WRITTEN, Ledger
 from nodevet.remedy.rollout.session import BlindError, apart
 from nodevet.remedy.rollout.step_run import Steps
 from nodevet.resource import State
+from nodevet.result import Outcome
 
 
 class Earlier:

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from nodevet.remedy.result import HostResult, Outcome
+from nodevet.result import HostResult, Outcome
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
 PROOFS = frozenset({Outcome.CHANGED, Outcome.PENDING, Outcome.VERIFIED_AFTER_REBOOT})

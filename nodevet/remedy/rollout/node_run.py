@@ -8,7 +8,6 @@ from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.model import Step
-from nodevet.remedy.result import HostResult, Outcome, Refusal, worst
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.boot import Boot
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
@@ -19,6 +18,7 @@ from nodevet.remedy.rollout.resume import Resume, recall
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.remedy.rollout.step_run import MovedError, Steps
+from nodevet.result import HostResult, Outcome, Refusal, worst
 
 __all__ = ["Node", "Task"]
 

@@ -5,13 +5,13 @@ from msgspec.structs import replace
 from nodevet.evidence.document import Evidence
 from nodevet.remedy.journal.journal import RunState, Stage
 from nodevet.remedy.model import Step
-from nodevet.remedy.result import Outcome, Refusal, StepResult
 from nodevet.remedy.rollout.boot import Boot
 from nodevet.remedy.rollout.clearance import RefusedError
 from nodevet.remedy.rollout.ledger import Ledger
 from nodevet.remedy.rollout.session import BlindError
 from nodevet.remedy.rollout.step_results import of_packages, recalled
 from nodevet.remedy.rollout.step_run import Steps
+from nodevet.result import Outcome, Refusal, StepResult
 
 
 class Resume:

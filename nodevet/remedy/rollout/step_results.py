@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
-from nodevet.remedy.result import Ran, StepResult
+from nodevet.result import Ran, StepResult
 
 
 def of_packages(step: Step) -> bool:

@@ -22,7 +22,6 @@ from nodevet.remedy.journal.journal import (
     Verified,
 )
 from nodevet.remedy.model import Step
-from nodevet.remedy.result import Outcome, Ran, Refusal, StepResult
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import SETTINGS, Bench, Standing, moved, same
 from nodevet.remedy.rollout.left import parted
@@ -32,6 +31,7 @@ from nodevet.remedy.rollout.step_results import begin, recalled
 from nodevet.remedy.rollout.undo import UndoError, undo
 from nodevet.resource import State
 from nodevet.resource.unit import SetUnit
+from nodevet.result import Outcome, Ran, Refusal, StepResult
 
 
 class MovedError(Exception):

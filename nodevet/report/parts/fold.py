@@ -8,9 +8,9 @@ import msgspec
 
 from nodevet.model import Finding, HostOutcome, Run, Severity, Status, Verdict
 from nodevet.printable import brief
-from nodevet.report.ages import evidence_age
-from nodevet.report.text import count, duration
-from nodevet.report.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
+from nodevet.report.parts.ages import evidence_age
+from nodevet.report.parts.text import count, duration
+from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
 ORDER = (
     "FAIL",

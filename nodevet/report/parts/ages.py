@@ -2,7 +2,7 @@
 
 from nodevet.age import seconds_of, words
 from nodevet.model import HostReport, Run, Status
-from nodevet.report.text import count
+from nodevet.report.parts.text import count
 
 
 def read_at(report: HostReport) -> str:

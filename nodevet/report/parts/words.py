@@ -8,7 +8,7 @@ import msgspec
 
 from nodevet.model import Finding, Verdict, show
 from nodevet.printable import brief, plain
-from nodevet.report.text import count, cut_pair
+from nodevet.report.parts.text import count, cut_pair
 
 LIMIT = 56  # columns of one value in a folded line
 SENTENCE = 160  # columns of one reason or waiver

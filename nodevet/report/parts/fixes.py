@@ -1,32 +1,32 @@
-"""What every format says of a run: its facts, its nodes folded, its steps in words. Pure."""
+"""What every format says of a run: its facts, its hosts folded, its steps in words. Pure."""
 
 from collections import Counter
 from itertools import groupby
 
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
-from nodevet.remedy.result import HostResult, Outcome, Ran, Result, StepResult
 from nodevet.remedy.rollout.compare import ended, same
 from nodevet.remedy.rollout.session import said, state, words
-from nodevet.report.text import count, duration, name, nodeset
+from nodevet.report.parts.text import count, duration, name, nodeset
 from nodevet.resource import State
+from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 
 LONGEST = 240  # columns of one reason
 
 
 def summary(result: Result) -> str:
-    """`3 nodes: 2 changed, 1 refused`; and why that of the run itself is unknown."""
+    """`3 hosts: 2 changed, 1 refused`; and why the run's own is unknown, if it is."""
     told = [
         f"{number:,} {outcome.words}"
         for outcome, number in reversed(tally(result).items())
         if number
     ]
-    nodes = f"{count(len(result.hosts), 'node')}: {', '.join(told) or 'nothing to do'}"
-    return f"{nodes}; UNKNOWN: {plain(result.unknown)}" if result.unknown else nodes
+    hosts = f"{count(len(result.hosts), 'host')}: {', '.join(told) or 'nothing to do'}"
+    return f"{hosts}; UNKNOWN: {plain(result.unknown)}" if result.unknown else hosts
 
 
 def line(host: HostResult) -> str:
-    """One node that ended, as it is told while the run goes on."""
+    """One host that ended, as it is told while the run goes on."""
     return "  ".join(filter(None, (name(host.host), host.outcome.words, brief(host.why, LONGEST))))
 
 
@@ -36,7 +36,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
     return [
         ("plan", f"{plain(result.plan)}, sha256 {plain(result.digest)}"),
         ("author", plain(result.author)),
-        ("approved by", ", ".join(approved) or "nobody: not needed"),
+        ("approved by", ", ".join(approved) or "not required"),
         ("started", f"{plain(result.started)}, took {duration(result.seconds)}"),
         *[("override", plain(str(one))) for one in result.options.get("overrides", ())],
         *([("stopped", plain(result.stopped))] if result.stopped else []),
@@ -44,7 +44,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def folded(result: Result) -> list[tuple[Outcome, str, str]]:
-    """(outcome, nodes, why), worst first; nodes with the same words on one line."""
+    """(outcome, hosts, why), worst first; hosts with the same words on one line."""
     ordered = sorted(result.hosts, key=lambda host: (host.outcome.rank, host.why))
     return [
         (outcome, nodeset(host.host for host in members), brief(why, LONGEST))
@@ -53,22 +53,22 @@ def folded(result: Result) -> list[tuple[Outcome, str, str]]:
 
 
 def acted_on(host: HostResult) -> bool:
-    """Whether a step of it was begun, or put back: then all of them are shown."""
+    """Whether a step of it was begun, or rolled back: then all of them are shown."""
     return any(step.ran or step.before for step in host.steps)
 
 
 def change(step: StepResult) -> str:
-    """`500 W -> 700 W on GPU 0, GPU 1`."""
+    """`500 W → 700 W on GPU 0, GPU 1`."""
     as_finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
-    observed, wanted = as_finding.text(step.actual), as_finding.text(step.expected)
+    before, after = as_finding.text(step.actual), as_finding.text(step.expected)
     where = f" on {', '.join(step.subjects)}" if any(step.subjects) else ""
-    return brief(f"{observed} -> {wanted}{where}", LONGEST)
+    return brief(f"{before} → {after}{where}", LONGEST)
 
 
 def ran(one: Ran) -> str:
     """An action and how it ended."""
     if one.ok is None:
-        return f"{plain(words(one.action))}: nobody heard how it ended"
+        return f"{plain(words(one.action))}: its end is not known"
     if one.ok:
         return plain(words(one.action))
     return brief(f"{words(one.action)}: {said(one.code, one.output)}", LONGEST)
@@ -96,7 +96,7 @@ def changed(step: StepResult) -> list[tuple[State, State]]:
 
 
 def moved(step: StepResult) -> list[tuple[str, str, str]]:
-    """(touch, before, after) of what is not as it was, in words."""
+    """(resource, before, after) of what is not as it was, in words."""
     rows = []
     for then, now in changed(step):
         before, after = plain(state(then)), plain(state(now))
@@ -106,6 +106,6 @@ def moved(step: StepResult) -> list[tuple[str, str, str]]:
 
 
 def tally(result: Result) -> dict[Outcome, int]:
-    """How many nodes ended in each way; worst first, and every way is there."""
+    """How many hosts ended in each way; worst first, and every way is there."""
     ended = Counter(host.outcome for host in result.hosts)
     return {outcome: ended[outcome] for outcome in Outcome}

@@ -8,7 +8,6 @@ import msgspec
 
 from nodevet.fixing.model import Risk
 from nodevet.model import Value
-from nodevet.remedy.approval.policy import Approval
 from nodevet.resource import AnyAction, State
 
 SCHEMA = 3
@@ -50,6 +49,14 @@ class Refusal(str, Enum):
     MANAGER = "manager"  # something else on the node manages the same setting
     PRECONDITION = "precondition"  # in use, or not drained
     UNREACHABLE = "unreachable"  # no session, or no usable evidence
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's signature that counts."""
+
+    who: str  # the principal
+    key: str  # fingerprint: SHA256:...
+    file: str  # of the signature
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
