@@ -42,10 +42,12 @@ lint: .venv/ready ## style, types, import rules, Python 3.6 syntax of the probe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/vermin --quiet --no-tips -t=3.6- --violations nodevet/remote
-	rm -rf build/wheel dist
-	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist .
-	$(BIN)/python -m zipfile -e build/dist/nodevet-*.whl build/wheel
-	MYPYPATH=build/wheel $(BIN)/mypy --strict -p nodevet
+	rm -rf build/wheel build/dist
+	for project in . sim; do \
+		$(BIN)/python -m build --quiet --no-isolation --outdir build/dist $$project || exit; \
+	done
+	for wheel in build/dist/*.whl; do $(BIN)/python -m zipfile -e $$wheel build/wheel; done
+	MYPYPATH=build/wheel $(BIN)/mypy --strict -p nodevet -p nodevet_sim
 	cd build/wheel && ../../$(BIN)/lint-imports --no-cache --config ../../pyproject.toml
 
 .PHONY: docs
@@ -60,4 +62,4 @@ bench: .venv/ready ## measure the sweep against its floor; writes docs/performan
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-bench demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench demo build dist sim/build *.egg-info sim/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

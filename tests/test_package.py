@@ -1,16 +1,30 @@
-"""What is shipped: the wheel built from the sdist, in a place of its own."""
+"""What is shipped: two distributions, each wheel built from its sdist, installed on their own."""
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
-from pathlib import Path
+from collections.abc import Callable
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path, PurePath
+from types import SimpleNamespace
 
 import pytest
 
+import nodevet
+from nodevet_sim.nspawn.needs import missing
+
 REPO = Path(__file__).parents[1]
-TOP = ("checks", "fixes", "baselines")
+MAPPED = ("checks", "fixes", "baselines")
+DATA = {".yaml", ".json", ".jinja", ".typed"}
+SIMULATOR = re.compile(rb"simulat|nodevet[-_]sim", re.I)
+HINT = ("nodevet/cli/plugins.py", b"pip install nodevet-sim")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def tracked() -> list[str]:
@@ -21,77 +35,178 @@ def tracked() -> list[str]:
     return [name for name in listed.stdout.splitlines() if (REPO / name).is_file()]
 
 
+def own(name: str) -> str:
+    """Where a file of the repository is in nodevet's wheel; empty for one that is not."""
+    top = name.split("/", maxsplit=1)[0]
+    return name if top == "nodevet" else f"nodevet/{name}" if top in MAPPED else ""
+
+
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the sdist and the wheel that was built from it."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
+    """By distribution: the sdist, and the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("package")
     source = folder / "source"
     for name in tracked():
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((REPO / name).read_bytes())
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist")]
-    done = subprocess.run([*build, str(source)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "dist"
+    found = {}
+    for name, place in (("nodevet", source), ("nodevet-sim", source / "sim")):
+        into = folder / name
+        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(into)]
+        done = subprocess.run([*build, str(place)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (sdist,), (wheel,) = into.glob("*.tar.gz"), into.glob("*.whl")
+        found[name] = SimpleNamespace(sdist=sdist, wheel=wheel)
+    return found
 
 
-@pytest.fixture(scope="module")
-def names(dist: Path) -> set[str]:
-    (wheel,) = dist.glob("*.whl")
-    return set(zipfile.ZipFile(wheel).namelist())
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel without its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if not name.split("/")[0].endswith(".dist-info")
+        }
 
 
-@pytest.fixture(scope="module")
-def site(dist: Path) -> Path:
-    """The wheel, unpacked as pip would install it."""
-    (wheel,) = dist.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(dist / "site")
-    return dist / "site"
+def metadata(wheel: Path) -> tuple[Message, set[str]]:
+    """METADATA, and the names of the files of the .dist-info folder."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" in name}
+        (path,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        message = message_from_bytes(archive.read(path))
+    return message, {name.split("/", 1)[1] for name in names}
 
 
-def test_the_only_import_name_is_nodevet(names: set[str]) -> None:
-    top = {name.split("/")[0] for name in names}
-    assert {name for name in top if not name.endswith(".dist-info")} == {"nodevet"}
+def test_the_wheel_of_nodevet_holds_its_packages_and_nothing_else(built) -> None:
+    shipped = set(contents(built["nodevet"].wheel))
+    assert len(shipped) > 200
+    assert shipped == {own(name) for name in tracked()} - {""}
+    assert {PurePath(name).suffix for name in shipped} - {".py"} == DATA
 
 
-def test_every_module_is_in_the_wheel(names: set[str]) -> None:
-    modules = [
-        name if name.startswith("nodevet/") else f"nodevet/{name}"
-        for name in tracked()
-        if name.endswith(".py") and name.split("/")[0] in (*TOP, "nodevet")
+def test_the_wheel_of_nodevet_knows_no_simulator_but_how_to_install_it(built) -> None:
+    found = [
+        (name, line)
+        for name, content in contents(built["nodevet"].wheel).items()
+        for line in content.splitlines()
+        if SIMULATOR.search(line)
     ]
-    assert len(modules) > 30
-    assert sorted(set(modules) - names) == []
+    assert [(name, HINT[1] in line) for name, line in found] == [(HINT[0], True)]
 
 
-def test_data_files_are_in_the_wheel(names: set[str]) -> None:
-    data = [
-        name
-        for name in tracked()
-        if name.split("/")[0] in (*TOP, "nodevet") and not name.endswith(".py")
-    ]
-    shipped = {name if name.startswith("nodevet/") else f"nodevet/{name}" for name in data}
-    assert any(name.endswith(".yaml") for name in shipped)
-    assert any(name.endswith(".c") for name in shipped)
-    assert sorted(shipped - names) == []
+def test_the_wheel_of_the_simulator_holds_all_of_it_and_nothing_else(built) -> None:
+    shipped = set(contents(built["nodevet-sim"].wheel))
+    assert shipped == {
+        name.removeprefix("sim/") for name in tracked() if name.startswith("sim/nodevet_sim/")
+    }
+    assert {".c", ".h", ".service", ".yaml", ".state"} < {PurePath(name).suffix for name in shipped}
 
 
-def test_the_sdist_holds_tests_and_docs(dist: Path) -> None:
-    (sdist,) = dist.glob("*.tar.gz")
+@pytest.mark.parametrize("name", ["nodevet", "nodevet-sim"])
+def test_both_have_one_version_a_readme_and_the_license(built, name: str) -> None:
+    fields, files = metadata(built[name].wheel)
+    assert fields["Version"] == nodevet.__version__
+    assert fields["License-Expression"] == "Apache-2.0"
+    assert f"# {name}\n" in fields.get_payload()
+    assert "licenses/LICENSE" in files
+    assert (REPO / "LICENSE").read_bytes() == (REPO / "sim/LICENSE").read_bytes()
+
+
+def test_the_simulator_needs_the_nodevet_of_its_own_version(built) -> None:
+    fields, _ = metadata(built["nodevet-sim"].wheel)
+    assert f"nodevet=={nodevet.__version__}" in fields.get_all("Requires-Dist")
+
+
+def test_the_sdist_of_nodevet_is_the_whole_repository(built) -> None:
+    assert sorted(set(tracked()) - packed(built["nodevet"].sdist)) == []
+
+
+def test_the_sdist_of_the_simulator_is_its_folder(built) -> None:
+    wanted = {name.removeprefix("sim/") for name in tracked() if name.startswith("sim/")}
+    assert sorted(wanted - packed(built["nodevet-sim"].sdist)) == []
+
+
+def packed(sdist: Path) -> set[str]:
     with tarfile.open(sdist) as archive:
-        inside = {name.split("/", 1)[-1] for name in archive.getnames()}
-    assert sorted(set(tracked()) - inside - {".gitignore", "MANIFEST.in"}) == []
+        return {name.split("/", 1)[-1] for name in archive.getnames()}
 
 
-def test_the_installed_wheel_runs(site: Path, tmp_path: Path) -> None:
-    code = (
-        "import nodevet, sys; assert nodevet.__file__.startswith(sys.argv[1]), nodevet.__file__;"
-        "sys.argv = ['nodevet', 'list', 'checks']; from nodevet.cli import main; main()"
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that is installed here, without nodevet and nodevet-sim."""
+    folder = tmp_path_factory.mktemp("others")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not re.match(r"nodevet|__editable__|.*\.pth$", entry.name):
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+@pytest.fixture
+def install(built, others: Path, tmp_path: Path) -> Callable[..., Run]:
+    """Installs wheels into a folder of their own; returns what runs `nodevet` from there."""
+
+    def into(*distributions: str) -> Run:
+        site = tmp_path / "-".join(distributions)
+        wheels = [str(built[name].wheel) for name in distributions]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+        done = subprocess.run(
+            [*pip, "--disable-pip-version-check", "--target", str(site), *wheels],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+        def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+            done = subprocess.run(
+                [sys.executable, "-S", "-m", "nodevet", *map(str, arguments)],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": f"{site}:{others}"},
+                capture_output=True, text=True, timeout=300,
+            )  # fmt: skip
+            assert "Traceback" not in done.stderr, done.stderr
+            return done
+
+        return run
+
+    return into
+
+
+def test_nodevet_runs_without_the_simulator(install: Callable[..., Run]) -> None:
+    run = install("nodevet")
+    listed = run("list", "checks")
+    assert listed.returncode == 0, listed.stderr
+    assert "persistence_mode" in listed.stdout
+    assert "\n  sim " not in run("--help").stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("up", "demo"), ("-x", "--", "-y")])
+def test_without_the_simulator_its_command_says_how_to_install_it(
+    install: Callable[..., Run], arguments: tuple[str, ...]
+) -> None:
+    done = install("nodevet")("sim", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "nodevet: simulated nodes are not installed; install them with: pip install nodevet-sim\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(site)],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "persistence_mode" in done.stdout
+
+
+@pytest.mark.skipif(bool(missing()), reason="; ".join(missing()))
+def test_the_installed_wheels_boot_and_vet_a_node(
+    install: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = install("nodevet", "nodevet-sim")
+    assert "\n  sim " in run("--help").stdout
+    name = f"wheel{os.getpid()}"
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text("sim: 1\nnodes:\n  gpu001: {gpus: h100-sxm}\n")
+    up = run("sim", "up", scenario, "--name", name)
+    try:
+        assert up.returncode == 0, up.stderr
+        (tmp_path / "inventory.yaml").write_text(run("sim", "inventory", name).stdout)
+        vetted = run("check", "-i", tmp_path / "inventory.yaml")
+        assert vetted.returncode == 0, vetted.stdout + vetted.stderr
+    finally:
+        down = run("sim", "down", name)
+    assert down.returncode == 0, down.stderr
