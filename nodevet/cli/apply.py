@@ -20,10 +20,10 @@ from nodevet.model import Host
 
 if TYPE_CHECKING:
     from nodevet.remedy.approval.verify import Signature
-    from nodevet.remedy.journal.folder import Reach, RunFolder
+    from nodevet.remedy.journal.folder import RunFolder, SavedReach
     from nodevet.remedy.journal.journal import Journal, RunState
     from nodevet.remedy.model import Plan
-    from nodevet.remedy.rollout.session import Terms
+    from nodevet.remedy.rollout.session import SessionTerms
     from nodevet.remedy.settings import Carried, Rollout
     from nodevet.result import Approval, HostResult, Result
     from nodevet.sweep import Bench
@@ -143,7 +143,7 @@ def carry_out(
     run: "RunFolder",
     text: bytes,
     order: Mapping[str, Any],
-    kept: "Reach",
+    kept: "SavedReach",
     bench: "Bench",
     journal: "Journal",
     approvals: Sequence["Approval"],
@@ -154,8 +154,8 @@ def carry_out(
     from nodevet.remedy.journal.account import settled
     from nodevet.remedy.journal.folder import Opening
     from nodevet.remedy.journal.journal import state
-    from nodevet.remedy.rollout.apply import Order, Stop, apply
-    from nodevet.remedy.rollout.compare import Bench as OneBench
+    from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
+    from nodevet.remedy.rollout.compare import StepContext
 
     plan: Plan = order["plan"]
     earlier = same_plan(run, text, state(journal.records)) if journal.records else None
@@ -167,8 +167,8 @@ def carry_out(
     with SshExecutor(kept.hosts, reach) as worker, Stop(say_at_once) as stop:
         try:
             ended, stopped = apply(
-                Order(
-                    bench=lambda host, baseline: OneBench(
+                ApplyOrder(
+                    context=lambda host, baseline: StepContext(
                         host=host, baseline=baseline, catalog=bench.catalog, today=date.today()
                     ),
                     baselines={baseline.name: baseline for baseline in bench.baselines},
@@ -214,9 +214,9 @@ def read_plan(file: Path) -> "tuple[bytes, Plan]":
     return text, model.read(text)
 
 
-def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "Reach":
+def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "SavedReach":
     """How the plan's hosts are reached, by the command line."""
-    from nodevet.remedy.journal.folder import Reach
+    from nodevet.remedy.journal.folder import SavedReach
 
     names = {step.host for step in plan.steps}
     hosts = session.inventory(() if inventories else sorted(names), inventories, ())
@@ -224,12 +224,12 @@ def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, An
         key: str(value.resolve()) if isinstance(value, Path) else value
         for key, value in reach.items()
     }
-    return Reach(hosts=tuple(host for host in hosts if host.name in names), options=plain)
+    return SavedReach(hosts=tuple(host for host in hosts if host.name in names), options=plain)
 
 
 def reached_before(
     run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
-) -> "Reach":
+) -> "SavedReach":
     """How a run reached its hosts, but for what the command line says anew."""
     from nodevet.remedy.journal.folder import TOLD_ANEW, RunError
 
@@ -312,11 +312,11 @@ def closing(
     return closed
 
 
-def terms_of(run: "RunFolder", rollout: "Rollout") -> "Terms":
+def terms_of(run: "RunFolder", rollout: "Rollout") -> "SessionTerms":
     from nodevet.remedy.plan.holders import names
-    from nodevet.remedy.rollout.session import Terms
+    from nodevet.remedy.rollout.session import SessionTerms
 
-    return Terms(
+    return SessionTerms(
         who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
         settle=rollout.settle,
         reboot=rollout.reboot,

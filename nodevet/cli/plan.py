@@ -28,8 +28,8 @@ from nodevet.sweep import Bench, reports
 if TYPE_CHECKING:
     from nodevet.fleet.controller.ssh_executor import SshExecutor
     from nodevet.remedy.journal.attempts import Failure
-    from nodevet.remedy.plan.candidates import Node, Rules
-    from nodevet.remedy.plan.planner import Looked
+    from nodevet.remedy.plan.candidates import Rules, VettedNode
+    from nodevet.remedy.plan.planner import FixStates
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
 LONGEST = timedelta(days=30)
@@ -241,11 +241,11 @@ def _author(said: str | None) -> str:
     return name
 
 
-def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
+def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["VettedNode"]:
     """Every host as a check leaves it, with the evidence of those where something is wrong."""
     from nodevet.evidence.document import decode
     from nodevet.fleet import visit
-    from nodevet.remedy.plan.candidates import Node
+    from nodevet.remedy.plan.candidates import VettedNode
 
     kept: dict[str, bytes] = {}
 
@@ -266,7 +266,7 @@ def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
         raise KeyboardInterrupt
     baselines = {baseline.name: baseline for baseline in bench.baselines}
     return [
-        Node(
+        VettedNode(
             report=report,
             evidence=decode(kept[report.host]) if report.host in kept else None,
             baseline=baselines.get(report.baseline),
@@ -277,7 +277,7 @@ def _vet(hosts: Sequence[Host], bench: Bench, reached: Options) -> list["Node"]:
 
 def _look(
     hosts: Sequence[Host], resources: Mapping[str, tuple[Resource, ...]], reached: Options
-) -> Mapping[str, "Looked"]:
+) -> Mapping[str, "FixStates"]:
     """What the touches of each host are now, and who else sets them."""
     if not resources:
         return {}
@@ -291,18 +291,18 @@ def _look(
         return dict(zip(resources, found, strict=True))
 
 
-def _look_at(worker: "SshExecutor", host: str, resources: Sequence[Resource]) -> "Looked":
+def _look_at(worker: "SshExecutor", host: str, resources: Sequence[Resource]) -> "FixStates":
     from nodevet.fleet.executor import WorkError
-    from nodevet.remedy.plan.planner import Looked
+    from nodevet.remedy.plan.planner import FixStates
 
     try:
         worker.open(host)
         try:
-            return Looked(
+            return FixStates(
                 seen=worker.look(host, resources), owners=worker.managers(host, resources)
             )
         finally:
             with suppress(WorkError):
                 worker.close(host)
     except WorkError as error:
-        return Looked(why=str(error))
+        return FixStates(why=str(error))

@@ -17,7 +17,7 @@ from nodevet.printable import brief
 if TYPE_CHECKING:
     from nodevet.remedy.journal.folder import RunFolder
     from nodevet.remedy.journal.newer import Claims
-    from nodevet.remedy.journal.records import Record
+    from nodevet.remedy.journal.records import JournalRecord
     from nodevet.remedy.model import Plan, Step
     from nodevet.remedy.settings import Rollout
     from nodevet.result import Approval, HostResult
@@ -65,9 +65,15 @@ def command(
     from nodevet.remedy.journal.account import host_end, strange
     from nodevet.remedy.journal.folder import Opening, RunFolder
     from nodevet.remedy.journal.journal import Journal, state
-    from nodevet.remedy.rollout.apply import Fleet, Stop
-    from nodevet.remedy.rollout.limits import Limits, Standing
-    from nodevet.remedy.rollout.rollback import Back, Return, doubtful, nothing, touched
+    from nodevet.remedy.rollout.apply import HostRunner, Stop
+    from nodevet.remedy.rollout.limits import Limits, RolloutProgress
+    from nodevet.remedy.rollout.rollback import (
+        NodeRollback,
+        RollbackTask,
+        doubtful,
+        nothing,
+        touched,
+    )
     from nodevet.remedy.rollout.session import NodeSession
 
     run = RunFolder(folder)
@@ -103,7 +109,7 @@ def command(
 
             def one(host: str, canary: bool) -> "HostResult":
                 keep = partial(run.keep_evidence, host)
-                back = Back(
+                back = RollbackTask(
                     host=host,
                     planned=plan.nodes[host],
                     steps=plan.of(host),
@@ -111,11 +117,13 @@ def command(
                     newer=claims.get(plan.nodes[host].machine_id, {}),
                     closed=partial(_closed, asked),
                 )
-                return Return(back, NodeSession(host, worker, journal, terms, keep)).run()
+                return NodeRollback(back, NodeSession(host, worker, journal, terms, keep)).run()
 
             limits = Limits(canary=0, batch=batch, max_fail=len(todo))
             try:
-                ended, why = Fleet(limits, one, journal, apply.tell, stop).run(todo, Standing())
+                ended, why = HostRunner(limits, one, journal, apply.tell, stop).run(
+                    todo, RolloutProgress()
+                )
             except KeyboardInterrupt:
                 say(f"nodes were left as they are: nodevet rollback {run.path}")
                 raise
@@ -148,7 +156,7 @@ def _approved(
     todo: Sequence[str],
     hosts: Sequence[Host],
     project: Path,
-    records: "Sequence[Record]",
+    records: "Sequence[JournalRecord]",
 ) -> "Sequence[Approval]":
     """Who approved that the run is rolled back on these nodes; nobody has to where whoever applied
     it does so. Raises UserError where too few did.
@@ -160,7 +168,7 @@ def _approved(
     from nodevet.remedy.approval import verify
     from nodevet.remedy.approval.policy import load as load_policy
     from nodevet.remedy.journal.folder import operator
-    from nodevet.remedy.journal.records import Run
+    from nodevet.remedy.journal.records import RunBegin
 
     if not todo:
         return ()
@@ -170,7 +178,7 @@ def _approved(
     signed = verify.check_approvals(text, plan, found, policy, now, groups, expires=False)
     known = isinstance(signed, verify.Approved)
     mine = operator()
-    theirs = {one.user for one in records if isinstance(one, Run) and one.kind == "apply"}
+    theirs = {one.user for one in records if isinstance(one, RunBegin) and one.kind == "apply"}
     if known and mine in theirs:
         return ()
     part = replace(plan, steps=tuple(step for step in plan.steps if step.host in todo))

@@ -10,7 +10,7 @@ from nodevet.cli import UserError, options
 from nodevet.cli.seconds import Seconds
 
 if TYPE_CHECKING:
-    from nodevet.remedy.journal.records import Record
+    from nodevet.remedy.journal.records import JournalRecord
     from nodevet.remedy.model import Plan
     from nodevet.remedy.settings import Carried, Rollout
 
@@ -127,7 +127,7 @@ def rollout_of(nodes: int, given: Mapping[str, Any]) -> "Rollout":
 
 
 def carried_out(
-    plan: "Plan", records: "tuple[Record, ...]", given: Mapping[str, Any], *, override: bool
+    plan: "Plan", records: "tuple[JournalRecord, ...]", given: Mapping[str, Any], *, override: bool
 ) -> "Carried":
     """How `apply` carries out a plan: as it says, or as the run of these records was carried out,
     but for what the command line gives. Raises UserError."""
@@ -147,14 +147,14 @@ def carried_out(
     return found
 
 
-def kept(records: "tuple[Record, ...]") -> "tuple[Rollout, str] | None":
+def kept(records: "tuple[JournalRecord, ...]") -> "tuple[Rollout, str] | None":
     """How an earlier try of a run was carried out; None where there was none. Raises UserError."""
     from nodevet.remedy import settings
-    from nodevet.remedy.journal.records import Run
+    from nodevet.remedy.journal.records import RunBegin
 
     for record in reversed(records):
         try:
-            if isinstance(record, Run) and (found := settings.kept(record.options)):
+            if isinstance(record, RunBegin) and (found := settings.kept(record.options)):
                 return found
         except (ValueError, msgspec.ValidationError) as error:
             raise UserError(
@@ -164,7 +164,7 @@ def kept(records: "tuple[Record, ...]") -> "tuple[Rollout, str] | None":
 
 
 def of_rollback(
-    plan: "Plan", records: "tuple[Record, ...]", settle: float | None, drain_hook: str | None
+    plan: "Plan", records: "tuple[JournalRecord, ...]", settle: float | None, drain_hook: str | None
 ) -> "Rollout":
     """The times and the hook of a run, but for what a rollback was given. Raises UserError."""
     then = kept(records)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodevet import age, identity
 from nodevet.baseline.choose import CHECK
 from nodevet.remedy.journal import journal
-from nodevet.remedy.journal.journal import Record
+from nodevet.remedy.journal.journal import JournalRecord
 from nodevet.remedy.model import Plan, PlannedNode, digest, write
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -157,10 +157,10 @@ PLAN = Plan(
 )
 
 
-def fixes_run(folder: Path, *records: Record) -> None:
+def fixes_run(folder: Path, *records: JournalRecord) -> None:
     """The folder of a run of fixes on gpu1, which ended well by what its result says."""
     text = write(PLAN)
-    opened = journal.Run(plan=digest(text), path="plan.json", controller="c", pid=1)
+    opened = journal.RunBegin(plan=digest(text), path="plan.json", controller="c", pid=1)
     with journal.Journal.create(folder) as written:
         (folder / "plan.json").write_bytes(text)
         for record in (opened, *records):

@@ -34,13 +34,12 @@ from nodevet.evidence.document import decode
 from nodevet.fleet.executor import Acted, LockedError, WorkError
 from nodevet.judge import judge
 from nodevet.model import Baseline, Expectation, Host, Severity, Verdict
-from nodevet.remedy.journal.journal import Journal, state
-from nodevet.remedy.journal.journal import Run as RunRecord
+from nodevet.remedy.journal.journal import Journal, RunBegin, state
 from nodevet.remedy.model import Plan, PlannedNode, Step, write
-from nodevet.remedy.rollout.compare import Bench
-from nodevet.remedy.rollout.node_run import Node, Task
-from nodevet.remedy.rollout.rollback import Back, Return
-from nodevet.remedy.rollout.session import NodeSession, Terms
+from nodevet.remedy.rollout.compare import StepContext
+from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
+from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
+from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
@@ -349,7 +348,7 @@ class World:
         self.catalog = Catalog([folder / "checks"], [folder / "fixes"])
         self.boxes = {name: Box(name) for name in names}
         self.executor = Model(self.boxes)
-        self.terms = Terms(who="test", settle=0, boot_settle=0, pauses=(0, 0, 0))
+        self.terms = SessionTerms(who="test", settle=0, boot_settle=0, pauses=(0, 0, 0))
         self.baseline = Baseline(
             name="b",
             path="b.yaml",
@@ -418,20 +417,20 @@ class World:
         for other in self._journals:
             other.close()
         journal = Journal.open(folder) if folder.exists() else Journal.create(folder)
-        record = RunRecord(plan="0" * 64, path="plan.json", controller="here", pid=1, **run)
+        record = RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1, **run)
         journal.write(record)
         self._journals.append(journal)
         return journal
 
-    def bench(self, host: str, baseline: Baseline | None = None) -> Bench:
-        return Bench(
+    def context(self, host: str, baseline: Baseline | None = None) -> StepContext:
+        return StepContext(
             host=host,
             baseline=baseline or self.baseline,
             catalog=self.catalog,
             today=date.today(),
         )
 
-    def site(self, host: str, journal: Journal) -> NodeSession:
+    def session(self, host: str, journal: Journal) -> NodeSession:
         return NodeSession(
             host, self.executor, journal, self.terms, lambda name, _: self.kept.append((host, name))
         )
@@ -440,20 +439,20 @@ class World:
         self, plan: Plan, journal: Journal, host: str = "n1", *, resume: bool = False, **task: Any
     ) -> Any:
         """One node's run, as it ends."""
-        order = Task(host=host, planned=plan.nodes[host], steps=plan.of(host), **task)
-        node = Node(order, self.site(host, journal), self.bench(host))
+        order = NodeTask(host=host, planned=plan.nodes[host], steps=plan.of(host), **task)
+        node = NodeApply(order, self.session(host, journal), self.context(host))
         return node.run(state(journal.records) if resume else None)
 
     def back(self, plan: Plan, host: str = "n1") -> Any:
         """One node's rollback, as it ends."""
         journal = self.journal(kind="rollback", hosts=(host,))
-        order = Back(
+        order = RollbackTask(
             host=host,
             planned=plan.nodes[host],
             steps=plan.of(host),
             run=state(journal.records),
         )
-        return Return(order, self.site(host, journal)).run()
+        return NodeRollback(order, self.session(host, journal)).run()
 
     def close(self) -> None:
         for journal in self._journals:

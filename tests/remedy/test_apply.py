@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nodevet.remedy.journal.journal import state
-from nodevet.remedy.rollout.apply import Order, Stop, apply
+from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.result import Outcome, Refusal, exit_code
 
@@ -398,9 +398,9 @@ def test_pending_until_the_reboot(world: Callable[..., World]) -> None:
 
 def run(w: World, limits: Limits, **options: Any) -> Any:
     plan = w.plan()
-    order = Order(
+    order = ApplyOrder(
         plan=plan,
-        bench=w.bench,
+        context=w.context,
         baselines={"b": w.baseline},
         hosts=frozenset(w.boxes),
         terms=w.terms,

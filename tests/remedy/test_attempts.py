@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from nodevet.model import HostReport, Status, fail
 from nodevet.remedy.journal.attempts import Failure, failures, recent, runs_of
 from nodevet.remedy.journal.journal import Journal, state
-from nodevet.remedy.journal.records import HostBegin, HostEnd, Record, Run, StepEnd
-from nodevet.remedy.plan.candidates import Node, Rules, draft
+from nodevet.remedy.journal.records import HostBegin, HostEnd, JournalRecord, RunBegin, StepEnd
+from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import make
 from nodevet.remedy.plan.unplanned import rest
 from nodevet.result import Outcome
@@ -26,9 +26,9 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def keep(folder: Path, *records: Record) -> None:
+def keep(folder: Path, *records: JournalRecord) -> None:
     with Journal.create(folder) as journal:
-        journal.write(Run(plan="0" * 64, path="plan.json", controller="here", pid=1))
+        journal.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1))
         for record in records:
             journal.write(record)
 
@@ -73,7 +73,7 @@ def test_attempts_outside_the_window_do_not_count(tmp_path: Path) -> None:
 
 def test_attempts_a_long_run_counts_by_when_it_failed() -> None:
     old, new = ((now() - timedelta(hours=hours)).isoformat() for hours in (30, 1))
-    run = Run(plan="0", path="", controller="", pid=1, at=old)
+    run = RunBegin(plan="0", path="", controller="", pid=1, at=old)
     records = [
         run,
         replace(ended("n1", a=Outcome.FAILED), at=old),
@@ -83,7 +83,7 @@ def test_attempts_a_long_run_counts_by_when_it_failed() -> None:
 
 
 def test_attempts_one_run_is_one_whether_it_is_resumed_or_rolled_back() -> None:
-    run = Run(plan="0", path="", controller="", pid=1, at=now().isoformat())
+    run = RunBegin(plan="0", path="", controller="", pid=1, at=now().isoformat())
     bad = ended("n1", a=Outcome.ROLLBACK_FAILED, b=Outcome.CHANGED, c=Outcome.UNKNOWN)
     back = [replace(run, kind="rollback"), ended("n1", b=Outcome.ROLLBACK_FAILED)]
     found = [(one.host, one.fix) for one in failures([run, bad, run, bad, *back], "r", now() - DAY)]
@@ -117,7 +117,7 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
     world: Callable[..., Any], failed: Sequence[str]
 ) -> None:
     from nodevet.evidence.document import decode
-    from nodevet.remedy.plan.planner import Looked
+    from nodevet.remedy.plan.planner import FixStates
 
     w = world("n1")
     box = w.boxes["n1"]
@@ -129,12 +129,12 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
         boot_id=box.boot_id,
         findings=(fail(check="pages", expected="never", actual="always"),),
     )
-    node = Node(report=report, evidence=decode(box.evidence()), baseline=w.baseline)
+    node = VettedNode(report=report, evidence=decode(box.evidence()), baseline=w.baseline)
     tried = tuple(Failure(run=run, host="n1", fix="pages") for run in failed)
     rules = Rules(id="plan0001", author="ann", now=now(), failed=tried)
     drafted = draft([node], w.catalog, rules)
     seen = tuple(box.look(resource) for resource in drafted.resources.get("n1", ()))
-    proposal = make(drafted, rules, {"n1": Looked(seen=seen)})
+    proposal = make(drafted, rules, {"n1": FixStates(seen=seen)})
     if len(failed) < 2:
         assert [step.fix for step in proposal.plan.steps] == ["pages"] and not proposal.withheld
         return

@@ -17,7 +17,7 @@ from nodevet.remedy import model
 from nodevet.remedy.approval.verify import sign, signature_file
 from nodevet.remedy.journal.journal import state
 from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.rollout.apply import Order, Stop, apply
+from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
@@ -122,9 +122,9 @@ class Clock:
 
 
 def fleet(w: World, plan: Plan, closed: Callable[[bool], str], **rest: Any) -> Any:
-    order = Order(
+    order = ApplyOrder(
         plan=plan,
-        bench=w.bench,
+        context=w.context,
         baselines={"b": w.baseline},
         hosts=frozenset(w.boxes),
         terms=w.terms,

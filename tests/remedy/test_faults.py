@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.remedy.rollout.session import Terms
+from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.resource.file import WriteFile
 from nodevet.result import Outcome, Refusal
 
@@ -107,4 +107,4 @@ def test_what_a_crash_left_beside_a_file_is_swept(world: Callable[..., World]) -
 
 def test_the_usual_terms_see_what_reverts_within_three_seconds() -> None:
     """A look takes its time, and what reverts may count from when it saw the change."""
-    assert Terms(who="").settle >= 5
+    assert SessionTerms(who="").settle >= 5

@@ -31,18 +31,18 @@ from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted
 from nodevet.model import Host, Status
-from nodevet.remedy.journal.journal import Journal, Run, state
+from nodevet.remedy.journal.journal import Journal, RunBegin, state
 from nodevet.remedy.model import Plan
 from nodevet.remedy.plan import candidates as drafting
 from nodevet.remedy.plan import planner as planning
 from nodevet.remedy.rollout import apply as applying
-from nodevet.remedy.rollout.compare import Bench
+from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.rollout.limits import Limits
-from nodevet.remedy.rollout.rollback import Back, Return
-from nodevet.remedy.rollout.session import NodeSession, Terms
+from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
+from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.resource import Resource, State
 from nodevet.result import HostResult, Outcome, Refusal, exit_code
-from nodevet.sweep import Bench as Benches
+from nodevet.sweep import StepContext as Benches
 from nodevet.sweep import report
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.needs import missing
@@ -252,12 +252,14 @@ class Node:
     host: Host
     proxy: Proxy
     folder: Path
-    bench: Benches
+    context: Benches
     worker: Any = None
     runs: int = 0
     before: str = ""
-    terms: Terms = field(
-        default=Terms(who="test", settle=0.05, boot_settle=20, pauses=(0.1, 0.2, 0.5, 1, 2, 4))
+    terms: SessionTerms = field(
+        default=SessionTerms(
+            who="test", settle=0.05, boot_settle=20, pauses=(0.1, 0.2, 0.5, 1, 2, 4)
+        )
     )
 
     # --- the node itself ---
@@ -343,10 +345,10 @@ class Node:
         self.worker.open(self.name)
         document = self.worker.probe(self.name)
         visit = Visit(self.name, Status.VETTED, evidence=document)
-        found = drafting.Node(
-            report=report(visit, self.host, self.bench),
+        found = drafting.VettedNode(
+            report=report(visit, self.host, self.context),
             evidence=decode(document),
-            baseline=self.bench.baselines[0],
+            baseline=self.context.baselines[0],
         )
         rules = drafting.Rules(
             id="plan0001",
@@ -354,9 +356,9 @@ class Node:
             now=datetime.now(timezone.utc),
             fixes=frozenset(fixes) if fixes else None,
         )
-        drafted = drafting.draft([found], self.bench.catalog, rules)
+        drafted = drafting.draft([found], self.context.catalog, rules)
         resources = drafted.resources.get(self.name, ())
-        looked = planning.Looked(
+        looked = planning.FixStates(
             seen=self.worker.look(self.name, resources),
             owners=self.worker.managers(self.name, resources),
         )
@@ -370,20 +372,25 @@ class Node:
         self.runs += not number
         folder = self.folder / f"{self.name}-{number or self.runs}"
         made = Journal.open(folder) if number else Journal.create(folder)
-        made.write(Run(plan="0" * 64, path="plan.json", controller="here", pid=os.getpid()))
+        made.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=os.getpid()))
         return made
 
     def apply(
-        self, plan: Plan, executor: Any = None, *, resume: bool = False, terms: Terms | None = None
+        self,
+        plan: Plan,
+        executor: Any = None,
+        *,
+        resume: bool = False,
+        terms: SessionTerms | None = None,
     ) -> HostResult:
         """The plan applied, or the last run resumed. The lock is free afterwards."""
         terms = terms or self.terms
-        order = applying.Order(
+        order = applying.ApplyOrder(
             plan=plan,
-            bench=lambda host, baseline: Bench(
-                host=host, baseline=baseline, catalog=self.bench.catalog, today=date.today()
+            context=lambda host, baseline: StepContext(
+                host=host, baseline=baseline, catalog=self.context.catalog, today=date.today()
             ),
-            baselines={each.name: each for each in self.bench.baselines},
+            baselines={each.name: each for each in self.context.baselines},
             hosts=frozenset([self.name]),
             terms=terms,
         )
@@ -400,16 +407,16 @@ class Node:
 
     def rollback(self, plan: Plan, executor: Any = None) -> HostResult:
         with self.journal(self.runs) as journal:
-            back = Back(
+            back = RollbackTask(
                 host=self.name,
                 planned=plan.nodes[self.name],
                 steps=plan.of(self.name),
                 run=state(journal.records),
             )
-            site = NodeSession(
+            session = NodeSession(
                 self.name, executor or self.worker, journal, self.terms, lambda name, document: None
             )
-            return Return(back, site).run()
+            return NodeRollback(back, session).run()
 
     def touched(self) -> list[str]:
         """The steps that the journal of the last run says to have left something."""
@@ -424,13 +431,16 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
     (folder / "nodes.yaml").write_text(SCENARIO)
     (folder / "base.yaml").write_text(BASELINE)
     catalog = Catalog()
-    bench = Benches(
+    context = Benches(
         baselines=load([str(folder / "base.yaml")], folders=[], catalog=catalog),
         catalog=catalog,
         today=date.today(),
     )
-    bench = Benches(
-        baselines=bench.baselines, catalog=catalog, today=bench.today, chosen=bench.baselines[0]
+    context = Benches(
+        baselines=context.baselines,
+        catalog=catalog,
+        today=context.today,
+        chosen=context.baselines[0],
     )
     place = Place(f"flt{os.getpid()}")
     nodevet = [sys.executable, "-m", "nodevet", "sim"]
@@ -458,7 +468,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
                 known_hosts=str(known),
                 whole_machine=host.whole_machine,
             )
-            found[host.name] = Node(host.name, place, near, proxy, folder, bench)
+            found[host.name] = Node(host.name, place, near, proxy, folder, context)
         options = Options(ssh_config=Path(os.devnull), deadline=60)
         with SshExecutor([node.host for node in found.values()], options) as worker:
             for node in found.values():
@@ -817,7 +827,7 @@ def test_what_reverts_within_seconds_is_not_done(node: Node, seconds: float) -> 
     """By the settle time that users have."""
     plan = node.plan("cpu_governor")
     loop = int(node.shell(LOOP.replace("SECONDS", str(seconds))))
-    terms = replace(node.terms, settle=Terms(who="").settle)
+    terms = replace(node.terms, settle=SessionTerms(who="").settle)
     result = node.apply(plan, terms=terms)
     node.shell(f"kill -- -{loop}")
     assert result.outcome is Outcome.FAILED, result

@@ -16,8 +16,8 @@ from nodevet.fleet.executor import Acted
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy import model
-from nodevet.remedy.plan.candidates import Node, Rules, draft
-from nodevet.remedy.plan.planner import Looked, make
+from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
+from nodevet.remedy.plan.planner import FixStates, make
 from nodevet.remedy.plan.render import diff, fold
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State
@@ -115,9 +115,11 @@ def planned(w: World, holders: str = "") -> Any:
         baseline="b",
         findings=tuple(judge(found, w.baseline, w.catalog, host="n1", today=NOW.date())),
     )
-    drafted = draft([Node(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules)
+    drafted = draft(
+        [VettedNode(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules
+    )
     looked = {
-        host: Looked(seen=tuple(box.look(resource) for resource in resources))
+        host: FixStates(seen=tuple(box.look(resource) for resource in resources))
         for host, resources in drafted.resources.items()
     }
     proposal = make(drafted, rules, looked)

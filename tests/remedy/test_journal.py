@@ -14,29 +14,29 @@ import pytest
 
 from nodevet.remedy.journal.journal import (
     NAME,
-    Doing,
-    Done,
-    Failed,
+    ActionBegin,
+    ActionEnd,
+    ActionUnknown,
     HostBegin,
     HostEnd,
-    InDoubt,
     Journal,
     JournalError,
-    Looked,
-    Record,
-    RolledBack,
-    RollingBack,
-    Run,
+    JournalRecord,
+    RunBegin,
     RunEnd,
     Stage,
-    Verified,
+    StepFailed,
+    StepLooked,
+    StepReverted,
+    StepReverting,
+    StepVerified,
     parse,
     read,
     state,
 )
 from nodevet.resource import Resource, State
 
-RUN = Run(plan="a" * 64, path="plan.json", controller="ctl", pid=7, options={"canary": 1})
+RUN = RunBegin(plan="a" * 64, path="plan.json", controller="ctl", pid=7, options={"canary": 1})
 BEFORE = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, value="powersave\n")
 AFTER = State(resource=Resource(kind="kernel", name="/sys/é"), exists=True, value="performance\n")
 ONE, TWO = "gpu001/cpu_governor/1", "gpu002/cpu_governor/1"
@@ -49,28 +49,28 @@ U, D, X, V, F, R = (
     Stage.ROLLED_BACK,
 )
 
-STORY: tuple[tuple[Record, Stage, Stage], ...] = (  # record, and then steps ONE and TWO are
+STORY: tuple[tuple[JournalRecord, Stage, Stage], ...] = (  # record, and then steps ONE and TWO are
     (RUN, U, U),
     (HostBegin(host="gpu001", machine_id="m1", boot_id="b1"), U, U),
-    (Looked(step=ONE, seen=(BEFORE,)), U, U),
+    (StepLooked(step=ONE, seen=(BEFORE,)), U, U),
     (HostBegin(host="gpu002", machine_id="m2", boot_id="b2"), U, U),
-    (Doing(step=ONE, action=0), D, U),
-    (Looked(step=TWO, seen=(BEFORE,)), D, U),
-    (Doing(step=TWO, action=0), D, D),
-    (Done(step=ONE, action=0, ok=True, code=0, output="a line\n\u2028 and \x1b[2J"), X, D),
-    (InDoubt(step=TWO, action=0, why="the session was lost"), X, D),
-    (Doing(step=ONE, action=1), D, D),
-    (Done(step=ONE, action=1, ok=True, code=0), X, D),
-    (Looked(step=ONE, seen=(AFTER,)), X, D),
-    (Verified(step=ONE, verdicts={"CPU 0": "ok"}), V, D),
+    (ActionBegin(step=ONE, action=0), D, U),
+    (StepLooked(step=TWO, seen=(BEFORE,)), D, U),
+    (ActionBegin(step=TWO, action=0), D, D),
+    (ActionEnd(step=ONE, action=0, ok=True, code=0, output="a line\n\u2028 and \x1b[2J"), X, D),
+    (ActionUnknown(step=TWO, action=0, why="the session was lost"), X, D),
+    (ActionBegin(step=ONE, action=1), D, D),
+    (ActionEnd(step=ONE, action=1, ok=True, code=0), X, D),
+    (StepLooked(step=ONE, seen=(AFTER,)), X, D),
+    (StepVerified(step=ONE, verdicts={"CPU 0": "ok"}), V, D),
     (HostEnd(host="gpu001", outcome="changed"), V, D),
     (RUN, V, D),
     (HostBegin(host="gpu002", machine_id="m2", boot_id="b3"), V, D),
-    (Doing(step=TWO, action=0), V, D),
-    (Done(step=TWO, action=0, ok=False, code=1, output="no space"), V, F),
-    (Failed(step=TWO, why="no space"), V, F),
-    (RollingBack(step=TWO), V, D),
-    (RolledBack(step=TWO, ok=True), V, R),
+    (ActionBegin(step=TWO, action=0), V, D),
+    (ActionEnd(step=TWO, action=0, ok=False, code=1, output="no space"), V, F),
+    (StepFailed(step=TWO, why="no space"), V, F),
+    (StepReverting(step=TWO), V, D),
+    (StepReverted(step=TWO, ok=True), V, R),
     (HostEnd(host="gpu002", outcome="failed_and_rolled_back"), V, R),
     (RunEnd(outcome="stopped"), V, R),
 )
@@ -82,7 +82,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "one"
 
 
-def told(folder: Path, *records: Record) -> Path:
+def told(folder: Path, *records: JournalRecord) -> Path:
     """The file of a journal with these records."""
     with Journal.create(folder) as journal:
         for record in records:
@@ -95,7 +95,7 @@ def test_what_was_written_is_read(folder: Path) -> None:
     assert [type(record) for record in read(path)] == [type(record) for record in RECORDS]
     assert read(folder) == read(path)
     done = read(path)[7]
-    assert isinstance(done, Done)
+    assert isinstance(done, ActionEnd)
     assert done.output == "a line\n\u2028 and \x1b[2J"
     assert done.at.endswith("+00:00")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -114,7 +114,7 @@ def test_a_cut_at_any_byte_gives_the_state_of_the_whole_lines(folder: Path) -> N
         _, one, two = STORY[whole - 1] if whole else (None, U, U)
         assert (found.step(ONE).stage, found.step(TWO).stage) == (one, two), size
         for step in (ONE, TWO):
-            begun = any(isinstance(it, Doing) and it.step == step for it in records)
+            begun = any(isinstance(it, ActionBegin) and it.step == step for it in records)
             back = found.step(step).stage is Stage.ROLLED_BACK
             assert found.step(step).touched == (begun and not back)
             if begun:
@@ -148,9 +148,9 @@ def test_a_cut_journal_goes_on_from_its_whole_lines(folder: Path, tmp_path: Path
         b"\0\0\0",
         b"{",
         b"[]",
-        b'{"is":"doing","step":"x"}',
+        b'{"is":"action-begin","step":"x"}',
         b'{"is":"undoing","step":"x"}',
-        b'{"is":"doing","step":"x","action":"0"}',
+        b'{"is":"action-begin","step":"x","action":"0"}',
         b"\xff",
         b'{"is":"run-end","outcome":"\xff"}',
         b"[" * 100_000,
@@ -217,12 +217,12 @@ def test_the_end_of_a_long_output_is_kept(folder: Path) -> None:
     path = told(
         folder,
         RUN,
-        Done(step=ONE, action=0, ok=False, code=1, output="é" * 5000 + "the reason"),
-        Done(step=ONE, action=1, ok=False, code=1, output="not UTF-8: \udcff"),
+        ActionEnd(step=ONE, action=0, ok=False, code=1, output="é" * 5000 + "the reason"),
+        ActionEnd(step=ONE, action=1, ok=False, code=1, output="not UTF-8: \udcff"),
     )
     _, long, odd = read(path)
-    assert isinstance(long, Done)
-    assert isinstance(odd, Done)
+    assert isinstance(long, ActionEnd)
+    assert isinstance(odd, ActionEnd)
     assert long.output.endswith("éthe reason")
     assert 4000 < len(long.output.encode()) <= 4096
     assert odd.output == "not UTF-8: \\udcff"
@@ -232,7 +232,7 @@ def test_what_is_no_json_is_refused_before_it_is_written(folder: Path) -> None:
     with Journal.create(folder) as journal:
         journal.write(RUN)
         with pytest.raises(JournalError, match="cannot be written as JSON"):
-            journal.write(Failed(step=ONE, why="\udcff"))
+            journal.write(StepFailed(step=ONE, why="\udcff"))
         journal.write(RunEnd(outcome="changed"))
     assert len(read(folder)) == 2
 
@@ -243,7 +243,7 @@ def test_records_of_many_threads_are_whole(folder: Path) -> None:
 
         def work(name: str) -> None:
             for action in range(20):
-                journal.write(Done(step=name, action=action, ok=True, output=name * 400))
+                journal.write(ActionEnd(step=name, action=action, ok=True, output=name * 400))
 
         threads = [threading.Thread(target=work, args=(str(name),)) for name in range(5)]
         for thread in threads:
@@ -263,7 +263,7 @@ size = journal.path.stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
 for _ in range(2):
     try:
-        journal.write(Done(step="x", action=0, ok=True, output="o" * 4000))
+        journal.write(ActionEnd(step="x", action=0, ok=True, output="o" * 4000))
     except JournalError as error:
         print(error)
 """
@@ -285,13 +285,13 @@ import sys
 from pathlib import Path
 from nodevet.remedy.journal.journal import *
 journal = Journal.create(Path(sys.argv[1]))
-journal.write(Run(plan="p", path="p", controller="c", pid=1))
+journal.write(RunBegin(plan="p", path="p", controller="c", pid=1))
 action = 0
 while True:
     print(action, "will", flush=True)
-    journal.write(Doing(step="s", action=action))
+    journal.write(ActionBegin(step="s", action=action))
     print(action, "does", flush=True)
-    journal.write(Done(step="s", action=action, ok=True, output="o" * 4096))
+    journal.write(ActionEnd(step="s", action=action, ok=True, output="o" * 4096))
     print(action, "did", flush=True)
     action += 1
 """
@@ -351,50 +351,52 @@ def test_the_state_of_the_whole_story() -> None:
 
 
 def test_the_action_in_doubt_is_named() -> None:
-    found = state((RUN, Doing(step=ONE, action=0), Done(step=ONE, action=0, ok=True)))
+    found = state((RUN, ActionBegin(step=ONE, action=0), ActionEnd(step=ONE, action=0, ok=True)))
     assert (found.step(ONE).doing, found.step(ONE).done) == (None, (0,))
-    found = state((RUN, Looked(step=ONE, seen=()), Doing(step=ONE, action=1)))
+    found = state((RUN, StepLooked(step=ONE, seen=()), ActionBegin(step=ONE, action=1)))
     assert (found.step(ONE).doing, found.step(ONE).seen) == (1, ())
-    found = state((RUN, Doing(step=ONE, action=1), Done(step=ONE, action=0, ok=True)))
+    found = state((RUN, ActionBegin(step=ONE, action=1), ActionEnd(step=ONE, action=0, ok=True)))
     assert (found.step(ONE).stage, found.step(ONE).doing) == (Stage.UNKNOWN, 1)
-    found = state((RUN, Doing(step=ONE, action=1), Failed(step=ONE, why="lost")))
+    found = state((RUN, ActionBegin(step=ONE, action=1), StepFailed(step=ONE, why="lost")))
     assert (found.step(ONE).stage, found.step(ONE).doing) == (Stage.FAILED, 1)
 
 
 def test_a_refused_step_is_untouched() -> None:
-    step = state((RUN, Looked(step=ONE, seen=(BEFORE,)), Failed(step=ONE, why="stale"))).step(ONE)
+    step = state(
+        (RUN, StepLooked(step=ONE, seen=(BEFORE,)), StepFailed(step=ONE, why="stale"))
+    ).step(ONE)
     assert (step.stage, step.touched, step.why) == (Stage.FAILED, False, "stale")
 
 
 def test_the_earlier_state_is_the_one_before_the_first_action() -> None:
-    story = (RUN, Looked(step=ONE, seen=(BEFORE,)), Doing(step=ONE, action=0))
-    again = (*story, RUN, Looked(step=ONE, seen=(AFTER,)), Doing(step=ONE, action=0))
+    story = (RUN, StepLooked(step=ONE, seen=(BEFORE,)), ActionBegin(step=ONE, action=0))
+    again = (*story, RUN, StepLooked(step=ONE, seen=(AFTER,)), ActionBegin(step=ONE, action=0))
     assert state(again).step(ONE).seen == (BEFORE,)
     assert state(again).step(ONE).after is None
-    taken_back = (*again, RollingBack(step=ONE), RolledBack(step=ONE, ok=True))
-    fresh = state((*taken_back, Looked(step=ONE, seen=(AFTER,)))).step(ONE)
+    taken_back = (*again, StepReverting(step=ONE), StepReverted(step=ONE, ok=True))
+    fresh = state((*taken_back, StepLooked(step=ONE, seen=(AFTER,)))).step(ONE)
     assert (fresh.seen, fresh.touched, fresh.stage) == ((AFTER,), False, Stage.NOT_ATTEMPTED)
 
 
 def test_a_rollback_that_was_begun_is_in_doubt_until_it_has_ended() -> None:
     verified = (
         RUN,
-        Looked(step=ONE, seen=(BEFORE,)),
-        Doing(step=ONE, action=0),
-        Done(step=ONE, action=0, ok=True),
-        Verified(step=ONE),
+        StepLooked(step=ONE, seen=(BEFORE,)),
+        ActionBegin(step=ONE, action=0),
+        ActionEnd(step=ONE, action=0, ok=True),
+        StepVerified(step=ONE),
     )
-    begun = state((*verified, RollingBack(step=ONE))).step(ONE)
+    begun = state((*verified, StepReverting(step=ONE))).step(ONE)
     assert (begun.stage, begun.rolling_back, begun.done) == (Stage.UNKNOWN, True, ())
     failed = state(
-        (*verified, RollingBack(step=ONE), RolledBack(step=ONE, ok=False, why="changed since"))
+        (*verified, StepReverting(step=ONE), StepReverted(step=ONE, ok=False, why="changed since"))
     ).step(ONE)
     assert (failed.stage, failed.touched, failed.why) == (Stage.FAILED, True, "changed since")
     assert failed.seen == (BEFORE,)
 
 
 def test_a_journal_of_two_plans_is_refused() -> None:
-    other = Run(plan="b" * 64, path="other.json", controller="ctl", pid=8)
+    other = RunBegin(plan="b" * 64, path="other.json", controller="ctl", pid=8)
     with pytest.raises(JournalError, match="a run has one plan"):
         state((RUN, other))
 

@@ -27,8 +27,8 @@ from nodevet.model import (
     unknown,
 )
 from nodevet.remedy import model
-from nodevet.remedy.plan.candidates import Draft, Node, Rules, draft
-from nodevet.remedy.plan.planner import LAST, ORDER, Looked, Proposal, make
+from nodevet.remedy.plan.candidates import Draft, Rules, VettedNode, draft
+from nodevet.remedy.plan.planner import LAST, ORDER, FixStates, Proposal, make
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
@@ -115,7 +115,7 @@ def gpu(index: int) -> Subject:
 
 def node(
     host: str, wishes: Sequence[Expectation], findings: Sequence[Finding], **rest: Any
-) -> Node:
+) -> VettedNode:
     given: dict[str, Any] = {
         "host": host,
         "status": Status.VETTED,
@@ -126,19 +126,19 @@ def node(
         "groups": ("rack1",),
     }
     baseline = Baseline(name="site", path="site.yaml", sha256="5ha", expectations=tuple(wishes))
-    return Node(report=HostReport(**given | rest), evidence=evidence(host), baseline=baseline)
+    return VettedNode(report=HostReport(**given | rest), evidence=evidence(host), baseline=baseline)
 
 
-def simple(host: str, *checks: str, fix: bool = True) -> Node:
+def simple(host: str, *checks: str, fix: bool = True) -> VettedNode:
     """A node on which each of these checks is wrong and changes a file of its own."""
     wishes = [wish(check, kernel(f"/sys/{check}"), fix=fix) for check in checks]
     return node(host, wishes, [finding(check) for check in checks])
 
 
-def looked(drafted: Draft, owners: Any = None) -> dict[str, Looked]:
+def looked(drafted: Draft, owners: Any = None) -> dict[str, FixStates]:
     """Every touch as it was: a kernel file says `old`, anything else is not there."""
     return {
-        host: Looked(
+        host: FixStates(
             seen=tuple(
                 State(resource=resource, exists=resource.kind == "kernel", value="old")
                 for resource in resources
@@ -149,7 +149,7 @@ def looked(drafted: Draft, owners: Any = None) -> dict[str, Looked]:
     }
 
 
-def plan(shop: Shop, *nodes: Node, rules: Rules = RULES, owners: Any = None) -> Proposal:
+def plan(shop: Shop, *nodes: VettedNode, rules: Rules = RULES, owners: Any = None) -> Proposal:
     drafted = draft(nodes, shop.catalog, rules)
     return make(drafted, rules, looked(drafted, owners))
 
@@ -303,7 +303,7 @@ def test_every_other_owner_is_named_once(shop: Shop) -> None:
 def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
     shop.add("a")
     drafted = draft([simple("n1", "a"), simple("n2", "a")], shop.catalog, RULES)
-    proposal = make(drafted, RULES, {"n2": Looked(why="connection lost")})
+    proposal = make(drafted, RULES, {"n2": FixStates(why="connection lost")})
     assert why(proposal) == [
         "n1 a: who else sets it, and what it was, is not known: nobody looked at what it changes",
         "n2 a: who else sets it, and what it was, is not known: connection lost",
@@ -330,7 +330,7 @@ def test_without_a_way_back_nothing_is_planned(
 ) -> None:
     shop.add("a")
     drafted = draft([simple("n1", "a")], shop.catalog, RULES)
-    (said,) = why(make(drafted, RULES, {"n1": Looked(seen=seen)}))
+    (said,) = why(make(drafted, RULES, {"n1": FixStates(seen=seen)}))
     assert words in said
 
 
@@ -391,7 +391,7 @@ def test_what_waits_for_a_reboot_is_not_planned_again(shop: Shop, pending: bool 
     seen = State(
         resource=resource, exists=True, value=pending, why="" if pending is not None else "hung"
     )
-    made = make(drafted, RULES, {"n1": Looked(seen=(seen,))})
+    made = make(drafted, RULES, {"n1": FixStates(seen=(seen,))})
     if pending is False:
         assert len(made.plan.steps) == 1
     else:
@@ -434,7 +434,7 @@ def test_a_node_that_cannot_be_told_is_not_planned(shop: Shop, field: str) -> No
 
 def test_hosts_that_were_not_vetted_are_listed(shop: Shop) -> None:
     shop.add("a")
-    gone = Node(report=HostReport(host="n9", status=Status.UNREACHABLE, why="refused"))
+    gone = VettedNode(report=HostReport(host="n9", status=Status.UNREACHABLE, why="refused"))
     proposal = plan(shop, simple("n1", "a"), gone)
     assert [each.host for each in proposal.unvetted] == ["n9"]
     assert proposal.exit_code == 1
@@ -443,13 +443,13 @@ def test_hosts_that_were_not_vetted_are_listed(shop: Shop) -> None:
 
 
 def test_a_host_without_a_baseline_could_not_be_judged(shop: Shop) -> None:
-    lost = Node(
+    lost = VettedNode(
         report=HostReport(
             host="n1", status=Status.VETTED, findings=(unknown(why="none fits", check="baseline"),)
         )
     )
     assert plan(shop, lost).exit_code == 3
-    empty = Node(report=HostReport(host="n1", status=Status.VETTED))
+    empty = VettedNode(report=HostReport(host="n1", status=Status.VETTED))
     assert plan(shop, empty).exit_code == 3
 
 
@@ -513,7 +513,7 @@ def test_an_action_on_a_file_that_is_no_text_is_not_planned(shop: Shop) -> None:
     drafted = draft([node("n1", [wish("a", change)], [finding("a")])], shop.catalog, RULES)
     value = {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0}
     seen = (State(resource=resource, exists=True, value=value),)
-    (said,) = why(make(drafted, RULES, {"n1": Looked(seen=seen)}))
+    (said,) = why(make(drafted, RULES, {"n1": FixStates(seen=seen)}))
     assert "its content is not UTF-8 text" in said
 
 
@@ -614,14 +614,14 @@ def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
         findings=judge(found, baseline, catalog, host="n1", today=NOW.date()),
     )
     rules = msgspec.structs.replace(RULES, options=frozenset(options))
-    drafted = draft([Node(report=report, evidence=found, baseline=baseline)], catalog, rules)
+    drafted = draft([VettedNode(report=report, evidence=found, baseline=baseline)], catalog, rules)
     values = {
         "file": {"exists": False},
         "unit": {"exists": True, "value": {"enabled": "enabled", "active": "active"}},
         "swap": {"exists": True, "value": {"active": True, "priority": -2}},
     }
     seen = tuple(State(resource=each, **values[each.kind]) for each in drafted.resources["n1"])
-    proposal = make(drafted, rules, {"n1": Looked(seen=seen)})
+    proposal = make(drafted, rules, {"n1": FixStates(seen=seen)})
     planned = [step.fix for step in proposal.plan.steps]
     if not serves:
         assert planned == ["swap"], proposal

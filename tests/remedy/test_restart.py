@@ -17,8 +17,8 @@ from nodevet.evidence.document import decode
 from nodevet.fixing.model import Risk
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
-from nodevet.remedy.plan.candidates import Node, Rules, draft
-from nodevet.remedy.plan.planner import Looked, make
+from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
+from nodevet.remedy.plan.planner import FixStates, make
 from nodevet.resource import Resource
 from nodevet.resource.unit import SetUnit
 from nodevet.result import Outcome, Refusal
@@ -320,9 +320,11 @@ def proposed(w: World, *options: str) -> Any:
         baseline="b",
         findings=tuple(judge(found, w.baseline, w.catalog, host="n1", today=NOW.date())),
     )
-    drafted = draft([Node(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules)
+    drafted = draft(
+        [VettedNode(report=report, evidence=found, baseline=w.baseline)], w.catalog, rules
+    )
     looked = {
-        host: Looked(seen=tuple(box.look(resource) for resource in resources))
+        host: FixStates(seen=tuple(box.look(resource) for resource in resources))
         for host, resources in drafted.resources.items()
     }
     return make(drafted, rules, looked)

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from nodevet.fleet.executor import WorkError
-from nodevet.remedy.journal.journal import Verified, read, state
-from nodevet.remedy.rollout.apply import Order, Stop, apply
+from nodevet.remedy.journal.journal import StepVerified, read, state
+from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
 from nodevet.result import Outcome, Refusal, exit_code
 
@@ -26,7 +26,7 @@ def begun(d: Desk) -> Any:
         next(
             number
             for number, record in enumerate(records, 1)
-            if isinstance(record, Verified) and record.step.startswith("n1/")
+            if isinstance(record, StepVerified) and record.step.startswith("n1/")
         )
     )
     return d.w.boxes["n1"]
@@ -255,9 +255,9 @@ def test_r15_the_run_goes_on_after_an_interrupted_canary(
     with pytest.raises(world.killed):
         w.node(plan, w.journal(), canary=True)
     free(w)
-    order = Order(
+    order = ApplyOrder(
         plan=plan,
-        bench=w.bench,
+        context=w.context,
         baselines={"b": w.baseline},
         hosts=frozenset(w.boxes),
         terms=w.terms,

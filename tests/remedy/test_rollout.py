@@ -20,7 +20,7 @@ from nodevet.fixing.model import Risk
 from nodevet.fleet.controller import ssh_executor
 from nodevet.remedy import model
 from nodevet.remedy.model import Plan
-from nodevet.remedy.rollout.apply import Fleet
+from nodevet.remedy.rollout.apply import HostRunner
 from nodevet.remedy.settings import Rollout, no_hook
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
@@ -96,12 +96,12 @@ class Desk:
             if box.name == host and called == call:
                 raise KilledHereError
 
-        def here(fleet: Fleet, host: str, canary: bool) -> None:
+        def here(fleet: HostRunner, host: str, canary: bool) -> None:
             fleet._ended.put(fleet._work(host, canary))
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.world.executor, "fault", fault)
-            patch.setattr(Fleet, "_begin", here)  # a thread that ends would not end the run
+            patch.setattr(HostRunner, "_begin", here)  # a thread that ends would not end the run
             with pytest.raises(KilledHereError):
                 self.apply(*words)
         for box in self.world.boxes.values():

@@ -12,8 +12,8 @@ from nodevet.cli.apply import reached_before, unplain
 from nodevet.cli.session import fleet_options
 from nodevet.fleet import Options
 from nodevet.model import Host
-from nodevet.remedy.journal.folder import Reach, RunError, RunFolder
-from nodevet.remedy.journal.journal import Journal, Run
+from nodevet.remedy.journal.folder import RunError, RunFolder, SavedReach
+from nodevet.remedy.journal.journal import Journal, RunBegin
 from nodevet.remedy.model import Plan
 
 
@@ -23,7 +23,7 @@ def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
         for read in (run.plan, run.reach):
             with pytest.raises(RunError, match="nothing was done on any node: apply the plan anew"):
                 read()
-        journal.write(Run(plan="0" * 64, path="plan.json", controller="here", pid=1))
+        journal.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1))
     with pytest.raises(RunError, match="the folder of a run"):
         run.plan()
 
@@ -49,10 +49,10 @@ def test_d3_accept_new_is_never_taken_from_a_stored_run(
     )
     run = RunFolder(tmp_path / "run")
     with Journal.create(run.path) as journal:
-        journal.write(Run(plan="0" * 64, path="plan.json", controller="here", pid=1))
+        journal.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1))
     rest = {"parallel": 1, "connect_timeout": 5.0, "ssh_config": None, "known_hosts": None}
     plain = {"accept_new": True, "deadline": 7.0, "sudo": False, **rest}
-    told = Reach(hosts=(Host(name="gpu1"),), options=plain)
+    told = SavedReach(hosts=(Host(name="gpu1"),), options=plain)
     run.begin("plan.json", msgspec.json.encode(plan), (), told)
     if stored == "by hand":
         (run.path / "reach.json").write_bytes(msgspec.json.encode(told))
@@ -73,7 +73,7 @@ def reached(path: Path, *, mode: int = 0o644, folder: int = 0o700, owner: int = 
     """A run whose reach runs a command at the controller."""
     run = RunFolder(path / "run")
     run.path.mkdir()
-    told = Reach(hosts=(Host(name="gpu1"),), options={"ssh_config": "/tmp/evil"})
+    told = SavedReach(hosts=(Host(name="gpu1"),), options={"ssh_config": "/tmp/evil"})
     file = run.path / "reach.json"
     file.write_bytes(msgspec.json.encode(told))
     file.chmod(mode)
@@ -123,7 +123,7 @@ def test_r13_a_reach_is_kept_so_that_nobody_else_can_write_it(tmp_path: Path, um
     try:
         run = RunFolder(tmp_path / "runs" / "run")
         Journal.create(run.path).close()
-        run.begin("plan.json", b"{}", (), Reach(hosts=(Host(name="gpu1"),)))
+        run.begin("plan.json", b"{}", (), SavedReach(hosts=(Host(name="gpu1"),)))
     finally:
         os.umask(before)
     assert run.reach().hosts == (Host(name="gpu1"),)

@@ -66,7 +66,7 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
     d = desk("n1", "n2")
     assert d.apply().code == 0
     rows = lines(d)
-    number = next(n for n, row in enumerate(rows) if row["is"] == "looked")
+    number = next(n for n, row in enumerate(rows) if row["is"] == "step-looked")
     host = rows[number]["step"].partition("/")[0]
     forge(rows[number])
     write(d, rows, chained=chained)
@@ -88,9 +88,9 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
 @pytest.mark.parametrize(
     "row",
     [
-        {"is": "looked", "step": "n9/pages/1", "seen": []},
-        {"is": "doing", "step": "n1/pages/9", "action": 0},
-        {"is": "doing", "step": "n1/pages/1", "action": 99},
+        {"is": "step-looked", "step": "n9/pages/1", "seen": []},
+        {"is": "action-begin", "step": "n1/pages/9", "action": 0},
+        {"is": "action-begin", "step": "n1/pages/1", "action": 99},
         {"is": "host-begin", "host": "n9", "machine_id": "m", "boot_id": "b"},
         {"is": "host-end", "host": "n9", "outcome": "changed"},
     ],
@@ -138,7 +138,7 @@ def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(desk: Callable[..., De
     (d.run / "plan.json").write_bytes(text)
     rows = lines(d)
     for row in rows:
-        if row["is"] == "run":
+        if row["is"] == "run-begin":
             row["plan"] = hashlib.sha256(text).hexdigest()
     rows[0]["prev"] = hashlib.sha256(f"nodevet journal of {rows[0]['plan']}".encode()).hexdigest()
     write(d, rows, chained=True)

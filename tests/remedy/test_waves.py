@@ -2,54 +2,62 @@
 
 import pytest
 
-from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, limits, room, share, stopped
+from nodevet.remedy.rollout.limits import (
+    Limits,
+    RolloutProgress,
+    in_canary,
+    limits,
+    room,
+    share,
+    stopped,
+)
 from nodevet.result import HostResult, Outcome
 
 
-def ended(standing: Standing, *outcomes: Outcome) -> Standing:
+def ended(progress: RolloutProgress, *outcomes: Outcome) -> RolloutProgress:
     for outcome in outcomes:
-        standing = standing.began().over(HostResult(host="n", outcome=outcome))
-    return standing
+        progress = progress.began().over(HostResult(host="n", outcome=outcome))
+    return progress
 
 
 def test_only_the_canary_begins_until_it_is_proven() -> None:
-    limits, standing = Limits(canary=2, batch=5), Standing()
-    assert room(limits, standing) == 2
-    standing = standing.began().began()
-    assert room(limits, standing) == 0
-    standing = standing.over(HostResult(host="n", outcome=Outcome.CHANGED))
-    assert in_canary(limits, standing) and room(limits, standing) == 0
-    standing = standing.over(HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT))
-    assert not in_canary(limits, standing) and room(limits, standing) == 5
+    limits, progress = Limits(canary=2, batch=5), RolloutProgress()
+    assert room(limits, progress) == 2
+    progress = progress.began().began()
+    assert room(limits, progress) == 0
+    progress = progress.over(HostResult(host="n", outcome=Outcome.CHANGED))
+    assert in_canary(limits, progress) and room(limits, progress) == 0
+    progress = progress.over(HostResult(host="n", outcome=Outcome.VERIFIED_AFTER_REBOOT))
+    assert not in_canary(limits, progress) and room(limits, progress) == 5
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN])
 def test_a_canary_that_fails_stops_the_run_whatever_the_budget(outcome: Outcome) -> None:
     limits = Limits(canary=2, max_fail=100)
-    standing = ended(Standing(), Outcome.CHANGED, outcome)
-    assert stopped(limits, standing) == "the canary failed" and room(limits, standing) == 0
+    progress = ended(RolloutProgress(), Outcome.CHANGED, outcome)
+    assert stopped(limits, progress) == "the canary failed" and room(limits, progress) == 0
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNCHANGED])
 def test_what_proves_nothing_is_no_canary(outcome: Outcome) -> None:
     limits = Limits(canary=1, batch=9)
-    assert room(limits, ended(Standing(), outcome)) == 1
+    assert room(limits, ended(RolloutProgress(), outcome)) == 1
 
 
 def test_the_window_slides_and_the_budget_stops() -> None:
     limits = Limits(canary=0, batch=3, max_fail=1)
-    standing = Standing().began().began()
-    assert room(limits, standing) == 1
-    standing = ended(standing, Outcome.FAILED)
-    assert room(limits, standing) == 1 and not stopped(limits, standing)
-    standing = ended(standing, Outcome.FAILED)
-    assert room(limits, standing) == 0
-    assert stopped(limits, standing) == "2 nodes failed, and 1 may"
+    progress = RolloutProgress().began().began()
+    assert room(limits, progress) == 1
+    progress = ended(progress, Outcome.FAILED)
+    assert room(limits, progress) == 1 and not stopped(limits, progress)
+    progress = ended(progress, Outcome.FAILED)
+    assert room(limits, progress) == 0
+    assert stopped(limits, progress) == "2 nodes failed, and 1 may"
 
 
 def test_refused_nodes_do_not_count_as_failed() -> None:
-    standing = ended(Standing(), Outcome.CHANGED, *[Outcome.REFUSED] * 9)
-    assert room(Limits(batch=4), standing) == 4
+    progress = ended(RolloutProgress(), Outcome.CHANGED, *[Outcome.REFUSED] * 9)
+    assert room(Limits(batch=4), progress) == 4
 
 
 @pytest.mark.parametrize(

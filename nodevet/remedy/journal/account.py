@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodevet.remedy.journal import records as journal
 from nodevet.remedy.journal.records import (
     HostEnd,
-    Record,
+    JournalRecord,
     RunEnd,
     Stage,
     StepEnd,
@@ -57,7 +57,7 @@ def host_end(result: HostResult) -> HostEnd:
 
 
 def account(
-    plan: Plan, records: Sequence[Record], *, kind: str = "", folder: str = "RUN"
+    plan: Plan, records: Sequence[JournalRecord], *, kind: str = "", folder: str = "RUN"
 ) -> Result:
     """Every node of the plan, and every one that only the journal speaks of.
 
@@ -68,7 +68,7 @@ def account(
     return _Story(plan, records).result(kind, folder)
 
 
-def settled(plan: Plan, records: Sequence[Record]) -> dict[str, HostResult]:
+def settled(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, HostResult]:
     """The nodes that a resumed run leaves as they are: in a known state, or rolled back."""
     story = _Story(plan, records)
     return {
@@ -95,7 +95,7 @@ class _Told:
 class _Story:
     """A journal, read from its first record to its last."""
 
-    def __init__(self, plan: Plan, records: Sequence[Record]) -> None:
+    def __init__(self, plan: Plan, records: Sequence[JournalRecord]) -> None:
         self.plan = plan
         self.state = journal.state(records)
         if self.state.run is None:
@@ -117,9 +117,9 @@ class _Story:
             if why := contradiction(step, self.state.step(step.id)):
                 self._strange.setdefault(step.host, {})[f"{step.id}: {why}"] = None
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: JournalRecord) -> None:
         self._at = record.at or self._at
-        if isinstance(record, journal.Run):
+        if isinstance(record, journal.RunBegin):
             self.last, self._end = record, None
             self.named |= dict.fromkeys(record.hosts)
             self.asked = frozenset(record.hosts)
@@ -162,25 +162,25 @@ class _Story:
     def _of_step(self, step: Step, record: journal.StepRecord) -> None:
         told = self._told.setdefault(step.id, _Told())
         told.moved = True
-        if isinstance(record, journal.Looked) and not told.touched:
+        if isinstance(record, journal.StepLooked) and not told.touched:
             told.before, told.after, told.ran = record.seen, (), []
-        elif isinstance(record, journal.Looked):
+        elif isinstance(record, journal.StepLooked):
             told.after = record.seen
-        elif isinstance(record, journal.Doing):
+        elif isinstance(record, journal.ActionBegin):
             told.touched, told.after = True, ()
             if 0 <= record.action < len(step.actions):
                 told.ran.append((record.action, Ran(action=step.actions[record.action], ok=None)))
             else:
                 self._strange.setdefault(step.host, {})[f"{step.id}, action {record.action}"] = None
-        elif isinstance(record, journal.Done):
+        elif isinstance(record, journal.ActionEnd):
             for place, (number, ran) in reversed([*enumerate(told.ran)]):
                 if number == record.action:
                     done = replace(ran, ok=record.ok, code=record.code, output=record.output)
                     told.ran[place] = (number, done)
                     break
-        elif isinstance(record, journal.RollingBack) and self._rollback:
+        elif isinstance(record, journal.StepReverting) and self._rollback:
             told.before, told.after, told.ran = record.found, (), []
-        elif isinstance(record, journal.RolledBack):
+        elif isinstance(record, journal.StepReverted):
             told.touched = told.touched and not record.ok
             told.after = record.seen if self._rollback else told.before if record.ok else told.after
 
@@ -361,7 +361,7 @@ def contradiction(step: Step, state: StepState) -> str:
     return ""
 
 
-def strange(plan: Plan, records: Sequence[Record]) -> dict[str, str]:
+def strange(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, str]:
     """Nodes of which the journal says what the plan cannot mean, and why: nobody goes there."""
     return _Story(plan, records).strange
 

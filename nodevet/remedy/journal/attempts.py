@@ -8,12 +8,12 @@ import msgspec
 
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.records import (
-    Failed,
     HostBegin,
     HostEnd,
     JournalError,
-    Record,
-    Run,
+    JournalRecord,
+    RunBegin,
+    StepFailed,
 )
 from nodevet.remedy.rollout.limits import FAILURES
 
@@ -58,11 +58,11 @@ def recent(
     return tuple(found), tuple(problems)
 
 
-def failures(records: Iterable[Record], run: str, since: datetime) -> Iterator[Failure]:
+def failures(records: Iterable[JournalRecord], run: str, since: datetime) -> Iterator[Failure]:
     """What failed in a run since then: each fix of each node once, however often it was resumed."""
     kind, machines, told = "apply", dict[str, str](), set[tuple[str, str]]()
     for record in records:
-        if isinstance(record, Run):
+        if isinstance(record, RunBegin):
             kind = record.kind
         elif isinstance(record, HostBegin):
             machines[record.host] = record.machine_id
@@ -74,10 +74,10 @@ def failures(records: Iterable[Record], run: str, since: datetime) -> Iterator[F
                 yield Failure(run=run, host=host, fix=fix, machine_id=machines.get(host, ""))
 
 
-def _failed(record: Record) -> Iterator[tuple[str, str]]:
+def _failed(record: JournalRecord) -> Iterator[tuple[str, str]]:
     """(host, fix) of each step that a record says has failed."""
     ids: Sequence[str] = ()
-    if isinstance(record, Failed):
+    if isinstance(record, StepFailed):
         ids = (record.step,)
     elif isinstance(record, HostEnd):
         bad = {outcome.value for outcome in FAILURES}

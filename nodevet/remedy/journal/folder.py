@@ -21,8 +21,8 @@ from nodevet.remedy import model
 from nodevet.remedy.approval.signatures import Signature
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
-from nodevet.remedy.journal.journal import Journal, JournalError, Run, RunEnd
-from nodevet.remedy.journal.records import Record
+from nodevet.remedy.journal.journal import Journal, JournalError, RunBegin, RunEnd
+from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
 from nodevet.result import Approval, HostResult, Outcome, Result
 
@@ -38,20 +38,20 @@ class RunError(Exception):
     """A run's folder that cannot be made or used; the message says why and what to do."""
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
     """How the nodes were reached: what `--resume` and `rollback` take up again."""
 
     hosts: tuple[Host, ...]
     options: Mapping[str, Any] = {}
 
     @property
-    def kept(self) -> "Reach":
+    def kept(self) -> "SavedReach":
         """What a later command may take up."""
         options = {key: self.options[key] for key in self.options if key not in TOLD_ANEW}
         return replace(self, options=options)
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _KeptResult(msgspec.Struct, frozen=True):
     """Of a result that was kept."""
 
     unknown: str = ""
@@ -72,7 +72,9 @@ class RunFolder:
             number += 1
         return cls(parent / f"{plan.id}-{number}")
 
-    def begin(self, name: str, plan: bytes, signatures: Sequence[Signature], reach: Reach) -> None:
+    def begin(
+        self, name: str, plan: bytes, signatures: Sequence[Signature], reach: SavedReach
+    ) -> None:
         """Keep what the run is made from; `name` is that of the plan's file."""
         self._write(PLAN, plan)
         for signature in signatures:
@@ -89,7 +91,7 @@ class RunFolder:
         text = self._read(PLAN)
         return text, model.read(text)
 
-    def reach(self) -> Reach:
+    def reach(self) -> SavedReach:
         """How the nodes were reached: addresses, keys, and by ssh_config commands that run here.
 
         No signature covers that, so it is taken only where nobody but root and the user of this
@@ -102,7 +104,7 @@ class RunFolder:
                 "inventory with -i, and --ssh-config and --known-hosts where they are needed"
             )
         try:
-            return msgspec.json.decode(text, type=Reach).kept
+            return msgspec.json.decode(text, type=SavedReach).kept
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 
@@ -151,17 +153,17 @@ class RunFolder:
             raise RunError(f"{self.plan_file}: was changed since the run began; restore it")
         return result
 
-    def whole(self, result: Result, records: Sequence[Record]) -> Result:
+    def whole(self, result: Result, records: Sequence[JournalRecord]) -> Result:
         """The result, in doubt where the journal has lost the end that the run had.
 
         Lines that are taken out in the middle break the chain; those at the end leave no trace
         but the results that were kept beside them.
         """
-        tries = [one.kind for one in records if isinstance(one, Run)]
+        tries = [one.kind for one in records if isinstance(one, RunBegin)]
         applied = tries.index("rollback") if "rollback" in tries else len(tries)
         ends, seen = 0, 0
         for one in records:
-            seen += isinstance(one, Run)
+            seen += isinstance(one, RunBegin)
             ends += isinstance(one, RunEnd) and seen <= applied
         if ends or not (self.path / RESULT).exists() or self._kept_unknown():
             return result
@@ -182,7 +184,9 @@ class RunFolder:
     def _kept_unknown(self) -> bool:
         """Whether the result says itself that the journal could not be written to its end."""
         try:
-            return bool(msgspec.json.decode((self.path / RESULT).read_bytes(), type=_Kept).unknown)
+            return bool(
+                msgspec.json.decode((self.path / RESULT).read_bytes(), type=_KeptResult).unknown
+            )
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
 
@@ -246,7 +250,7 @@ class Opening:
         self._journal = log
         self._clock = time.monotonic()
         log.write(
-            Run(
+            RunBegin(
                 kind=kind,
                 hosts=tuple(hosts),
                 nodevet=__version__,

@@ -1,6 +1,6 @@
 """What a run did, written down before it does it: JSON Lines, one record a line.
 
-Every record is on the disk before `write` returns, and an action is told by `Doing` before it
+Every record is on the disk before `write` returns, and an action is told by `ActionBegin` before it
 begins. So a controller that is killed at any instant leaves a file that says what was done,
 what was not, and which action nobody heard the end of.
 """
@@ -20,50 +20,50 @@ import msgspec
 from nodevet.printable import brief
 from nodevet.remedy.journal.records import (
     LONGEST_OUTPUT,
-    Doing,
-    Done,
-    Failed,
+    ActionBegin,
+    ActionEnd,
+    ActionUnknown,
     HostBegin,
     HostEnd,
     HostState,
-    InDoubt,
     JournalError,
-    Looked,
-    Record,
-    RolledBack,
-    RollingBack,
-    Run,
+    JournalRecord,
+    RunBegin,
     RunEnd,
     RunState,
     Stage,
     StepEnd,
+    StepFailed,
+    StepLooked,
+    StepReverted,
+    StepReverting,
     StepState,
-    Verified,
+    StepVerified,
     state,
 )
 
 __all__ = [
     "NAME",
-    "Doing",
-    "Done",
-    "Failed",
+    "ActionBegin",
+    "ActionEnd",
+    "ActionUnknown",
     "HostBegin",
     "HostEnd",
     "HostState",
-    "InDoubt",
     "Journal",
     "JournalError",
-    "Looked",
-    "Record",
-    "RolledBack",
-    "RollingBack",
-    "Run",
+    "JournalRecord",
+    "RunBegin",
     "RunEnd",
     "RunState",
     "Stage",
     "StepEnd",
+    "StepFailed",
+    "StepLooked",
+    "StepReverted",
+    "StepReverting",
     "StepState",
-    "Verified",
+    "StepVerified",
     "parse",
     "read",
     "state",
@@ -72,7 +72,7 @@ __all__ = [
 NAME = "journal.jsonl"
 RESERVE = "journal.reserve"
 FULL = (errno.ENOSPC, errno.EDQUOT)
-_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Record)
+_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(JournalRecord)
 
 
 class Journal:
@@ -86,7 +86,7 @@ class Journal:
         self,
         path: Path,
         descriptor: int,
-        records: tuple[Record, ...] = (),
+        records: tuple[JournalRecord, ...] = (),
         torn: bytes = b"",
         last: str = "",
     ):
@@ -101,7 +101,7 @@ class Journal:
         self._reserved = False
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[JournalRecord, ...]:
         with self._turn:
             return tuple(self._records)
 
@@ -160,7 +160,7 @@ class Journal:
         last = data[: len(data) - len(torn)].rstrip(b"\n").rpartition(b"\n")[2]
         return cls(path, descriptor, records, torn, _sha256(last) if records else "")
 
-    def write(self, record: Record) -> None:
+    def write(self, record: JournalRecord) -> None:
         """Append a record; it is on the disk when this returns.
 
         Raises JournalError. After that nothing more is written, and nothing more may be done
@@ -257,7 +257,7 @@ class Journal:
         self.close()
 
 
-def read(path: Path, *, first: bool = False) -> tuple[Record, ...]:
+def read(path: Path, *, first: bool = False) -> tuple[JournalRecord, ...]:
     """The records of a journal, by its file or folder, also while a run writes it; or the first.
 
     A torn last line is left out. Raises JournalError for anything else that is no record.
@@ -270,13 +270,13 @@ def read(path: Path, *, first: bool = False) -> tuple[Record, ...]:
     return parse(data, str(path))[0]
 
 
-def parse(data: bytes, name: str = NAME) -> tuple[tuple[Record, ...], bytes]:
+def parse(data: bytes, name: str = NAME) -> tuple[tuple[JournalRecord, ...], bytes]:
     """The records, and what follows the last line that has its end.
 
     Raises JournalError, also where a line is not the one that followed when it was written.
     """
     *lines, torn = data.split(b"\n")
-    records: list[Record] = []
+    records: list[JournalRecord] = []
     last = ""
     for number, line in enumerate(lines, 1):
         try:
@@ -286,7 +286,7 @@ def parse(data: bytes, name: str = NAME) -> tuple[tuple[Record, ...], bytes]:
                 f"{name}:{number}: no record of a journal: {brief(str(error))}; the file was "
                 "changed or damaged: look at the nodes of this run by hand"
             ) from error
-        if not (records or isinstance(record, Run)):
+        if not (records or isinstance(record, RunBegin)):
             raise JournalError(
                 f"{name}:1: the first record is not that of a run; is this a journal?"
             )
@@ -301,26 +301,30 @@ def parse(data: bytes, name: str = NAME) -> tuple[tuple[Record, ...], bytes]:
     return tuple(records), torn
 
 
-def seal(record: Record) -> str:
+def seal(record: JournalRecord) -> str:
     """What the first line of a journal is chained to: the digest of the run's plan."""
-    return _sha256(f"nodevet journal of {record.plan}".encode()) if isinstance(record, Run) else ""
+    return (
+        _sha256(f"nodevet journal of {record.plan}".encode())
+        if isinstance(record, RunBegin)
+        else ""
+    )
 
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _stamped(record: Record) -> Record:
+def _stamped(record: JournalRecord) -> JournalRecord:
     """With the time, and as much of an output as is kept."""
     at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     record = msgspec.structs.replace(record, at=at)
-    if isinstance(record, Done):
+    if isinstance(record, ActionEnd):
         output = record.output.encode("utf-8", "backslashreplace")[-LONGEST_OUTPUT:]
         record = msgspec.structs.replace(record, output=output.decode("utf-8", "ignore"))
     return record
 
 
-def _line(record: Record) -> bytes:
+def _line(record: JournalRecord) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except (TypeError, ValueError) as error:

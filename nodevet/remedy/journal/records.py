@@ -17,7 +17,7 @@ class JournalError(Exception):
     """A journal that cannot be made, read or written; the message says why and what to do."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
+class Stamped(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
     """One record. `write` sets `at`, ISO 8601 in UTC, and `prev`: sha256 of the line before,
     or of the plan's digest in the first line."""
 
@@ -25,7 +25,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
     prev: str = ""
 
 
-class Run(Entry, frozen=True, kw_only=True, tag="run"):
+class RunBegin(Stamped, frozen=True, kw_only=True, tag="run-begin"):
     """A controller takes the run up: the first record, and once more at each resume or rollback."""
 
     kind: str = "apply"  # or rollback
@@ -42,7 +42,7 @@ class Run(Entry, frozen=True, kw_only=True, tag="run"):
     boot_id: str = ""  # of the controller
 
 
-class HostBegin(Entry, frozen=True, kw_only=True, tag="host-begin"):
+class HostBegin(Stamped, frozen=True, kw_only=True, tag="host-begin"):
     """A node is begun, or again after a resume or its reboot."""
 
     host: str
@@ -51,21 +51,21 @@ class HostBegin(Entry, frozen=True, kw_only=True, tag="host-begin"):
     uptime_s: float | None = None
 
 
-class Looked(Entry, frozen=True, kw_only=True, tag="looked"):
+class StepLooked(Stamped, frozen=True, kw_only=True, tag="step-looked"):
     """What the touches of a step are: before its first action, and what it left."""
 
     step: str
     seen: tuple[State, ...]
 
 
-class Doing(Entry, frozen=True, kw_only=True, tag="doing"):
+class ActionBegin(Stamped, frozen=True, kw_only=True, tag="action-begin"):
     """An action is about to be sent to the node; `action` is its index in the step."""
 
     step: str
     action: int
 
 
-class Done(Entry, frozen=True, kw_only=True, tag="done"):
+class ActionEnd(Stamped, frozen=True, kw_only=True, tag="action-end"):
     step: str
     action: int
     ok: bool
@@ -73,7 +73,7 @@ class Done(Entry, frozen=True, kw_only=True, tag="done"):
     output: str = ""  # the last `LONGEST_OUTPUT` bytes
 
 
-class Verified(Entry, frozen=True, kw_only=True, tag="verified"):
+class StepVerified(Stamped, frozen=True, kw_only=True, tag="step-verified"):
     """The check itself says so, on evidence that was read afterwards."""
 
     step: str
@@ -81,12 +81,12 @@ class Verified(Entry, frozen=True, kw_only=True, tag="verified"):
     verdicts: Mapping[str, str] = {}  # subject -> verdict
 
 
-class Failed(Entry, frozen=True, kw_only=True, tag="failed"):
+class StepFailed(Stamped, frozen=True, kw_only=True, tag="step-failed"):
     step: str
     why: str
 
 
-class InDoubt(Entry, frozen=True, kw_only=True, tag="in-doubt"):
+class ActionUnknown(Stamped, frozen=True, kw_only=True, tag="action-unknown"):
     """Nobody heard how an action ended."""
 
     step: str
@@ -94,15 +94,15 @@ class InDoubt(Entry, frozen=True, kw_only=True, tag="in-doubt"):
     why: str
 
 
-class RollingBack(Entry, frozen=True, kw_only=True, tag="rolling-back"):
-    """Putting a step back is about to begin; until `RolledBack` the step is in doubt."""
+class StepReverting(Stamped, frozen=True, kw_only=True, tag="step-reverting"):
+    """Putting a step back is about to begin; until `StepReverted` the step is in doubt."""
 
     step: str
     again: bool = False  # it did not fail: it was interrupted, and may be begun anew after this
     found: tuple[State, ...] = ()  # the touches, when a rollback came
 
 
-class RolledBack(Entry, frozen=True, kw_only=True, tag="rolled-back"):
+class StepReverted(Stamped, frozen=True, kw_only=True, tag="step-reverted"):
     """The step is as it was before (ok), or is not, and why."""
 
     step: str
@@ -123,7 +123,7 @@ class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, str] = {}
 
 
-class HostEnd(Entry, frozen=True, kw_only=True, tag="host-end"):
+class HostEnd(Stamped, frozen=True, kw_only=True, tag="host-end"):
     """How a node ended, in one try of an apply or a rollback."""
 
     host: str
@@ -136,7 +136,7 @@ class HostEnd(Entry, frozen=True, kw_only=True, tag="host-end"):
     steps: tuple[StepEnd, ...] = ()
 
 
-class RunEnd(Entry, frozen=True, kw_only=True, tag="run-end"):
+class RunEnd(Stamped, frozen=True, kw_only=True, tag="run-end"):
     """The controller ended by itself. `outcome`: its exit code."""
 
     outcome: str
@@ -145,17 +145,17 @@ class RunEnd(Entry, frozen=True, kw_only=True, tag="run-end"):
     seconds: float = 0.0
 
 
-Record = (
-    Run
+JournalRecord = (
+    RunBegin
     | HostBegin
-    | Looked
-    | Doing
-    | Done
-    | Verified
-    | Failed
-    | InDoubt
-    | RollingBack
-    | RolledBack
+    | StepLooked
+    | ActionBegin
+    | ActionEnd
+    | StepVerified
+    | StepFailed
+    | ActionUnknown
+    | StepReverting
+    | StepReverted
     | HostEnd
     | RunEnd
 )
@@ -208,7 +208,7 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run is."""
 
-    run: Run | None = None  # as it began; None: killed before its first record
+    run: RunBegin | None = None  # as it began; None: killed before its first record
     resumed: int = 0
     hosts: Mapping[str, HostState] = {}
     steps: Mapping[str, StepState] = {}
@@ -222,14 +222,14 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return self.hosts.get(name)
 
 
-def state(records: Iterable[Record]) -> RunState:
+def state(records: Iterable[JournalRecord]) -> RunState:
     """Where the run is after these records. Raises JournalError where two plans are in it."""
-    run: Run | None = None
+    run: RunBegin | None = None
     resumed, outcome = 0, None
     hosts: dict[str, HostState] = {}
     steps: dict[str, StepState] = {}
     for record in records:
-        if isinstance(record, Run):
+        if isinstance(record, RunBegin):
             if run is not None and record.plan != run.plan:
                 raise JournalError(
                     f"the journal is of plan {brief(run.plan)} and of "
@@ -260,18 +260,27 @@ def state(records: Iterable[Record]) -> RunState:
     return RunState(run=run, resumed=resumed, hosts=hosts, steps=steps, outcome=outcome)
 
 
-StepRecord = Looked | Doing | Done | Verified | Failed | InDoubt | RollingBack | RolledBack
+StepRecord = (
+    StepLooked
+    | ActionBegin
+    | ActionEnd
+    | StepVerified
+    | StepFailed
+    | ActionUnknown
+    | StepReverting
+    | StepReverted
+)
 
 
 def _after(step: StepState, record: StepRecord) -> StepState:
     def now(**changes: Any) -> StepState:
         return msgspec.structs.replace(step, **changes)
 
-    if isinstance(record, Looked):
+    if isinstance(record, StepLooked):
         # what is seen once an action was begun is not the earlier state
         return now(after=record.seen) if step.touched else StepState(seen=record.seen)
-    if isinstance(record, (Doing, InDoubt)):
-        why = record.why if isinstance(record, InDoubt) else ""
+    if isinstance(record, (ActionBegin, ActionUnknown)):
+        why = record.why if isinstance(record, ActionUnknown) else ""
         doing = record.action
         return now(
             stage=Stage.UNKNOWN,
@@ -281,9 +290,9 @@ def _after(step: StepState, record: StepRecord) -> StepState:
             rolling_back=False,
             why=why,
         )
-    if isinstance(record, Done):
+    if isinstance(record, ActionEnd):
         return _done(step, record)
-    if isinstance(record, Verified):
+    if isinstance(record, StepVerified):
         return now(
             stage=Stage.VERIFIED,
             doing=None,
@@ -291,9 +300,9 @@ def _after(step: StepState, record: StepRecord) -> StepState:
             pending=record.pending,
             why="",
         )
-    if isinstance(record, Failed):
+    if isinstance(record, StepFailed):
         return now(stage=Stage.FAILED, why=record.why)
-    if isinstance(record, RollingBack):
+    if isinstance(record, StepReverting):
         return now(
             stage=Stage.UNKNOWN,
             touched=True,
@@ -319,7 +328,7 @@ def _after(step: StepState, record: StepRecord) -> StepState:
     return now(stage=Stage.FAILED, rolling_back=False, why=record.why)
 
 
-def _done(step: StepState, record: Done) -> StepState:
+def _done(step: StepState, record: ActionEnd) -> StepState:
     doing = None if step.doing == record.action else step.doing
     done = tuple(action for action in step.done if action != record.action)
     stage, why = (Stage.WRITTEN if doing is None else Stage.UNKNOWN), ""

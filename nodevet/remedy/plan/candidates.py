@@ -37,7 +37,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return wish.fix if self.fixes is None else wish.check in self.fixes
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class VettedNode(msgspec.Struct, frozen=True, kw_only=True):
     """One host as the check left it. `evidence` and `baseline` are there where it was judged."""
 
     report: HostReport
@@ -76,7 +76,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that follows from the findings."""
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, VettedNode]
     candidates: tuple[Candidate, ...]
     conflicts: tuple[Conflict, ...]
     withheld: tuple[Withheld, ...]
@@ -91,10 +91,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return {host: tuple(sorted(resources)) for host, resources in found.items()}
 
 
-Entry = Candidate | Conflict | Withheld | Left
+Drafted = Candidate | Conflict | Withheld | Left
 
 
-def draft(nodes: Sequence[Node], catalog: Catalog, rules: Rules) -> Draft:
+def draft(nodes: Sequence[VettedNode], catalog: Catalog, rules: Rules) -> Draft:
     """Every wrong finding in one of four places. Raises CatalogError for a broken fix."""
     entries = [entry for node in nodes for entry in _of_node(node, catalog, rules)]
     return Draft(
@@ -106,7 +106,7 @@ def draft(nodes: Sequence[Node], catalog: Catalog, rules: Rules) -> Draft:
     )
 
 
-def _of_node(node: Node, catalog: Catalog, rules: Rules) -> Iterator[Entry]:
+def _of_node(node: VettedNode, catalog: Catalog, rules: Rules) -> Iterator[Drafted]:
     if node.report.status is not Status.VETTED or not node.evidence or not node.baseline:
         return
     host = node.report.host
@@ -137,7 +137,7 @@ def _of_fix(
     fix: Fix,
     wrong: tuple[Finding, ...],
     rules: Rules,
-) -> Iterator[Entry]:
+) -> Iterator[Drafted]:
     options = tuple(option for option in fix.options if option in rules.options)
     try:
         changes = list(fix.changes(evidence, wrong, wish.want, options))

@@ -45,7 +45,7 @@ LAST = ("driver_version",)
 RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
-class Looked(msgspec.Struct, frozen=True, kw_only=True):
+class FixStates(msgspec.Struct, frozen=True, kw_only=True):
     """What a second visit to one host told; `why` where it told nothing."""
 
     seen: tuple[State, ...] = ()
@@ -71,7 +71,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
         return 3 if self.unvetted or self.unknown or self.plan.conflicts or again else 0
 
 
-def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:
+def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposal:
     """The plan, and what is left out of it with the reason.
 
     A host that is not in `looked` has a conflict for each of its changes. Raises ValueError
@@ -84,7 +84,7 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, Looked]) -> Proposal:
     doubts = identity.doubts(node.report for node in draft.nodes.values())
     for each in draft.candidates:
         node = draft.nodes[each.host]
-        found = looked.get(each.host, Looked(why="nobody looked at what it changes"))
+        found = looked.get(each.host, FixStates(why="nobody looked at what it changes"))
         clash = (
             _unknown_node(node.report, node.evidence)
             or doubts.get(each.host)
@@ -228,7 +228,7 @@ def _of(each: Candidate, seen: Iterable[State]) -> tuple[State, ...]:
     return tuple({one.resource: one for one in seen if one.resource in resources}.values())
 
 
-def _unfit(each: Candidate, found: Looked) -> Clash | None:
+def _unfit(each: Candidate, found: FixStates) -> Clash | None:
     """Another owner, or no way back."""
     if found.why:
         return f"who else sets it, and what it was, is not known: {found.why}", ""

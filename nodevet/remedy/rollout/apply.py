@@ -17,10 +17,10 @@ from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import Journal, JournalError, RunState
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import preconditions
-from nodevet.remedy.rollout.compare import Bench
-from nodevet.remedy.rollout.limits import Limits, Standing, in_canary, room, stopped
-from nodevet.remedy.rollout.node_run import Node, Task
-from nodevet.remedy.rollout.session import NodeSession, Terms
+from nodevet.remedy.rollout.compare import StepContext
+from nodevet.remedy.rollout.limits import Limits, RolloutProgress, in_canary, room, stopped
+from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
+from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.result import HostResult, Outcome, Refusal
 
@@ -72,7 +72,7 @@ class Stop(AbstractContextManager["Stop"]):
             )
 
 
-class Fleet:
+class HostRunner:
     """Runs `work` on hosts within limits. `pause`: seconds between the canary and the rest."""
 
     def __init__(
@@ -92,21 +92,21 @@ class Fleet:
         self._pause = pause
         self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
 
-    def run(self, hosts: Sequence[str], standing: Standing) -> tuple[list[HostResult], str]:
+    def run(self, hosts: Sequence[str], progress: RolloutProgress) -> tuple[list[HostResult], str]:
         """How each host ended that was begun, and why the others were not."""
         waiting, done = list(hosts), list[HostResult]()
-        canary, rest_from = in_canary(self._limits, standing), 0.0
+        canary, rest_from = in_canary(self._limits, progress), 0.0
         while True:
-            if canary and not in_canary(self._limits, standing):
+            if canary and not in_canary(self._limits, progress):
                 canary, rest_from = False, time.monotonic() + self._pause
             resting = max(0.0, rest_from - time.monotonic()) if waiting else 0.0
             spent = self._journal.broken or self._journal.low
             open_ = not (self._stop.asked or resting or spent)
-            for _ in range(min(room(self._limits, standing), len(waiting)) if open_ else 0):
+            for _ in range(min(room(self._limits, progress), len(waiting)) if open_ else 0):
                 self._begin(waiting.pop(0), canary)
-                standing = standing.began()
-            if not standing.running:
-                over = stopped(self._limits, standing) or self._stop.asked or spent
+                progress = progress.began()
+            if not progress.running:
+                over = stopped(self._limits, progress) or self._stop.asked or spent
                 if not waiting or over:
                     break
             try:
@@ -114,10 +114,10 @@ class Fleet:
                 result = self._ended.get(timeout=min(resting, 0.2) or 0.2)
             except queue.Empty:
                 continue
-            standing = standing.over(result)
+            progress = progress.over(result)
             done.append(result)
             self._tell(result)
-        why = stopped(self._limits, standing)
+        why = stopped(self._limits, progress)
         if spent and waiting:
             why = why or f"no further node is begun: {spent}"
         return done, why or ("interrupted" if self._stop.asked and waiting else "")
@@ -140,14 +140,16 @@ class Fleet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class ApplyOrder:
     """A plan with what it is applied with."""
 
     plan: Plan
-    bench: Callable[[str, Baseline], Bench]  # of a host, with the baseline it was planned by
+    context: Callable[
+        [str, Baseline], StepContext
+    ]  # of a host, with the baseline it was planned by
     baselines: Mapping[str, Baseline]  # by name, as they are now
     hosts: frozenset[str]  # that can be reached
-    terms: Terms
+    terms: SessionTerms
     verify_reboot: bool = False  # canaries are rebooted
     closed: Callable[[bool], str] = lambda reboot: ""
     """Why no step may be begun now, or with True why no node may be rebooted: the plan expired,
@@ -171,7 +173,7 @@ class Order:
                 return ended(replace(self.untouched(host, why), canary=canary))
             baseline = self.baselines.get(planned.baseline)
             reboot = self.terms.reboot or (canary and self.verify_reboot)
-            task = Task(
+            task = NodeTask(
                 host=host,
                 planned=planned,
                 steps=steps,
@@ -182,15 +184,15 @@ class Order:
                 canary=canary,
                 reboot=reboot,
             )
-            site = NodeSession(
+            session = NodeSession(
                 host,
                 executor,
                 journal,
                 self.terms,
                 lambda name, document: self.keep(host, name, document),
             )
-            bench = self.bench(host, baseline) if baseline else None
-            return Node(task, site, bench).run(earlier if begun else None)
+            context = self.context(host, baseline) if baseline else None
+            return NodeApply(task, session, context).run(earlier if begun else None)
 
         return one
 
@@ -214,12 +216,12 @@ class Order:
         return HostResult(host=host, outcome=Outcome.NOT_ATTEMPTED, why=why, steps=steps)
 
 
-def _standing(results: Iterable[HostResult]) -> Standing:
+def _progress(results: Iterable[HostResult]) -> RolloutProgress:
     """How far a run is that has these results."""
-    standing = Standing()
+    progress = RolloutProgress()
     for result in results:
-        standing = standing.began().over(result)
-    return standing
+        progress = progress.began().over(result)
+    return progress
 
 
 def _begun(host: str, earlier: RunState | None) -> bool:
@@ -230,7 +232,7 @@ def _begun(host: str, earlier: RunState | None) -> bool:
 
 
 def apply(
-    order: Order,
+    order: ApplyOrder,
     executor: Executor,
     journal: Journal,
     limits: Limits,
@@ -255,13 +257,13 @@ def apply(
     if begun:
         everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
         # nothing but canaries is begun before enough of them are proven
-        canary = in_canary(limits, _standing(kept.values()))
-        again = Fleet(everything, lambda host, _: work(host, canary), journal, tell, stop)
-        ended, _ = again.run(begun, Standing())
+        canary = in_canary(limits, _progress(kept.values()))
+        again = HostRunner(everything, lambda host, _: work(host, canary), journal, tell, stop)
+        ended, _ = again.run(begun, RolloutProgress())
         results |= {result.host: result for result in ended}
-    standing = _standing(results.values())
+    progress = _progress(results.values())
     rest = [host for host in hosts if host not in results]
-    ended, why = Fleet(limits, work, journal, tell, stop, pause).run(rest, standing)
+    ended, why = HostRunner(limits, work, journal, tell, stop, pause).run(rest, progress)
     results |= {result.host: result for result in ended}
     for host in order.plan.nodes:
         if host not in results:

@@ -21,13 +21,13 @@ from nodevet.resource import RunCommand
 from nodevet.result import Outcome
 
 
-class Boot:
+class RebootProof:
     """Every method may raise LostError."""
 
     def __init__(self, ledger: Ledger, steps: Steps, clearance: Clearance) -> None:
         self.ledger = ledger
         self.steps = steps
-        self.site: NodeSession = steps.site
+        self.session: NodeSession = steps.session
         self.clearance = clearance
 
     def prove(self, evidence: Evidence) -> None:
@@ -55,7 +55,7 @@ class Boot:
         try:
             self.clearance.node(
                 evidence,
-                lambda: self.site.steadily(lambda: self.site.probe("after")),
+                lambda: self.session.steadily(lambda: self.session.probe("after")),
                 reboot=True,
             )
         except RefusedError as error:
@@ -72,12 +72,12 @@ class Boot:
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in amiss and (missing := self.steps.bench.gone(step, evidence)):
+            if step.id in amiss and (missing := self.steps.context.gone(step, evidence)):
                 why = f"after a reboot {missing}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in amiss:
                 why = f"does not outlast a reboot: {amiss[step.id]}"
-                results[step.id] = self.steps.take_back(step, result, why)
+                results[step.id] = self.steps.revert(step, result, why)
             else:
                 after = self.steps.left(step)
                 results[step.id] = replace(
@@ -107,9 +107,9 @@ class Boot:
             return None
         amiss, evidence = self.settled(kept, self._reboot(), evidence)
         for step in back:
-            look = partial(self.site.left, ledger.results[step.id].before)
+            look = partial(self.session.left, ledger.results[step.id].before)
             try:
-                _, left = self.site.steadily(look)
+                _, left = self.session.steadily(look)
             except BlindError as error:
                 why = f"not looked at after one more reboot: {error}"
                 ledger.tell([step], why, Outcome.UNKNOWN)
@@ -123,16 +123,16 @@ class Boot:
 
     def _reboot(self) -> str:
         """Reboot, and the new boot id."""
-        site = self.site
+        session = self.session
         try:
-            booted = site.executor.reboot(site.host, seconds=site.terms.reboot_seconds)
+            booted = session.executor.reboot(session.host, seconds=session.terms.reboot_seconds)
             self.ledger.rebooted = True
         except WorkError as error:
             raise LostError(f"it was told to reboot: {error}") from error
         try:
-            site.executor.lock(site.host, site.terms.who)
+            session.executor.lock(session.host, session.terms.who)
         except (WorkError, LockedError):
-            site.reenter()
+            session.reenter()
         return booted
 
     def settled(
@@ -145,12 +145,12 @@ class Boot:
         set it back. `booted` is the boot id to expect. The journal has it once all is judged.
         """
         results = self.ledger.results
-        limit = time.monotonic() + self.site.terms.boot_settle
+        limit = time.monotonic() + self.session.terms.boot_settle
         held = 0
         self._started()
         while True:
             try:
-                evidence = self.site.steadily(lambda: self.site.probe("rebooted"))
+                evidence = self.session.steadily(lambda: self.session.probe("rebooted"))
             except BlindError as error:
                 amiss = {step.id: f"cannot be verified: {error}" for step in written}
             else:
@@ -159,7 +159,7 @@ class Boot:
                 amiss = {
                     step.id: why
                     for step in written
-                    if (why := self.steps.bench.verdict(step, evidence))
+                    if (why := self.steps.context.verdict(step, evidence))
                 }
                 for step in written:
                     said = self.steps.verdicts(step, evidence)
@@ -167,15 +167,15 @@ class Boot:
             held = 0 if amiss else held + 1
             if held == 2 or (amiss and time.monotonic() >= limit):
                 machine = self.clearance.planned.machine_id
-                self.site.journal.write(
-                    HostBegin(host=self.site.host, machine_id=machine, boot_id=booted)
+                self.session.journal.write(
+                    HostBegin(host=self.session.host, machine_id=machine, boot_id=booted)
                 )
                 return amiss, evidence
-            time.sleep(max(0.05, self.site.terms.settle))
+            time.sleep(max(0.05, self.session.terms.settle))
 
     def _started(self) -> None:
         """Wait until systemd has started all that starts at boot, for as long as an action may
         take. How that ended does not matter here, nor that an old systemctl knows no --wait."""
         wait = RunCommand(words=("systemctl", "is-system-running", "--wait"))
         with suppress(BlindError):
-            self.site.steadily(lambda: self.site.executor.act(self.site.host, wait))
+            self.session.steadily(lambda: self.session.executor.act(self.session.host, wait))

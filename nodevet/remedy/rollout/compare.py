@@ -25,16 +25,16 @@ SETTINGS = ("file", "kernel", "gpu")
 """Kinds of touches that stay as they were set unless something else sets them."""
 
 
-class Standing(Enum):
+class StepStatus(Enum):
     """What is to be done about a step now."""
 
     GO = "go"
-    RIGHT = "right"
+    UNCHANGED = "unchanged"
     PENDING = "pending"  # set already, and not in force yet
     STALE = "stale"
 
 
-class Bench(msgspec.Struct, frozen=True, kw_only=True):
+class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the steps of one node are judged by."""
 
     host: str
@@ -48,31 +48,31 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         only = replace(self.baseline, expectations=wishes)
         return judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
 
-    def compare(self, step: Step, evidence: Evidence) -> tuple[Standing, str]:
+    def compare(self, step: Step, evidence: Evidence) -> tuple[StepStatus, str]:
         """What is to be done about a step on this evidence, and why where it is stale."""
         findings = self.ask(step.fix, evidence)
         if not findings:
-            return Standing.STALE, f"the baseline does not ask for {step.fix}"
+            return StepStatus.STALE, f"the baseline does not ask for {step.fix}"
         if missing := gone(step, findings, evidence):
-            return Standing.STALE, missing
+            return StepStatus.STALE, missing
         if holds(step, findings, evidence):
-            return Standing.RIGHT, ""
+            return StepStatus.UNCHANGED, ""
         if step.effective != "now" and self.waits(step, evidence):
-            return Standing.PENDING, ""
+            return StepStatus.PENDING, ""
         wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
         want = next(each.want for each in self.baseline.expectations if each.check == step.fix)
         try:
             fix = self.catalog.fix(step.fix)
             if fix is None:
-                return Standing.STALE, f"there is no fix for {step.fix} here"
+                return StepStatus.STALE, f"there is no fix for {step.fix} here"
             changes = list(fix.changes(evidence, wrong, want, step.options))
         except FixError as error:
-            return Standing.STALE, str(error)
+            return StepStatus.STALE, str(error)
         except (Exception, SystemExit) as error:  # one fix's fault costs no other node
-            return Standing.STALE, f"the fix cannot plan: {type(error).__name__}: {error}"
+            return StepStatus.STALE, f"the fix cannot plan: {type(error).__name__}: {error}"
         if any(same_change(step, change) for change in changes):
-            return Standing.GO, ""
-        return Standing.STALE, _drifted(step, _of(step, findings, evidence), changes)
+            return StepStatus.GO, ""
+        return StepStatus.STALE, _drifted(step, _of(step, findings, evidence), changes)
 
     def waits(self, step: Step, evidence: Evidence) -> bool:
         """Whether the check says ok of what is in force after the next reset."""

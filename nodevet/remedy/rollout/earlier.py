@@ -29,7 +29,7 @@ class Earlier:
         put back. The evidence is fresh."""
         written = self.ledger.written()
         try:
-            evidence = self.steps.site.steadily(lambda: self.steps.site.probe("after"))
+            evidence = self.steps.session.steadily(lambda: self.steps.session.probe("after"))
         except BlindError as error:
             self.ledger.tell(written, f"cannot be verified: {error}", Outcome.UNKNOWN)
             return evidence
@@ -60,7 +60,7 @@ class Earlier:
         tell, which is entered."""
         broken = []
         for step in written:
-            if missing := self.steps.bench.gone(step, evidence):
+            if missing := self.steps.context.gone(step, evidence):
                 self.ledger.tell([step], missing, Outcome.UNKNOWN)
             elif self.steps.verdict(step, evidence, self.ledger.results[step.id].after).why:
                 broken.append(step)
@@ -78,11 +78,11 @@ class Earlier:
 
     def _reset(self, broken: Sequence[Step], when: str) -> None:
         """Put steps back whose settings something else has set."""
-        site = self.steps.site
+        session = self.steps.session
         for step in reversed(broken):
             settings, told = self._settings(step), ""
             try:
-                now = site.steadily(partial(site.look, [seen.resource for seen in settings]))
+                now = session.steadily(partial(session.look, [seen.resource for seen in settings]))
                 told = "; ".join(
                     f"{then.resource.label} {apart(then, at)}" for then, at in moved(settings, now)
                 )
@@ -94,7 +94,7 @@ class Earlier:
     def _undone(self, last: Step, broken: Sequence[Step]) -> None:
         self._back(last, f"it undoes {', '.join(step.id for step in broken)}")
         try:
-            evidence = self.steps.site.steadily(lambda: self.steps.site.probe("after"))
+            evidence = self.steps.session.steadily(lambda: self.steps.session.probe("after"))
         except BlindError as error:
             told = f"cannot be verified after {last.id} was put back: {error}"
         else:
@@ -105,4 +105,4 @@ class Earlier:
 
     def _back(self, step: Step, why: str) -> None:
         results = self.ledger.results
-        results[step.id] = self.steps.take_back(step, results[step.id], why)
+        results[step.id] = self.steps.revert(step, results[step.id], why)

@@ -15,7 +15,7 @@ WRITTEN = frozenset({Outcome.CHANGED, Outcome.PENDING})
 KEPT = WRITTEN | {Outcome.VERIFIED_AFTER_REBOOT}
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class NodeTask(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done on one node."""
 
     host: str
@@ -30,7 +30,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger:
     """The results of a node's steps, by id, as those who work on it enter them."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NodeTask) -> None:
         self.task = task
         self.results: dict[str, StepResult] = {}
         self.rebooted = False

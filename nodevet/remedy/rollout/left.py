@@ -21,7 +21,7 @@ from nodevet.resource import Actions, Resource, State
 from nodevet.resource.unit import SetUnit
 
 
-class Parted(msgspec.Struct, frozen=True, kw_only=True):
+class Revertible(msgspec.Struct, frozen=True, kw_only=True):
     """A step's touches. `ours`: as they were before, of all that may be put back; `actions`: the
     step's, but for the stop and start of a service that is not."""
 
@@ -35,7 +35,7 @@ class Parted(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.foreign, *self.unknown)
 
 
-def parted(step: Step, then: StepState, now: Sequence[State]) -> Parted:
+def parted(step: Step, then: StepState, now: Sequence[State]) -> Revertible:
     """The touches that a step had, by what is there now and what the journal says of then.
 
     A unit whose file somebody changed since is theirs, too.
@@ -58,7 +58,7 @@ def parted(step: Step, then: StepState, now: Sequence[State]) -> Parted:
     spared = {resource.name for resource in theirs if resource.kind == "unit"}
     spared &= set(stopped_around(step.actions))
     order = {seen.resource: place for place, seen in enumerate(before)}
-    return Parted(
+    return Revertible(
         ours=tuple(sorted(mine, key=lambda seen: order[seen.resource])),
         actions=tuple(
             action

@@ -18,7 +18,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_fail: int = 0  # the run goes on with so many failures, and stops at one more
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run is, in nodes."""
 
     running: int = 0
@@ -26,10 +26,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     ended: int = 0  # in whatever way
 
-    def began(self) -> "Standing":
+    def began(self) -> "RolloutProgress":
         return msgspec.structs.replace(self, running=self.running + 1)
 
-    def over(self, host: HostResult) -> "Standing":
+    def over(self, host: HostResult) -> "RolloutProgress":
         return msgspec.structs.replace(
             self,
             running=self.running - 1,
@@ -39,33 +39,33 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def stopped(limits: Limits, standing: Standing) -> str:
+def stopped(limits: Limits, progress: RolloutProgress) -> str:
     """Why no further node may begin; empty while one may.
 
     A canary that fails stops the run whatever the budget: that is what it is for. A node that
     was refused or was right already has shown nothing, and another one is the canary instead.
     """
-    if standing.failed and standing.proven < limits.canary:
+    if progress.failed and progress.proven < limits.canary:
         return "the canary failed"
-    if standing.failed > limits.max_fail:
+    if progress.failed > limits.max_fail:
         allowed = "none" if limits.max_fail == 0 else f"{limits.max_fail}"
-        noun = "node" if standing.failed == 1 else "nodes"
-        return f"{standing.failed} {noun} failed, and {allowed} may"
+        noun = "node" if progress.failed == 1 else "nodes"
+        return f"{progress.failed} {noun} failed, and {allowed} may"
     return ""
 
 
-def in_canary(limits: Limits, standing: Standing) -> bool:
+def in_canary(limits: Limits, progress: RolloutProgress) -> bool:
     """Whether a node that begins now is a canary."""
-    return standing.proven < limits.canary
+    return progress.proven < limits.canary
 
 
-def room(limits: Limits, standing: Standing) -> int:
+def room(limits: Limits, progress: RolloutProgress) -> int:
     """How many further nodes may begin now."""
-    if stopped(limits, standing):
+    if stopped(limits, progress):
         return 0
-    if in_canary(limits, standing):
-        return max(0, limits.canary - standing.proven - standing.running)
-    return max(0, limits.batch - standing.running)
+    if in_canary(limits, progress):
+        return max(0, limits.canary - progress.proven - progress.running)
+    return max(0, limits.batch - progress.running)
 
 
 def share(text: str, total: int, *, up: bool = False) -> int:

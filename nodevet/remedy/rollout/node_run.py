@@ -9,36 +9,36 @@ from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout import preconditions
-from nodevet.remedy.rollout.boot import Boot
+from nodevet.remedy.rollout.boot import RebootProof
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
-from nodevet.remedy.rollout.compare import Bench, Standing
+from nodevet.remedy.rollout.compare import StepContext, StepStatus
 from nodevet.remedy.rollout.earlier import Earlier
-from nodevet.remedy.rollout.ledger import BAD, KEPT, Ledger, Task
-from nodevet.remedy.rollout.resume import Resume, recall
+from nodevet.remedy.rollout.ledger import BAD, KEPT, Ledger, NodeTask
+from nodevet.remedy.rollout.resume import NodeResume, recall
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.remedy.rollout.step_run import MovedError, Steps
 from nodevet.result import HostResult, Outcome, Refusal, worst
 
-__all__ = ["Node", "Task"]
+__all__ = ["NodeApply", "NodeTask"]
 
 
-class Node:
+class NodeApply:
     """One node of a run. `run` never raises but for what ends the whole run."""
 
-    def __init__(self, task: Task, site: NodeSession, bench: Bench | None) -> None:
+    def __init__(self, task: NodeTask, session: NodeSession, context: StepContext | None) -> None:
         self.task = task
-        self.site = site
+        self.session = session
         self.ledger = Ledger(task)
         self._clearance = Clearance(
             host=task.host,
             planned=task.planned,
-            drain_hook=site.terms.drain_hook,
-            harmless=site.terms.harmless,
+            drain_hook=session.terms.drain_hook,
+            harmless=session.terms.harmless,
             closed=task.closed,
             services=preconditions.services_of(task.steps),
         )
-        self._steps = Steps(site, bench, self._clearance) if bench else None
+        self._steps = Steps(session, context, self._clearance) if context else None
         self._unseen: tuple[str, ...] = ()  # steps that an earlier controller left, not looked at
 
     def run(self, earlier: RunState | None = None) -> HostResult:
@@ -59,10 +59,10 @@ class Node:
             lost = str(error)
         finally:
             with suppress(WorkError):
-                self.site.executor.close(self.task.host)
+                self.session.executor.close(self.task.host)
         result = self._result(refusal, why, lost, time.monotonic() - started)
         with suppress(JournalError):  # its words are in `lost`, or the file ends here
-            self.site.journal.write(host_end(result))
+            self.session.journal.write(host_end(result))
         return result
 
     def _result(self, refusal: Refusal | None, why: str, lost: str, seconds: float) -> HostResult:
@@ -106,11 +106,11 @@ class Node:
             self._clearance.approved()
         if steps is None:
             raise RefusedError(Refusal.STALE, "the baseline that the plan was made by is not here")
-        boot, others = Boot(ledger, steps, self._clearance), Earlier(ledger, steps)
+        boot, others = RebootProof(ledger, steps, self._clearance), Earlier(ledger, steps)
         self._enter()
         evidence = self._first_look(earlier)
         if earlier is not None:
-            evidence = Resume(ledger, steps, boot, earlier).run(evidence)
+            evidence = NodeResume(ledger, steps, boot, earlier).run(evidence)
             self._unseen = ()
         if ledger.stopped():
             return
@@ -138,7 +138,7 @@ class Node:
 
     def _enter(self) -> None:
         try:
-            self.site.enter()
+            self.session.enter()
         except LockedError as error:
             raise RefusedError(Refusal.LOCKED, str(error)) from error
         except WorkError as error:
@@ -158,7 +158,7 @@ class Node:
             raise RefusedError(Refusal.STALE, why)
         host = evidence.host.data
         if host is not None and (known is None or known.boot_id == booted):
-            self.site.journal.write(
+            self.session.journal.write(
                 HostBegin(
                     host=self.task.host,
                     machine_id=host.machine_id or "",
@@ -170,7 +170,7 @@ class Node:
 
     def _probe(self, name: str) -> Evidence:
         try:
-            return self.site.probe(name)
+            return self.session.probe(name)
         except (WorkError, BlindError) as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
@@ -185,10 +185,10 @@ class Node:
         self._clearance.approved()
         if why := preconditions.other_node(self.task.planned, evidence):
             raise RefusedError(Refusal.STALE, why)
-        going = [step for step in todo if self._compared(steps, step, evidence) is Standing.GO]
+        going = [step for step in todo if self._compared(steps, step, evidence) is StepStatus.GO]
         if not going:
             return evidence
-        steps.unowned(going)
+        steps.unmanaged(going)
         for step in going[1:]:  # the first one is looked at as it begins
             steps.as_planned(step)
         cleared = self._clearance.node(
@@ -198,9 +198,9 @@ class Node:
             self._compared(steps, step, cleared)
         return cleared
 
-    def _compared(self, steps: Steps, step: Step, evidence: Evidence) -> Standing:
+    def _compared(self, steps: Steps, step: Step, evidence: Evidence) -> StepStatus:
         """What is to be done about a step. Raises RefusedError where it is stale."""
-        standing, why = steps.bench.compare(step, evidence)
-        if standing is Standing.STALE:
+        status, why = steps.context.compare(step, evidence)
+        if status is StepStatus.STALE:
             raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-        return standing
+        return status

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from nodevet.evidence.document import Evidence
 from nodevet.remedy.journal.journal import RunState, Stage
 from nodevet.remedy.model import Step
-from nodevet.remedy.rollout.boot import Boot
+from nodevet.remedy.rollout.boot import RebootProof
 from nodevet.remedy.rollout.clearance import RefusedError
 from nodevet.remedy.rollout.ledger import Ledger
 from nodevet.remedy.rollout.session import BlindError
@@ -14,10 +14,10 @@ from nodevet.remedy.rollout.step_run import Steps
 from nodevet.result import Outcome, Refusal, StepResult
 
 
-class Resume:
+class NodeResume:
     """One node of a run that is taken up again. `earlier` is what the journal says of it."""
 
-    def __init__(self, ledger: Ledger, steps: Steps, boot: Boot, earlier: RunState) -> None:
+    def __init__(self, ledger: Ledger, steps: Steps, boot: RebootProof, earlier: RunState) -> None:
         self.ledger = ledger
         self.steps = steps
         self.boot = boot
@@ -35,7 +35,7 @@ class Resume:
         else:
             amiss = {}
             for step in verified:
-                if why := self.steps.bench.verdict(step, evidence):
+                if why := self.steps.context.verdict(step, evidence):
                     amiss[step.id] = why
         for step in todo:
             state = self.earlier.step(step.id)
@@ -51,13 +51,13 @@ class Resume:
         """Interrupted steps that were put back are open again, under all that guards a first try;
         the evidence is fresh then."""
         results = self.ledger.results
-        put_back = [id for id, result in results.items() if result.outcome is Outcome.NOT_ATTEMPTED]
-        for id in put_back:
+        restore = [id for id, result in results.items() if result.outcome is Outcome.NOT_ATTEMPTED]
+        for id in restore:
             del results[id]
-        if not put_back or self.ledger.stopped():
+        if not restore or self.ledger.stopped():
             return evidence
         try:
-            return self.steps.site.steadily(lambda: self.steps.site.probe("resumed"))
+            return self.steps.session.steadily(lambda: self.steps.session.probe("resumed"))
         except BlindError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
@@ -70,7 +70,7 @@ class Resume:
             return replace(
                 result, outcome=Outcome.VERIFIED_AFTER_REBOOT if rebooted else Outcome.CHANGED
             )
-        if missing := self.steps.bench.gone(step, evidence):
+        if missing := self.steps.context.gone(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=missing)
         later = step.effective != "now"
         if not rebooted and ledger.dark(evidence) and not of_packages(step):
@@ -81,22 +81,22 @@ class Resume:
             told = "cannot be judged before one more reboot: the driver was put back"
             return replace(result, outcome=Outcome.UNKNOWN, why=told)
         told, then = f"was right, and is not any more: {why}", self.earlier.step(step.id)
-        back = self.steps.take_back(step, result, told, then)
+        back = self.steps.revert(step, result, told, then)
         if later and rebooted and back.outcome is Outcome.FAILED:
             return replace(back, why=f"{back.why}; put back, and in force after one more reboot")
         return back
 
     def _still_pending(self, step: Step, evidence: Evidence) -> StepResult:
         """A step that was in place before the controller ended, and comes into force later."""
-        result, site = self.ledger.results[step.id], self.steps.site
+        result, session = self.ledger.results[step.id], self.steps.session
         try:
-            after = site.steadily(lambda: site.look(step.resources))
+            after = session.steadily(lambda: session.look(step.resources))
         except BlindError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error))
         if self.steps.verdict(step, evidence, after).pending:
             return replace(result, outcome=Outcome.PENDING, after=after)
         then = self.earlier.step(step.id)
-        return self.steps.take_back(step, result, "was set, and is not any more", then)
+        return self.steps.revert(step, result, "was set, and is not any more", then)
 
 
 def recall(ledger: Ledger, earlier: RunState) -> None:

@@ -19,17 +19,17 @@ from nodevet.remedy.journal.account import (
 from nodevet.remedy.journal.journal import (
     HostBegin,
     JournalError,
-    RolledBack,
-    RollingBack,
     RunState,
     Stage,
+    StepReverted,
+    StepReverting,
     StepState,
 )
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import same
-from nodevet.remedy.rollout.left import Parted, parted
+from nodevet.remedy.rollout.left import Revertible, parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, of_packages
 from nodevet.remedy.rollout.waits import waits_for
@@ -39,7 +39,7 @@ from nodevet.result import HostResult, Outcome, Refusal, StepResult, worst
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
 
 
-class Back(msgspec.Struct, frozen=True, kw_only=True):
+class RollbackTask(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be put back on one node."""
 
     host: str
@@ -68,12 +68,12 @@ def doubtful(host: str, why: str) -> HostResult:
     return HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
 
-class Return:
+class NodeRollback:
     """One node's way back. `run` never raises but for what ends the whole run."""
 
-    def __init__(self, back: Back, site: NodeSession) -> None:
+    def __init__(self, back: RollbackTask, session: NodeSession) -> None:
         self.back = back
-        self.site = site
+        self.session = session
         self._results: dict[str, StepResult] = {}
 
     def run(self) -> HostResult:
@@ -87,7 +87,7 @@ class Return:
             lost = str(error)
         finally:
             with suppress(WorkError):
-                self.site.executor.close(self.back.host)
+                self.session.executor.close(self.back.host)
         steps = tuple(
             self._results.get(step.id) or self._standing(step) for step in self.back.steps
         )
@@ -112,7 +112,7 @@ class Return:
             steps=steps,
         )
         with suppress(JournalError):
-            self.site.journal.write(host_end(result))
+            self.session.journal.write(host_end(result))
         return result
 
     def _standing(self, step: Step) -> StepResult:
@@ -133,11 +133,11 @@ class Return:
         # a library that does not fit the loaded module says nothing of a GPU
         first, last = (others, packages) if evidence.gpu.data else (packages, others)
         for group in filter(None, (first, last)):
-            self._put_back(group)
+            self._restore(group)
             if Outcome.UNKNOWN in {result.outcome for result in self._results.values()}:
                 return
 
-    def _put_back(self, steps: Sequence[Step]) -> None:
+    def _restore(self, steps: Sequence[Step]) -> None:
         """These steps, all of them once more, for a later one may have changed what was put back
         before it, and after a while a last look. Raises LostError; until that look all of them
         are in doubt."""
@@ -149,10 +149,12 @@ class Return:
         left: Mapping[Resource, str] = {}
         after: Mapping[Resource, State] = {}
         try:
-            told = self.site.steadily(lambda: self.site.put_back(restored, actions, settle=False))
-            time.sleep(self.site.terms.settle)
-            after, left = self.site.steadily(lambda: self.site.left(restored))
-            evidence = self.site.steadily(lambda: self.site.probe("rolled-back"))
+            told = self.session.steadily(
+                lambda: self.session.restore(restored, actions, settle=False)
+            )
+            time.sleep(self.session.terms.settle)
+            after, left = self.session.steadily(lambda: self.session.left(restored))
+            evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
             blind = f"it cannot be proven: {error}"
         for way in ways:
@@ -161,12 +163,12 @@ class Return:
             why = "; ".join([*way.parts.told, *amiss, *([blind] if blind else [])])
             outcome = way.outcome(amiss, blind)
             now = tuple(after.get(seen.resource, seen) for seen in way.found) if after else ()
-            record = RolledBack(step=way.step.id, ok=not why, why=why, seen=now)
+            record = StepReverted(step=way.step.id, ok=not why, why=why, seen=now)
             then = self.back.run.step(way.step.id)
             if evidence and not amiss and (waits := waits_for(way.step, then, evidence)):
                 record = waiting(record, then, waits, evidence)
                 outcome = Outcome.PENDING if record.ok else outcome
-            self.site.journal.write(record)
+            self.session.journal.write(record)
             self._results[way.step.id] = replace(
                 self._results[way.step.id], outcome=outcome, why=record.why, after=now
             )
@@ -174,7 +176,7 @@ class Return:
     def _enter(self, steps: Sequence[Step]) -> Evidence:
         """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
         try:
-            self.site.enter()
+            self.session.enter()
         except LockedError as error:
             raise RefusedError(Refusal.LOCKED, str(error)) from error
         except WorkError as error:
@@ -187,13 +189,13 @@ class Return:
         clearance = Clearance(
             host=self.back.host,
             planned=self.back.planned,
-            drain_hook=self.site.terms.drain_hook,
-            harmless=self.site.terms.harmless,
+            drain_hook=self.session.terms.drain_hook,
+            harmless=self.session.terms.harmless,
             closed=self.back.closed,
             services=preconditions.services_of(steps),
         )
         evidence = clearance.node(evidence, self._probe, steps=steps, reboot=False)
-        self.site.journal.write(
+        self.session.journal.write(
             HostBegin(
                 host=self.back.host,
                 machine_id=self.back.planned.machine_id,
@@ -205,7 +207,7 @@ class Return:
 
     def _probe(self) -> Evidence:
         try:
-            return self.site.probe("before-rollback")
+            return self.session.probe("before-rollback")
         except (WorkError, BlindError) as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
@@ -219,17 +221,17 @@ class Return:
         why = "it was not looked at once it had been put back"
         self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
         try:
-            now = self.site.steadily(lambda: self.site.look(step.resources))
+            now = self.session.steadily(lambda: self.session.look(step.resources))
         except BlindError as error:
             why = str(error)
             self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
             return None
         parts = kept_from(parted(step, then, now), self.back.newer)
         self._results[step.id] = replace(self._results[step.id], before=now)
-        self.site.journal.write(RollingBack(step=step.id, found=now))
+        self.session.journal.write(StepReverting(step=step.id, found=now))
         try:
-            told = self.site.steadily(
-                lambda: self.site.put_back(parts.ours, parts.actions, settle=False)
+            told = self.session.steadily(
+                lambda: self.session.restore(parts.ours, parts.actions, settle=False)
             )
         except BlindError as error:
             told = [str(error)]
@@ -241,7 +243,7 @@ class Return:
         )
 
 
-def waiting(record: RolledBack, then: StepState, waits: str, evidence: Evidence) -> RolledBack:
+def waiting(record: StepReverted, then: StepState, waits: str, evidence: Evidence) -> StepReverted:
     """A step that was put back and is in force later; the node as it was when that was done."""
     host = evidence.host.data
     return replace(
@@ -253,7 +255,7 @@ def waiting(record: RolledBack, then: StepState, waits: str, evidence: Evidence)
     )
 
 
-def kept_from(parts: Parted, newer: Mapping[Resource, str]) -> Parted:
+def kept_from(parts: Revertible, newer: Mapping[Resource, str]) -> Revertible:
     """Without what a newer run needs: a boot unit that both have belongs to the newest."""
     taken = [seen.resource for seen in parts.ours if seen.resource in newer]
     told = [
@@ -270,7 +272,7 @@ class _Way(msgspec.Struct, frozen=True, kw_only=True):
 
     step: Step
     found: tuple[State, ...]  # when the rollback came
-    parts: Parted
+    parts: Revertible
     told: list[str]  # what did not go well; it may be right by now
 
     def outcome(self, amiss: Sequence[str], blind: str) -> Outcome:

@@ -24,7 +24,7 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each tr
 BRIEF = 300  # characters of a command's output in one line of a report
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How nodes are worked on. Times in seconds."""
 
     who: str  # what the lock on a node says
@@ -53,7 +53,7 @@ class NodeSession:
         host: str,
         executor: Executor,
         journal: Journal,
-        terms: Terms,
+        terms: SessionTerms,
         keep: Callable[[str, bytes], None],
     ) -> None:
         self.host = host
@@ -116,7 +116,7 @@ class NodeSession:
             raise BlindError(f"the node did not say what is there: {', '.join(missing)}")
         return tuple(seen[resource] for resource in resources)
 
-    def put_back(
+    def restore(
         self, before: Sequence[State], actions: Sequence[AnyAction] = (), *, settle: bool = True
     ) -> list[str]:
         """Make everything as it was before, and look whether it stays so; what does not, in words.

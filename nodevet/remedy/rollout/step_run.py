@@ -10,20 +10,20 @@ from nodevet.evidence.document import Evidence
 from nodevet.fleet.executor import WorkError
 from nodevet.model import NODE
 from nodevet.remedy.journal.journal import (
-    Doing,
-    Done,
-    Failed,
-    InDoubt,
+    ActionBegin,
+    ActionEnd,
+    ActionUnknown,
     JournalError,
-    Looked,
-    RolledBack,
-    RollingBack,
+    StepFailed,
+    StepLooked,
+    StepReverted,
+    StepReverting,
     StepState,
-    Verified,
+    StepVerified,
 )
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
-from nodevet.remedy.rollout.compare import SETTINGS, Bench, Standing, moved, same
+from nodevet.remedy.rollout.compare import SETTINGS, StepContext, StepStatus, moved, same
 from nodevet.remedy.rollout.left import parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession, apart, said, words
 from nodevet.remedy.rollout.state import shows, unnamed
@@ -38,7 +38,7 @@ class MovedError(Exception):
     """Settings of earlier steps are no longer what they were; nothing was written."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a step holds. `why` says why not; then `evidence` may be missing.
 
     `gone`: nobody can tell, for what it is about is not there any more.
@@ -55,9 +55,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 class Steps:
     """The steps of one node, each at a time."""
 
-    def __init__(self, site: NodeSession, bench: Bench, clearance: Clearance) -> None:
-        self.site = site
-        self.bench = bench
+    def __init__(self, session: NodeSession, context: StepContext, clearance: Clearance) -> None:
+        self.session = session
+        self.context = context
         self.clearance = clearance
         self.begun: set[str] = set()  # steps with an action that was, or may have been, sent
         self.witness: tuple[State, ...] = ()
@@ -65,18 +65,18 @@ class Steps:
 
     # --- before -----------------------------------------------------------------------------
 
-    def standing(self, step: Step, evidence: Evidence) -> Standing:
+    def status(self, step: Step, evidence: Evidence) -> StepStatus:
         """What is to be done about a step. Raises RefusedError."""
-        standing, why = self.bench.compare(step, evidence)
-        if standing is Standing.STALE:
+        status, why = self.context.compare(step, evidence)
+        if status is StepStatus.STALE:
             raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-        return standing
+        return status
 
-    def unowned(self, steps: Sequence[Step]) -> None:
+    def unmanaged(self, steps: Sequence[Step]) -> None:
         """Raises RefusedError where something else on the node sets what these steps touch."""
         resources = tuple(dict.fromkeys(resource for step in steps for resource in step.resources))
         try:
-            owners = self.site.executor.managers(self.site.host, resources)
+            owners = self.session.executor.managers(self.session.host, resources)
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
         others = [f"{label}: {', '.join(who)}" for label, who in sorted(owners.items()) if who]
@@ -86,7 +86,7 @@ class Steps:
     def earlier(self, step: Step) -> tuple[State, ...]:
         """As `as_planned`. Raises RefusedError where something else on the node sets it too."""
         before = self.as_planned(step)
-        self.unowned([step])
+        self.unmanaged([step])
         return before
 
     def as_planned(self, step: Step) -> tuple[State, ...]:
@@ -99,7 +99,7 @@ class Steps:
                 Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
             )
         try:
-            before = self.site.look(step.resources)
+            before = self.session.look(step.resources)
             undo(*before, actions=step.actions)
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
@@ -126,18 +126,18 @@ class Steps:
         another by now.
         """
         self.witness = ()
-        standing = self.standing(step, evidence)
-        if standing is Standing.RIGHT:
+        status = self.status(step, evidence)
+        if status is StepStatus.UNCHANGED:
             verdicts = self.verdicts(step, evidence)
             return begin(step, outcome=Outcome.UNCHANGED, verdicts=verdicts), evidence
-        if standing is Standing.PENDING:
+        if status is StepStatus.PENDING:
             why = f"set already, in force after a {step.effective}"
             return begin(step, outcome=Outcome.PENDING, why=why), evidence
         before = self.earlier(step)
         self.clearance.step(step, evidence)
         if moved(watched, self._watch(watched)):
             raise MovedError
-        self.site.journal.write(Looked(step=step.id, seen=before))
+        self.session.journal.write(StepLooked(step=step.id, seen=before))
         try:
             return self._acted(step, begin(step, before=before), evidence, watched)
         except JournalError as error:
@@ -151,18 +151,18 @@ class Steps:
         """Its actions, each journaled before, and the check. Raises JournalError."""
         ran: list[Ran] = []
         for number, action in enumerate(step.actions):
-            self.site.journal.write(Doing(step=step.id, action=number))
+            self.session.journal.write(ActionBegin(step=step.id, action=number))
             self.begun.add(step.id)
             try:
-                acted = self.site.executor.act(self.site.host, action)
+                acted = self.session.executor.act(self.session.host, action)
             except WorkError as error:
                 why = str(error)
-                self.site.journal.write(InDoubt(step=step.id, action=number, why=why))
+                self.session.journal.write(ActionUnknown(step=step.id, action=number, why=why))
                 ran.append(Ran(action=action, ok=None))
                 result = replace(result, ran=tuple(ran))
                 return self._lost(step, result, set(range(number)), why, evidence)
-            self.site.journal.write(
-                Done(
+            self.session.journal.write(
+                ActionEnd(
                     step=step.id,
                     action=number,
                     ok=acted.ok,
@@ -174,7 +174,7 @@ class Steps:
             result = replace(result, ran=tuple(ran))
             if not acted.ok:
                 why = f"{words(action)}: {said(acted.code, acted.output)}"
-                return self.take_back(step, result, why), evidence
+                return self.revert(step, result, why), evidence
         self.witness = self._watch(watched)
         return self._judged(step, result, evidence)
 
@@ -182,7 +182,7 @@ class Steps:
         """A step in hand when the journal could not be written any more: reverted, which is all
         that may be done then. The journal leaves it in doubt, so a resumed run looks at it."""
         try:
-            left = self.site.steadily(lambda: self.site.put_back(result.before, step.actions))
+            left = self.session.steadily(lambda: self.session.restore(result.before, step.actions))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         except BlindError as error:
@@ -197,7 +197,7 @@ class Steps:
         """What watched settings are now; nothing where the node does not say so at once: later
         would be too late to tell who moved them."""
         try:
-            return self.site.look([seen.resource for seen in watched]) if watched else ()
+            return self.session.look([seen.resource for seen in watched]) if watched else ()
         except (WorkError, BlindError):  # whoever asks next learns that, too
             return ()
 
@@ -222,32 +222,32 @@ class Steps:
             told = replace(result, outcome=Outcome.UNKNOWN, why=held.why)
             return told, held.evidence or evidence
         if held.why:
-            back = self.take_back(step, result, held.why, unheard, again=unheard is not None)
+            back = self.revert(step, result, held.why, unheard, again=unheard is not None)
             return back, held.evidence or evidence
-        self.site.journal.write(
-            Verified(step=step.id, verdicts=held.verdicts, pending=held.pending)
+        self.session.journal.write(
+            StepVerified(step=step.id, verdicts=held.verdicts, pending=held.pending)
         )
         outcome = Outcome.PENDING if held.pending else Outcome.CHANGED
         why = f"in force after a {step.effective}" if held.pending else result.why
         return replace(result, outcome=outcome, why=why), held.evidence or evidence
 
-    def held(self, step: Step) -> Held:
+    def held(self, step: Step) -> Verification:
         """Whether a step that was written holds, also a moment later. Raises LostError."""
         try:
-            return self.site.steadily(lambda: self._held(step))
+            return self.session.steadily(lambda: self._held(step))
         except BlindError as error:
-            return Held(why=f"cannot be verified: {error}")
+            return Verification(why=f"cannot be verified: {error}")
 
-    def _held(self, step: Step) -> Held:
-        first = self.site.look(step.resources)
-        self.site.journal.write(Looked(step=step.id, seen=first))  # what the step left
-        time.sleep(self.site.terms.settle)
-        after = self.site.look(step.resources)
+    def _held(self, step: Step) -> Verification:
+        first = self.session.look(step.resources)
+        self.session.journal.write(StepLooked(step=step.id, seen=first))  # what the step left
+        time.sleep(self.session.terms.settle)
+        after = self.session.look(step.resources)
         if any(not same(one, two) for one, two in zip(first, after, strict=True)):
-            self.site.journal.write(Looked(step=step.id, seen=after))
-        evidence = self.site.probe("after")
-        if why := self.bench.gone(step, evidence):
-            return Held(why=why, gone=True, after=after, evidence=evidence)
+            self.session.journal.write(StepLooked(step=step.id, seen=after))
+        evidence = self.session.probe("after")
+        if why := self.context.gone(step, evidence):
+            return Verification(why=why, gone=True, after=after, evidence=evidence)
         lost = [
             one.resource.label
             for one, two in zip(first, after, strict=True)
@@ -255,16 +255,16 @@ class Steps:
         ]
         if lost:
             why = f"does not stay as it was set: {', '.join(lost)}"
-            return Held(why=why, after=after, evidence=evidence)
+            return Verification(why=why, after=after, evidence=evidence)
         held = self.verdict(step, evidence, after)
         if held.gone or not any(
             isinstance(action, SetUnit) and action.restart for action in step.actions
         ):
             return held
-        limit = time.monotonic() + self.site.terms.boot_settle
+        limit = time.monotonic() + self.session.terms.boot_settle
         while held.why and time.monotonic() < limit:  # until it is on its GPUs again
-            time.sleep(max(0.05, self.site.terms.settle))
-            held = self.verdict(step, self.site.probe("after"), after)
+            time.sleep(max(0.05, self.session.terms.settle))
+            held = self.verdict(step, self.session.probe("after"), after)
         return held
 
     def left(self, step: Step) -> tuple[State, ...]:
@@ -273,19 +273,19 @@ class Steps:
         A rollback goes by it. Raises LostError.
         """
         try:
-            seen = self.site.steadily(lambda: self.site.look(step.resources))
+            seen = self.session.steadily(lambda: self.session.look(step.resources))
         except BlindError:
             return ()
-        self.site.journal.write(Looked(step=step.id, seen=seen))
+        self.session.journal.write(StepLooked(step=step.id, seen=seen))
         return seen
 
-    def verdict(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> Held:
+    def verdict(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> Verification:
         """What the check says of a step on this evidence."""
-        why = self.bench.verdict(step, evidence)
-        held = Held(after=after, evidence=evidence, verdicts=self.verdicts(step, evidence))
+        why = self.context.verdict(step, evidence)
+        held = Verification(after=after, evidence=evidence, verdicts=self.verdicts(step, evidence))
         if not why:
             return held
-        if self.bench.gone(step, evidence):
+        if self.context.gone(step, evidence):
             return replace(held, why=why, gone=True)
         if step.effective != "now" and self._in_place(step, evidence, after):
             return replace(held, pending=True)
@@ -295,7 +295,7 @@ class Steps:
         """What the step's check says of each subject."""
         return {
             finding.subject.label or NODE.kind: finding.verdict.value
-            for finding in self.bench.ask(step.fix, evidence)
+            for finding in self.context.ask(step.fix, evidence)
         }
 
     def _in_place(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> bool:
@@ -304,7 +304,7 @@ class Steps:
         if any(
             resource.kind == "gpu" and "_pending" in resource.name for resource in step.resources
         ):
-            return self.bench.waits(step, evidence)
+            return self.context.waits(step, evidence)
         last = {
             getattr(action, "path", None) or getattr(action, "name", action): action
             for action in step.actions
@@ -313,7 +313,7 @@ class Steps:
 
     # --- after ------------------------------------------------------------------------------
 
-    def take_back(
+    def revert(
         self,
         step: Step,
         result: StepResult,
@@ -325,18 +325,18 @@ class Steps:
         """Put a step back and prove it: at once, or, where `then` is what the journal says of an
         earlier controller's step, all of it that nobody changed since. `again`: it did not fail;
         once it is put back it is untouched, and may be begun anew."""
-        journal = self.site.journal
+        journal = self.session.journal
         if not again:
-            journal.write(Failed(step=step.id, why=why))
-        journal.write(RollingBack(step=step.id, again=again))
+            journal.write(StepFailed(step=step.id, why=why))
+        journal.write(StepReverting(step=step.id, again=again))
         try:
-            left = self.site.steadily(lambda: self._put_back(step, result, then))
+            left = self.session.steadily(lambda: self._restore(step, result, then))
         except LostError as error:
             told = f"{why}; while it was put back: {error}"
             return replace(result, outcome=Outcome.UNKNOWN, why=told)
         except BlindError as error:
             left = [str(error)]
-        journal.write(RolledBack(step=step.id, ok=not left, why="; ".join(left) or why))
+        journal.write(StepReverted(step=step.id, ok=not left, why="; ".join(left) or why))
         if left:
             told = f"{why}; it could not be put back: {'; '.join(left)}"
             return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
@@ -344,18 +344,18 @@ class Steps:
             return begin(step)
         return replace(result, outcome=Outcome.FAILED, why=why, after=result.before)
 
-    def _put_back(self, step: Step, result: StepResult, then: StepState | None) -> list[str]:
+    def _restore(self, step: Step, result: StepResult, then: StepState | None) -> list[str]:
         """What is not as it was, in words."""
         if then is None or then.seen is None:
-            return self.site.put_back(result.before, step.actions)
-        parts = parted(step, then, self.site.look(step.resources))
-        return [*parts.told, *self.site.put_back(parts.ours, parts.actions)]
+            return self.session.restore(result.before, step.actions)
+        parts = parted(step, then, self.session.look(step.resources))
+        return [*parts.told, *self.session.restore(parts.ours, parts.actions)]
 
     def _lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
     ) -> tuple[StepResult, Evidence]:
         try:
-            self.site.reenter()
+            self.session.reenter()
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
         return self.resolve(step, result, done, f"the session was lost ({why})", evidence)
@@ -370,20 +370,20 @@ class Steps:
         then: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
         """A step that was left in the middle: done where all of it is in place, else put back as
-        `take_back` does, and then untouched where `then` says that a controller ended there.
+        `revert` does, and then untouched where `then` says that a controller ended there.
 
         `done` are the actions that are known to have succeeded. Of the first other one, a
         command, the check tells whether it took place; one after it was never begun.
         """
-        time.sleep(self.site.terms.settle)  # what was begun may still run
+        time.sleep(self.session.terms.settle)  # what was begun may still run
         try:
-            now = self.site.steadily(lambda: self.site.look(step.resources))
+            now = self.session.steadily(lambda: self.session.look(step.resources))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
         except BlindError as error:
-            return self.take_back(step, result, f"{why}; {error}", then), evidence
+            return self.revert(step, result, f"{why}; {error}", then), evidence
         if then is not None and then.seen is not None and parted(step, then, now).told:
-            return self.take_back(step, result, why, then), evidence
+            return self.revert(step, result, why, then), evidence
         open_ones = [number for number in range(len(step.actions)) if number not in done]
         missing = [
             number
@@ -396,7 +396,7 @@ class Steps:
         if missing:
             named = ", ".join(words(step.actions[number]) for number in missing)
             cut, again = f"{why} before all was done: {named}", then is not None
-            return self.take_back(step, result, cut, then, again=again), evidence
+            return self.revert(step, result, cut, then, again=again), evidence
         told = replace(result, why=f"{why}; all of it had taken place")
         unheard = any(shows(step.actions[number], now) is None for number in open_ones)
         return self._judged(step, told, evidence, then if unheard else None)
@@ -410,9 +410,9 @@ class Steps:
         """
         why = state.why or "the controller ended in the middle of it"
         result = recalled(step, state)
-        if missing := self.bench.gone(step, evidence):
+        if missing := self.context.gone(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {missing}"), evidence
         if state.rolling_back or state.stage.value == "failed":
             again = state.rolling_back and state.again
-            return self.take_back(step, result, why, state, again=again), evidence
+            return self.revert(step, result, why, state, again=again), evidence
         return self.resolve(step, result, set(state.done), why, evidence, state)
