@@ -42,7 +42,7 @@ from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.resource import Resource, State
 from nodevet.result import HostResult, Outcome, Refusal, exit_code
-from nodevet.sweep import StepContext as Benches
+from nodevet.sweep import Bench as Benches
 from nodevet.sweep import report
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.needs import missing
