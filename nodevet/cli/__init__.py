@@ -1,7 +1,7 @@
 """The command line: one file per command, arguments and exit codes only.
 
 Each file holds one click command named `command` and is imported when it is run,
-so that a command pays only for what it uses.
+so that a command pays only for what it uses. What commands share is in `common`.
 """
 
 import importlib
@@ -20,22 +20,19 @@ import click
 from nodevet import __version__
 
 USAGE = 2  # exit code: usage or configuration
-SHARED = frozenset(
-    {"options", "output", "plugins", "rollout", "saved", "seconds", "session", "speech"}
-)
 
 
 class Commands(click.Group):
     """Finds each command in the file of its name, else in other distributions."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from nodevet.cli import plugins
+        from nodevet.cli.common import plugins
 
         return sorted(_own() | plugins.names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _own():
-            from nodevet.cli import plugins
+            from nodevet.cli.common import plugins
 
             return plugins.find(cmd_name)
         command = importlib.import_module(f"nodevet.cli.{cmd_name}").command
@@ -45,23 +42,23 @@ class Commands(click.Group):
 
 
 def _own() -> set[str]:
-    return {name for _, name, _ in pkgutil.iter_modules(__path__) if name not in SHARED}
+    return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nodevet")
 def nodevet() -> None:
-    """Vet GPU nodes: what a node is, against what its baseline says it should be.
+    """Vet GPU nodes: compare what a node is with what its baseline says it should be.
 
     \b
     nodevet check 'gpu[001-128]' -b nvidia-h100-sxm    vet hosts over SSH
     nodevet check @local -b generic                    vet this machine
-    nodevet explain pcie_link                          what a check is about
+    nodevet explain pcie_link                          describe a check
     """
 
 
 class UserError(Exception):
-    """Something the user can put right; the message says what and how."""
+    """Something that the user can correct; the message says what and how."""
 
 
 def main() -> NoReturn:
@@ -90,8 +87,8 @@ def main() -> NoReturn:
             _say(str(error))
         else:
             _say(
-                f"a fault in nodevet: {type(error).__name__}: {error}\n"
-                "NODEVET_DEBUG=1 shows where; please report it"
+                f"internal error (please report): {type(error).__name__}: {error}\n"
+                "NODEVET_DEBUG=1 shows where"
             )
         sys.exit(USAGE)
 
@@ -121,18 +118,18 @@ def _show(error: click.ClickException) -> None:
 
 
 def _silence() -> None:
-    from nodevet.cli.speech import silence
+    from nodevet.cli.common.speech import silence
 
     for stream in (sys.stdout, sys.stderr):
         silence(stream)
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether the message was written for the user: the errors that our rooms define."""
+    """Whether the message was written for the user: the errors that our packages define."""
     return isinstance(error, OSError) or type(error).__module__.startswith("nodevet.")
 
 
 def _say(text: str) -> None:
-    from nodevet.cli.speech import say
+    from nodevet.cli.common.speech import say
 
     say(text)

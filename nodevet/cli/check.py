@@ -1,17 +1,13 @@
 """`nodevet check`: vet hosts against their baselines."""
 
-import math
-import time
 from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import structs
 
-from nodevet.age import WEEK
-from nodevet.cli import UserError, options, saved, session
-from nodevet.cli.output import Output
-from nodevet.cli.seconds import longest
+from nodevet.cli import UserError
+from nodevet.cli.common import options
+from nodevet.cli.common.seconds import longest
 from nodevet.model import Severity
 
 
@@ -26,20 +22,21 @@ from nodevet.model import Severity
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
     metavar="PATH",
-    help="Judge saved evidence, a file or a folder, without touching a node; with hosts or an "
+    help="Judge saved evidence, a file or a folder, instead of visiting hosts; with hosts or an "
     "inventory, only theirs.",
 )
 @click.option(
     "--max-age",
     callback=longest,
     metavar="TIME",
-    help="Older saved evidence is unknown: 90m, 24h, 2d, or none for any age.  [default: 7d]",
+    help="Report saved evidence older than this as unknown: 90m, 24h, 2d; or none, for any age.  "
+    "[default: 7d]",
 )
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep each host's evidence in DIR, for --evidence.",
+    help="Save each host's evidence in DIR, for --evidence.",
 )
 @options.expect_hostname
 @options.reach
@@ -59,45 +56,75 @@ def command(
     project: Path,
     **reach: Any,
 ) -> None:
-    """Vet hosts against their baselines. Nothing on a node is changed.
+    """Vet hosts against their baselines. Changes nothing on a host.
 
     HOSTS are nodesets (gpu[001-128]), groups of an inventory (@rack1), @local for this
     machine, or - to read them from standard input.
 
     \b
     Exit codes:
-      0  every host was vetted and is as its baseline says
-      1  something is wrong, at or above --fail-on
-      2  usage or configuration, or a report that could not be written
+      0  every host was vetted, and nothing fails at or above --fail-on
+      1  something fails, at or above --fail-on
+      2  usage or configuration error, or a report could not be written
       3  something could not be judged: unreachable, timeout, unknown (1 wins over 3)
-    With --format nagios on standard output they are a Nagios plug-in's:
+    With --format nagios on standard output, those of a Nagios plug-in:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """
-    from nodevet.fleet import visit
-    from nodevet.sweep import MaxAge, reports
+    from msgspec import structs
+
+    from nodevet.cli.common.output import Sinks
+    from nodevet.cli.common.progress import watched
+    from nodevet.cli.common.runs import earlier_run
+    from nodevet.run import saved
+    from nodevet.run.context import open_context
+    from nodevet.run.reach import fleet_options
+    from nodevet.run.targets import Targets
+    from nodevet.run.vet import vet, vet_saved
 
     if max_age is not None and not evidence:
-        raise UserError("--max-age is about --evidence; what is visited now has no age")
+        raise UserError("--max-age needs --evidence: what is read now has no age")
     if evidence and save:
-        raise UserError("--evidence judges what was saved; it takes no --save")
-    output = Output(formats, save)
-    before = session.earlier_run(previous) if previous else None
-    if previous and before:
-        saved.tell_age(previous, before, most=saved.PREVIOUS)
-    bench = session.open_bench(project, names)
+        raise UserError("--save cannot be used with --evidence, which judges what was saved")
+    sinks = Sinks(formats, save)
+    before = earlier_run(previous)
+    context = open_context(project, names)
+    chosen = Targets(
+        names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
+    )
+    least = Severity(fail_on)
     if evidence:
-        hosts, visits = saved.replayed(evidence, targets, inventories, limit)
-        hosts = hosts if expect_hostname else session.any_hostname(hosts)
-        limits = MaxAge(now=time.time(), most=WEEK if max_age is None else max_age)
-        bench = structs.replace(bench, age=limits if math.isfinite(limits.most) else None)
-        seen = reports(iter(visits), {host.name: host for host in hosts}, bench)
+        replay = saved.read_saved(evidence, chosen)
+        _tell_left_out(replay.left_out, inventories)
+        context = structs.replace(context, age=saved.limit_of(max_age))
+        with watched(len(replay.hosts), sinks) as listener:
+            run = vet_saved(replay.hosts, replay.visits, context, fail_on=least, listener=listener)
     else:
-        hosts = session.inventory(targets, inventories, limit, expect_hostname=expect_hostname)
+        hosts = chosen.hosts()
         if save:
-            saved.tell_strangers(save, hosts, inventories)
-        reach_options = session.fleet_options(bench=bench, **reach)
-        by_name = {host.name: host for host in hosts}
-        seen = reports(visit(hosts, reach_options), by_name, bench, output.keep)
-    run = session.carry_out(hosts, seen, bench, output, Severity(fail_on), replayed=bool(evidence))
-    output.finish(run, before)
-    click.get_current_context().exit(output.code(run))
+            _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
+        reached = fleet_options(context=context, **reach)
+        with watched(len(hosts), sinks) as listener:
+            run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
+    sinks.finish(run, before)
+    click.get_current_context().exit(sinks.code(run))
+
+
+def _tell_left_out(names: tuple[str, ...], inventories: tuple[str, ...]) -> None:
+    from nodevet.cli.common.speech import say
+    from nodevet.report.parts.text import nodeset
+
+    if names:
+        where = "not in the inventory" if inventories else "not among the hosts that are named"
+        say(f"--evidence: left out, since {where}: {nodeset(names)}")
+
+
+def _tell_strangers(save: Path, names: list[str], inventories: tuple[str, ...]) -> None:
+    from nodevet.cli.common.speech import say
+    from nodevet.report.parts.text import nodeset
+
+    if names:
+        where = "not in the inventory" if inventories else "not of this run"
+        say(
+            f"--save {save}: holds evidence of hosts that are {where}: {nodeset(names)}; "
+            "`nodevet check --evidence` judges it too: remove what you do not need"
+        )

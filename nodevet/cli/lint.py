@@ -1,21 +1,22 @@
-"""`nodevet lint`: everything that is wrong with baselines, at once."""
+"""`nodevet lint`: every problem of baselines, at once."""
 
 from datetime import date
 from pathlib import Path
 
 import click
 
-from nodevet.cli import USAGE, options, session
+from nodevet.cli import USAGE
+from nodevet.cli.common import options
 
 
 @click.command("lint")
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
-@click.option("--strict", is_flag=True, help="Warnings are errors too.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @options.project
 def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
     """Check baselines: every problem as file:line:column, with what to do.
 
-    Without a NAME: all baselines of the project, or the shipped ones where it has none.
+    Without a NAME: all baselines of the project, or the shipped ones if it has none.
 
     \b
     Exit codes:
@@ -23,9 +24,10 @@ def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
       2  errors, or with --strict warnings
     """
     from nodevet.baseline import lint
+    from nodevet.run.context import candidates, open_project
 
-    catalog, folders = session.open_project(project)
-    wanted = list(names) or session.candidates(folders)
+    catalog, folders = open_project(project)
+    wanted = list(names) or candidates(folders)
     problems = lint(wanted, folders=folders, catalog=catalog, today=date.today())
     for problem in problems:
         click.echo(str(problem))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli import options, session
+from nodevet.cli.common import options
 
 KINDS = ("checks", "fixes", "baselines", "formats", "hosts")
 
@@ -21,18 +21,21 @@ def command(
     project: Path,
 ) -> None:
     """Name the checks, fixes, baselines, report formats, or the hosts of an inventory."""
+    from nodevet.run.context import open_project
+    from nodevet.run.targets import Targets
+
     if kind == "checks":
-        catalog, _ = session.open_project(project)
+        catalog, _ = open_project(project)
         for check in catalog.ids:
             click.echo(f"{check:18} {catalog.title(check)}")
     elif kind == "fixes":
-        catalog, _ = session.open_project(project)
+        catalog, _ = open_project(project)
         for check in catalog.fixes:
             click.echo(f"{check:22} {catalog.fix_title(check)}")
     elif kind == "baselines":
         from nodevet.baseline import available
 
-        _, folders = session.open_project(project)
+        _, folders = open_project(project)
         for name, path in available(folders):
             click.echo(f"{name:28} {path}")
     elif kind == "formats":
@@ -40,6 +43,7 @@ def command(
 
         click.echo("\n".join(formats()))
     else:
-        for host in session.inventory(targets, inventories, limit):
+        chosen = Targets(names=targets, inventories=inventories, limit=limit)
+        for host in chosen.hosts():
             groups = ",".join(sorted(host.groups))
             click.echo(f"{host.name:28} {groups}".rstrip())

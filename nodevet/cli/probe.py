@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
-from nodevet.cli.seconds import Seconds
+from nodevet.cli.common.seconds import SecondsParam
 
 
 @click.command("probe")
@@ -20,24 +20,24 @@ from nodevet.cli.seconds import Seconds
 )
 @click.option(
     "--deadline",
-    type=Seconds(1),
+    type=SecondsParam(1),
     default=80,
     show_default=True,
     metavar="SECONDS",
-    help="For the whole probe; what hangs is left out and named.",
+    help="Time limit for the whole probe; what hangs is left out and named.",
 )
 @click.argument("sections", nargs=-1)
 def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
-    """Print what this machine is, as one JSON document; SECTIONS to read only some.
+    """Print what this machine is, as one JSON document; with SECTIONS, only those.
 
-    Reads, and changes nothing. `nodevet check --evidence FILE` judges the document.
+    Changes nothing. `nodevet check --evidence FILE` judges the document.
     """
     from nodevet.remote.probe.main import SECTIONS, probe
 
     strange = [name for name in sections if name not in SECTIONS]
     if strange:
         raise click.UsageError(
-            f"no section is named {strange[0]!r}; there are {', '.join(SECTIONS)}"
+            f"unknown section {strange[0]!r}; the sections are {', '.join(SECTIONS)}"
         )
     wish = {"root": str(root.resolve()), "deadline": deadline, "sections": list(sections)}
     document = probe(wish | {"probe": __version__})

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from nodevet import report
-from nodevet.cli import UserError, options, saved, session
-from nodevet.cli.output import Output
+from nodevet.cli.common import options
 
 if TYPE_CHECKING:
-    from nodevet.result import Result
+    from nodevet.cli.common.output import Sinks
 
 
 @click.command("report")
@@ -19,36 +18,30 @@ if TYPE_CHECKING:
 @options.previous
 def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
     """Render a RUN in other formats: a file that was written with --format json:FILE or
-    jsonl:FILE, or the folder of an apply, of which its journal says what it came to by now,
-    with what was rolled back since.
+    jsonl:FILE, or the folder of an apply, which is reported as its journal stands now, with what
+    was rolled back since.
 
     The exit code is the one that the run itself had.
     """
-    output = Output(formats)
+    from nodevet.cli.common.output import Sinks
+    from nodevet.cli.common.runs import read_run
+    from nodevet.run.earlier import DAY, PREVIOUS
+
+    sinks = Sinks(formats)
     if run.is_dir():
-        _fixes(run, output, previous)
-    before = session.read_run(previous) if previous else None
-    if previous and before:
-        saved.tell_age(previous, before, most=saved.PREVIOUS)
-    found = session.read_run(run)
-    saved.tell_age(run, found, most=saved.DAY)
-    output.finish(found, before, streamed=False)
-    click.get_current_context().exit(output.code(found))
+        _fixes(run, sinks, previous)
+    before = read_run(previous, most=PREVIOUS) if previous else None
+    found = read_run(run, most=DAY)
+    sinks.finish(found, before, streamed=False)
+    click.get_current_context().exit(sinks.code(found))
 
 
-def _fixes(folder: Path, output: Output, previous: Path | None) -> None:
+def _fixes(folder: Path, sinks: "Sinks", previous: Path | None) -> None:
     """What a run of fixes came to."""
+    from nodevet.run.fix_run import open_run
+
     if previous:
-        raise click.UsageError("--previous: a run of fixes is compared with none")
-    result = _account(folder)
-    output.write(lambda sink: report.render(sink.format, result), output.sinks)
-    click.get_current_context().exit(output.code(result))
-
-
-def _account(folder: Path) -> "Result":
-    from nodevet.remedy.journal.folder import RunError, RunFolder
-
-    try:
-        return RunFolder(folder).account()
-    except RunError as error:
-        raise UserError(str(error)) from error
+        raise click.UsageError("--previous cannot be used with a run of fixes")
+    result = open_run(folder).account()
+    sinks.write(lambda sink: report.render(sink.format, result), sinks.sinks)
+    click.get_current_context().exit(sinks.code(result))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from nodevet.cli import options, session
+from nodevet.cli.common import options
 
 
 @click.command("schema")
@@ -13,10 +13,11 @@ from nodevet.cli import options, session
 def command(project: Path) -> None:
     """Print the JSON Schema of a baseline, with every check of this project.
 
-    Write it beside your baselines, and begin each with
+    Write it next to your baselines, and begin each with
     `# yaml-language-server: $schema=nodevet.schema.json`.
     """
     from nodevet.baseline import schema
+    from nodevet.run.context import open_project
 
-    catalog, _ = session.open_project(project)
+    catalog, _ = open_project(project)
     click.echo(json.dumps(schema(catalog), indent=2, ensure_ascii=False))

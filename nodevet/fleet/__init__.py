@@ -34,7 +34,7 @@ class Options:
     sudo: bool = False  # for every host; else as the inventory says
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
-    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # see nodevet.sweep.asks
+    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # see nodevet.run.asks
 
     def __post_init__(self) -> None:
         if self.host_keys not in HOST_KEYS:

@@ -158,7 +158,7 @@ def test_mistakes_of_the_user_are_said(nodevet: Run, project: Path, keys: Path) 
         return done.stderr
 
     key = ("--key", keys / "bob")
-    assert "--yes signs without asking" in said("plan.json", *key)
+    assert "use --yes to approve without confirmation" in said("plan.json", *key)
     assert "none.json: cannot be read: No such file" in said("none.json", *key)
     assert "no SSH key in" in said("plan.json", "--yes")
     lonely = shutil.copy(keys / "bob.pub", project / "lonely.pub")

@@ -99,14 +99,14 @@ def test_d4_d20_explain_knows_what_no_baseline_asks_for(
         assert f"\n**{part}" in done.stdout, part
 
 
-def test_explain_says_which_line_wanted_it(nodevet: Run, tmp_path: Path) -> None:
+def test_explain_says_which_line_expects_it(nodevet: Run, tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text(
         "nodevet: 1\nextends: nvidia-h100-sxm\nexpect:\n  power_limit: {watts: 600}\n"
         "severity: {power_limit: info}\n"
     )
     done = nodevet("explain", "power_limit", "-b", path)
-    wanted = done.stdout.split("wants:")[1]
+    wanted = done.stdout.split("expects:")[1]
     assert "watts: 600" in wanted
     assert f"{path}:4" in wanted
     assert "overridden" in wanted
@@ -194,7 +194,7 @@ def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> No
         ((empty,), "the folder of a run?"),
         ((began,), "nothing was done on any node: apply the plan anew"),
         ((other,), "plan.json: was changed since the run began"),
-        ((began, "--previous", earlier), "--previous: a run of fixes is compared with none"),
+        ((began, "--previous", earlier), "--previous cannot be used with a run of fixes"),
     ):
         done = nodevet("report", *words)
         assert done.returncode == 2 and said in done.stderr, done

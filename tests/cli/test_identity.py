@@ -78,7 +78,7 @@ def test_d4_one_machine_under_two_names_fails_both_hosts(
     done = call(*command, "gpu[001-003]", "--no-expect-hostname", *files, "--format=table")
     assert done.exit_code == 1, done.output
     assert "gpu001, gpu002 are one machine" in done.stdout
-    assert "2 wrong" in done.stdout
+    assert "2 fail" in done.stdout
     for name in formats():
         if name in ("table", "prometheus"):
             continue

@@ -123,7 +123,7 @@ def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
     done = plan("--fix", "compute_mode", "-o", "plan.json")
     assert done.returncode == 0
     assert "Nothing to do: what is wrong has no fix that may enter." in done.stderr
-    assert "is of an earlier plan and was left as it is" in done.stderr
+    assert "holds an earlier plan and was left as it is" in done.stderr
     assert (tmp_path / "plan.json").read_text() == "old"
 
 
@@ -161,7 +161,7 @@ def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
         (["--fix", "gpu_count"], "no fix is named 'gpu_count'"),
         (["--fix", "power_limits"], "did you mean power_limit?"),
         (["--fix", "gpu_clocks"], "no baseline of this run asks for gpu_clocks"),
-        (["--valid", "forever"], "'forever' is no time; say 24h, 90m or 2d"),
+        (["--valid", "forever"], "invalid duration 'forever' (examples: 90m, 24h, 2d)"),
         (["--valid", "0h"], "is not between 1m and 30d"),
         (["--valid", "31d"], "is not between 1m and 30d"),
         (["--max-risk", "high"], "'high' is not one of"),
@@ -181,6 +181,6 @@ def test_fixes_are_listed_and_explained(nodevet: Run) -> None:
     listed = nodevet("list", "fixes").stdout
     assert "power_limit " in listed and "pcie_link" not in listed
     explained = nodevet("explain", "power_limit").stdout
-    assert "There is a fix, at risk live or below." in explained
+    assert "Fix available, at risk live or below." in explained
     assert "**Undo**" in explained
-    assert "There is no fix for it." in nodevet("explain", "pcie_link").stdout
+    assert "No fix available." in nodevet("explain", "pcie_link").stdout

@@ -301,7 +301,7 @@ def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
     told = rig.refused(plan, "gpu1")
     pid = rig.on("gpu1", "pgrep -x train").strip()
     assert told == (
-        f"guard: gpu1/compute_mode/1 is of risk idle: GPU 0 in use by train (pid {pid})"
+        f"precondition: gpu1/compute_mode/1 is of risk idle: GPU 0 in use by train (pid {pid})"
     )
     subprocess.run([*SIM, "set", "--fleet", rig.fleet, "gpu1", "load=[]"], check=True, timeout=60)
 
@@ -326,7 +326,7 @@ def test_another_owner(rig: Rig, plan: Path) -> None:
     steps = json.loads(again.read_bytes())["steps"]
     assert {step["fix"] for step in steps} == {"compute_mode", "cpu_governor"}
     told = rig.refused(plan, "gpu1")
-    assert told.startswith("owner: set elsewhere too: gpu ") and f": {CRON}:1" in told
+    assert told.startswith("manager: set elsewhere too: gpu ") and f": {CRON}:1" in told
     rig.on("gpu1", f"rm {CRON}")
 
 
@@ -338,7 +338,7 @@ def test_a_run_whose_plan_was_changed_is_neither_resumed_nor_rolled_back(rig: Ri
     with rig.unchanged("gpu1"):
         for words in (("apply", "--resume", rig.run, *reach), ("rollback", rig.run, *reach[:2])):
             said = nodevet(*words)
-            assert said.code == 2 and "was changed since the run began; put it back" in said.err
+            assert said.code == 2 and "was changed since the run began; restore it" in said.err
         kept.write_text(text)
         said = nodevet("rollback", rig.run, *reach[:2])
         assert said.code == 0 and "1 host: 1 unchanged" in said.out, said

@@ -606,7 +606,8 @@ import json, os, sys
 import nodevet.cli.apply, nodevet.cli.plan, nodevet.cli.rollback
 import nodevet.fleet.controller.ssh_executor
 import nodevet.remedy.rollout.apply, nodevet.remedy.approval.verify, nodevet.report
-import nodevet.sweep
+import nodevet.cli.common.output, nodevet.cli.common.progress
+import nodevet.run.apply, nodevet.run.plan, nodevet.run.rollback, nodevet.run.approve
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
 from nodevet.cli import main

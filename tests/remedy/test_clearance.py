@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.cli.apply import closing
 from nodevet.fixing.model import Risk
 from nodevet.remedy import model
 from nodevet.remedy.approval.verify import sign, signature_file
@@ -22,6 +21,7 @@ from nodevet.remedy.rollout.limits import Limits
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
 from nodevet.result import Outcome, Refusal
+from nodevet.run.approved import closing
 
 World = Any
 
@@ -268,7 +268,7 @@ def test_d16_expiry_and_revocation_count_at_the_moment_of_asking(signed: Any) ->
     it.signers.write_text("nobody ssh-ed25519 AAAA")
     assert it.closed(False)
     it.signers.unlink()
-    assert "nobody can tell whether the plan is approved" in it.closed(False)
+    assert "cannot tell whether the plan is approved" in it.closed(False)
     it.signers.write_text("".join(it.lines.values()))
     signature_file(it.file, "ann").unlink()
     signature_file(it.file, "bob").unlink()

@@ -42,8 +42,8 @@ from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.resource import Resource, State
 from nodevet.result import HostResult, Outcome, Refusal, exit_code
-from nodevet.sweep import Bench as Benches
-from nodevet.sweep import report
+from nodevet.run.context import VetContext
+from nodevet.run.vet import judge_visit
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import Place
@@ -252,7 +252,7 @@ class Node:
     host: Host
     proxy: Proxy
     folder: Path
-    context: Benches
+    context: VetContext
     worker: Any = None
     runs: int = 0
     before: str = ""
@@ -346,7 +346,7 @@ class Node:
         document = self.worker.probe(self.name)
         visit = Visit(self.name, Status.VETTED, evidence=document)
         found = drafting.VettedNode(
-            report=report(visit, self.host, self.context),
+            report=judge_visit(visit, self.host, self.context),
             evidence=decode(document),
             baseline=self.context.baselines[0],
         )
@@ -431,12 +431,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
     (folder / "nodes.yaml").write_text(SCENARIO)
     (folder / "base.yaml").write_text(BASELINE)
     catalog = Catalog()
-    context = Benches(
+    context = VetContext(
         baselines=load([str(folder / "base.yaml")], folders=[], catalog=catalog),
         catalog=catalog,
         today=date.today(),
     )
-    context = Benches(
+    context = VetContext(
         baselines=context.baselines,
         catalog=catalog,
         today=context.today,

@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet import __version__, cli
-from nodevet.cli import session
 from nodevet.fixing.model import Risk
 from nodevet.fleet.controller import ssh_executor
 from nodevet.remedy import model
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout.apply import HostRunner
 from nodevet.remedy.settings import Rollout, no_hook
+from nodevet.run.context import open_context
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
 
@@ -57,7 +57,7 @@ class Desk:
         (self.project / "approval.yaml").write_text(
             "nodevet: 1\napprovals: {drain: 1, reboot: 1}\n"
         )
-        world.baseline = session.open_bench(self.project, ("b",)).baselines[0]
+        world.baseline = open_context(self.project, ("b",)).baselines[0]
 
     def plan(self, rollout: Rollout = QUICK, version: str = __version__) -> Plan:
         """An approved plan of all nodes, by bob."""

@@ -7,14 +7,14 @@ import click
 import msgspec
 import pytest
 
-from nodevet.cli import options
-from nodevet.cli.apply import reached_before, unplain
-from nodevet.cli.session import fleet_options
+from nodevet.cli.common import options
+from nodevet.cli.common.fix_run import reached_before
 from nodevet.fleet import Options
 from nodevet.model import Host
 from nodevet.remedy.journal.folder import RunError, RunFolder, SavedReach
 from nodevet.remedy.journal.journal import Journal, RunBegin
 from nodevet.remedy.model import Plan
+from nodevet.run.reach import fleet_options
 
 
 def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_d3_accept_new_is_never_taken_from_a_stored_run(
     @options.reach
     def resume(**reach: object) -> Options:
         kept = reached_before(run, (), reach)
-        return fleet_options(**unplain(kept.options))
+        return fleet_options(**kept.options)
 
     reached = resume.main(words, standalone_mode=False)
     assert (reached.deadline, reached.host_keys == "accept-new") == (7.0, accepts)

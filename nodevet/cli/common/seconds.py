@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 
-class Seconds(click.FloatRange):
-    """A time that passes: neither endless nor "nan"."""
+class SecondsParam(click.FloatRange):
+    """A finite number of seconds."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         seconds = float(super().convert(value, param, ctx))
         if not math.isfinite(seconds):
-            self.fail(f"{value} is no number of seconds.", param, ctx)
+            self.fail(f"{value} is not a valid number of seconds.", param, ctx)
         return seconds
 
 

@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodevet import sweep
 from nodevet.catalog import Catalog
 from nodevet.fleet import Visit
 from nodevet.judge import LATE
 from nodevet.model import Applies, Baseline, Expectation, Host, Severity, Status, Verdict, Want
-from nodevet.sweep import Bench, SavedEvidenceError, keep, replay, reports
+from nodevet.run import vet
+from nodevet.run.context import VetContext
+from nodevet.run.saved import SavedEvidenceError, keep, replay
+from nodevet.run.vet import reports
 
 EMPTY = json.dumps({"schema": 1, "probe": "", "sections": {}}).encode()
 
 
-def bench(*baselines: Baseline) -> Bench:
-    return Bench(baselines=baselines, catalog=Catalog([]), today=date(2026, 11, 20))
+def context(*baselines: Baseline) -> VetContext:
+    return VetContext(baselines=baselines, catalog=Catalog([]), today=date(2026, 11, 20))
 
 
 def into(folder: Path) -> Callable[[Visit, Host], None]:
@@ -29,7 +31,7 @@ def into(folder: Path) -> Callable[[Visit, Host], None]:
 def test_the_groups_of_a_host_are_saved_so_that_it_gets_the_same_baseline(tmp_path: Path) -> None:
     everyone = Baseline(name="lax", path="lax", applies=Applies(hosts=frozenset({"a"})))
     rack = Applies(hosts=frozenset({"a"}), groups=frozenset({"rack1"}))
-    judged = bench(everyone, Baseline(name="strict", path="strict", applies=rack))
+    judged = context(everyone, Baseline(name="strict", path="strict", applies=rack))
     host = Host(name="a", groups=frozenset({"rack1", "h100"}))
     visits = iter([Visit("a", Status.VETTED, evidence=EMPTY)])
     (live,) = reports(visits, {"a": host}, judged, into(tmp_path))
@@ -44,8 +46,8 @@ def test_a_run_that_is_ended_leaves_no_older_evidence_of_the_hosts_it_missed(
 ) -> None:
     hosts = {name: Host(name=name) for name in ("a", "b")}
     visits = [Visit(name, Status.VETTED, evidence=EMPTY) for name in hosts]
-    assert len(list(reports(iter(visits), hosts, bench(), into(tmp_path)))) == 2
-    running = reports(iter(visits), hosts, bench(), into(tmp_path))
+    assert len(list(reports(iter(visits), hosts, context(), into(tmp_path)))) == 2
+    running = reports(iter(visits), hosts, context(), into(tmp_path))
     next(running)
     running.close()
     statuses = {visit.host: visit.status for visit, _ in replay([tmp_path])}
@@ -82,7 +84,7 @@ CHECK = Check(wants=Want, reads=(), judge=judge)
 def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "JUDGING", 0.05)
+    monkeypatch.setattr(vet, "JUDGING", 0.05)
     (tmp_path / "endless.py").write_text(ENDLESS)
     wish = Expectation(check="endless", want=Want(), severity=Severity.CRITICAL, origin="b:1")
     baselines = [
@@ -90,7 +92,7 @@ def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
         Baseline(name="short", path="short", applies=Applies(hosts=frozenset({"b"}))),
     ]
     baselines[0] = replace(baselines[0], expectations=(wish,))
-    judged = replace(bench(*baselines), catalog=Catalog([tmp_path]))
+    judged = replace(context(*baselines), catalog=Catalog([tmp_path]))
     hosts = {name: Host(name=name, expect_hostname=False) for name in ("a", "b")}
     visits = iter([Visit(name, Status.VETTED, evidence=EMPTY) for name in hosts])
     slow, fast = reports(visits, hosts, judged)

@@ -6,17 +6,22 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from nodevet import report
 from nodevet.cli import UserError
-from nodevet.cli.speech import silence
-from nodevet.fleet import Visit
+from nodevet.cli.common.speech import silence
 from nodevet.model import Host, Run
 from nodevet.result import Result
+from nodevet.run.files import replace, tried, try_out
+from nodevet.run.saved import keep
+
+if TYPE_CHECKING:
+    from nodevet.fleet import Visit
 
 
 class Sink(msgspec.Struct, frozen=True):
@@ -34,11 +39,11 @@ class Sink(msgspec.Struct, frozen=True):
         return str(self.file or "standard output")
 
 
-class Output:
+class Sinks:
     """The reports of `--format` and the evidence of `--save`.
 
     What cannot be written while the run goes on, or after it, is given up and costs
-    nothing else; `finish` says so. Raises click.UsageError where that can be told before.
+    nothing else; `finish` says so. Raises FileError if that can be told before.
     """
 
     def __init__(self, formats: Sequence[str], save: Path | None = None) -> None:
@@ -46,16 +51,14 @@ class Output:
         self._save = save
         self._lost: dict[str, str] = {}
         if save is not None:
-            with _tried(save):
+            with tried(save):
                 save.mkdir(parents=True, exist_ok=True)
             try_out(save / "evidence")
 
-    def keep(self, visit: Visit, host: Host) -> None:
+    def keep(self, visit: "Visit", host: Host) -> None:
         """Save the evidence of a host, where that was asked for."""
         if self._save is None:
             return
-        from nodevet.sweep import keep
-
         try:
             keep(visit, host, self._save)
         except OSError as error:
@@ -127,7 +130,7 @@ class Output:
 class Streams:
     """Open streamed sinks; one that fails is given up and the others go on."""
 
-    def __init__(self, files: dict[Sink, IO[str]], output: Output) -> None:
+    def __init__(self, files: dict[Sink, IO[str]], output: Sinks) -> None:
         self._files = files
         self._output = output
 
@@ -138,11 +141,11 @@ class Streams:
     def at_terminal(self) -> bool:
         return any(file.isatty() for file in self._files.values())
 
-    def emit(self, text: str) -> None:
-        """Write lines to each and push them out."""
+    def emit(self, lines: Callable[[ModuleType], str]) -> None:
+        """Write to each what `lines` makes with the module of its format, and push it out."""
         for sink, file in list(self._files.items()):
             try:
-                file.write(text)
+                file.write(lines(report.module(sink.format)))
                 file.flush()
             except OSError as error:
                 del self._files[sink]
@@ -175,61 +178,6 @@ def _options(sink: Sink, previous: Run | None) -> dict[str, Any]:
         known["colour"] = not os.environ.get("NO_COLOR")
         known["width"] = shutil.get_terminal_size().columns
     return {key: value for key, value in known.items() if key in report.options(sink.format)}
-
-
-def try_out(path: Path) -> None:
-    """Raises click.UsageError where `replace` could not write the file; leaves it as it is."""
-    if not path.parent.is_dir():
-        raise click.UsageError(f"{path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise click.UsageError(f"{path}: cannot be written: it is a folder")
-    with _tried(path):
-        if _in_place(path):
-            if not os.access(path, os.W_OK):
-                raise PermissionError("permission denied")
-        else:
-            part = _part(path)
-            part.touch()
-            part.unlink()
-
-
-@contextmanager
-def _tried(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise click.UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file in one step, so that nobody reads half of it.
-
-    A device or a pipe is written to, never replaced; of a link, the file that it leads to.
-    """
-    data = text.encode("utf-8", "backslashreplace")
-    if _in_place(path):
-        path.write_bytes(data)
-        return
-    part = _part(path)
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path.resolve())
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
-
-
-def _in_place(path: Path) -> bool:
-    return path.exists() and not path.is_file()
-
-
-def _part(path: Path) -> Path:
-    target = path.resolve()
-    return target.with_name(f".{target.name}.{os.getpid()}.part")
 
 
 def distinct(path: Path, sinks: Iterable[Sink]) -> None:

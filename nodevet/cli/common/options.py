@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from nodevet.cli.seconds import Seconds
+from nodevet.cli.common.seconds import SecondsParam
 from nodevet.model import Severity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -27,7 +27,7 @@ project = click.option(
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
-    help="Folder whose checks/, fixes/ and baselines/ join the shipped ones.  [default: .]",
+    help="Folder whose checks/, fixes/ and baselines/ are added to the shipped ones.  [default: .]",
 )
 baselines = click.option(
     "-b",
@@ -35,8 +35,8 @@ baselines = click.option(
     "names",
     multiple=True,
     metavar="NAME|FILE",
-    help="Baseline to judge by. One: for every host. Several, or none (all of the project's): "
-    "each host gets the one whose `applies` fits it.",
+    help="Baseline to judge by. One: for every host. Several, or none (then all of the project's): "
+    "each host gets the one whose `applies` matches it.",
 )
 hosts = apply(
     click.argument("targets", nargs=-1, metavar="[HOSTS]..."),
@@ -61,38 +61,38 @@ reach = apply(
         type=click.IntRange(1),
         default=200,
         show_default=True,
-        help="Hosts visited at a time.",
+        help="Hosts to visit at the same time.",
     ),
     click.option(
         "--connect-timeout",
-        type=Seconds(0.1),
+        type=SecondsParam(0.1),
         default=10,
         show_default=True,
         metavar="SECONDS",
-        help="For a session with a host.",
+        help="SSH connect timeout.",
     ),
     click.option(
         "--deadline",
-        type=Seconds(1),
+        type=SecondsParam(1),
         default=120,
         show_default=True,
         metavar="SECONDS",
-        help="For one host, from connecting to its last byte.",
+        help="Total time limit per host.",
     ),
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Instead of ~/.ssh/config and /etc/ssh/ssh_config.",
+        help="SSH configuration file to use instead of ~/.ssh/config and /etc/ssh/ssh_config.",
     ),
     click.option(
         "--known-hosts",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Instead of ~/.ssh/known_hosts.",
+        help="Known hosts file to use instead of ~/.ssh/known_hosts.",
     ),
     click.option(
         "--accept-new",
         is_flag=True,
-        help="Accept a host key that is not known yet; never a changed one.",
+        help="Accept host keys that are not known yet, but never a changed one.",
     ),
     click.option("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
@@ -102,25 +102,25 @@ expect_hostname = click.option(
     is_flag=True,
     default=True,
     flag_value=False,
-    help="Accept a node whose own host name is not its name in the inventory.",
+    help="Accept a node whose hostname differs from its name in the inventory.",
 )
 formats = click.option(
     "--format",
     "formats",
     multiple=True,
     metavar="NAME[:FILE]",
-    help="Report format, several at once; `nodevet list formats` names them.  [default: table]",
+    help="Report format; may be repeated. `nodevet list formats` names them.  [default: table]",
 )
 previous = click.option(
     "--previous",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="RUN",
-    help="An earlier run (json or jsonl): say what is new since.",
+    help="An earlier run (json or jsonl) to compare with: mark what is new since.",
 )
 fail_on = click.option(
     "--fail-on",
     type=click.Choice([severity.value for severity in Severity]),
     default=Severity.WARNING.value,
     show_default=True,
-    help="The least severity that makes the exit code 1.",
+    help="Lowest severity at which a failure makes the exit code 1.",
 )

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from nodevet.cli import session
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol import framing
 from nodevet.model import Host
-from nodevet.sweep import AskError, Bench, asks
+from nodevet.run.asks import AskError, asks
+from nodevet.run.context import VetContext, open_context
 
-Write = Callable[..., Bench]
+Write = Callable[..., VetContext]
 
 BASELINE = """\
 nodevet: 1
@@ -35,24 +35,24 @@ CHECK = Check(wants=Want, reads=(), judge=judge, asks=lambda want: ANSWER)
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Write:
-    """The bench of a project with these baselines and, of `own`, what its check asks for."""
+def context(tmp_path: Path) -> Write:
+    """The context of a project with these baselines and, of `own`, what its check asks for."""
 
-    def write(*expectations: dict[str, Any], own: str = "{}") -> Bench:
+    def write(*expectations: dict[str, Any], own: str = "{}") -> VetContext:
         for folder in ("baselines", "checks"):
             (tmp_path / folder).mkdir()
         (tmp_path / "checks/own.py").write_text(OWN.replace("ANSWER", own))
         for number, expect in enumerate(expectations):
             text = json.dumps({"nodevet": 1, "expect": expect})
             (tmp_path / f"baselines/b{number}.yaml").write_text(text)
-        return session.open_bench(tmp_path, [])
+        return open_context(tmp_path, [])
 
     return write
 
 
-def test_every_baseline_is_asked_for(bench: Write) -> None:
+def test_every_baseline_is_asked_for(context: Write) -> None:
     found = asks(
-        bench(
+        context(
             {"sysctl": {"vm.swappiness": 1}, "swap": "none"},
             {"sysctl": {"kernel.numa_balancing": 0, "vm.swappiness": {"maximum": 9}}},
             {"services": {"running": ["b.service"], "disabled": ["a.timer"]}},
@@ -76,9 +76,9 @@ def test_every_baseline_is_asked_for(bench: Write) -> None:
         ('{"sysctl": ["a." + str(n) for n in range(501)]}', "name 501 kernel parameters"),
     ],
 )
-def test_what_cannot_be_asked(bench: Write, own: str, words: str) -> None:
+def test_what_cannot_be_asked(context: Write, own: str, words: str) -> None:
     with pytest.raises(AskError, match=words):
-        asks(bench({"own": {}}, own=own))
+        asks(context({"own": {}}, own=own))
 
 
 def test_a_shard_is_told() -> None:

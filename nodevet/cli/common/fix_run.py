@@ -1,0 +1,68 @@
+"""What `apply` and `rollback` share: options, how hosts are reached, and how a run ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from nodevet import report
+from nodevet.cli.common import speech
+from nodevet.cli.common.speech import say
+
+if TYPE_CHECKING:
+    from nodevet.remedy.journal.folder import RunFolder, SavedReach
+    from nodevet.remedy.model import Plan
+    from nodevet.result import Result
+
+inventories = click.option(
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    metavar="FILE",
+    help="Inventory that says how the plan's hosts are reached. Without it: by their names.",
+)
+shown = click.option(
+    "--format",
+    "form",
+    type=click.Choice(report.formats()),
+    default="table",
+    show_default=True,
+    help="Format of the report on standard output; the run's folder has every format.",
+)
+
+
+def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "SavedReach":
+    """How the plan's hosts are reached, by the command line."""
+    from nodevet.run import reach as reaching
+    from nodevet.run.targets import Targets
+
+    names = () if inventories else tuple(sorted({step.host for step in plan.steps}))
+    hosts = Targets(names=names, inventories=tuple(inventories)).hosts()
+    return reaching.reached_now(plan, hosts, reach)
+
+
+def reached_before(
+    run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
+) -> "SavedReach":
+    """How a run reached its hosts, except for what the command line says again."""
+    from nodevet.run import reach as reaching
+
+    context = click.get_current_context()
+    given = [
+        name for name in reach if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    now = reached_now(run.plan()[1], inventories, reach) if inventories else None
+    return reaching.reached_before(run, now, reach, given)
+
+
+def finish(run: "RunFolder", result: "Result", form: str) -> None:
+    """Show the report, say what is next, and end with the run's exit code."""
+    speech.tell(report.render(form, result), nl=False)
+    if result.unknown:
+        back = result.kind == "rollback"
+        again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"
+        say(f"{result.unknown}; then go on with: {again}")
+    say(f"the run is kept in {run.path}")
+    click.get_current_context().exit(result.exit_code)

@@ -1,0 +1,148 @@
+"""Approve: show what a plan does, sign it, and say who signed it."""
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from nodevet.remedy.approval import signatures, verify
+from nodevet.remedy.approval.policy import Policy, load
+from nodevet.remedy.approval.verify import Approved, Signature
+from nodevet.remedy.model import Plan, read
+from nodevet.remedy.plan import render
+from nodevet.run.errors import UsageError
+from nodevet.run.files import replace, tried
+
+LARGEST = 64 * 1024 * 1024  # bytes of a plan
+KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
+
+
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
+    """What is to be approved: a plan, or that its run is rolled back."""
+
+    file: Path  # its signatures lie next to this one
+    content: bytes
+    plan: Plan
+    policy: Policy
+    rollback: bool
+
+    @property
+    def namespace(self) -> str:
+        return signatures.ROLLBACK if self.rollback else signatures.NAMESPACE
+
+    @property
+    def judged(self) -> Plan:
+        """The plan as approvals of it are judged."""
+        return verify.back(self.plan) if self.rollback else self.plan
+
+    def check(self) -> Approved | list[str]:
+        """Who approved it, or every reason why that is not enough."""
+        check = verify.check_rollback if self.rollback else verify.check_approvals
+        found = verify.signatures(self.file)
+        return check(self.content, self.plan, found, self.policy, _now(), _groups(self.plan))
+
+    def unfit(self) -> list[str]:
+        """Why it cannot be approved, whoever signs it."""
+        return verify.unfit(self.judged, self.policy, _now(), expires=not self.rollback)
+
+
+class Signed(Struct, frozen=True, kw_only=True):
+    """A signature that counts and was kept, and what is still missing; empty if it is enough."""
+
+    who: str
+    file: Path
+    missing: str
+
+
+class NotCountedError(Exception):
+    """A signature would not count, and is not kept; `reasons` say why."""
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        self.reasons = reasons
+        super().__init__("; ".join(reasons))
+
+
+def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
+    """What a plan's file, or for a rollback the folder of a run, asks to be approved.
+
+    Raises UsageError, PlanError and PolicyError.
+    """
+    content = _content(file / "plan.json" if rollback else file)
+    return ApprovalRequest(
+        file=file / "rollback" if rollback else file,
+        content=content,
+        plan=read(content),
+        policy=load(project),
+        rollback=rollback,
+    )
+
+
+def sign(asked: ApprovalRequest, key: Path) -> Signed:
+    """Sign, and keep the signature if it counts.
+
+    Raises NotCountedError, ApproveError if ssh-keygen fails, and FileError.
+    """
+    content, policy, plan = asked.content, asked.policy, asked.judged
+    data = verify.sign(content, key, asked.namespace)
+    signature = Signature(name=f"your key {key}", data=data)
+    (verdict,) = verify.signers(content, [signature], policy, _now(), asked.namespace)
+    people, refused = verify.judge(plan, [verdict], policy, _groups(plan))
+    if not people or isinstance(verdict, str):
+        raise NotCountedError(tuple(refused))
+    target = verify.signature_file(asked.file, people[0].who)
+    with tried(target):
+        replace(target, data.decode("ascii"))
+    found = verify.signatures(asked.file)
+    verdicts = tuple(verify.signers(content, found, policy, _now(), asked.namespace))
+    everyone, _ = verify.judge(plan, verdicts, policy, _groups(plan))
+    needed = verify.needs(plan, policy)
+    missing = (
+        verify.too_few(plan, everyone, needed, rollback=asked.rollback)
+        if len(everyone) < needed
+        else ""
+    )
+    return Signed(who=people[0].who, file=target, missing=missing)
+
+
+def only_key(folder: Path) -> Path:
+    """The SSH key in a folder if there is exactly one. Raises UsageError."""
+    found = [folder / name for name in KEYS if (folder / name).is_file()]
+    if len(found) == 1:
+        return found[0]
+    several = ", ".join(map(str, found))
+    raise UsageError(
+        f"several keys could sign: {several}; say which with --key"
+        if found
+        else f"no SSH key in {folder}; name one with --key"
+    )
+
+
+def shown(asked: ApprovalRequest, *, folded: bool) -> str:
+    """The plan for people: every action that will run, or one line per change."""
+    plan = asked.judged
+    hosts = list(dict.fromkeys(step.host for step in plan.steps))
+    # a plan may come from anywhere: no step may hide behind one of another host
+    steps = tuple(step for host in hosts for step in plan.of(host))
+    plan = structs.replace(plan, steps=steps)
+    return render.fold(plan) if folded else render.diff(plan)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as plan:
+            content = plan.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    if len(content) > LARGEST:
+        raise UsageError(f"{file}: larger than {LARGEST:,} bytes; is this a plan?")
+    return content
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _groups(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """The groups as the plan has them; `apply` judges by the inventory's once more."""
+    return {host: node.groups for host, node in plan.nodes.items()}

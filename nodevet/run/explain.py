@@ -1,0 +1,98 @@
+"""Explain: what a check is about, what is expected of a host by it, and why."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from nodevet import age, identity
+from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
+from nodevet.baseline.choose import CHECK as CHOICE
+from nodevet.baseline.choose import PAGE as OF_CHOICE
+from nodevet.catalog import Catalog
+from nodevet.evidence.document import decode
+from nodevet.fleet import Options, visit
+from nodevet.identity import in_words, judge_hostname
+from nodevet.model import Expectation, Host, show
+from nodevet.run.context import candidates
+from nodevet.run.errors import UsageError
+
+PAGES = {**identity.PAGES, age.CHECK: age.PAGE, CHOICE: OF_CHOICE}
+"""Of what every run looks at, with no baseline asking for it."""
+
+
+class Fitting(Struct, frozen=True, kw_only=True):
+    """The baseline that fits a host, and what is odd about the host; empty if nothing is."""
+
+    resolved: Resolved
+    doubt: str = ""
+
+
+def page(check: str, catalog: Catalog) -> str:
+    """The pages of a check and of its fix. Raises CatalogError."""
+    if check in PAGES and check not in catalog.ids:
+        return PAGES[check]
+    return f"{catalog.page(check)}\n\n{_fix(check, catalog)}"
+
+
+def resolve(
+    names: Sequence[str], folders: Sequence[Path], catalog: Catalog
+) -> tuple[Resolved, ...]:
+    """These baselines, or all that hosts are chosen from, with the line of every value."""
+    wanted = list(names) or candidates(folders)
+    return load_resolved(wanted, folders=folders, catalog=catalog)
+
+
+def fitting(resolved: Sequence[Resolved], host: Host, options: Options) -> Fitting:
+    """The baseline for a host, from what it is: it is visited. Raises UsageError."""
+    (one,) = visit([host], options)
+    if one.evidence is None:
+        raise UsageError(f"{host.name}: {one.status.value}: {one.why}; name its baseline with -b")
+    evidence = decode(one.evidence)
+    named = judge_hostname(host, evidence)
+    doubt = f"{host.name}: {in_words(named)}; {named.advice}" if named else ""
+    chosen = choose([each.baseline for each in resolved], evidence, host)
+    if isinstance(chosen, str):
+        raise UsageError("\n".join(filter(None, (doubt, f"{host.name}: {chosen}"))))
+    found = next(each for each in resolved if each.baseline is chosen)
+    return Fitting(resolved=found, doubt=doubt)
+
+
+def expected(resolved: Resolved, check: str, catalog: Catalog) -> list[str]:
+    """The value that a baseline expects, and every line that had a say in it."""
+    baseline = resolved.baseline
+    lines = [f"{baseline.name} ({baseline.path}) expects:"]
+    found = [wish for wish in baseline.expectations if wish.check == check]
+    lines += [f"  {line}" for wish in found for line in _values(wish)] or ["  nothing of it"]
+    said = provenance(resolved, check)
+    if said:
+        width = max(len(_said(one)) for one in said)
+        lines.append("because:")
+        lines += [
+            f"  {_said(one):{width}}  ← {one.origin}{'' if one.stands else '  (overridden)'}"
+            for one in said
+        ]
+    if found and not any(one.key == "severity" for one in said):
+        lines.append(f"  severity: {catalog.check(check).severity.value} is the check's own")
+    return lines
+
+
+def _fix(check: str, catalog: Catalog) -> str:
+    """The fix's risk and page."""
+    fix = catalog.fix(check)
+    if fix is None:
+        return "No fix available."
+    return f"Fix available, at risk {fix.risk.value} or below.\n\n{catalog.fix_page(check)}"
+
+
+def _values(wish: Expectation) -> list[str]:
+    fields = wish.want.model_dump(exclude_none=True)
+    return [f"{name}: {show(value)}" for name, value in fields.items()] + [
+        f"severity: {wish.severity.value}"
+    ]
+
+
+def _said(one: Statement) -> str:
+    subject = f"{one.check}.{one.field}" if one.field else one.check
+    removed = one.key == "expect" and one.value is None
+    return f"{one.key}.{subject}: {'removed' if removed else show(one.value)}"

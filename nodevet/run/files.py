@@ -1,0 +1,66 @@
+"""Files that a run writes: tried out before it, and never half written."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+class FileError(Exception):
+    """A file that cannot be written; the message names it and says why."""
+
+
+def try_out(path: Path) -> None:
+    """Raises FileError if `replace` could not write the file; leaves it as it is."""
+    if not path.parent.is_dir():
+        raise FileError(f"{path}: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise FileError(f"{path}: cannot be written: it is a folder")
+    with tried(path):
+        if _in_place(path):
+            if not os.access(path, os.W_OK):
+                raise PermissionError("permission denied")
+        else:
+            part = _part(path)
+            part.touch()
+            part.unlink()
+
+
+@contextmanager
+def tried(path: Path) -> Iterator[None]:
+    """An OSError within as a FileError of this path."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file in one step, so that a reader never sees half of it. Raises OSError.
+
+    A device or a pipe is written to, never replaced; of a link, the file that it leads to.
+    """
+    data = text.encode("utf-8", "backslashreplace")
+    if _in_place(path):
+        path.write_bytes(data)
+        return
+    part = _part(path)
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path.resolve())
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _in_place(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _part(path: Path) -> Path:
+    target = path.resolve()
+    return target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -1,0 +1,76 @@
+"""What apply and rollback share: their plan, what nodes are told, and what is kept at the end."""
+
+import getpass
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nodevet import report
+from nodevet.remedy import model
+from nodevet.remedy.journal.folder import RunFolder
+from nodevet.remedy.journal.journal import RunState
+from nodevet.remedy.model import Plan, digest
+from nodevet.remedy.plan.holders import names
+from nodevet.remedy.rollout.session import SessionTerms
+from nodevet.remedy.settings import Rollout
+from nodevet.result import Result
+from nodevet.run.errors import UsageError
+
+
+def read_plan(file: Path) -> tuple[bytes, Plan]:
+    """A plan byte by byte, and decoded. Raises UsageError and PlanError."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    return text, model.read(text)
+
+
+def open_run(folder: Path) -> RunFolder:
+    """The folder of a run that was begun earlier."""
+    return RunFolder(folder)
+
+
+def same_plan(run: RunFolder, text: bytes, state: RunState) -> RunState:
+    """Raises UsageError if the kept plan is no longer the one that the run began with."""
+    if state.run is not None and state.run.plan != digest(text):
+        raise UsageError(f"{run.plan_file}: was changed since the run began; restore it")
+    return state
+
+
+def terms_of(run: RunFolder, rollout: Rollout) -> SessionTerms:
+    """How nodes are worked on, and what the lock on each says."""
+    return SessionTerms(
+        who=f"{user()}@{socket.gethostname()}, run {run.path.resolve().name}, pid {os.getpid()}",
+        settle=rollout.settle,
+        reboot=rollout.reboot,
+        reboot_seconds=rollout.reboot_timeout,
+        boot_settle=rollout.boot_settle,
+        drain_hook=rollout.drain_hook,
+        harmless=names(rollout.holders),
+    )
+
+
+def user() -> str:
+    """Who runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name in this container
+        return f"uid {os.getuid()}"
+
+
+def keep(run: RunFolder, result: Result, stem: str) -> Result:
+    """Keep the reports in the run's folder; the result, which says so if not all could be kept."""
+    endings = report.endings()
+    run.keep({f"{stem}{endings[each]}": report.render(each, result) for each in endings})
+    return unkept(result, tuple(run.lost)) if run.lost else result
+
+
+def unkept(result: Result, lost: Sequence[str]) -> Result:
+    """A run whose results are known, and not all kept."""
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    told = f"not all could be kept: {lost[0]}{more}"
+    return replace(result, unknown="; ".join(filter(None, (result.unknown, told))))

@@ -1,0 +1,37 @@
+"""What a use case tells while it goes on. Each of these does nothing; override what matters."""
+
+from typing import TYPE_CHECKING
+
+from nodevet.model import HostReport, Run
+
+if TYPE_CHECKING:
+    from nodevet.result import HostResult
+
+
+class VetListener:
+    """Of hosts that are vetted."""
+
+    def began(self, run: Run, hosts: tuple[str, ...]) -> None:
+        """The run, of which no host is done yet, and the names of those to come."""
+
+    def took(self, host: HostReport) -> None:
+        """A host's report; again if a later host changed it."""
+
+    def advanced(self, host: HostReport) -> None:
+        """One more host is done."""
+
+    def ended(self, run: Run) -> None:
+        """The whole run."""
+
+
+class FixListener:
+    """Of hosts that fixes are applied to, or rolled back on."""
+
+    def note(self, text: str) -> None:
+        """Something that whoever started the run should know."""
+
+    def note_in_signal(self, text: str) -> None:
+        """As `note`, called from the handler of a signal."""
+
+    def ended(self, host: "HostResult") -> None:
+        """One more host is done."""

@@ -1,0 +1,198 @@
+"""Plan: what fixes would change on hosts that fail, and what that would meet there."""
+
+import getpass
+import os
+import re
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodevet import __version__
+from nodevet.evidence.document import decode
+from nodevet.fixing.model import Risk
+from nodevet.fleet import Options, Visit, visit
+from nodevet.fleet.controller import ssh_executor
+from nodevet.fleet.executor import WorkError
+from nodevet.model import Host, HostReport, Severity, Verdict
+from nodevet.remedy.journal.attempts import Failure, recent
+from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
+from nodevet.remedy.plan.planner import FixStates, Proposal, make
+from nodevet.remedy.settings import no_hook
+from nodevet.resource import Resource
+from nodevet.run.context import VetContext
+from nodevet.run.errors import UsageError
+from nodevet.run.listener import FixListener, VetListener
+from nodevet.run.rollout import rollout_of
+from nodevet.run.vet import collect, reports
+
+LOOKERS = 32  # hosts that are looked at for a second time at once
+_AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_signers
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a plan. `author` None: who runs this process."""
+
+    fixes: tuple[str, ...] = ()  # these only; none: those that the baselines allow
+    now: bool = False
+    restart: bool = False
+    max_risk: Risk = Risk.REBOOT
+    valid: timedelta = timedelta(hours=24)
+    window: timedelta = timedelta(hours=24)
+    again: bool = False
+    author: str | None = None
+    rollout: Mapping[str, Any] = {}
+
+
+def rules_of(request: PlanRequest, context: VetContext, runs: Path, listener: FixListener) -> Rules:
+    """What a plan may contain; `runs`: the folders of earlier runs. Raises UsageError."""
+    rollout_of(1, request.rollout)
+    rules = Rules(
+        id=secrets.token_hex(4),
+        author=author(request.author),
+        now=datetime.now().astimezone(),
+        valid=request.valid,
+        fixes=_named(request.fixes, context) if request.fixes else None,
+        max_risk=request.max_risk,
+        nodevet=__version__,
+        failed=() if request.again else _failed(runs, request.window, listener),
+        rollout=lambda nodes: rollout_of(nodes, request.rollout),
+    )
+    options = _options(context, rules, now=request.now, restart=request.restart)
+    return msgspec.structs.replace(rules, options=options)
+
+
+def propose(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    rules: Rules,
+    listener: VetListener | None = None,
+) -> Proposal:
+    """Vet the hosts, and plan what the rules allow of what fails. Raises KeyboardInterrupt."""
+    nodes = _vet(hosts, context, options, listener)
+    drafted = draft(nodes, context.catalog, rules)
+    return make(drafted, rules, _look(hosts, drafted.resources, options))
+
+
+def undrained(proposal: Proposal) -> str:
+    """Why nodes of the plan could not be drained that must be; empty if they can, or need not."""
+    return no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
+
+
+def _failed(runs: Path, window: timedelta, listener: FixListener) -> tuple[Failure, ...]:
+    """What failed lately; a run that cannot be read is told."""
+    found, problems = recent(runs, datetime.now().astimezone(), window)
+    for problem in problems:
+        listener.note(f"cannot tell what failed in an earlier run: {problem}")
+    return found
+
+
+def _named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:
+    """The fixes of --fix. Raises UsageError for one that no baseline asks for."""
+    asked = {wish.check for baseline in context.baselines for wish in baseline.expectations}
+    for fix in fixes:
+        context.catalog.fix_path(fix)
+        if fix not in asked:
+            raise UsageError(f"--fix {fix}: no baseline of this run asks for {fix}")
+    return frozenset(fixes)
+
+
+def _options(context: VetContext, rules: Rules, *, now: bool, restart: bool) -> frozenset[str]:
+    """What is asked of the fixes. Raises UsageError if no fix takes it."""
+    if now and restart:
+        raise UsageError("--now, --restart: what is restarted is not changed before; give one")
+    options = frozenset(name for name, on in (("now", now), ("restart", restart)) if on)
+    asked = {
+        wish.check
+        for baseline in context.baselines
+        for wish in baseline.expectations
+        if rules.allow(wish) and wish.check in context.catalog.fixes
+    }
+    for option in options:
+        fixes = [fix for name in asked if (fix := context.catalog.fix(name))]
+        if not any(option in fix.options for fix in fixes):
+            raise UsageError(f"--{option}: none of the fixes that may be planned takes it")
+    return options
+
+
+def author(said: str | None) -> str:
+    """Who makes the plan. Raises UsageError for what cannot be a principal."""
+    try:
+        name = said or os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise UsageError("cannot tell who makes the plan; say it with --author") from error
+    if not _AUTHOR.fullmatch(name):
+        raise UsageError(f"--author {name!r}: only letters, digits and . _ @ + - are possible")
+    return name
+
+
+def _vet(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    listener: VetListener | None,
+) -> list[VettedNode]:
+    """Every host as a check leaves it, with the evidence of those on which something fails."""
+    kept: dict[str, bytes] = {}
+
+    def keep(one: Visit, host: Host) -> None:
+        if one.evidence is not None:
+            kept[one.host] = one.evidence
+
+    def judged() -> Generator[HostReport]:
+        with closing(reports(visit(hosts, options), by_name, context, keep)) as seen:
+            for report in seen:
+                if not any(finding.verdict is Verdict.FAIL for finding in report.findings):
+                    kept.pop(report.host, None)
+                yield report
+
+    by_name = {host.name: host for host in hosts}
+    run = collect(hosts, judged(), context, fail_on=Severity.INFO, listener=listener)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    baselines = {baseline.name: baseline for baseline in context.baselines}
+    return [
+        VettedNode(
+            report=report,
+            evidence=decode(kept[report.host]) if report.host in kept else None,
+            baseline=baselines.get(report.baseline),
+        )
+        for report in run.hosts
+    ]
+
+
+def _look(
+    hosts: Sequence[Host], resources: Mapping[str, tuple[Resource, ...]], options: Options
+) -> Mapping[str, FixStates]:
+    """The state of each host's resources now, and who else manages them."""
+    if not resources:
+        return {}
+    visited = [host for host in hosts if host.name in resources]
+    with (
+        ssh_executor.SshExecutor(visited, options) as worker,
+        ThreadPoolExecutor(min(LOOKERS, len(resources))) as pool,
+    ):
+        found = pool.map(lambda host: _look_at(worker, host, resources[host]), resources)
+        return dict(zip(resources, found, strict=True))
+
+
+def _look_at(
+    worker: ssh_executor.SshExecutor, host: str, resources: Sequence[Resource]
+) -> FixStates:
+    try:
+        worker.open(host)
+        try:
+            return FixStates(
+                seen=worker.look(host, resources), owners=worker.managers(host, resources)
+            )
+        finally:
+            with suppress(WorkError):
+                worker.close(host)
+    except WorkError as error:
+        return FixStates(why=str(error))

@@ -1,0 +1,138 @@
+"""Rollback: revert what a run did."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from nodevet.fleet.controller import ssh_executor
+from nodevet.remedy.journal import space
+from nodevet.remedy.journal.account import host_end, strange
+from nodevet.remedy.journal.folder import Opening, RunFolder, SavedReach
+from nodevet.remedy.journal.journal import Journal, state
+from nodevet.remedy.journal.newer import Claims, newer
+from nodevet.remedy.model import Step
+from nodevet.remedy.rollout.apply import HostRunner, Stop
+from nodevet.remedy.rollout.limits import Limits, RolloutProgress
+from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask, doubtful, nothing, touched
+from nodevet.remedy.rollout.session import NodeSession
+from nodevet.remedy.settings import Rollout, no_hook
+from nodevet.result import HostResult, Result
+from nodevet.run.approved import closed_rollback, rollback_approved
+from nodevet.run.errors import UsageError
+from nodevet.run.fix_run import keep, same_plan, terms_of
+from nodevet.run.listener import FixListener
+from nodevet.run.reach import fleet_options
+from nodevet.run.rollout import of_rollback
+
+
+def rollback(
+    run: RunFolder,
+    reach: SavedReach,
+    project: Path,
+    *,
+    only: Sequence[str] = (),
+    settle: float | None = None,
+    drain_hook: str | None = None,
+    listener: FixListener | None = None,
+) -> Result:
+    """Revert every step of a run that was done or is unknown, the last one first, on the hosts
+    that nodesets in `only` name, or on all; keep the reports in the run's folder.
+
+    Raises UsageError, and what the plan, the policy, the journal and its folder raise. Ctrl-C: see
+    `nodevet.run.apply`.
+    """
+    hears = listener or FixListener()
+    text, plan = run.plan()
+    hosts = chosen(only, tuple(plan.nodes))
+    options = fleet_options(**reach.options)
+    batch = min(options.parallel, len(hosts))
+    with Journal.open(run.path) as journal:
+        care = of_rollback(plan, journal.records, settle, drain_hook)
+        terms = terms_of(run, care)
+        then = same_plan(run, text, state(journal.records))
+        known = {host.name for host in reach.hosts}
+        odd = strange(plan, journal.records)
+        todo = [host for host in hosts if touched(plan.of(host), then) and host not in odd]
+        for host in todo:
+            if host not in known:
+                raise UsageError(f"{host}: the inventory does not name it; give one with -i")
+        _hooked([step for host in todo for step in touched(plan.of(host), then)], care)
+        asked = partial(
+            rollback_approved,
+            run,
+            text,
+            plan,
+            todo,
+            reach.hosts,
+            project,
+            tuple(journal.records),
+        )
+        approvals = asked()
+        journal.reserve(space.reserve(plan, batch))
+        opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
+        for host in hosts:
+            if host in odd:
+                journal.write(host_end(doubtful(host, odd[host])))
+            elif host not in todo:
+                journal.write(host_end(nothing(host, plan.of(host), then)))
+        claims = _claims(run, hears)
+        with (
+            ssh_executor.SshExecutor(reach.hosts, options) as worker,
+            Stop(hears.note_in_signal) as stop,
+        ):
+
+            def one(host: str, canary: bool) -> HostResult:
+                back = RollbackTask(
+                    host=host,
+                    planned=plan.nodes[host],
+                    steps=plan.of(host),
+                    run=then,
+                    newer=claims.get(plan.nodes[host].machine_id, {}),
+                    closed=lambda reboot: closed_rollback(asked),
+                )
+                evidence = partial(run.keep_evidence, host)
+                return NodeRollback(back, NodeSession(host, worker, journal, terms, evidence)).run()
+
+            limits = Limits(canary=0, batch=batch, max_fail=len(todo))
+            try:
+                ended, why = HostRunner(limits, one, journal, hears.ended, stop).run(
+                    todo, RolloutProgress()
+                )
+            except KeyboardInterrupt:
+                hears.note(f"nodes were left as they are: nodevet rollback {run.path}")
+                raise
+            result = run.whole(opened.result(ended, why), journal.records)
+    return keep(run, result, run.next_stem("rollback"))
+
+
+def _hooked(steps: Sequence[Step], care: Rollout) -> None:
+    """Raises UsageError if nodes could not be drained that must be."""
+    if missing := no_hook([step.risk for step in steps], care):
+        raise UsageError(f"{missing}; or name nodes that need none with --host")
+
+
+def _claims(run: RunFolder, listener: FixListener) -> Claims:
+    """What newer runs need; folders that may be of one, and cannot be read, are told."""
+    found = newer(run)
+    for why in found.unread:
+        listener.note(f"cannot tell whether it is a newer run, so it is ignored: {why}")
+    return found.claims
+
+
+def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
+    """The run's hosts that are named, or all. Raises UsageError for one that is not among them."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    if not names:
+        return tuple(everything)
+    try:
+        expected = {
+            node
+            for name in names
+            for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
+        }
+    except NodeSetException as error:
+        raise UsageError(f"--host: {error}") from error
+    if stray := sorted(expected - set(everything)):
+        raise UsageError(f"--host: {stray[0]} is not a host of this run")
+    return tuple(host for host in everything if host in expected)

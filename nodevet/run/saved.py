@@ -1,0 +1,137 @@
+"""Evidence folders: visits that are kept in one, and judged again from it."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from nodevet import age
+from nodevet.age import WEEK
+from nodevet.evidence.document import EvidenceError, decode
+from nodevet.fleet import Visit
+from nodevet.identity import expected_hostname
+from nodevet.model import Host, Status
+from nodevet.run.context import MaxAge
+from nodevet.run.targets import Targets, any_hostname
+
+NOT_SAVED = "no evidence of it is saved there"
+
+
+class SavedEvidenceError(Exception):
+    """Saved evidence that cannot be used; the message names the file."""
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """What of saved evidence is judged. `left_out`: hosts that were saved and not asked for."""
+
+    hosts: tuple[Host, ...]
+    visits: tuple[Visit, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
+    """The hosts to judge and their saved visits: all, or those that are named.
+
+    A host of which nothing is saved has no evidence. Raises SavedEvidenceError, for two files of
+    one host too.
+    """
+    kept = list(replay(paths))
+    visits = {visit.host: visit for visit, _ in kept}
+    if len(visits) < len(kept):
+        raise SavedEvidenceError("--evidence: two files are of the same host")
+    if not targets:
+        saved = tuple(host for _, host in kept)
+        hosts = saved if targets.expect_hostname else any_hostname(saved)
+        return Replay(hosts=hosts, visits=tuple(visits.values()))
+    hosts = targets.hosts()
+    absent = (Visit(host.name, Status.PROBE_FAILED, NOT_SAVED) for host in hosts)
+    return Replay(
+        hosts=hosts,
+        visits=tuple(visits.get(visit.host, visit) for visit in absent),
+        left_out=tuple(targets.strangers(visits, hosts)),
+    )
+
+
+def strangers(folder: Path, hosts: Sequence[Host], targets: Targets) -> list[str]:
+    """Of which hosts, that this run does not visit, there is evidence in a folder."""
+    return targets.strangers((unquote(path.stem) for path in folder.glob("*.json")), hosts)
+
+
+def limit_of(most: float | None) -> MaxAge | None:
+    """How old evidence may be now: so many seconds, a week if None, any age if infinite."""
+    limit = MaxAge(now=time.time(), most=WEEK if most is None else most)
+    return limit if math.isfinite(limit.most) else None
+
+
+def keep(visit: Visit, host: Host, folder: Path) -> None:
+    """Write a visit to `folder`/HOST.json, so that `replay` finds every host again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.encode(
+        {
+            "host": visit.host,
+            "status": visit.status,
+            "why": visit.why,
+            "seconds": round(visit.seconds, 3),
+            "groups": sorted(host.groups),
+            "arrived": age.instant(visit.at) or None,
+            "expect_hostname": expected_hostname(host) is not None and host.expect_hostname,
+            "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
+        }
+    )
+    path = folder / f"{quote(visit.host, safe='')}.json"
+    part = path.with_suffix(".part")
+    try:
+        part.write_bytes(text)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    host: str
+    status: Status
+    evidence: msgspec.Raw
+    why: str = ""
+    seconds: float = 0.0
+    groups: frozenset[str] = frozenset()
+    expect_hostname: bool | str = True
+    arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
+    """Visits and their hosts from what `keep` or `nodevet probe` wrote: files, or folders of them.
+
+    Raises SavedEvidenceError for a file that is neither.
+    """
+    for path in paths:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
+        for file in files:
+            yield _visit(file)
+
+
+def _visit(path: Path) -> tuple[Visit, Host]:
+    text = path.read_bytes()
+    with suppress(msgspec.DecodeError):
+        kept = msgspec.json.decode(text, type=_Kept)
+        evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
+        if (kept.status is Status.VETTED) != (evidence is not None):
+            raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
+        at = kept.arrived.timestamp() if kept.arrived else None
+        visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds, at)
+        return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)
+    try:
+        decode(text)
+    except EvidenceError as error:
+        raise SavedEvidenceError(f"{path}: {error}") from error
+    name = unquote(path.stem)
+    return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)

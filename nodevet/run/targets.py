@@ -1,0 +1,45 @@
+"""The hosts that a run is about."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct, structs
+
+from nodevet.model import Host
+from nodevet.run.errors import UsageError
+
+
+class Targets(Struct, frozen=True, kw_only=True):
+    """Hosts as they are named: nodesets, inventories, and a limit on both."""
+
+    names: tuple[str, ...] = ()
+    inventories: tuple[str, ...] = ()
+    limit: tuple[str, ...] = ()
+    expect_hostname: bool = True
+
+    def __bool__(self) -> bool:
+        """Whether any host is named."""
+        return bool(self.names or self.inventories or self.limit)
+
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts. Raises UsageError if none are named, and what inventories raise."""
+        from nodevet.inventory import read
+
+        if not self.names and not self.inventories:
+            raise UsageError(
+                "no hosts: name them (gpu[001-128], @local), or give an inventory with -i"
+            )
+        hosts = read(self.names, inventories=self.inventories, limit=self.limit)
+        return hosts if self.expect_hostname else any_hostname(hosts)
+
+    def strangers(self, names: Iterable[str], hosts: Iterable[Host]) -> list[str]:
+        """The names that are neither among these hosts nor anywhere in the inventories."""
+        left = sorted(set(names) - {host.name for host in hosts})
+        if left and self.inventories:
+            known = {host.name for host in Targets(inventories=self.inventories).hosts()}
+            left = [name for name in left if name not in known]
+        return left
+
+
+def any_hostname(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    """The hosts, whatever host names the nodes themselves have."""
+    return tuple(structs.replace(host, expect_hostname=False) for host in hosts)

@@ -1,0 +1,192 @@
+"""From hosts to a run of reports: visits are judged as they come in."""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+
+import msgspec
+
+from nodevet import __version__, age
+from nodevet.baseline import choose
+from nodevet.baseline.choose import CHECK
+from nodevet.evidence.document import EvidenceError, decode
+from nodevet.fleet import Options, Visit, visit
+from nodevet.identity import Met, judge_hostname, told_apart
+from nodevet.judge import judge
+from nodevet.model import Baseline, Host, HostReport, Run, Severity, Status, new_run_id, unknown
+from nodevet.run.context import MaxAge, VetContext
+from nodevet.run.listener import VetListener
+
+JUDGING = 5.0  # seconds of CPU time for one host; a large one takes some hundredths
+NOT_REACHED = "the run was ended before this host was done"
+Save = Callable[[Visit, Host], None]
+
+
+def vet(
+    hosts: Sequence[Host],
+    context: VetContext,
+    options: Options,
+    *,
+    fail_on: Severity,
+    save: Save | None = None,
+    listener: VetListener | None = None,
+) -> Run:
+    """Visit the hosts and judge each as it comes in. A KeyboardInterrupt ends the run early."""
+    by_name = {host.name: host for host in hosts}
+    found = reports(visit(hosts, options), by_name, context, save)
+    return collect(hosts, found, context, fail_on=fail_on, listener=listener)
+
+
+def vet_saved(
+    hosts: Sequence[Host],
+    visits: Iterable[Visit],
+    context: VetContext,
+    *,
+    fail_on: Severity,
+    listener: VetListener | None = None,
+) -> Run:
+    """Judge visits that were saved earlier, of these hosts; none is visited."""
+    found = reports(iter(visits), {host.name: host for host in hosts}, context)
+    return collect(hosts, found, context, fail_on=fail_on, replayed=True, listener=listener)
+
+
+def collect(
+    hosts: Sequence[Host],
+    reports: Generator[HostReport],
+    context: VetContext,
+    *,
+    fail_on: Severity,
+    replayed: bool = False,
+    listener: VetListener | None = None,
+) -> Run:
+    """The run that these reports are of; a KeyboardInterrupt ends it with what there is."""
+    hears = listener or VetListener()
+    started, clock = datetime.now().astimezone(), time.monotonic()
+    run_id = new_run_id(started)
+    done: dict[str, HostReport] = {}
+    met = Met()
+    interrupted = False
+
+    def result() -> Run:
+        order = {host.name: place for place, host in enumerate(hosts)}
+        return Run(
+            id=run_id,
+            nodevet=__version__,
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 3),
+            fail_on=fail_on,
+            interrupted=interrupted,
+            replayed=replayed,
+            baselines=_hashes(context.baselines, done.values()),
+            hosts=tuple(sorted(done.values(), key=lambda host: order[host.host])),
+        )
+
+    def take(*hosts: HostReport) -> None:
+        for host in hosts:
+            if done.get(host.host) == host:
+                continue
+            done[host.host] = host
+            hears.took(host)
+
+    hears.began(result(), tuple(host.name for host in hosts))
+    try:
+        with closing(reports):
+            for host in reports:
+                take(*met.meet(host))
+                hears.advanced(host)
+    except KeyboardInterrupt:
+        interrupted = True
+    take(*told_apart(done.values()), *missing(hosts, list(done.values())))
+    run = result()
+    hears.ended(run)
+    return run
+
+
+def _hashes(baselines: Iterable[Baseline], done: Iterable[HostReport]) -> dict[str, str]:
+    used = {host.baseline for host in done}
+    return {baseline.name: baseline.sha256 for baseline in baselines if baseline.name in used}
+
+
+def judge_visit(visit: Visit, host: Host, context: VetContext) -> HostReport:
+    """One visit, judged. A visit without usable evidence keeps its status and reason."""
+    blank = HostReport(
+        host=visit.host,
+        status=visit.status,
+        why=visit.why,
+        seconds=round(visit.seconds, 3),
+        groups=tuple(sorted(host.groups)),
+        arrived=age.instant(visit.at),
+    )
+    if visit.evidence is None:
+        return blank
+    try:
+        evidence = decode(visit.evidence)
+    except EvidenceError as error:
+        return msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
+    data = evidence.host.data
+    named = judge_hostname(host, evidence)
+    known = msgspec.structs.replace(
+        blank,
+        machine_id=data.machine_id if data else None,
+        boot_id=data.boot_id if data else None,
+        clock=age.instant(data.clock_s if data else None),
+        findings=(named,) if named else (),
+    )
+    if context.age and (why := _too_old(known, context.age)):
+        old = unknown(why=why, check=age.CHECK, advice=age.ADVICE)
+        return msgspec.structs.replace(known, findings=(old,))
+    baseline = context.chosen or choose(context.baselines, evidence, host)
+    if isinstance(baseline, str):
+        none = unknown(why=baseline, check=CHECK)
+        return msgspec.structs.replace(known, findings=(*known.findings, none))
+    findings = judge(
+        evidence, baseline, context.catalog, host=visit.host, today=context.today, late=_budget()
+    )
+    return msgspec.structs.replace(
+        known, baseline=baseline.name, findings=(*known.findings, *findings)
+    )
+
+
+def _too_old(report: HostReport, limit: MaxAge) -> str:
+    return age.too_old(report.arrived, report.clock, now=limit.now, most=limit.most)
+
+
+def _budget() -> Callable[[], bool]:
+    """Whether judging, from now on, has taken longer than one host may hold up the others."""
+    end = time.thread_time() + JUDGING
+    return lambda: time.thread_time() > end
+
+
+def reports(
+    visits: Iterator[Visit],
+    hosts: Mapping[str, Host],
+    context: VetContext,
+    save: Save | None = None,
+) -> Generator[HostReport]:
+    """Every visit judged as it comes in, after `save` had it.
+
+    Hosts that the run did not get to are saved as that, or what an earlier run saved of
+    them would be taken for theirs.
+    """
+    left = dict(hosts)
+    try:
+        for visit in visits:
+            host = left.pop(visit.host)
+            if save is not None:
+                save(visit, host)
+            yield judge_visit(visit, host, context)
+    finally:
+        if isinstance(visits, Generator):
+            visits.close()
+        if save is not None:
+            for host in left.values():
+                save(Visit(host.name, Status.INTERRUPTED, NOT_REACHED), host)
+
+
+def missing(hosts: Iterable[Host], seen: Iterable[HostReport]) -> Iterator[HostReport]:
+    """A report for every host that a run did not get to."""
+    done = {host.host for host in seen}
+    for host in hosts:
+        if host.name not in done:
+            yield HostReport(host=host.name, status=Status.INTERRUPTED, why=NOT_REACHED)
