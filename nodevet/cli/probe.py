@@ -32,14 +32,22 @@ def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
 
     Changes nothing. `nodevet check --evidence FILE` judges the document.
     """
-    from nodevet.remote.probe.main import SECTIONS, probe
+    from nodevet.remote.probe.main import probe
+    from nodevet.remote.probe.sections import names
+    from nodevet.remote.request import checked
 
-    strange = [name for name in sections if name not in SECTIONS]
+    strange = [name for name in sections if name not in names()]
     if strange:
         raise click.UsageError(
-            f"unknown section {strange[0]!r}; the sections are {', '.join(SECTIONS)}"
+            f"unknown section {strange[0]!r}; the sections are {', '.join(names())}"
         )
-    wish = {"root": str(root.resolve()), "deadline": deadline, "sections": list(sections)}
-    document = probe(wish | {"probe": __version__})
+    request = {
+        "do": "probe",
+        "root": str(root.resolve()),
+        "deadline": deadline,
+        "sections": list(sections),
+        "probe": __version__,
+    }
+    document = probe(checked(request))
     indent = 2 if sys.stdout.isatty() else None
     click.echo(json.dumps(document, indent=indent))

@@ -1,4 +1,5 @@
-"""What looks closer at a node before a fix, and holds its lock; it never changes a setting.
+"""All that runs on a node: standard library and pynvml, Python 3.6 syntax.
 
-Shipped with nodevet.remote.probe, whose modules it uses: standard library, Python 3.6 syntax.
+It is shipped over SSH as source, answers one request and is gone. It imports nothing of nodevet
+outside this package, and it never changes a setting.
 """

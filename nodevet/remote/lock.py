@@ -19,8 +19,8 @@ import stat
 import sys
 import time
 
-from nodevet.remote.main import Refused
 from nodevet.remote.probe.files import BOOT_ID, attempt, line, reason
+from nodevet.remote.request import Refused
 
 SILENCE = 120  # seconds without a byte, after which the lock is let go
 SAID = 4096  # bytes of what the holder wrote

@@ -1,76 +1,55 @@
-"""Answers one request about a node: how resources are, who else sets them, a lock.
+"""Answers one request on a node: its evidence, how resources are, who else sets them, a lock.
 
-The request is one line of JSON: nonce, do (look, managers, lock), deadline in seconds,
-and what `do` takes: touches [{kind, name}], who. The answer is framed as the probe's: an
-object with `result`, or with `error`, a sentence.
+See nodevet.remote.request for what a request is. The answer is one frame: the evidence document
+for `probe`, else an object with `result`, or with `error`, a sentence.
 """
 
+import hashlib
 import importlib
 import json
+import os
 import signal
 
-from nodevet.remote.probe import main
 from nodevet.remote.probe.files import reason
-from nodevet.remote.probe.main import (
-    REQUEST_LIMIT,
-    REQUEST_SECONDS,
-    RequestError,
-    frame,
-    number_of_seconds,
-)
+from nodevet.remote.request import Refused, RequestError, receive
 
-PROGRAM = "hand"
-
-TOUCHES = 4096
-TEXT = 4096  # characters of a kind, a name, or of who
+REQUEST_SECONDS = 60  # for the request to arrive
 MODULES = {
+    "probe": "nodevet.remote.probe.main",
     "look": "nodevet.remote.state.look",
     "managers": "nodevet.remote.managers.search",
     "lock": "nodevet.remote.lock",
 }
-DOES = tuple(MODULES)
 
 
-class Refused(Exception):  # noqa: N818
-    """The request cannot be answered on this node; the message says why."""
+def frame(text, nonce):
+    """The answer with its length and SHA-256, so that noise and truncation are seen."""
+    digest = hashlib.sha256(text).hexdigest()
+    head = "\n\x1eNODEVET {} {} {}\n".format(nonce, len(text), digest)
+    return head.encode("ascii") + text + b"\n"
 
 
-def receive(stdin):
-    """The request, as a dict. Raises RequestError."""
-    line = stdin.readline(REQUEST_LIMIT)
-    if not line.endswith(b"\n"):
-        raise RequestError("cut short")
+def keep_standard_descriptors():
+    """Fill 0, 1 and 2 where they are closed, so that no pipe of ours takes their place."""
+    spare = os.open(os.devnull, os.O_RDWR)
+    while spare <= 2:
+        spare = os.open(os.devnull, os.O_RDWR)
+    os.close(spare)
+
+
+def complain(text):
+    """A sentence on stderr, where there is one."""
+    os.write(2, "nodevet: {}\n".format(text).encode("ascii", "backslashreplace"))
+
+
+def document_of(request, module):
+    """What is to be answered. Raises RequestError."""
+    do = request["do"]
     try:
-        request = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise RequestError("not JSON: " + reason(error))
-    if not isinstance(request, dict) or request.get("do") not in DOES:
-        raise RequestError("`do` is not among: " + ", ".join(DOES))
-    nonce = request.get("nonce", "")
-    if not isinstance(nonce, str) or not all("!" <= letter <= "~" for letter in nonce):
-        raise RequestError("nonce is not one word of ASCII")
-    root = request.setdefault("root", "/")
-    if not isinstance(root, str) or not root.startswith("/") or "\0" in root:
-        raise RequestError("root is not an absolute path")
-    check_touches(request.setdefault("resources", []))
-    return request
-
-
-def check_touches(resources):
-    """Raises RequestError."""
-    if not isinstance(resources, list) or len(resources) > TOUCHES:
-        raise RequestError("touches is not a list of at most {}".format(TOUCHES))
-    for resource in resources:
-        for key in ("kind", "name"):
-            value = resource.get(key) if isinstance(resource, dict) else None
-            if not isinstance(value, str) or not 0 < len(value) <= TEXT or "\0" in value:
-                raise RequestError("a touch has no usable {}".format(key))
-
-
-def write(stdout, request, document):
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    stdout.write(frame(text.encode("ascii"), request["nonce"]))
-    stdout.flush()
+        found = getattr(module, do)(request)
+    except Refused as error:
+        return {"error": str(error)}
+    return found if do == "probe" else {"result": found}
 
 
 def answer(stdin, stdout):
@@ -78,25 +57,39 @@ def answer(stdin, stdout):
     signal.alarm(REQUEST_SECONDS)
     try:
         request = receive(stdin)
-        seconds = number_of_seconds(request.get("deadline"))
+        # should this process itself hang, it must not stay on the node
+        signal.setitimer(signal.ITIMER_REAL, request["deadline"] + 10)
+        module = importlib.import_module(MODULES[request["do"]])
+        document = document_of(request, module)
     except RequestError as error:
-        main.complain("the request is not valid: {}".format(error), PROGRAM)
+        complain("the request is not valid: {}".format(error))
         return 2
-    # should this process itself hang, it must not stay on the node
-    signal.setitimer(signal.ITIMER_REAL, seconds + 10)
-    module = importlib.import_module(MODULES[request["do"]])
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     try:
-        result = getattr(module, request["do"])(request)
-    except Refused as error:
-        write(stdout, request, {"error": str(error)})
-        return 0
-    write(stdout, request, {"result": result})
-    if request["do"] == "lock":
+        stdout.write(frame(text.encode("ascii"), request["nonce"]))
+        stdout.flush()
+    except OSError as error:
+        complain("the answer cannot be written: " + reason(error))
+        return 1
+    if request["do"] == "lock" and "result" in document:
         signal.setitimer(signal.ITIMER_REAL, 0)
         module.keep(stdin.fileno(), stdout.fileno())
     return 0
 
 
 def serve(stdin, stdout):
-    """As the probe's: answer one request and end this process."""
-    main.serve(stdin, stdout, answer, PROGRAM)
+    """Answer one request and end this process.
+
+    Exit codes: 0 answered, 1 an internal error, or the answer could not be written, 2 the request
+    is not valid.
+    """
+    code = 1
+    try:
+        keep_standard_descriptors()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        code = answer(stdin, stdout)
+    except Exception as error:  # a fault of ours must not end in a traceback on the node
+        complain("{}: {}".format(type(error).__name__, error))
+    finally:
+        os._exit(code)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodevet.fleet.protocol.payload import BOOT, Answer, AnswerError, payload, request, unframe
-from nodevet.remote.probe.main import frame
+from nodevet.remote.main import frame
 
 PYENV = Path.home() / ".pyenv/versions"
 PYTHONS = [  # this one, and where pyenv has them older and newer ones

@@ -1,4 +1,4 @@
-"""A tree that stands for a node's files, and what the hand answers about it."""
+"""A tree that stands for a node's files, and what is answered about it."""
 
 import io
 import json
@@ -16,13 +16,13 @@ Ask = Callable[..., Any]
 
 
 def resources(*labels: str) -> list[dict[str, str]]:
-    """Touches by their labels: `kernel /sys/x`."""
+    """Resources by their labels: `kernel /sys/x`."""
     pairs = [label.split(" ", 1) for label in labels]
     return [{"kind": kind, "name": name} for kind, name in pairs]
 
 
-def hand(do: str, *labels: str, root: Path | str = "/", **rest: object) -> Any:
-    """The hand as a node runs it: from stdin, in memory; its answer, or its error."""
+def asked(do: str, *labels: str, root: Path | str = "/", **rest: object) -> Any:
+    """What nodevet.remote answers as a node runs it: from stdin, in memory; or its error."""
     told = wish(nonce="n", do=do, deadline=30, root=str(root), resources=resources(*labels), **rest)
     done = subprocess.run(
         [sys.executable, "-I", "-c", BOOT],
@@ -37,7 +37,7 @@ def hand(do: str, *labels: str, root: Path | str = "/", **rest: object) -> Any:
 
 @pytest.fixture(scope="session")
 def ask() -> Ask:
-    return hand
+    return asked
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def tree(tmp_path: Path) -> Callable[[dict[str, str]], Path]:
 
 @pytest.fixture(scope="session")
 def served() -> Callable[[bytes], tuple[int, bytes, bytes]]:
-    """What the hand does with any bytes on its stdin after the payload."""
+    """What nodevet.remote does with any bytes on its stdin after the payload."""
 
     def run(text: bytes) -> tuple[int, bytes, bytes]:
         done = subprocess.run(

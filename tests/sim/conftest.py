@@ -22,8 +22,9 @@ def nvml(tmp_path_factory):
 
 PROBE = """
 import json, sys
-from nodevet.remote.probe import main
-print(json.dumps(main.probe(json.load(sys.stdin))))
+from nodevet.remote.probe.main import probe
+from nodevet.remote.request import checked
+print(json.dumps(probe(checked({"do": "probe", **json.load(sys.stdin)}))))
 """
 
 

@@ -34,8 +34,9 @@ from nodevet_sim.state import of_gpu, values
 ELSEWHERE = {"gpu_lost", "xid", "ecc_errors", "row_remapping", "clock_skew", "disk_space"}
 PROBE = """
 import json, sys
-from nodevet.remote.probe import main
-print(json.dumps(main.probe(json.load(sys.stdin))))
+from nodevet.remote.probe.main import probe
+from nodevet.remote.request import checked
+print(json.dumps(probe(checked({"do": "probe", **json.load(sys.stdin)}))))
 """
 Findings = list[Finding]
 Read = Callable[..., Evidence]

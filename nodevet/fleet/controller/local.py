@@ -12,10 +12,7 @@ from nodevet.fleet.protocol.commands import explain
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.model import Host, Status
 
-SERVE = (
-    "import sys;from nodevet.remote.probe import main;"
-    "main.serve(sys.stdin.buffer,sys.stdout.buffer)"
-)
+SERVE = "import sys;from nodevet.remote import main;main.serve(sys.stdin.buffer,sys.stdout.buffer)"
 
 
 class LocalProbe:

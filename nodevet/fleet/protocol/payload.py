@@ -1,8 +1,7 @@
 """The program that is sent to a node, and the reading of its framed answer. Pure.
 
-The payload is the source of `nodevet.remote.probe` and pynvml, compressed; that of `nodevet.remote`
-too where that is asked. On the node it is served to Python's import system from memory:
-nothing is installed there.
+The payload is the source of `nodevet.remote` and pynvml, compressed. On the node it is served to
+Python's import system from memory: nothing is installed there.
 """
 
 import hashlib
@@ -25,6 +24,8 @@ It holds no quote, so that it can travel inside any shell's quotes.
 
 PROBE = "nodevet.remote.probe"
 REMOTE = "nodevet.remote"
+BEYOND = tuple(f"{REMOTE}.{name}" for name in ("fence", "lock", "managers", "state"))
+"""What a probe does not need."""
 
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head
 
@@ -39,20 +40,37 @@ if sys.version_info < (3, 6):
 """
 
 LOADER = """
-import importlib.abc, importlib.util
+import importlib.abc, importlib.util, sys
+MARK = "nodevet payload "
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    def __init__(self, sources):
-        self.sources = sources
+    def __init__(self, path):
+        if not path.startswith(MARK):
+            raise ImportError(path)
+        self.package = path[len(MARK):]
     def find_spec(self, name, path=None, target=None):
-        if name in self.sources:
-            return importlib.util.spec_from_loader(name, self, is_package=self.is_package(name))
+        if name not in SOURCES:
+            return None
+        spec = importlib.util.spec_from_loader(name, self, is_package=self.is_package(name))
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(MARK + name + ".")
+        return spec
     def is_package(self, name):
-        return any(other.startswith(name + ".") for other in self.sources)
+        return any(other.startswith(name + ".") for other in SOURCES)
     def get_source(self, name):
-        return self.sources[name]
+        return SOURCES[name]
+    def iter_modules(self, prefix=""):
+        for name in SOURCES:
+            last = name[len(self.package):]
+            if name.startswith(self.package) and last and "." not in last:
+                yield prefix + last, self.is_package(name)
 sys.dont_write_bytecode = True
-sys.meta_path.insert(0, Sources(SOURCES))
-from {program} import main
+sys.path_hooks.insert(0, Sources)
+sys.meta_path.insert(0, Sources(MARK))
+"""
+"""Serves the modules in SOURCES from memory; pkgutil finds those of a package, too."""
+
+SERVE = """
+from nodevet.remote import main
 main.serve(sys.stdin.buffer, sys.stdout.buffer)
 """
 
@@ -63,17 +81,23 @@ class AnswerError(Exception):
 
 @cache
 def payload(program: str = PROBE) -> bytes:
-    """The compressed program, with its length in front, as `BOOT` reads it."""
-    sources = {"nodevet": "", "nodevet.remote": "", "pynvml": _pynvml()}
-    for name, text in _modules(REMOTE):
-        if program == REMOTE or name.startswith(f"{PROBE}.") or name == PROBE:
-            sources[name] = text
-    text = f"{GUARD}SOURCES = {sources!r}\n{LOADER.replace('{program}', program)}"
-    packed = zlib.compress(text.encode(), 9)
+    """The compressed program, with its length in front, as `BOOT` reads it.
+
+    `program`: PROBE answers `probe` only, REMOTE everything; see nodevet.remote.request.
+    """
+    sources = {"nodevet": "", "pynvml": _pynvml(), **dict(modules(REMOTE))}
+    if program == PROBE:
+        sources = {name: text for name, text in sources.items() if not name.startswith(BEYOND)}
+    return pack(sources, SERVE)
+
+
+def pack(sources: Mapping[str, str], then: str) -> bytes:
+    """These modules and what is run with them, compressed, as `BOOT` reads it."""
+    packed = zlib.compress(f"{GUARD}SOURCES = {sources!r}\n{LOADER}{then}".encode(), 9)
     return b"%d\n%s" % (len(packed), packed)
 
 
-def _modules(package: str) -> Iterator[tuple[str, str]]:
+def modules(package: str) -> Iterator[tuple[str, str]]:
     """Every module of a package and of those in it, with its source."""
     for entry in sorted(files(package).iterdir(), key=lambda each: each.name):
         if entry.name.endswith(".py"):
@@ -81,7 +105,7 @@ def _modules(package: str) -> Iterator[tuple[str, str]]:
             name = package if stem == "__init__" else f"{package}.{stem}"
             yield name, entry.read_text(encoding="utf-8")
         elif entry.is_dir() and entry.name != "__pycache__":
-            yield from _modules(f"{package}.{entry.name}")
+            yield from modules(f"{package}.{entry.name}")
 
 
 @cache
@@ -107,15 +131,16 @@ def request(
     asked_s: float | None,
     asks: Mapping[str, Sequence[str]] | None = None,
 ) -> bytes:
-    """What the probe is asked for, as JSON.
+    """What the probe is asked for, as one line of JSON.
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
     where the node is this machine, and has no other clock to be compared with.
-    `whole_machine`: see `probe` in nodevet.remote.probe.main.
+    `whole_machine`: see nodevet.remote.request.
     `asks`: what else is to be read, names by section: sysctl, services, packages.
     """
     wish = {
         "nonce": nonce,
+        "do": "probe",
         "root": root,
         "whole_machine": whole_machine,
         "deadline": deadline,
@@ -123,13 +148,13 @@ def request(
         "asks": {section: list(names) for section, names in (asks or {}).items()},
         "probe": nodevet.__version__,
     }
-    return json.dumps(wish).encode()
+    return json.dumps(wish).encode() + b"\n"
 
 
 def wish(*, nonce: str, do: str, deadline: float, **rest: object) -> bytes:
     """What is asked of nodevet.remote, as one line of JSON; it reads no further.
 
-    `do`: look, managers or lock; see nodevet.remote.main.
+    `do`: look, managers or lock; see nodevet.remote.request.
     """
     return json.dumps({"nonce": nonce, "do": do, "deadline": deadline, **rest}).encode() + b"\n"
 

@@ -8,7 +8,6 @@ A child sends messages: one letter, a length in four bytes, and so many bytes.
 N is a note of what it does right now, A its answer and the end.
 """
 
-import importlib
 import json
 import os
 import select
@@ -17,6 +16,7 @@ import struct
 import time
 
 from nodevet.remote.probe.files import Absent, Failed, reason
+from nodevet.remote.probe.sections import collector
 
 STATUSES = ("ok", "absent", "denied", "error", "timeout")
 OUTPUT_LIMIT = 16 << 20
@@ -68,8 +68,7 @@ def section(name, root, request):
     """One section's result, whatever happens inside its collector."""
     started = time.monotonic()
     try:
-        collect = importlib.import_module("nodevet.remote.probe.collectors." + name).collect
-        result = {"status": "ok", "data": collect(root, request)}
+        result = {"status": "ok", "data": collector(name).collect(root, request)}
     except Absent as error:
         result = failure(str(error) or "absent", "absent")
     except Failed as error:

@@ -11,11 +11,8 @@ from nodevet.remote.probe.collectors.pci import ADDRESS, DEVICES, LARGEST, NVIDI
 from nodevet.remote.probe.files import attempt, names, parsed
 
 DISPLAY = ("0300", "0302")  # the classes of GPUs
-ORDINARY = 32.0  # seconds that a section has at least, where the request leaves so many
 MANY = 8  # GPUs of a whole node
 YOUNG = 300.0  # seconds since boot
-PAUSE = 2.0  # seconds before another look
-PATIENCE = 45.0  # seconds for all looks after the first
 AGAIN = ("gpu", "pci", "modules")
 NEEDED = AGAIN + ("host",)
 NOT_YET = ("NVML_ERROR_DRIVER_NOT_LOADED", "NVML_ERROR_NO_PERMISSION", "NVML_ERROR_UNKNOWN")
@@ -37,14 +34,9 @@ def on_bus(root):
     return sum(is_gpu(address) for address in addresses if ADDRESS.match(address))
 
 
-def limits(wanted, seconds, gpus):
-    """{section: seconds} of `seconds` for all of them: half, and of the GPUs' more by each GPU.
-
-    >>> limits(("cpu", "gpu"), 64.0, 8), limits(("cpu", "gpu"), 64.0, 1)
-    ({'cpu': 32.0, 'gpu': 64.0}, {'cpu': 32.0, 'gpu': 36.0})
-    """
-    shares = {"gpu": (MANY + min(gpus, MANY)) / float(2 * MANY)}
-    return {name: min(seconds, max(ORDINARY, seconds * shares.get(name, 0.5))) for name in wanted}
+def share(root):
+    """The part of the deadline that NVML may take: half, and more by each GPU on the bus."""
+    return (MANY + min(on_bus(root), MANY)) / float(2 * MANY)
 
 
 def data(results, section):
@@ -64,6 +56,8 @@ def is_ready_gpu(function):
 
 def unsettled(results):
     """Whether a node that has just booted may have more of its GPUs in a moment."""
+    if not set(NEEDED) <= set(results):
+        return False
     uptime = data(results, "host").get("uptime_s")
     if uptime is None or uptime > YOUNG:
         return False

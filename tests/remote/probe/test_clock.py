@@ -8,13 +8,13 @@ import pytest
 
 from nodevet.evidence.host import NO_OTHER_CLOCK
 from nodevet.fleet.protocol.payload import request
-from nodevet.remote.probe import main
 from nodevet.remote.probe.collectors import host
+from nodevet.remote.request import receive
 
 
 def test_the_clock_is_of_the_moment_that_the_request_arrives() -> None:
     before = time.time()
-    wish = main.receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=before)))
+    wish = receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=before)))
     after = time.time()
     assert before <= wish["arrived_s"] <= after
     found = host.collect("/", wish)
@@ -22,7 +22,7 @@ def test_the_clock_is_of_the_moment_that_the_request_arrives() -> None:
 
 
 def test_a_node_that_is_probed_by_itself_has_no_other_clock() -> None:
-    wish = main.receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=None)))
+    wish = receive(io.BytesIO(request(nonce="n", root="/", deadline=9, asked_s=None)))
     found = host.collect("/", wish)
     assert found["clock_s"] is not None
     assert (found["asked_s"], found["errors"]["asked_s"]) == (None, NO_OTHER_CLOCK)

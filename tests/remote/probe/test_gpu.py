@@ -132,8 +132,9 @@ def full_state(count=1, **overrides):
 
 PROBE = """
 import json, sys
-from nodevet.remote.probe import main
-print(json.dumps(main.probe(json.load(sys.stdin))))
+from nodevet.remote.probe.main import probe
+from nodevet.remote.request import checked
+print(json.dumps(probe(checked(json.load(sys.stdin)))))
 """
 
 
@@ -148,8 +149,8 @@ class Node:
     def run(self, text, *, python=None, sections=("gpu",), deadline=60):
         """The document's sections, as JSON. With a `python` it runs the payload, as a node does."""
         self.state.write_bytes(text if isinstance(text, bytes) else text.encode())
-        request = {"nonce": "n", "deadline": deadline, "sections": sections}
-        body = json.dumps(request).encode()
+        request = {"do": "probe", "nonce": "n", "deadline": deadline, "sections": sections}
+        body = json.dumps(request).encode() + b"\n"
         done = subprocess.run(
             [python, "-I", "-c", BOOT] if python else [sys.executable, "-c", PROBE],
             input=payload() + body if python else body,

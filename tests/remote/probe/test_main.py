@@ -17,6 +17,7 @@ import pytest
 
 from nodevet.evidence.document import decode
 from nodevet.fleet.protocol import payload
+from nodevet.remote import request
 from nodevet.remote.probe import main
 
 Run = Callable[..., Any]
@@ -75,40 +76,29 @@ COLLECTORS = {
     "unicode": "def collect(root, request): return {'errors': {}, 'x': 'caf\\u00e9 \\udcff'}",
 }  # fmt: skip
 
-DRIVER = """
-import importlib.abc, importlib.util, json, sys
-sys.path.insert(0, {repository!r})
-SOURCES = json.loads({sources!r})
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    def find_spec(self, name, path=None, target=None):
-        if name in SOURCES:
-            return importlib.util.spec_from_loader(name, self)
-    def get_source(self, name):
-        return SOURCES[name]
-sys.meta_path.insert(0, Finder())
-from nodevet.remote.probe import main
-main.SECTIONS = tuple(name.rsplit(".", 1)[1] for name in SOURCES)
-main.LATE = ("late",)
-"""
-SERVE = "main.serve(sys.stdin.buffer, sys.stdout.buffer)\n"
+SERVE = payload.SERVE
+PYTHON = [sys.executable, "-I", "-c", payload.BOOT]
 
 
-def program(collectors: dict[str, str], then: str = SERVE) -> str:
-    """The probe with other collectors, as a Python program."""
-    sources = {
-        f"nodevet.remote.probe.collectors.{name}": textwrap.dedent(text)
-        for name, text in collectors.items()
-    }
-    repository = str(Path(main.__file__).parents[3])
-    return DRIVER.format(repository=repository, sources=json.dumps(sources)) + then
+def program(collectors: dict[str, str], then: str = SERVE) -> bytes:
+    """The probe as a node gets it, with other collectors; a request follows."""
+    package = "nodevet.remote.probe.collectors"
+    sources = {"nodevet": "", **dict(payload.modules("nodevet.remote"))}
+    sources = {name: text for name, text in sources.items() if not name.startswith(package + ".")}
+    sources |= {f"{package}.{name}": textwrap.dedent(text) for name, text in collectors.items()}
+    return payload.pack(sources, then)
 
 
-def ask(collectors: dict[str, str], deadline: float = 30, **wish: Any) -> dict[str, Any]:
+def wish(**fields: Any) -> bytes:
+    """A request to the probe."""
+    return json.dumps({"do": "probe", "nonce": "n", **fields}).encode() + b"\n"
+
+
+def ask(collectors: dict[str, str], deadline: float = 30, **fields: Any) -> dict[str, Any]:
     """The sections that the probe gathers from these collectors."""
-    request = {"nonce": "n", "deadline": deadline, **wish}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program(collectors)],
-        input=json.dumps(request).encode(),
+        PYTHON,
+        input=program(collectors) + wish(deadline=deadline, **fields),
         capture_output=True,
         timeout=100,
     )
@@ -180,7 +170,7 @@ def test_when_every_collector_hangs_the_deadline_holds_and_says_what_was_last() 
     hanging = {
         "hang": COLLECTORS["hang"],
         "deaf": COLLECTORS["stubborn"],
-        "late": COLLECTORS["hang"],
+        "late": 'AFTER = ("hang",)' + textwrap.dedent(COLLECTORS["hang"]),
     }
     started = time.monotonic()
     sections = ask(hanging, deadline=5)
@@ -192,15 +182,20 @@ def test_when_every_collector_hangs_the_deadline_holds_and_says_what_was_last() 
     assert sections["late"]["why"].startswith("no answer within 1 s")
 
 
-def test_a_late_collector_sees_what_the_others_found() -> None:
-    late = "def collect(root, request): return request['found']['good']['data']"
+def test_a_collector_that_comes_after_another_sees_what_it_found() -> None:
+    late = """
+        AFTER = ("good",)
+        def collect(root, request): return request["found"]["good"]["data"]
+        """
     sections = ask({"good": COLLECTORS["good"], "late": late})
     assert sections["late"]["data"] == {"errors": {}}
 
 
 def test_a_hanging_collector_leaves_no_process_and_no_zombie() -> None:
     then = textwrap.dedent("""
-        found = main.probe({"deadline": 2})
+        from nodevet.remote.probe.main import probe
+        from nodevet.remote.request import checked
+        found = probe(checked({"do": "probe", "deadline": 2}))
         import os
         try:
             os.waitpid(-1, os.WNOHANG)
@@ -214,23 +209,23 @@ def test_a_hanging_collector_leaves_no_process_and_no_zombie() -> None:
         "leave": COLLECTORS["leave"],
     }
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program(hanging, then)],
+        PYTHON,
+        input=program(hanging, then),
         capture_output=True,
         timeout=60,
-        text=True,
     )
-    assert done.stdout == "none ['deaf', 'hang', 'leave']\n", done.stderr
+    assert done.stdout == b"none ['deaf', 'hang', 'leave']\n", done.stderr
 
 
 def test_when_the_probe_is_killed_its_collectors_go_too() -> None:
     hanging = {"hang": COLLECTORS["hang"], "deaf": COLLECTORS["stubborn"]}
     with subprocess.Popen(
-        [sys.executable, "-I", "-c", program(hanging)],
+        PYTHON,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     ) as probe:
         assert probe.stdin is not None
-        probe.stdin.write(b'{"deadline": 300}')
+        probe.stdin.write(program(hanging) + wish(deadline=300))
         probe.stdin.close()
         end = time.monotonic() + 30
         while len(pids := children_of(probe.pid)) < 2 and time.monotonic() < end:
@@ -255,8 +250,8 @@ def test_a_fork_that_fails_costs_its_section() -> None:
         """)
     collectors = {"good": COLLECTORS["good"], "print": COLLECTORS["print"]}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program(collectors, then + SERVE)],
-        input=b'{"nonce": "n"}',
+        PYTHON,
+        input=program(collectors, then + SERVE) + wish(),
         capture_output=True,
         timeout=60,
     )
@@ -268,29 +263,33 @@ def test_a_fork_that_fails_costs_its_section() -> None:
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[" * 100000, "not JSON"),
-        (b"[]", "not a JSON object"),
-        (b'{"deadline": "soon"}', "deadline is not a number"),
-        (b'{"deadline": NaN}', "deadline is not between"),
-        (b'{"deadline": 0}', "deadline is not between"),
-        (b'{"root": "relative"}', "root is not an absolute path"),
-        (b'{"whole_machine": "yes"}', "whole_machine is neither true nor false"),
-        (b'{"sections": ["os"]}', "sections are not among"),
-        (b'{"nonce": "a b"}', "nonce is not one word"),
+        (b"", "truncated"),
+        (b'{"do": "probe"}', "truncated"),
+        (b"\n", "not JSON"),
+        (b"{\n", "not JSON"),
+        (b"\xff\n", "not JSON"),
+        (b"[" * 100000 + b"\n", "not JSON"),
+        (b"[]\n", "not a JSON object"),
+        (b"{}\n", "`do` is not one of"),
+        (wish(do="__init__"), "`do` is not one of"),
+        (wish(deadline="soon"), "deadline is not a number"),
+        (wish(deadline=float("nan")), "deadline is not between"),
+        (wish(deadline=0), "deadline is not between"),
+        (wish(root="relative"), "root is not an absolute path"),
+        (wish(whole_machine="yes"), "whole_machine is neither true nor false"),
+        (wish(sections=["os"]), "sections are not among"),
+        (wish(nonce="a b"), "nonce is not one word"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused_in_one_line(request_: bytes, why: str) -> None:
+def test_a_request_that_is_not_valid_is_refused_in_one_line(request_: bytes, why: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program({"good": COLLECTORS["good"]})],
-        input=request_,
+        PYTHON,
+        input=program({"good": COLLECTORS["good"]}) + request_,
         capture_output=True,
         timeout=60,
     )
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"nodevet probe: the request is not valid: " + why.encode())
+    assert done.stderr.startswith(b"nodevet: the request is not valid: " + why.encode())
     assert done.stderr.count(b"\n") == 1
 
 
@@ -299,8 +298,8 @@ def test_nobody_takes_the_answer() -> None:
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-c", program({"good": COLLECTORS["good"]})],
-            input=b"{}",
+            PYTHON,
+            input=program({"good": COLLECTORS["good"]}) + wish(),
             stdout=writer,
             stderr=subprocess.PIPE,
             timeout=60,
@@ -308,14 +307,14 @@ def test_nobody_takes_the_answer() -> None:
     finally:
         os.close(writer)
     assert done.returncode == 1
-    assert done.stderr == b"nodevet probe: the answer cannot be written: EPIPE\n"
+    assert done.stderr == b"nodevet: the answer cannot be written: EPIPE\n"
 
 
 def test_closed_standard_error_costs_nothing() -> None:
     then = "import os\nos.close(2)\n" + SERVE
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program({"good": COLLECTORS["good"]}, then)],
-        input=b'{"nonce": "n"}',
+        PYTHON,
+        input=program({"good": COLLECTORS["good"]}, then) + wish(),
         stdout=subprocess.PIPE,
         timeout=60,
     )
@@ -323,15 +322,16 @@ def test_closed_standard_error_costs_nothing() -> None:
 
 
 def test_a_root_that_is_not_there_is_no_absent_machine(tmp_path: Path) -> None:
-    document = main.probe({"root": str(tmp_path / "typo"), "sections": ["pci", "numa"]})
+    wanted = {"do": "probe", "root": str(tmp_path / "typo"), "sections": ["pci", "numa"]}
+    document = main.probe(request.checked(wanted))
     for section in document["sections"].values():
         assert section["status"] == "error"
         assert section["why"].endswith("typo is not a directory")
 
 
 def test_a_request_is_read_to_its_limit_only() -> None:
-    with pytest.raises(main.RequestError, match="not JSON"):
-        main.receive(io.BytesIO(b'{"x": "' + b"x" * main.REQUEST_LIMIT + b'"}'))
+    with pytest.raises(request.RequestError, match="longer than 1 MiB"):
+        request.receive(io.BytesIO(b'{"x": "' + b"x" * request.LIMIT + b'"}\n'))
 
 
 ELSEWHERE = ("gpu", "filesystems", "services", "packages")  # no file of the tree tells them

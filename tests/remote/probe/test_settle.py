@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodevet.remote.probe import main, settle
+from nodevet.remote.probe.sections import limits
+from nodevet.remote.request import checked
 
 ADDRESSES = ("0000:19:00.0", "0000:3b:00.0")
 NOT_LOADED = "NVML_ERROR_DRIVER_NOT_LOADED: the NVIDIA kernel driver is not loaded"
@@ -82,8 +85,9 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(main, "gather", gather)
         monkeypatch.setattr(main.time, "monotonic", lambda: now[0])
         monkeypatch.setattr(main.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
-        wish = {"deadline": deadline, "sections": ["host", "gpu", "pci", "modules", "cpu"]}
-        return main.probe(wish)["sections"], [call for call in calls if call], now[0] - 1003.0
+        wanted = ["host", "gpu", "pci", "modules", "cpu"]
+        request = checked({"do": "probe", "deadline": deadline, "sections": wanted})
+        return main.probe(request)["sections"], [call for call in calls if call], now[0] - 1003.0
 
     return of
 
@@ -99,7 +103,7 @@ def test_read_a_gpu_that_does_not_come_is_told_in_time(visits: Any) -> None:
     found, calls, seconds = visits(sections(gpus=1))
     assert len(found["gpu"]["data"]["gpus"]) == 1
     assert 2 < len(calls) < 20
-    assert seconds <= 3 + settle.PATIENCE
+    assert seconds <= 3 + main.PATIENCE
 
 
 def test_read_a_node_that_has_been_up_is_looked_at_once(visits: Any) -> None:
@@ -107,11 +111,21 @@ def test_read_a_node_that_has_been_up_is_looked_at_once(visits: Any) -> None:
     assert len(calls) == 1
 
 
+def on_a_bus(root: Path, gpus: int) -> str:
+    for number in range(gpus):
+        place = root / f"sys/bus/pci/devices/0000:{number:02x}:00.0"
+        place.mkdir(parents=True)
+        (place / "vendor").write_text("0x10de\n")
+        (place / "class").write_text("0x030200\n")
+    return str(root)
+
+
 @pytest.mark.parametrize(("gpus", "wanted"), [(0, 32.0), (1, 36.0), (8, 64.0), (16, 64.0)])
-def test_read_eight_gpus_have_more_time_than_one(gpus: int, wanted: float) -> None:
-    limits = settle.limits(("cpu", "gpu"), 64.0, gpus)
-    assert limits == {"cpu": 32.0, "gpu": wanted}
-    assert settle.limits(("cpu", "gpu"), 5.0, gpus) == {"cpu": 5.0, "gpu": 5.0}
+def test_read_eight_gpus_have_more_time_than_one(gpus: int, wanted: float, tmp_path: Path) -> None:
+    root = on_a_bus(tmp_path, gpus)
+    assert limits(("cpu", "gpu"), root, 64.0) == {"cpu": 32.0, "gpu": wanted}
+    assert limits(("cpu", "gpu"), root, 5.0) == {"cpu": 5.0, "gpu": 5.0}
+    assert limits(("processes",), root, 70.0) == {"processes": 70.0}, "nothing waits for it"
 
 
 def test_read_the_gpus_on_the_bus_are_counted(tmp_path: Any) -> None:

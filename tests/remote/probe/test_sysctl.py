@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nodevet.fleet.protocol.payload import request
 from nodevet.remote.probe import files, main
 from nodevet.remote.probe.collectors import sysctl
+from nodevet.remote.request import RequestError, checked, receive
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -69,28 +70,28 @@ def test_no_name_leads_elsewhere(name: str) -> None:
 @pytest.mark.parametrize(
     ("asks", "why"),
     [
-        ([], ""),
+        ([], "not an object of lists"),
         ({}, ""),
         ({"sysctl": ["vm.swappiness"] * 500}, ""),
         ({"sysctl": ["vm.swappiness"] * 499, "services": ["a.service"] * 2}, "more than 500 names"),
         ("vm.swappiness", "not an object of lists"),
         ({"sysctl": "vm.swappiness"}, "not an object of lists"),
-        ({"sysctl": [1]}, "what is no name"),
-        ({"sysctl": ["a." + "b" * 255]}, "what is no name"),
+        ({"sysctl": [1]}, "not a valid name"),
+        ({"sysctl": ["a." + "b" * 255]}, "not a valid name"),
     ],
 )
 def test_what_may_be_asked(asks: Any, why: str, tmp_path: Path) -> None:
-    wish = {"root": str(tmp_path), "asks": asks, "sections": ["sysctl"]}
+    wish = {"do": "probe", "root": str(tmp_path), "asks": asks, "sections": ["sysctl"]}
     if why:
-        with pytest.raises(main.RequestError, match=why):
-            main.probe(wish)
+        with pytest.raises(RequestError, match=why):
+            checked(wish)
     else:
-        assert main.probe(wish)["sections"]["sysctl"]["status"] == "ok"
+        assert main.probe(checked(wish))["sections"]["sysctl"]["status"] == "ok"
 
 
 def test_the_controller_asks_as_the_probe_understands() -> None:
     asks = {"sysctl": ("kernel.ostype",), "services": ()}
     text = request(nonce="n", root="/", deadline=9, asked_s=None, asks=asks)
-    wish = main.receive(io.BytesIO(text)) | {"sections": ["sysctl"]}
+    wish = receive(io.BytesIO(text)) | {"sections": ["sysctl"]}
     section = json.loads(json.dumps(main.probe(wish)))["sections"]["sysctl"]
     assert section["data"]["parameters"][0]["value"] == "Linux"

@@ -108,5 +108,5 @@ def test_a_request_that_makes_no_sense_is_refused_in_one_line(
     ):
         code, said, complaint = served(text)
         assert (code, said) == (2, b"")
-        assert complaint.startswith(b"nodevet hand: the request is not valid: ")
+        assert complaint.startswith(b"nodevet: the request is not valid: ")
         assert complaint.count(b"\n") == 1

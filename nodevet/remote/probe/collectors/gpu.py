@@ -5,6 +5,7 @@ have: each costs its own value and no other, and NVML's error name stands beside
 null. Nothing is set, and NVML is shut down before the answer is written.
 """
 
+from nodevet.remote.probe import settle
 from nodevet.remote.probe.files import Absent, Record, is_this_machine, silent
 from nodevet.remote.probe.gpu_health import (
     REMAPPING,
@@ -17,6 +18,9 @@ from nodevet.remote.probe.gpu_health import (
 from nodevet.remote.probe.gpu_nvml import CallError, Device, Nvml, System, fill, load
 from nodevet.remote.probe.gpu_values import IDENTITY, NVML, VALUES
 
+AGAIN = settle.AGAIN
+share = settle.share
+unsettled = settle.unsettled
 LOST = "NVML_ERROR_GPU_IS_LOST"
 NO_GETTER = "NVML has no call that reads it"
 LOCKED_CLOCKS = (

@@ -20,6 +20,7 @@ from nodevet.remote.probe.files import (
     silent,
 )
 
+AFTER = ("gpu",)  # the pids that NVML names
 USER_HZ = 100  # clock ticks per second in /proc, on every architecture that has the driver
 PIDS = 1 << 20  # entries in /proc
 FILES = 1 << 20  # open files of one process

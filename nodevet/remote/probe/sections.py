@@ -1,0 +1,64 @@
+"""The sections of the evidence: one for each file in collectors/, and what that file declares.
+
+AFTER (none)      sections whose results it needs; they are in request["found"]
+share(root)       the part of the deadline that it may take: half; all that is left AFTER others
+unsettled(found)  whether the sections in AGAIN have to be read again, as a node is still booting
+"""
+
+import importlib
+import pkgutil
+
+from nodevet.remote.probe import collectors
+
+ORDINARY = 32.0  # seconds that a section has at least, if the request leaves so many
+HALF = 0.5
+
+
+def names():
+    """Every section's name, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(collectors.__path__))
+
+
+def collector(name):
+    """A section's module. Raises whatever importing it raises."""
+    return importlib.import_module("{}.{}".format(collectors.__name__, name))
+
+
+def declared(name, what, default):
+    """What a collector declares; one that cannot be imported declares nothing, and its own child
+    says why it cannot."""
+    try:
+        return getattr(collector(name), what, default)
+    except Exception:
+        return default
+
+
+def stages(wanted):
+    """The sections in the order in which they are read: those of one stage at the same time."""
+    left, ordered = list(wanted), []
+    while left:
+        stage = [name for name in left if not set(declared(name, "AFTER", ())) & set(left)]
+        stage = stage or left  # in a circle no order is right
+        ordered.append(stage)
+        left = [name for name in left if name not in stage]
+    return ordered
+
+
+def limits(wanted, root, seconds):
+    """{section: seconds} of the `seconds` that all of them have."""
+    found = {}
+    for name in wanted:
+        share = declared(name, "share", None)
+        part = share(root) if share else 1.0 if declared(name, "AFTER", ()) else HALF
+        found[name] = min(seconds, max(ORDINARY, seconds * part))
+    return found
+
+
+def unsettled(results):
+    """The sections that have to be read again, sorted."""
+    again = set()
+    for name in results:
+        is_unsettled = declared(name, "unsettled", None)
+        if is_unsettled and is_unsettled(results):
+            again.update(declared(name, "AGAIN", (name,)))
+    return sorted(again.intersection(results))

@@ -1,0 +1,103 @@
+"""A request to what runs on a node: one line of JSON, read and checked here and nowhere else.
+
+nonce; do, one of DOES; root (/); deadline in seconds (30); whole_machine (false): if true, NVML,
+the clock and every process are the machine's even though this is a container, or another root.
+probe: sections (all), asks ({section: names}), asked_s (the controller's clock), probe (a version).
+look, managers: resources [{kind, name}]. lock: who, token.
+"""
+
+import json
+import math
+import time
+
+from nodevet.remote.probe.files import reason
+
+DOES = ("probe", "look", "managers", "lock")
+LIMIT = 1 << 20  # bytes
+DEADLINE = 30.0  # seconds
+LONGEST = 3600.0
+ASKS = 500  # names of a baseline, of all sections together
+NAME = 256  # characters of one
+RESOURCES = 4096
+TEXT = 4096  # characters of a kind or a name
+
+
+class RequestError(Exception):
+    """The request is not valid; the message says why."""
+
+
+class Refused(Exception):  # noqa: N818
+    """The request cannot be answered on this node; the message says why."""
+
+
+def receive(stdin):
+    """The request, `checked`, with arrived_s, this machine's time. Raises RequestError."""
+    line = stdin.readline(LIMIT)
+    if not line.endswith(b"\n"):
+        raise RequestError("truncated, or longer than {} MiB".format(LIMIT >> 20))
+    try:
+        request = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise RequestError("not JSON: " + reason(error))
+    request = checked(request)
+    request["arrived_s"] = time.time()
+    return request
+
+
+def checked(request):
+    """The request with its defaults, as a dict. Raises RequestError."""
+    if not isinstance(request, dict):
+        raise RequestError("not a JSON object")
+    if request.get("do") not in DOES:
+        raise RequestError("`do` is not one of: " + ", ".join(DOES))
+    nonce = request.get("nonce", "")
+    if not isinstance(nonce, str) or not all("!" <= letter <= "~" for letter in nonce):
+        raise RequestError("nonce is not one word of ASCII")
+    root = request.get("root", "/")
+    if not isinstance(root, str) or not root.startswith("/") or "\0" in root:
+        raise RequestError("root is not an absolute path")
+    whole_machine = request.get("whole_machine", False)
+    if not isinstance(whole_machine, bool):
+        raise RequestError("whole_machine is neither true nor false")
+    return dict(
+        request,
+        nonce=nonce,
+        root=root,
+        whole_machine=whole_machine,
+        deadline=number_of_seconds(request.get("deadline", DEADLINE)),
+        asks=asked_for(request.get("asks", {})),
+        resources=resources_of(request.get("resources", [])),
+    )
+
+
+def number_of_seconds(value):
+    """A deadline. Raises RequestError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestError("deadline is not a number of seconds")
+    if not math.isfinite(value) or not 0 < value <= LONGEST:
+        raise RequestError("deadline is not between 0 and {:g} s".format(LONGEST))
+    return float(value)
+
+
+def asked_for(asks):
+    """The names that a baseline asks for, by section. Raises RequestError."""
+    if not isinstance(asks, dict) or not all(isinstance(names, list) for names in asks.values()):
+        raise RequestError("asks is not an object of lists")
+    names = [name for listed in asks.values() for name in listed]
+    if not all(isinstance(name, str) and len(name) <= NAME for name in names):
+        raise RequestError("asks holds something that is not a valid name")
+    if len(names) > ASKS:
+        raise RequestError("asks holds more than {} names".format(ASKS))
+    return asks
+
+
+def resources_of(resources):
+    """What is to be looked at. Raises RequestError."""
+    if not isinstance(resources, list) or len(resources) > RESOURCES:
+        raise RequestError("resources is not a list of at most {}".format(RESOURCES))
+    for resource in resources:
+        for key in ("kind", "name"):
+            value = resource.get(key) if isinstance(resource, dict) else None
+            if not isinstance(value, str) or not 0 < len(value) <= TEXT or "\0" in value:
+                raise RequestError("a resource has no valid {}".format(key))
+    return resources
