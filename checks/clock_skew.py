@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.host import NO_OTHER_CLOCK
+from nodevet.evidence.host import NO_OTHER_CLOCK, HostInfo
 from nodevet.model import NODE, Check, Finding, Severity, Want, fail, not_applicable, ok, unknown
 
 YEAR = 365 * 86400
@@ -54,7 +54,7 @@ class ClockSkew(Want):
 
 
 def judge(evidence: Evidence, want: ClockSkew) -> Iterator[Finding]:
-    host = evidence.host
+    host = evidence[HostInfo]
     if host.data is None:
         yield unknown(why=f"host: {host.why}")
     elif host.data.asked_s is None:

@@ -24,7 +24,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from nodevet.evidence.core import unread
-from nodevet.evidence.cpufreq import CpufreqPolicies
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers, spans
 from nodevet.model import Check, Finding, Severity, Subject, Want, compare, not_applicable, unknown
@@ -39,7 +40,7 @@ class CpuGovernor(Want):
 
 
 def judge(evidence: Evidence, want: CpuGovernor) -> Iterator[Finding]:
-    section = evidence.cpufreq
+    section = evidence[Cpufreq]
     if section.status == "absent":
         yield not_applicable(why="the kernel offers no cpufreq here")
     elif section.data is None:
@@ -65,7 +66,7 @@ def subject_of(policies: CpufreqPolicies) -> Subject:
 
 def uncovered(evidence: Evidence) -> str:
     """Why the policies may not be those of every CPU that is online; empty where they are."""
-    cpus, cpufreq = evidence.cpu, evidence.cpufreq
+    cpus, cpufreq = evidence[Cpu], evidence[Cpufreq]
     if cpus.data is None:
         return f"CPUs: {cpus.why}"
     online = numbers(cpus.data.online)

@@ -27,7 +27,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.filesystems import FileSystem
+from nodevet.evidence.filesystems import FileSystem, FileSystems
 from nodevet.model import Check, Finding, Severity, Subject, Want, fail, not_applicable, ok, unknown
 
 Percent = (
@@ -54,7 +54,7 @@ class DiskSpace(Want):
 
 
 def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
-    section = evidence.filesystems
+    section = evidence[FileSystems]
     if section.status == "absent":
         yield not_applicable(why=section.why)
     elif section.data is None:

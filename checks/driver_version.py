@@ -29,6 +29,8 @@ from pydantic import AfterValidator
 
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.modules import Modules
 from nodevet.model import Check, Finding, Want, fail, ok, unknown
 
 
@@ -67,7 +69,7 @@ class DriverVersion(Want):
 
 
 def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
-    section = evidence.gpu
+    section = evidence[Gpus]
     if section.data is None and MISMATCH in section.why:
         yield fail(
             expected=want.version,
@@ -98,7 +100,7 @@ def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
 
 def loaded(evidence: Evidence) -> str:
     """The version of the loaded kernel module, for the sentence; nothing where it is not known."""
-    version = evidence.modules.data.nvidia_version if evidence.modules.data else None
+    version = data.nvidia_version if (data := evidence[Modules].data) else None
     return f"; the loaded module is {version}" if version else ""
 
 

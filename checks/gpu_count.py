@@ -32,8 +32,9 @@ from pydantic import Field, model_validator
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver, located
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, lost, subject_of
-from nodevet.evidence.pci import KEPT_FOR_GUESTS, PciFunction
+from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
+from nodevet.evidence.modules import Modules
+from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
 from nodevet.model import Check, Finding, Subject, Verdict, Want, fail, not_applicable, ok, unknown
 
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
@@ -159,15 +160,15 @@ def advised(evidence: Evidence, layers: Mapping[str, Layer], want: GpuCount) -> 
 
 
 def gpus(evidence: Evidence) -> tuple[Gpu, ...]:
-    return (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    return (data.gpus if (data := evidence[Gpus].data) else None) or ()
 
 
 def functions(evidence: Evidence) -> tuple[PciFunction, ...]:
-    return (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    return (data.functions if (data := evidence[Pci].data) else None) or ()
 
 
 def listed(evidence: Evidence) -> Layer:
-    section = evidence.gpu
+    section = evidence[Gpus]
     if section.data is None:
         return f"NVML: {section.why}"
     if section.data.count is None:
@@ -176,7 +177,7 @@ def listed(evidence: Evidence) -> Layer:
 
 
 def reached(evidence: Evidence) -> Layer:
-    section = evidence.gpu
+    section = evidence[Gpus]
     if section.data is None:
         return f"NVML: {section.why}"
     if section.data.gpus is None:
@@ -189,7 +190,7 @@ def reached(evidence: Evidence) -> Layer:
 
 
 def on_bus(evidence: Evidence) -> Layer:
-    section = evidence.pci
+    section = evidence[Pci]
     if section.data is None:
         return f"PCI: {section.why}"
     if section.data.functions is None:
@@ -222,7 +223,7 @@ def left_out(evidence: Evidence, on_bus: Layer, want: GpuCount) -> frozenset[str
 
 
 def device_numbers(evidence: Evidence) -> frozenset[int] | str:
-    section = evidence.modules
+    section = evidence[Modules]
     if section.data is None:
         return f"/dev: {section.why}"
     if section.data.device_nodes is None:

@@ -26,7 +26,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu, located, off_the_bus, pci
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
-from nodevet.evidence.pci import PciFunction
+from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Check, Finding, Subject, Want, fail, not_applicable, ok, unknown
 
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
@@ -122,7 +122,7 @@ def together(evidence: Evidence, gpus: Sequence[Gpu], off: Set[str]) -> str:
 
 def shared(evidence: Evidence, gone: Sequence[str | None]) -> str:
     """The nearest port that is above all these GPUs and above no other; nothing without one."""
-    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     gpus = {each.address: each.upstream or () for each in functions if each.kind == "gpu"}
     above = [gpus[address] for address in gone if address in gpus]
     if len(above) < len(gone):

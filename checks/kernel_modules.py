@@ -27,7 +27,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
+from nodevet.evidence.pci import Pci
 from nodevet.model import Check, Finding, Subject, Want, compare, fail, not_applicable, ok, unknown
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
@@ -59,7 +61,7 @@ class KernelModules(Want):
 
 
 def judge(evidence: Evidence, want: KernelModules) -> Iterator[Finding]:
-    section = evidence.modules
+    section = evidence[Modules]
     for names, expected in ((want.loaded, "loaded"), (want.absent, "not loaded")):
         for name in names:
             if section.data is None:
@@ -90,10 +92,10 @@ def judge_module(modules: Modules, name: str, expected: str) -> Finding:
 
 def unlisted(evidence: Evidence, names: Sequence[str]) -> Iterator[Finding]:
     """An unknown for each of these modules that the lists do not have, and that is at work."""
-    modules = evidence.modules.data
+    modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         return
-    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     signs = {
         spelled(each.driver): f"{each.address} is bound to" for each in functions if each.driver
     }
@@ -107,7 +109,7 @@ def unlisted(evidence: Evidence, names: Sequence[str]) -> Iterator[Finding]:
 
 def judge_version(evidence: Evidence) -> Finding:
     subject = Subject(kind="module", id="nvidia")
-    modules, nvml = evidence.modules, evidence.gpu
+    modules, nvml = evidence[Modules], evidence[Gpus]
     if nvml.data is None and MISMATCH in nvml.why:
         return fail(
             subject,

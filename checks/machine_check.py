@@ -27,6 +27,7 @@ from pydantic import Field
 
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
 from nodevet.model import Check, Finding, Want, fail, ok, unknown
 
@@ -62,7 +63,7 @@ def judge(evidence: Evidence, want: MachineCheck) -> Iterator[Finding]:
 
 def days(evidence: Evidence, log: KernelLog) -> float | str:
     """Days since boot, or since the log begins, at least one; or why they cannot be told."""
-    host = evidence.host
+    host = evidence[HostInfo]
     if host.data is None:
         return f"host: {host.why}"
     if host.data.uptime_s is None or host.data.uptime_s < 0:

@@ -32,7 +32,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode, has_memory_alone
-from nodevet.evidence.processes import Process
+from nodevet.evidence.processes import Process, Processes
 from nodevet.model import (
     Check,
     Finding,
@@ -60,7 +60,7 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
     users, silent = users_of(evidence)
     told = not silent
     yield from silent
-    section = evidence.processes
+    section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         why = section.data.why("processes") if section.data else section.why
         yield unknown(why=f"processes: {why}")

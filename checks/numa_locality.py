@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from nodevet.evidence.across import IN_HAND, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, subject_of
+from nodevet.evidence.gpu import Gpu, Gpus, subject_of
 from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.pci import PciFunction
@@ -121,7 +121,7 @@ def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
             yield unknown(subject_of(gpu), why=nodes.why)
         else:
             yield judge_gpu(evidence, gpu, nodes, homes.get(gpu.index))
-    found = evidence.gpu.data.gpus if evidence.gpu.data else None
+    found = data.gpus if (data := evidence[Gpus].data) else None
     missing = set(homes) - {gpu.index for gpu in found or ()}
     for index in sorted(missing) if found else ():
         yield unknown(Subject(kind="gpu", id=str(index)), why="NVML lists no such GPU")

@@ -35,8 +35,9 @@ from pydantic import Field
 from nodevet.evidence.across import located, logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.evidence.kernel_log import KernelEvent, coverage, line_of
-from nodevet.evidence.pci import PciFunction
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
+from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import (
     NODE,
     Check,
@@ -73,7 +74,7 @@ class PcieErrors(Want):
 
 
 def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
-    section = evidence.pci
+    section = evidence[Pci]
     if section.data is None:
         yield unknown(why=f"PCI: {section.why}")
         return
@@ -120,8 +121,8 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
         yield unknown(why=told)
     elif bad:
         return
-    elif evidence.kernel_log.status == "absent":
-        yield not_applicable(why=f"nothing was counted, and {evidence.kernel_log.why}")
+    elif evidence[KernelLog].status == "absent":
+        yield not_applicable(why=f"nothing was counted, and {evidence[KernelLog].why}")
     elif counted and not silent:
         yield within(evidence)
     else:
@@ -137,7 +138,7 @@ def within(evidence: Evidence, why: str = "") -> Finding:
 def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> Iterator[Finding]:
     """What the log says, where counters are missing or nobody raises them. `counted`, `silent`:
     of how many functions the counters are believed, and are not."""
-    data, host = evidence.pci.data, evidence.host.data
+    data, host = evidence[Pci].data, evidence[HostInfo].data
     sources = data.firmware_sources if data else None
     if host is None or not host.virtualization:
         yield unknown(why=f"virtualization: {host.why('virtualization') if host else 'no host'}")
@@ -183,7 +184,7 @@ def uptime(evidence: Evidence, want: PcieErrors) -> tuple[float | None, str]:
     """Hours since boot, at least one; or why they cannot be told, where they are needed."""
     if want.corrected_per_hour is None:
         return None, ""
-    host = evidence.host
+    host = evidence[HostInfo]
     if host.data is None:
         return None, f"host: {host.why}"
     if host.data.uptime_s is None or host.data.uptime_s < 0:
@@ -204,12 +205,12 @@ def log_doubt(evidence: Evidence) -> str:
 
 def since_of(evidence: Evidence) -> str:
     """Since when the log tells, where it begins after boot."""
-    log = evidence.kernel_log.data
+    log = evidence[KernelLog].data
     return coverage(log)[1] if log else ""
 
 
 def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
-    log = evidence.kernel_log.data
+    log = evidence[KernelLog].data
     found: dict[str, list[KernelEvent]] = {}
     for event in (log.events if log else None) or ():
         if event.kind == "aer":

@@ -34,7 +34,8 @@ from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.evidence.pci import PciFunction
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Check, Finding, Subject, Verdict, Want, not_applicable
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
@@ -115,7 +116,7 @@ def has_no_link(gpu: Gpu) -> bool:
 
 def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdict]) -> Finding:
     """A wrong finding with what the node's other GPUs, of all `every`, tell of the cause."""
-    host, retrain = evidence.host.data, RETRAIN in finding.advice
+    host, retrain = evidence[HostInfo].data, RETRAIN in finding.advice
     fine, others = every[Verdict.OK], every.total() - 1
     healthy = f"that is right ({fine} of {others} others)" if fine else "of a healthy node"
     steps = [finding.advice]
@@ -162,9 +163,9 @@ def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> tuple[Finding, ...]:
 
 def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
     """The ports between a GPU and the CPU; none in a virtual machine, where they are not real."""
-    host = evidence.host.data
+    host = evidence[HostInfo].data
     if host is None:
-        return f"host: {evidence.host.why}"
+        return f"host: {evidence[HostInfo].why}"
     if not host.virtualization:
         return f"virtualization: {host.why('virtualization')}"
     function = pci_of(evidence, gpu)
@@ -174,7 +175,7 @@ def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
         return ()
     if function.upstream is None or "upstream" in function.errors:
         return f"upstream: {function.why('upstream')}"
-    found = evidence.pci.data.by_address if evidence.pci.data else {}
+    found = data.by_address if (data := evidence[Pci].data) else {}
     if any(address not in found for address in function.upstream):
         return "a port above the GPU is not in the evidence"
     return tuple(found[address] for address in function.upstream)

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.services import Unit
+from nodevet.evidence.services import Unit, Units
 from nodevet.model import Check, Finding, Subject, Want, fail, ok, unknown
 
 LISTS = ("running", "stopped", "enabled", "disabled")
@@ -84,7 +84,7 @@ class Services(Want):
 def judge(evidence: Evidence, want: Services) -> Iterator[Finding]:
     if not want.units:
         yield unknown(why="the baseline asks for nothing")
-    section = evidence.services
+    section = evidence[Units]
     listed = (section.data.units if section.data else None) or ()
     found = {unit.name: unit for unit in listed}
     for name in want.units:

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import Memory
 from nodevet.model import NODE, Check, Finding, Severity, Want, fail, ok, unknown
 
 
@@ -32,7 +33,7 @@ class Swap(Want):
 
 
 def judge(evidence: Evidence, want: Swap) -> Iterator[Finding]:
-    section = evidence.memory
+    section = evidence[Memory]
     if section.data is None:
         yield unknown(why=f"memory: {section.why}")
         return

@@ -27,6 +27,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.sysctl import Parameters
 from nodevet.model import Check, Finding, Severity, Subject, Want, fail, ok, unknown
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
@@ -105,7 +106,7 @@ def number(text: str) -> int | None:
 def judge(evidence: Evidence, want: Sysctl) -> Iterator[Finding]:
     if not want.parameters:
         yield unknown(why="the baseline asks for nothing")
-    section = evidence.sysctl
+    section = evidence[Parameters]
     listed = (section.data.parameters if section.data else None) or ()
     found = {parameter.name: parameter for parameter in listed}
     for name, wanted in want.parameters.items():

@@ -23,6 +23,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import Memory
 from nodevet.model import Check, Finding, Severity, Subject, Want, fail, ok, unknown
 
 FIELDS = ("enabled", "defrag")
@@ -59,7 +60,7 @@ class TransparentHugepage(Want):
 
 
 def judge(evidence: Evidence, want: TransparentHugepage) -> Iterator[Finding]:
-    section = evidence.memory
+    section = evidence[Memory]
     for field in FIELDS:
         words = getattr(want, field)
         if words is None:

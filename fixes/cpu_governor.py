@@ -43,7 +43,7 @@ def plan(
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
-    section = evidence.cpufreq.data
+    section = evidence[Cpufreq].data
     every = (section.policies if section else None) or ()
     if not every:
         raise FixError("the CPU frequency policies could not be read")

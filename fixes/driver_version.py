@@ -32,7 +32,9 @@ from packaging.version import Version
 from nodevet.checks.driver_version import DriverVersion, specifiers
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.packages import Package
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.modules import Modules
+from nodevet.evidence.packages import Package, Packages
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
@@ -113,7 +115,7 @@ def plan(
 
 def running_version(evidence: Evidence) -> str:
     """Of the library and the loaded module. Raises FixError where these differ."""
-    gpu, modules = evidence.gpu.data, evidence.modules.data
+    gpu, modules = evidence[Gpus].data, evidence[Modules].data
     version = gpu.driver_version if gpu else None
     loaded = modules.nvidia_version if modules else None
     if half_a_driver(evidence):
@@ -133,7 +135,7 @@ def running_version(evidence: Evidence) -> str:
 
 def packages_of(evidence: Evidence) -> tuple[Package, ...]:
     """Every package of the evidence, apt's. Raises FixError."""
-    section = evidence.packages
+    section = evidence[Packages]
     if section.data is None:
         raise FixError(f"packages: {section.why}")
     if section.data.packages is None:

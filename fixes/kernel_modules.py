@@ -26,6 +26,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.checks.kernel_modules import KernelModules, spelled
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.modules import Modules
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
@@ -49,7 +51,7 @@ def plan(
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
-    modules = evidence.modules.data
+    modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         raise FixError("the modules of the kernel could not be read")
     missing, unwanted, others = [], [], []
@@ -84,7 +86,7 @@ def plan(
 
 def barred_at_boot(evidence: Evidence) -> set[str]:
     """The modules that the kernel's command line, where it was read, keeps from being loaded."""
-    text = (evidence.host.data and evidence.host.data.cmdline) or ""
+    text = ((data := evidence[HostInfo].data) and data.cmdline) or ""
     halves = (word.partition("=") for word in text.split())
     listed = [names for key, _, names in halves if key in BARRED]
     return {spelled(name) for names in listed for name in names.split(",")}

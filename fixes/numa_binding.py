@@ -39,7 +39,7 @@ from nodevet.evidence.across import nodes_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode
-from nodevet.evidence.processes import Process, service_of
+from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixes._gpus import alike
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned
@@ -115,7 +115,7 @@ def computing(evidence: Evidence) -> Mapping[str, Process]:
     users, silent = users_of(evidence)
     if silent:
         raise FixError(f"{silent[0].subject.label or 'the GPUs'}: {silent[0].why}")
-    section = evidence.processes
+    section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         raise FixError(section.data.why("processes") if section.data else section.why)
     known = {each.pid: each for each in section.data.processes}

@@ -31,6 +31,7 @@ from nodevet.checks.persistence_mode import DAEMON, OWN, PersistenceMode
 from nodevet.evidence.core import NOT_ASKED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
+from nodevet.evidence.services import Units
 from nodevet.fixes import _boot_unit as boot_unit
 from nodevet.fixes import _gpus as gpus
 from nodevet.fixes._boot_unit import Setting
@@ -89,7 +90,7 @@ def plan(
 
 def shown(evidence: Evidence, name: str) -> Shown:
     """A unit as systemd shows it, whole. Raises FixError where that was not read."""
-    section = evidence.services
+    section = evidence[Units]
     if section.data is None:
         raise FixError(f"services: {section.why}")
     if section.data.units is None:

@@ -23,6 +23,7 @@ from nodevet.checks.services import ACTIVE, Services
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
+from nodevet.evidence.services import Units
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixes._partly import planned
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
@@ -46,7 +47,7 @@ def plan(
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
-    section = evidence.services.data
+    section = evidence[Units].data
     known = {each.name: each for each in (section.units if section else None) or ()}
     changes, refused = [], []
     for finding in wrong:

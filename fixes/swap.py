@@ -57,9 +57,9 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterato
             f"which swap may stay, for at most {want.maximum_kb} KiB, nobody says: make it smaller "
             "by hand, or want none"
         )
-    memory = evidence.memory.data
+    memory = evidence[Memory].data
     if memory is None:
-        raise FixError(f"memory: {evidence.memory.why}")
+        raise FixError(f"memory: {evidence[Memory].why}")
     if wrong[0].actual != f"{memory.swap_total_kb} KiB":
         raise FixError("the finding is not of this evidence")
     active = listed(memory)

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.sysctl import Limits, Sysctl, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.sysctl import Parameter
+from nodevet.evidence.sysctl import Parameter, Parameters
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
@@ -39,7 +39,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Itera
     wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:
         return
-    section = evidence.sysctl.data
+    section = evidence[Parameters].data
     known = {each.name: each for each in (section.parameters if section else None) or ()}
     conf: dict[str, str] = {}
     for name, wanted in want.parameters.items():

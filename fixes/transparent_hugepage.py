@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import Memory
 from nodevet.fixes import _kernel_files as kernel_files
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
@@ -36,7 +37,7 @@ def plan(
     wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:
         return
-    memory = evidence.memory.data
+    memory = evidence[Memory].data
     rule: dict[str, str] = {}
     for field in FIELDS:
         words = getattr(want, field)

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import nodevet.checks
 import nodevet.fixes
+from nodevet.evidence.sections import unknown_path
 from nodevet.fixing.model import Fix
 from nodevet.model import Check
 from nodevet.problems import did_you_mean
@@ -29,6 +30,7 @@ class Catalog:
 
     def __init__(self, folders: Iterable[Path] = (), fixes: Iterable[Path] = ()) -> None:
         """`folders` hold checks, `fixes` fixes. Raises CatalogError where a name is taken."""
+        self._found: dict[str, Check] = {}
         self._checks = _Shelf(nodevet.checks, folders, "check", "give yours another name")
         self._fixes = _Shelf(nodevet.fixes, fixes, "fix", "remove yours")
         for name in sorted(self._fixes.own - set(self.ids)):
@@ -50,10 +52,15 @@ class Catalog:
 
     def check(self, check: str) -> Check:
         """The check itself. Raises CatalogError like `module`."""
-        found = getattr(self.module(check), "CHECK", None)
-        if not isinstance(found, Check):
-            raise CatalogError(f"{self.path(check)}: defines no CHECK")
-        return found
+        if check not in self._found:
+            found = getattr(self.module(check), "CHECK", None)
+            if not isinstance(found, Check):
+                raise CatalogError(f"{self.path(check)}: defines no CHECK")
+            for path in found.reads:
+                if problem := unknown_path(path):
+                    raise CatalogError(f"{self.path(check)}: reads {path!r}: {problem}")
+            self._found[check] = found
+        return self._found[check]
 
     def title(self, check: str) -> str:
         """The first line of a check's page."""

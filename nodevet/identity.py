@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.model import Finding, Host, HostReport, Verdict, fail, unknown
 from nodevet.printable import brief
 
@@ -119,7 +120,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
     expected = expected_hostname(host)
     if expected is None:
         return None
-    section = evidence.host
+    section = evidence[HostInfo]
     actual = section.data.hostname if section.data else None
     if actual is None:
         why = section.data.why("hostname") if section.data else section.why

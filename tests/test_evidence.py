@@ -2,15 +2,20 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+import nodevet.evidence
 from nodevet import bounds
-from nodevet.evidence.document import Evidence, EvidenceError, decode
+from nodevet.evidence.document import EvidenceError, decode
+from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.lists import numbers
+from nodevet.evidence.sections import SectionError, sections, unknown_path
 
 GPUS = [
     {"index": 0, "uuid": "GPU-1", "bus_id": "0000:19:00.0"},
@@ -28,8 +33,9 @@ SECTIONS: dict[str, Any] = {
 
 
 def section(name: str, data: Any) -> Any:
-    sections = {name: {"status": "ok", "data": data}}
-    return getattr(decode(json.dumps({"schema": 1, "probe": "", "sections": sections})), name)
+    found = {name: {"status": "ok", "data": data}}
+    evidence = decode(json.dumps({"schema": 1, "probe": "", "sections": found}))
+    return evidence[sections()[name]]
 
 
 class Bounded(NamedTuple):
@@ -80,13 +86,11 @@ def item(kind: msgspec.inspect.Type, number: int = 0) -> Any:
 
 
 def whole() -> list[Bounded]:
-    sections = {each.name: each.type for each in msgspec.structs.fields(Evidence)}
     return [
         Bounded(name, section, most, made)
-        for section, kind in sections.items()
-        if section not in ("schema", "probe")
+        for section, record in sections().items()
         for name, most, made in bounded(
-            msgspec.inspect.type_info(get_args(kind)[0]), section, lambda value: value
+            msgspec.inspect.type_info(record), section, lambda value: value
         )
     ]
 
@@ -135,3 +139,114 @@ def test_two_things_are_not_one(name: str, listed: str, key: str, words: str) ->
     bad = section(name, {listed: [first, {**second, key: first[key]}, *rest]})
     assert (bad.status, bad.data) == ("error", None)
     assert bad.why == f"the probe's answer is not valid: {words}"
+
+
+FAN = """
+from nodevet.bounds import GPUS, Text
+from nodevet.evidence.core import Record, SectionRecord
+from typing import Annotated
+
+class Fan(Record, frozen=True, kw_only=True):
+    name: Text
+    rpm: int | None = None
+
+class Fans(SectionRecord, frozen=True, kw_only=True):
+    unique = ("fans[].name",)
+    fans: Annotated[tuple[Fan, ...], GPUS] | None = None
+"""
+
+
+@pytest.fixture
+def section_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Writes a file of a section into a folder that is part of nodevet.evidence."""
+    names = []
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / f"{name}.py").write_text(text)
+        names.append(f"nodevet.evidence.{name}")
+
+    monkeypatch.setattr(nodevet.evidence, "__path__", [*nodevet.evidence.__path__, str(tmp_path)])
+    sections.cache_clear()
+    yield write
+    sections.cache_clear()
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_a_section_is_there_because_its_file_is(section_file: Callable[..., None]) -> None:
+    section_file("fans", FAN)
+    good = section("fans", {"fans": [{"name": "a", "rpm": 900}, {"name": "b"}]})
+    assert [fan.rpm for fan in good.data.fans] == [900, None]
+    assert unknown_path("fans.fans[].rpm") == ""
+    assert unknown_path("fans.fans[].speed") == "Fan has no field 'speed'"
+    twice = section("fans", {"fans": [{"name": "a"}, {"name": "a"}]})
+    assert twice.why == "the probe's answer is not valid: two fans with the name a"
+
+
+def test_a_section_that_was_not_read_says_so(section_file: Callable[..., None]) -> None:
+    section_file("fans", FAN)
+    empty = decode(json.dumps({"schema": 1, "probe": "", "sections": {}}))
+    fans = empty[sections()["fans"]]
+    assert (fans.status, fans.why) == ("error", "the probe did not read this section")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (FAN.replace("fans[].name", "fans[].label"), "fans.py: unique: Fan has no field 'label'"),
+        (FAN + FAN.replace("Fans", "Blowers"), "one SectionRecord, not Fans, Blowers"),
+    ],
+)
+def test_a_broken_section_file_is_named(
+    section_file: Callable[..., None], text: str, words: str
+) -> None:
+    section_file("fans", text)
+    with pytest.raises(SectionError, match=re.escape(words)):
+        sections()
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("gpu.gpus[].ecc.volatile_corrected", ""),
+        ("gpu", ""),
+        ("gpu.gpus[].ecc_errors", "Gpu has no field 'ecc_errors'"),
+        ("host.kernel.release", "HostInfo.kernel has no fields: '.release'"),
+    ],
+)
+def test_a_path_of_reads_leads_somewhere(path: str, problem: str) -> None:
+    assert unknown_path(path) == problem
+
+
+def test_no_section_of_another_name() -> None:
+    assert unknown_path("gpus.count").startswith("no section is named 'gpus': cpu, ")
+
+
+OLD = {"schema": 0, "probe": "0", "sections": {"gpu": {"status": "ok", "data": {"number": 8}}}}
+
+
+def renamed(found: dict[str, Any]) -> dict[str, Any]:
+    """An invented step: schema 0 called gpu.count gpu.number."""
+    data = found["gpu"]["data"]
+    return {**found, "gpu": {**found["gpu"], "data": {"count": data["number"]}}}
+
+
+def test_evidence_of_an_older_schema_is_upgraded() -> None:
+    evidence = decode(json.dumps(OLD), upgrades={0: renamed})
+    assert evidence.schema == 1
+    assert (gpus := evidence[Gpus].data) is not None and gpus.count == 8
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({**OLD, "schema": -1}, "evidence schema -1; this nodevet reads 1"),
+        ({**OLD, "schema": 2}, "evidence schema 2; this nodevet reads 1"),
+        ({**OLD, "sections": {}}, "evidence schema 0 does not upgrade: 'gpu'"),
+    ],
+)
+def test_evidence_that_no_step_leads_from_is_not_read(document: Any, words: str) -> None:
+    with pytest.raises(EvidenceError, match=words):
+        decode(json.dumps(document), upgrades={0: renamed})
+    with pytest.raises(EvidenceError, match="this nodevet reads 1"):
+        decode(json.dumps(document))

@@ -20,6 +20,7 @@ from nodevet.baseline.choose import choose
 from nodevet.catalog import Catalog
 from nodevet.changes import changes
 from nodevet.evidence.document import Evidence, decode
+from nodevet.evidence.sections import sections as records
 from nodevet.model import (
     Applies,
     Baseline,
@@ -168,7 +169,7 @@ def document(size: int) -> bytes:
 @cache
 def evidence(size: int) -> Evidence:
     found = decode(document(size))
-    empty = {name: getattr(found, name).why for name in sections(1)}
+    empty = {name: found[records()[name]].why for name in sections(1)}
     assert not any(empty.values()), empty
     return found
 

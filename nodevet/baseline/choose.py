@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu
-from nodevet.evidence.pci import PciFunction
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 NAME_ONE = "name one with -b"
@@ -80,8 +80,9 @@ def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Bas
 
 def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:
     """Every GPU that PCI or NVML lists; one that only one of them sees counts too."""
-    functions = evidence.pci.data.functions if evidence.pci.data else None
-    listed = evidence.gpu.data.gpus if evidence.gpu.data else None
+    bus, nvml = evidence[Pci].data, evidence[Gpus].data
+    functions = bus.functions if bus else None
+    listed = nvml.gpus if nvml else None
     if functions is None and listed is None:
         return Unknown(f"the GPUs could not be read (PCI: {_pci_why(evidence)})")
     seen: dict[str, SeenGpu] = {}
@@ -120,8 +121,8 @@ def _is_lost(gpu: Gpu) -> bool:
 
 
 def _pci_why(evidence: Evidence) -> str:
-    data = evidence.pci.data
-    return data.why("functions") if data else evidence.pci.why
+    data = evidence[Pci].data
+    return data.why("functions") if data else evidence[Pci].why
 
 
 def _nameless(function: PciFunction) -> bool:

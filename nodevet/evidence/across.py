@@ -6,11 +6,12 @@ import msgspec
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import NO_LIBRARY, Gpu, lost, subject_of
+from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost, subject_of
 from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.lists import numbers
-from nodevet.evidence.numa import NumaNode, has_memory_alone
-from nodevet.evidence.pci import KEPT_FOR_GUESTS, PciFunction
+from nodevet.evidence.modules import Modules
+from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
+from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
 from nodevet.model import Finding, not_applicable, unknown
 
 IN_HAND = (
@@ -25,7 +26,7 @@ IN_HAND = (
 
 def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
     """The GPUs on the PCI bus that the NVIDIA driver of this machine has, or ought to have."""
-    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     mine = (each for each in functions if each.kind == "gpu")
     return tuple(each for each in mine if each.driver not in KEPT_FOR_GUESTS)
 
@@ -35,7 +36,7 @@ def unlisted(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None
 
     `judged`: addresses on the bus that the check has judged without NVML.
     """
-    data = evidence.gpu.data
+    data = evidence[Gpus].data
     if data is None or data.gpus is None:
         return None
     named = {gpu.bus_id for gpu in data.gpus}
@@ -55,7 +56,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     Never empty: without NVML, or without a GPU, it is one unknown finding. So it is, after the
     others, where NVML lists fewer than there are.
     """
-    section = evidence.gpu
+    section = evidence[Gpus]
     if section.data is None:
         yield unknown(why=f"NVML: {section.why}")
     elif section.data.gpus is None:
@@ -76,7 +77,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
 def logged(evidence: Evidence) -> KernelLog | Finding:
     """The kernel log since boot, with its events; in place of one that cannot be read, the
     finding that says so. Captured files without a log are exempt."""
-    section = evidence.kernel_log
+    section = evidence[KernelLog]
     if section.status == "absent":
         return not_applicable(why=section.why)
     if section.data is None:
@@ -88,7 +89,7 @@ def logged(evidence: Evidence) -> KernelLog | Finding:
 
 def off_the_bus(evidence: Evidence) -> frozenset[str]:
     """The addresses of the GPUs that no longer answer a read of their configuration."""
-    functions = (evidence.pci.data.functions if evidence.pci.data else None) or ()
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
     gone = (each for each in functions if each.kind == "gpu" and each.revision == "ff")
     return frozenset(each.address for each in gone)
 
@@ -100,7 +101,7 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
     one function that no longer answers, or the only one that NVML does not name and that no
     other driver has.
     """
-    gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
     nameless = [gpu for gpu in gpus if gpu.bus_id is None and lost(gpu)]
     if len(nameless) != 1:
         return gpus
@@ -116,7 +117,7 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
 
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:
     """The PCI function of a GPU, or the unknown finding that says why it cannot be told."""
-    subject, section = subject_of(gpu), evidence.pci
+    subject, section = subject_of(gpu), evidence[Pci]
     if gpu.bus_id is None:
         return unread(subject, gpu, "bus_id")
     if section.data is None:
@@ -133,7 +134,7 @@ def half_a_driver(evidence: Evidence) -> str:
     Empty without a loaded module: then there is no driver, or another one, and kernel_modules
     says which. So it is where the library is there and does not load, or refuses the module.
     """
-    section, modules = evidence.gpu, evidence.modules.data
+    section, modules = evidence[Gpus], evidence[Modules].data
     missing = section.status == "absent" and section.why.startswith(NO_LIBRARY)
     if not missing or modules is None or not modules.nvidia_version:
         return ""
@@ -149,7 +150,7 @@ INSTALL_LIBRARY = (
 
 def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
     """Every NUMA node that is online, by number; none of them where the kernel has no NUMA."""
-    section = evidence.numa
+    section = evidence[Numa]
     if section.status == "absent":
         return {}
     if section.data is None:
@@ -173,7 +174,7 @@ def nearest(
     """The nodes whose CPUs are nearest to a node, itself where it has some; or why not known."""
     if not has_memory_alone(node):
         return (node,)
-    order = sorted(numbers(evidence.numa.data.online if evidence.numa.data else None) or ())
+    order = sorted(numbers(data.online if (data := evidence[Numa].data) else None) or ())
     if node.distances is None or len(node.distances) != len(order):
         known = node.why("distances") if node.distances is None else "not one for each node"
         return f"NUMA node {node.id} has no CPUs, and its distances were not read: {known}"

@@ -1,6 +1,6 @@
 """What every section is made of, and what to say of a value that was not read."""
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -20,7 +20,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.errors.get(field) or "not in the evidence"
 
 
-Data = TypeVar("Data")
+class SectionRecord(Record, frozen=True, kw_only=True):
+    """What a section holds as a whole: the one subclass in each section's file."""
+
+    unique: ClassVar[tuple[str, ...]] = ()
+    """What tells the items of a list apart, as `gpus[].uuid`: no two items have the same."""
+
+    def contradiction(self) -> str:
+        """What one machine cannot have together, though each value by itself; empty if nothing."""
+        return ""
+
+
+Data = TypeVar("Data", bound=SectionRecord)
 
 
 class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):

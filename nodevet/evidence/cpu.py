@@ -4,10 +4,10 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import NumberList, Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import SectionRecord
 
 
-class Cpu(Record, frozen=True, kw_only=True):
+class Cpu(SectionRecord, frozen=True, kw_only=True):
     """/sys/devices/system/cpu: {online,offline,possible}, cpu*/topology, smt; /proc/cpuinfo."""
 
     model_name: Text | None = None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import NumberList, Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class CpufreqPolicies(Record, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class CpufreqPolicies(Record, frozen=True, kw_only=True):
     epp_available: Annotated[tuple[Text, ...], bounds.GOVERNORS] | None = None
 
 
-class Cpufreq(Record, frozen=True, kw_only=True):
+class Cpufreq(SectionRecord, frozen=True, kw_only=True):
     """`absent` where the kernel offers no cpufreq (most virtual machines)."""
 
     policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None  # with a CPU online

@@ -3,53 +3,48 @@
 A section that does not decode becomes `error` with the decoder's words, and the others live on.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import MISSING, SCHEMA, Record, Section
-from nodevet.evidence.cpu import Cpu
-from nodevet.evidence.cpufreq import Cpufreq
-from nodevet.evidence.filesystems import FileSystems
-from nodevet.evidence.gpu import Gpus
-from nodevet.evidence.host import Host
-from nodevet.evidence.kernel_log import KernelLog
-from nodevet.evidence.memory import Memory
-from nodevet.evidence.modules import Modules
-from nodevet.evidence.numa import Numa
-from nodevet.evidence.packages import Packages
-from nodevet.evidence.pci import Pci
-from nodevet.evidence.processes import Processes
-from nodevet.evidence.services import Services
-from nodevet.evidence.sysctl import Sysctl
+from nodevet.evidence.core import MISSING, SCHEMA, Data, Section, SectionRecord
+from nodevet.evidence.sections import sections
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one probe run read on one node."""
+    """Everything one probe run read on one node: `evidence[Gpus]` is what section gpu says."""
 
     schema: int
     probe: Text  # nodevet version of the payload
-    host: Section[Host]
-    gpu: Section[Gpus]
-    pci: Section[Pci]
-    cpu: Section[Cpu]
-    cpufreq: Section[Cpufreq]
-    numa: Section[Numa]
-    memory: Section[Memory]
-    modules: Section[Modules]
-    processes: Section[Processes]
-    kernel_log: Section[KernelLog]
-    filesystems: Section[FileSystems]
-    sysctl: Section[Sysctl]
-    services: Section[Services]
-    packages: Section[Packages]
+    sections: Mapping[type[SectionRecord], Section[Any]] = {}
+
+    def __getitem__(self, record: type[Data]) -> Section[Data]:
+        """The section of which this is the record; one that says so if it was not read."""
+        return self.sections.get(record) or Section(status="error", why=MISSING)
+
+    def having(self, data: SectionRecord) -> "Evidence":
+        """The same evidence with other values in the section that these are of."""
+        record = type(data)
+        section = replace(self[record], status="ok", why="", data=data)
+        return replace(self, sections={**self.sections, record: section})
 
 
 class EvidenceError(Exception):
     """The document is not evidence at all; the message is one sentence."""
+
+
+Sections = dict[str, Any]
+"""Sections as JSON values, by name."""
+
+UPGRADES: Mapping[int, Callable[[Sections], Sections]] = {}
+"""How sections of schema N become those of N + 1, by N. What is older than all is not read."""
+
+STATUSES = ("ok", "absent", "denied", "error", "timeout")
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -58,36 +53,20 @@ class _Envelope(msgspec.Struct, frozen=True):
     sections: dict[str, msgspec.Raw]
 
 
-STATUSES = ("ok", "absent", "denied", "error", "timeout")
-
-
-_SECTIONS: Mapping[str, Any] = {
-    field.name: msgspec.json.Decoder(field.type)
-    for field in msgspec.structs.fields(Evidence)
-    if field.name not in ("schema", "probe")
-}
-
-
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
-_UNIQUE = {  # section: its list, and what tells the items of it apart
-    "gpu": ("gpus", ("uuid", "bus_id")),
-    "pci": ("functions", ("address",)),
-    "numa": ("nodes", ("id",)),
-    "processes": ("processes", ("pid",)),
-    "filesystems": ("filesystems", ("path",)),
-    "sysctl": ("parameters", ("name",)),
-    "services": ("units", ("name",)),
-    "packages": ("packages", ("name",)),
-}
+@cache
+def _decoder(record: type[SectionRecord]) -> msgspec.json.Decoder[Section[Any]]:
+    kind = cast(Any, Section)[record]
+    return msgspec.json.Decoder(kind)
 
 
-def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
+def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[Any]:
     if raw is None:
         return Section(status="error", why=MISSING)
     try:
-        section: Section[Any] = _SECTIONS[name].decode(raw)
+        section = _decoder(record).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Section(status="error", why=f"the probe's answer is not valid: {error}")
     if section.status not in STATUSES:
@@ -95,7 +74,7 @@ def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
     if section.status == "ok":
         if section.data is None:
             return Section(status="error", why="the probe's answer says ok and holds no data")
-        wrong = _twice(name, section.data) or _longer(section.data)
+        wrong = _twice(section.data) or section.data.contradiction()
         if wrong:
             return Section(status="error", why=f"the probe's answer is not valid: {wrong}")
         return section
@@ -104,10 +83,10 @@ def _section(name: str, raw: msgspec.Raw | None) -> Section[Any]:
     return Section(status=section.status, why=section.why, seconds=section.seconds)
 
 
-def _twice(name: str, data: Record) -> str:
-    """Two items of a list that say that they are the same; nothing where there are none."""
-    listed, keys = _UNIQUE.get(name, ("", ()))
-    for key in keys:
+def _twice(data: SectionRecord) -> str:
+    """Two items of a list that say that they are the same; empty if there are none."""
+    for path in data.unique:
+        listed, key = path.split("[].")
         seen = set()
         for item in getattr(data, listed) or ():
             value = getattr(item, key)
@@ -118,19 +97,14 @@ def _twice(name: str, data: Record) -> str:
     return ""
 
 
-def _longer(data: Record) -> str:
-    """Lists that one machine cannot have together, though each by itself; nothing where fine."""
-    nodes = (data.nodes if isinstance(data, Numa) else None) or ()
-    if sum(len(node.cpulist or "") for node in nodes) > bounds.LONGEST_LIST:
-        return "the nodes have more CPUs together than a machine can have"
-    return ""
-
-
-def decode(document: bytes | str) -> Evidence:
+def decode(
+    document: bytes | str, *, upgrades: Mapping[int, Callable[[Sections], Sections]] = UPGRADES
+) -> Evidence:
     """Evidence from its JSON form.
 
-    Raises EvidenceError where the document as a whole is unusable. A single
-    broken section becomes `error`; an unknown section (a newer probe's) is ignored.
+    Raises EvidenceError if the document as a whole is unusable. A single broken section becomes
+    `error`; an unknown section (a newer probe's) is ignored. Evidence of an older schema goes
+    through `upgrades` first, one schema at a time.
     """
     if len(document) > bounds.DOCUMENT:
         raise EvidenceError(f"not an evidence document: more than {bounds.DOCUMENT >> 20} MiB")
@@ -138,7 +112,27 @@ def decode(document: bytes | str) -> Evidence:
         envelope = _ENVELOPE.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceError(f"not an evidence document: {error}") from error
-    if envelope.schema != SCHEMA:
-        raise EvidenceError(f"evidence schema {envelope.schema}; this nodevet reads {SCHEMA}")
-    sections = {name: _section(name, envelope.sections.get(name)) for name in _SECTIONS}
-    return Evidence(schema=envelope.schema, probe=envelope.probe, **sections)
+    found = _current(envelope, upgrades)
+    return Evidence(
+        schema=SCHEMA,
+        probe=envelope.probe,
+        sections={record: _section(record, found.get(name)) for name, record in sections().items()},
+    )
+
+
+def _current(
+    envelope: _Envelope, upgrades: Mapping[int, Callable[[Sections], Sections]]
+) -> Mapping[str, msgspec.Raw]:
+    """The sections in today's schema. Raises EvidenceError for one that leads nowhere."""
+    schema, found = envelope.schema, envelope.sections
+    if schema == SCHEMA:
+        return found
+    if not min(upgrades, default=SCHEMA) <= schema < SCHEMA:
+        raise EvidenceError(f"evidence schema {schema}; this nodevet reads {SCHEMA}")
+    try:
+        values = {name: msgspec.json.decode(raw) for name, raw in found.items()}
+        for step in range(schema, SCHEMA):
+            values = upgrades[step](values)
+        return {name: msgspec.Raw(msgspec.json.encode(each)) for name, each in values.items()}
+    except Exception as error:  # what an old schema may hold is not known here
+        raise EvidenceError(f"evidence schema {schema} does not upgrade: {error}") from error

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class FileSystem(Record, frozen=True, kw_only=True):
@@ -21,9 +21,11 @@ class FileSystem(Record, frozen=True, kw_only=True):
     immutable: bool | None = None  # of a kind that nobody writes: squashfs, an image's overlay
 
 
-class FileSystems(Record, frozen=True, kw_only=True):
+class FileSystems(SectionRecord, frozen=True, kw_only=True):
     """/, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, of each file system the
     first of them. `absent` for captured files."""
+
+    unique = ("filesystems[].path",)
 
     filesystems: Annotated[tuple[FileSystem, ...], bounds.FILE_SYSTEMS] | None = None
     found: Annotated[tuple[Text, ...], bounds.FILE_SYSTEMS] | None = None  # paths of all of them

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 from nodevet.model import Subject
 
 
@@ -186,9 +186,11 @@ class Gpu(Record, frozen=True, kw_only=True):
     processes: Annotated[tuple[GpuProcess, ...], bounds.PROCESSES] | None = None
 
 
-class Gpus(Record, frozen=True, kw_only=True):
+class Gpus(SectionRecord, frozen=True, kw_only=True):
     """NVML as a whole. The section is `absent` without the library, and `error`
     with the NVML error's name where nvmlInit fails (driver not loaded, mismatch)."""
+
+    unique = ("gpus[].uuid", "gpus[].bus_id")
 
     driver_version: Text | None = None  # nvmlSystemGetDriverVersion
     nvml_version: Text | None = None

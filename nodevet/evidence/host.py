@@ -1,10 +1,10 @@
 """Section host."""
 
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import SectionRecord
 
 
-class Host(Record, frozen=True, kw_only=True):
+class HostInfo(SectionRecord, frozen=True, kw_only=True):
     """Who the node is. /etc/machine-id, /proc/sys/kernel/*, /etc/os-release, /proc/cmdline."""
 
     hostname: Text | None = None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class KernelEvent(Record, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     text: Text | None = None  # the first line, in ASCII
 
 
-class KernelLog(Record, frozen=True, kw_only=True):
+class KernelLog(SectionRecord, frozen=True, kw_only=True):
     """The kernel's own lines in /dev/kmsg, and in the journal what was before them.
 
     `absent` for captured files without one, `denied` where neither may be read.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import FileText, Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class Swap(Record, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class SwapUnit(Record, frozen=True, kw_only=True):
     what: Text | None = None  # /dev/sda2, as its file says it
 
 
-class Memory(Record, frozen=True, kw_only=True):
+class Memory(SectionRecord, frozen=True, kw_only=True):
     """/proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps.
 
     `fstab` and `swap_units` are read where swap is active, and empty elsewhere."""

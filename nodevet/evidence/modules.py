@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class DeviceNode(Record, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class DeviceNode(Record, frozen=True, kw_only=True):
     openable: bool | None = None  # access(2) for read and write as the probing user
 
 
-class Modules(Record, frozen=True, kw_only=True):
+class Modules(SectionRecord, frozen=True, kw_only=True):
     """/proc/modules, /sys/module/nvidia/version, /proc/driver/nvidia/version, /dev/nvidia*."""
 
     loaded: Annotated[tuple[Text, ...], bounds.MODULES] | None = None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import NumberList
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class NumaNode(Record, frozen=True, kw_only=True):
@@ -19,12 +19,19 @@ class NumaNode(Record, frozen=True, kw_only=True):
     distances: Annotated[tuple[int, ...], bounds.NUMA_NODES] | None = None
 
 
-class Numa(Record, frozen=True, kw_only=True):
+class Numa(SectionRecord, frozen=True, kw_only=True):
     """`absent` where the kernel has no NUMA support."""
+
+    unique = ("nodes[].id",)
 
     online: NumberList | None = None  # node list
     nodes: Annotated[tuple[NumaNode, ...], bounds.NUMA_NODES] | None = None
     numa_balancing: int | None = None  # /proc/sys/kernel/numa_balancing
+
+    def contradiction(self) -> str:
+        if sum(len(node.cpulist or "") for node in self.nodes or ()) > bounds.LONGEST_LIST:
+            return "the nodes have more CPUs together than a machine can have"
+        return ""
 
 
 def has_memory_alone(node: NumaNode) -> bool:

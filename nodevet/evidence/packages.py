@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class Package(Record, frozen=True, kw_only=True):
@@ -18,8 +18,10 @@ class Package(Record, frozen=True, kw_only=True):
     offers: Annotated[tuple[Text, ...], bounds.PACKAGES] | None = None
 
 
-class Packages(Record, frozen=True, kw_only=True):
+class Packages(SectionRecord, frozen=True, kw_only=True):
     """What the driver is installed from; not looked at where it is as it was asked for."""
+
+    unique = ("packages[].name",)
 
     manager: Text | None = None  # dpkg or rpm
     packages: Annotated[tuple[Package, ...], bounds.PACKAGES] | None = None

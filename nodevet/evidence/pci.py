@@ -8,7 +8,7 @@ import msgspec
 
 from nodevet import bounds
 from nodevet.bounds import NumberList, Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class Aer(Record, frozen=True, kw_only=True):
@@ -64,8 +64,10 @@ class PciFunction(Record, frozen=True, kw_only=True):
         return "port" if code[:4] == "0604" else "other"
 
 
-class Pci(Record, frozen=True, kw_only=True, dict=True):
+class Pci(SectionRecord, frozen=True, kw_only=True, dict=True):
     """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
+
+    unique = ("functions[].address",)
 
     functions: Annotated[tuple[PciFunction, ...], bounds.FUNCTIONS] | None = None
     # the ports that tell the kernel of errors, by /sys/bus/pci_express/drivers/aer; none where

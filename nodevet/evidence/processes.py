@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import NumberList, Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -22,9 +22,11 @@ class Process(Record, frozen=True, kw_only=True):
     gpu_minors: Annotated[tuple[int, ...], bounds.GPUS] | None = None
 
 
-class Processes(Record, frozen=True, kw_only=True):
+class Processes(SectionRecord, frozen=True, kw_only=True):
     """Processes named by NVML or holding /dev/nvidia<N> open. `complete` is False
     where another user's open files could not be read."""
+
+    unique = ("processes[].pid",)
 
     processes: Annotated[tuple[Process, ...], bounds.PROCESSES] | None = None
     complete: bool | None = None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class Unit(Record, frozen=True, kw_only=True):
@@ -17,7 +17,9 @@ class Unit(Record, frozen=True, kw_only=True):
     file_state: Text | None = None  # enabled, disabled, static, masked, ...; "" without a file
 
 
-class Services(Record, frozen=True, kw_only=True):
+class Units(SectionRecord, frozen=True, kw_only=True):
     """The systemd units that were asked for. `absent` where systemd does not run."""
+
+    unique = ("units[].name",)
 
     units: Annotated[tuple[Unit, ...], bounds.ASKED] | None = None

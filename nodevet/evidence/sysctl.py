@@ -4,7 +4,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.core import Record
+from nodevet.evidence.core import Record, SectionRecord
 
 
 class Parameter(Record, frozen=True, kw_only=True):
@@ -14,7 +14,9 @@ class Parameter(Record, frozen=True, kw_only=True):
     value: Text | None = None  # the text, words apart by one space
 
 
-class Sysctl(Record, frozen=True, kw_only=True):
+class Parameters(SectionRecord, frozen=True, kw_only=True):
     """The kernel parameters that were asked for."""
+
+    unique = ("parameters[].name",)
 
     parameters: Annotated[tuple[Parameter, ...], bounds.ASKED] | None = None

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.run.context import VetContext
@@ -76,7 +77,7 @@ def settled(result: HostReport, evidence: bytes | None, settle: float) -> HostRe
     """The result, or a timeout if the host has not been up for so many seconds."""
     if result.status is not Status.VETTED or evidence is None or not settle:
         return result
-    identity = decode(evidence).host.data
+    identity = decode(evidence)[HostInfo].data
     uptime = identity.uptime_s if identity else None
     if uptime is not None and uptime >= settle:
         return result

@@ -11,6 +11,7 @@ from nodevet import __version__, age
 from nodevet.baseline import choose
 from nodevet.baseline.choose import CHECK
 from nodevet.evidence.document import EvidenceError, decode
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, Visit, visit
 from nodevet.identity import Met, judge_hostname, told_apart
 from nodevet.judge import judge
@@ -124,7 +125,7 @@ def judge_visit(visit: Visit, host: Host, context: VetContext) -> HostReport:
         evidence = decode(visit.evidence)
     except EvidenceError as error:
         return msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
-    data = evidence.host.data
+    data = evidence[HostInfo].data
     named = judge_hostname(host, evidence)
     known = msgspec.structs.replace(
         blank,

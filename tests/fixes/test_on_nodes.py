@@ -16,7 +16,9 @@ import pytest
 
 from nodevet import inventory
 from nodevet.catalog import Catalog
+from nodevet.evidence.cpufreq import Cpufreq
 from nodevet.evidence.document import Evidence, decode
+from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
@@ -108,11 +110,11 @@ class Moment:
 
     @staticmethod
     def _settings(evidence: Evidence) -> tuple[Any, ...]:
-        assert evidence.gpu.data is not None and evidence.cpufreq.data is not None
-        gpus = evidence.gpu.data.gpus or ()
+        assert evidence[Gpus].data is not None and evidence[Cpufreq].data is not None
+        gpus = evidence[Gpus].data.gpus or ()
         return (
             [[getattr(gpu, name) for name in SETTINGS] for gpu in gpus],
-            evidence.cpufreq.data.policies,
+            evidence[Cpufreq].data.policies,
         )
 
 
@@ -306,8 +308,8 @@ def test_a_plain_pyinfra_deploy_does_the_same(
 ) -> None:
     (host,) = (each for each in hosts_of(fleet) if each.name == "h100")
     before = lives["h100"].moments["undone and rebooted"].evidence
-    assert before.gpu.data is not None
-    gpus = [gpu.uuid for gpu in before.gpu.data.gpus or ()]
+    assert before[Gpus].data is not None
+    gpus = [gpu.uuid for gpu in before[Gpus].data.gpus or ()]
     (tmp_path / "inventory.py").write_text(
         INVENTORY.format(address=host.address, key=host.key_file, known_hosts=host.known_hosts)
     )

@@ -16,6 +16,7 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
+from nodevet.evidence.memory import Memory
 from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
@@ -169,7 +170,7 @@ def live(fleet: str) -> Life:
 
 def test_all_of_it_is_seen_and_wrong(life: Life) -> None:
     evidence, state = life.moments["wrong"]
-    memory = evidence.memory.data
+    memory = evidence[Memory].data
     assert memory is not None and memory.swaps is not None and memory.swap_units is not None
     assert {each.name: each.priority for each in memory.swaps} == {
         "/swapfile": -2, "/dev/sda2": 5, "/dev/sdb2": -3,

@@ -15,6 +15,10 @@ import pytest
 from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
+from nodevet.evidence.memory import Memory
+from nodevet.evidence.modules import Modules
+from nodevet.evidence.services import Units
+from nodevet.evidence.sysctl import Parameters
 from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
@@ -95,8 +99,8 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
 
 
 def loaded(evidence: Evidence) -> set[str]:
-    assert evidence.modules.data is not None
-    return set(evidence.modules.data.loaded or ())
+    assert evidence[Modules].data is not None
+    return set(evidence[Modules].data.loaded or ())
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +155,10 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
                 acted = worker.act("n1", action)
                 assert acted.ok, (action, acted)
         undone = probe()
-        assert undone.sysctl.data == before.sysctl.data
-        assert undone.services.data == before.services.data
+        assert undone[Parameters].data == before[Parameters].data
+        assert undone[Units].data == before[Units].data
         assert loaded(undone) == loaded(before)
         for change, resources in seen:
             assert all(map(same, resources, worker.look("n1", change.resources)))
-        assert (undone.memory.data and undone.memory.data.thp_enabled) == "always"
+        assert (undone[Memory].data and undone[Memory].data.thp_enabled) == "always"
         assert shell(TREE) == tree

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet import FleetError, Options, Visit, visit
 from nodevet.fleet.controller import local, shards
 from nodevet.model import Host, Status
@@ -146,7 +147,7 @@ def test_this_machine_is_probed_without_ssh_and_without_pyinfra(
     one = go([Host(name="here", local=True)])["here"]
     assert (one.status, one.why) == (Status.VETTED, "")
     evidence = decode(one.evidence or b"")
-    assert evidence.host.data is not None
+    assert evidence[HostInfo].data is not None
     code = (
         "import sys; from nodevet.fleet import *; from nodevet.model import Host\n"
         "list(visit([Host(name='here', local=True)], Options()))\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
@@ -260,5 +261,5 @@ def test_what_the_real_probe_says_arrives_whole(
 ) -> None:
     evidence = decode(swept[0][name].evidence or b"")
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert evidence.host.data is not None
-    assert evidence.host.data.boot_id == boot_id
+    assert evidence[HostInfo].data is not None
+    assert evidence[HostInfo].data.boot_id == boot_id

@@ -18,7 +18,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodevet.evidence.document import decode
-from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.processes import Processes
 from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
 from nodevet.fleet.controller import ssh_executor, worker_child
@@ -219,7 +221,7 @@ def test_evidence_is_the_probe_s_with_what_was_asked_for(host: Host) -> None:
     with SshExecutor([host], options(asks={"sysctl": ["kernel.ostype"]})) as worker:
         worker.open("n1")
         document = worker.probe("n1")
-    found = decode(document).host.data
+    found = decode(document)[HostInfo].data
     assert found is not None
     assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert b"kernel.ostype" in document
@@ -518,7 +520,7 @@ def there(node: Node) -> Iterator[SshExecutor]:
 
 
 def gpus(worker: SshExecutor) -> Sequence[Gpu]:
-    found = decode(worker.probe("n1")).gpu.data
+    found = decode(worker.probe("n1"))[Gpus].data
     assert found is not None and found.gpus is not None
     return found.gpus
 
@@ -654,7 +656,7 @@ def test_a_full_or_read_only_disk_leaves_the_old_file(there: SshExecutor) -> Non
 
 @pytest.mark.timeout(300)
 def test_who_uses_gpus_and_who_manages_settings_of_a_node(there: SshExecutor, node: Node) -> None:
-    found = decode(there.probe("n1")).processes.data
+    found = decode(there.probe("n1"))[Processes].data
     assert found is not None and found.complete
     (train,) = [each for each in found.processes or () if each.command == "train"]
     assert train.gpu_minors == (1,)
@@ -914,7 +916,7 @@ def test_a_reboot_ends_with_another_boot_id_and_without_a_lock(
     before = there.act("n1", RunCommand(words=("cat", "/proc/sys/kernel/random/boot_id"))).output
     there.lock("n1", "me")
     after = there.reboot("n1", seconds=150)
-    host = decode(there.probe("n1")).host.data
+    host = decode(there.probe("n1"))[HostInfo].data
     assert host is not None and host.boot_id == after != before
     with SshExecutor([node.host], options()) as other:
         other.open("n1")

@@ -52,13 +52,14 @@ THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHECK = '''\
 """Transparent huge pages are what the baseline says."""
 from typing import ClassVar
+from nodevet.evidence.memory import Memory
 from nodevet.model import NODE, Check, Want, compare, unknown
 class Pages(Want):
     bare: ClassVar[str] = "mode"
     mode: str
     risk: str = "live"
 def judge(evidence, want):
-    data = evidence.memory.data
+    data = evidence[Memory].data
     if data is None or data.thp_enabled is None:
         yield unknown(why="not read")
     else:
@@ -67,6 +68,7 @@ CHECK = Check(wants=Pages, reads=("memory.thp_enabled",), judge=judge)
 '''
 FIX = '''\
 """Set it now and at boot."""
+from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import PlannedChange, Fix, Risk
 from nodevet.resource import Resource
 from nodevet.resource.file import WriteFile
@@ -76,7 +78,7 @@ PATH = "/etc/tmpfiles.d/nodevet-pages.conf"
 UNIT = "/etc/systemd/system/nodevet-pages.service"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 def plan(evidence, findings, want):
-    gpus = evidence.gpu.data.gpus if evidence.gpu.data else ()
+    gpus = data.gpus if (data := evidence[Gpus].data) else ()
     yield PlannedChange(
         expected=want.mode,
         actual=findings[0].actual,

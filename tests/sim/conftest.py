@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.gpu import Gpus
 from nodevet_sim.library import build, environment
 
 
@@ -38,7 +39,7 @@ def read_gpus(variables):
         env={**os.environ, **variables},
         timeout=90,
     )
-    section = decode(done.stdout).gpu
+    section = decode(done.stdout)[Gpus]
     assert section.status == "ok", section
     return section.data
 

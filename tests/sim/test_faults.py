@@ -15,6 +15,9 @@ import pytest
 from nodevet.baseline import available, choose, load
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.modules import Modules
+from nodevet.evidence.pci import Pci
 from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
 from nodevet_sim import tree
@@ -154,10 +157,10 @@ def test_other_faults_change_nothing_that_these_checks_judge(
 
 def test_a_lost_gpu(read: Read, vetted: Callable[..., Findings]) -> None:
     found = read(node(faults={"gpu-lost": {"gpu": 5}}))
-    (dead,) = [each for each in found.pci.data.functions if each.revision == "ff"]
+    (dead,) = [each for each in found[Pci].data.functions if each.revision == "ff"]
     assert (dead.address, dead.link_gts, dead.link_width) == ("0000:bb:00.0", None, None)
     assert (dead.driver, dead.aer.fatal) == ("nvidia", 0)
-    assert found.gpu.data.gpus[5].errors["uuid"] == "NVML_ERROR_GPU_IS_LOST"
+    assert found[Gpus].data.gpus[5].errors["uuid"] == "NVML_ERROR_GPU_IS_LOST"
     findings = vetted(found)
     assert {check for check, _ in wrong(findings)} <= {"gpu_count"}
     assert {subject for _, subject in wrong(findings, Verdict.UNKNOWN)} <= {"5"}
@@ -165,19 +168,19 @@ def test_a_lost_gpu(read: Read, vetted: Callable[..., Findings]) -> None:
 
 def test_a_hanging_call_costs_the_gpu_section(read: Read) -> None:
     found = read(node(faults="nvml-hang"), 6)
-    assert found.gpu.status == "timeout"
-    assert found.pci.status == "ok"
+    assert found[Gpus].status == "timeout"
+    assert found[Pci].status == "ok"
 
 
 def test_a_missing_gpu_leaves_the_others_as_they_are(read: Read) -> None:
     before, after = read(node()), read(node(faults={"gpu-missing": {"gpu": 2}}))
-    left = [gpu for gpu in before.gpu.data.gpus if gpu.index != 2]
+    left = [gpu for gpu in before[Gpus].data.gpus if gpu.index != 2]
     for field in ("uuid", "bus_id", "minor_number", "serial"):
         known = [getattr(gpu, field) for gpu in left]
-        assert [getattr(gpu, field) for gpu in after.gpu.data.gpus] == known
-    gone = before.gpu.data.gpus[2].bus_id
-    assert gone not in [each.address for each in after.pci.data.functions]
-    assert "/dev/nvidia2" not in [each.path for each in after.modules.data.device_nodes]
+        assert [getattr(gpu, field) for gpu in after[Gpus].data.gpus] == known
+    gone = before[Gpus].data.gpus[2].bus_id
+    assert gone not in [each.address for each in after[Pci].data.functions]
+    assert "/dev/nvidia2" not in [each.path for each in after[Modules].data.device_nodes]
 
 
 def test_swapped_numa_nodes_are_seen_by_who_knows_better(
@@ -288,13 +291,13 @@ def test_the_kernel_log_is_as_the_driver_prints_it() -> None:
 def test_counters_say_how_much(read: Read) -> None:
     faults = [{"ecc-uncorrected": {"count": 3}}, "row-remap-pending", {"aer-errors": {"count": 7}}]
     found = read(node(faults=faults))
-    gpu = found.gpu.data.gpus[3]
+    gpu = found[Gpus].data.gpus[3]
     assert (gpu.ecc.volatile_uncorrected, gpu.ecc.aggregate_dram_uncorrected) == (3, 3)
     assert (gpu.remapping.pending, gpu.remapping.uncorrected) == (True, 1)
     assert (gpu.recovery_action, gpu.pcie_replay_counter) == ("GPU_RESET", 7)
-    (function,) = [each for each in found.pci.data.functions if each.address == gpu.bus_id]
+    (function,) = [each for each in found[Pci].data.functions if each.address == gpu.bus_id]
     assert (function.aer.correctable, function.aer.kinds) == (7, {"RxErr": 7})
-    other = found.gpu.data.gpus[2]
+    other = found[Gpus].data.gpus[2]
     assert (other.ecc.volatile_uncorrected, other.remapping.pending) == (0, False)
 
 

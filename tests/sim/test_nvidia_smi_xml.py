@@ -18,6 +18,9 @@ import pynvml
 import pytest
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.pci import Pci
 from nodevet.remote.probe.collectors import host, pci
 from nodevet_sim import tree
 from nodevet_sim.nspawn.needs import missing
@@ -756,14 +759,14 @@ def test_a_capture_boots_as_a_node_that_answers_the_same(over_ssh, path):
     visit = json.loads((over_ssh / f"{path.stem}.json").read_bytes())
     assert visit["status"] == "vetted", visit["why"]
     found = decode(json.dumps(visit["evidence"]))
-    assert found.gpu.status == "ok", found.gpu
-    assert found.host.data.hostname == path.stem
+    assert found[Gpus].status == "ok", found.gpu
+    assert found[HostInfo].data.hostname == path.stem
     root = ElementTree.parse(path).getroot()
-    assert found.gpu.data.driver_version == root.findtext("driver_version")
-    assert found.gpu.data.cuda_version == root.findtext("cuda_version")
-    for gpu, element in zip(found.gpu.data.gpus, root.findall("gpu"), strict=True):
+    assert found[Gpus].data.driver_version == root.findtext("driver_version")
+    assert found[Gpus].data.cuda_version == root.findtext("cuda_version")
+    for gpu, element in zip(found[Gpus].data.gpus, root.findall("gpu"), strict=True):
         assert_equal(gpu, element)
-    on_bus = {item.address for item in found.pci.data.functions if item.kind == "gpu"}
+    on_bus = {item.address for item in found[Pci].data.functions if item.kind == "gpu"}
     assert on_bus == {bus_id(element.get("id")) for element in root.findall("gpu")}
 
 

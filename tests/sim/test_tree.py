@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence.document import Evidence
+from nodevet.evidence.core import Section
+from nodevet.evidence.sections import sections
 from nodevet.remote.probe import children
 from nodevet.remote.probe.collectors import (
     cpu,
@@ -28,7 +29,7 @@ from nodevet_sim.shipped import shipped, with_devices
 from nodevet_sim.tree import Function, Link, Machine, Process, files, hgx, links, workstation, write
 
 SECTIONS = (host, pci, cpu, cpufreq, numa, memory, modules, processes)
-TYPES = {item.name: item.type for item in msgspec.structs.fields(Evidence)}
+TYPES = {name: Section[record] for name, record in sections().items()}
 
 
 def read(machine: Machine, into: Path, *collectors: Any) -> Any:

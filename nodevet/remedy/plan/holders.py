@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu
-from nodevet.evidence.processes import Process, service_of
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.resource import Resource
 from nodevet.resource.unit import SetUnit
@@ -140,8 +140,8 @@ def _holding(
 
 
 def _processes(evidence: Evidence) -> tuple[Process, ...]:
-    return (evidence.processes.data and evidence.processes.data.processes) or ()
+    return ((data := evidence[Processes].data) and data.processes) or ()
 
 
 def _gpus(evidence: Evidence) -> tuple[Gpu, ...]:
-    return (evidence.gpu.data and evidence.gpu.data.gpus) or ()
+    return ((data := evidence[Gpus].data) and data.gpus) or ()

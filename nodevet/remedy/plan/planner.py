@@ -10,6 +10,7 @@ import msgspec
 
 from nodevet import identity
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
@@ -213,7 +214,7 @@ Clash = tuple[str, str]
 
 def _unknown_node(report: HostReport, evidence: Evidence | None) -> Clash | None:
     """A node that could not be told from another one under its name."""
-    section = evidence.host if evidence else None
+    section = evidence[HostInfo] if evidence else None
     for field in ("machine_id", "boot_id"):
         if getattr(report, field):
             continue

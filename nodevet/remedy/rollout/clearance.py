@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.fixing.model import Risk
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.plan.holders import spared
@@ -84,7 +85,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
             raise RefusedError(Refusal.PRECONDITION, why)
         if why := preconditions.drained(self.drain_hook, self.host):
             raise RefusedError(Refusal.PRECONDITION, why)
-        booted = evidence.host.data.boot_id if evidence.host.data else None
+        booted = data.boot_id if (data := evidence[HostInfo].data) else None
         evidence = probe()
         if why := preconditions.other_node(self.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)

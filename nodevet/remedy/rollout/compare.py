@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu
-from nodevet.evidence.processes import service_of
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.processes import Processes, service_of
 from nodevet.fixing.model import FixError, PlannedChange
 from nodevet.judge import judge
 from nodevet.model import Baseline, Finding, Verdict
@@ -121,7 +121,7 @@ def _of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Fin
     """The findings on a step's subjects, or on the processes of its services; all of them
     where it names none."""
     if step.services:
-        processes = (evidence.processes.data and evidence.processes.data.processes) or ()
+        processes = ((data := evidence[Processes].data) and data.processes) or ()
         theirs = {str(each.pid) for each in processes if service_of(each) in step.services}
         return [
             finding
@@ -176,11 +176,11 @@ def canonical(value: Any) -> bytes:
 
 def after_reset(evidence: Evidence) -> Evidence:
     """The evidence as it would be with every pending mode of a GPU in force."""
-    data = evidence.gpu.data
+    data = evidence[Gpus].data
     if data is None or not data.gpus:
         return evidence
     gpus = replace(data, gpus=tuple(_reset(gpu) for gpu in data.gpus))
-    return replace(evidence, gpu=replace(evidence.gpu, data=gpus))
+    return evidence.having(gpus)
 
 
 def _reset(gpu: Gpu) -> Gpu:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.rollout.step_results import of_packages
 from nodevet.result import Outcome, StepResult
@@ -57,7 +58,7 @@ class Ledger:
     def dark(self, evidence: Evidence) -> bool:
         """Whether NVML says nothing before the reboot that a new driver waits for: its library
         does not talk to the old module. What was verified earlier can be judged after it alone."""
-        return evidence.gpu.data is None and any(
+        return evidence[Gpus].data is None and any(
             step.effective == "reboot"
             and of_packages(step)
             and self.outcome(step) in (*WRITTEN, Outcome.UNKNOWN)
@@ -66,6 +67,6 @@ class Ledger:
 
     def driverless(self, evidence: Evidence) -> bool:
         """Whether NVML says nothing because a driver that did not come up was put back."""
-        return evidence.gpu.data is None and any(
+        return evidence[Gpus].data is None and any(
             of_packages(step) and self.outcome(step) is Outcome.FAILED for step in self.task.steps
         )

@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
@@ -151,12 +152,11 @@ class NodeApply:
         """
         known = earlier.host(self.task.host) if earlier else None
         evidence = self._probe("before" if known is None else "resumed")
-        booted = None
-        if known is not None and evidence.host.data is not None:
-            booted = evidence.host.data.boot_id  # what was begun is looked at after a reboot too
+        host = evidence[HostInfo].data
+        # what was begun is looked at after a reboot too
+        booted = host.boot_id if known is not None and host is not None else None
         if why := preconditions.other_node(self.task.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
-        host = evidence.host.data
         if host is not None and (known is None or known.boot_id == booted):
             self.session.journal.write(
                 HostBegin(

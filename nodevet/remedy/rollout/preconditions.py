@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import IO
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu
-from nodevet.evidence.processes import Process, service_of
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixing.model import Risk
 from nodevet.identity import NO_NAME, is_same_name
 from nodevet.model import Baseline
@@ -32,9 +33,9 @@ def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None =
 
     `booted` is the boot id to expect where we rebooted the node ourselves.
     """
-    host = evidence.host.data
+    host = evidence[HostInfo].data
     if host is None:
-        return f"the node does not say who it is: {evidence.host.why}"
+        return f"the node does not say who it is: {evidence[HostInfo].why}"
     if not host.machine_id or not host.boot_id:
         field = "boot_id" if host.machine_id else "machine_id"
         return f"the node does not say who it is: {field}: {host.why(field)}"
@@ -70,14 +71,14 @@ def _clone(planned: PlannedNode, evidence: Evidence) -> str:
 
 def own_name(evidence: Evidence | None) -> str:
     """The node's own host name; empty where it has none that could tell it from another."""
-    host = evidence.host.data if evidence else None
+    host = evidence[HostInfo].data if evidence else None
     name = (host.hostname if host else None) or ""
     return "" if name.lower() in NO_NAME else name
 
 
 def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
     """The UUIDs of the node's GPUs; none of a virtual GPU, which may get another at each start."""
-    data = evidence.gpu.data if evidence else None
+    data = evidence[Gpus].data if evidence else None
     return tuple(
         gpu.uuid
         for gpu in (data.gpus if data else None) or ()
@@ -134,7 +135,7 @@ def users(
     `nvml`: it must have said for each what computes on it. On a drained node, whose driver
     may be what is to be put right, /proc alone tells.
     """
-    section = evidence.processes
+    section = evidence[Processes]
     if section.data is None or section.data.processes is None:
         why = section.data.why("processes") if section.data else section.why
         yield f"what uses the GPUs cannot be told: {why}"
@@ -142,9 +143,9 @@ def users(
     if section.data.complete is not True:
         why = section.data.errors.get("complete", "other users' open files could not be read")
         yield f"what uses the GPUs cannot be told for sure: {why}"
-    gpus = (evidence.gpu.data.gpus if evidence.gpu.data else None) or ()
+    gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
     if nvml and not gpus:
-        yield f"what uses the GPUs cannot be told: NVML: {evidence.gpu.why or 'it lists no GPU'}"
+        yield f"what uses the GPUs cannot be told: NVML: {evidence[Gpus].why or 'it lists no GPU'}"
     touched = [gpu for gpu in gpus if not uuids or gpu.uuid in uuids]
     for uuid in sorted(set(uuids) - {gpu.uuid for gpu in gpus if gpu.uuid}):
         yield f"NVML does not list {uuid}"

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
 from nodevet.remedy.journal.journal import RunState, Stage
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.boot import RebootProof
@@ -26,7 +27,7 @@ class NodeResume:
     def run(self, evidence: Evidence) -> Evidence:
         """What was begun is completed, or put back; the evidence of then. Raises LostError."""
         known = self.earlier.host(self.ledger.task.host)
-        host = evidence.host.data
+        host = evidence[HostInfo].data
         rebooted = bool(known and host and known.boot_id != host.boot_id)
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]

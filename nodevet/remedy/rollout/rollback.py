@@ -8,6 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.account import (
     NOT_ATTEMPTED,
@@ -131,7 +133,7 @@ class NodeRollback:
         packages = [step for step in steps if of_packages(step)]
         others = [step for step in steps if step not in packages]
         # a library that does not fit the loaded module says nothing of a GPU
-        first, last = (others, packages) if evidence.gpu.data else (packages, others)
+        first, last = (others, packages) if evidence[Gpus].data else (packages, others)
         for group in filter(None, (first, last)):
             self._restore(group)
             if Outcome.UNKNOWN in {result.outcome for result in self._results.values()}:
@@ -182,7 +184,7 @@ class NodeRollback:
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
         evidence = self._probe()
-        host = evidence.host.data
+        host = evidence[HostInfo].data
         booted = host.boot_id if host else None  # it may have been rebooted since
         if why := preconditions.other_node(self.back.planned, evidence, booted=booted):
             raise RefusedError(Refusal.STALE, why)
@@ -245,7 +247,7 @@ class NodeRollback:
 
 def waiting(record: StepReverted, then: StepState, waits: str, evidence: Evidence) -> StepReverted:
     """A step that was put back and is in force later; the node as it was when that was done."""
-    host = evidence.host.data
+    host = evidence[HostInfo].data
     return replace(
         record,
         why="; ".join(filter(None, (record.why, f"reverted, in force after {waits}"))),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.model import Step
 
@@ -43,7 +44,7 @@ def _unnamed(step: Step, subjects: Sequence[Subject]) -> Iterator[str]:
 
 def _unlisted(step: Step, evidence: Evidence) -> Iterator[str]:
     """UUIDs of GPUs that a step names, and NVML, which answers, does not list."""
-    gpus = evidence.gpu.data.gpus if evidence.gpu.data else None
+    gpus = data.gpus if (data := evidence[Gpus].data) else None
     if gpus is None:
         return
     listed = {gpu.uuid for gpu in gpus}

@@ -1,8 +1,9 @@
 """Whether what was put back is in force, or waits for a reboot, a reset or a restart. Pure."""
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu
-from nodevet.evidence.processes import service_of
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.processes import Processes, service_of
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
 from nodevet.resource.unit import SetUnit
@@ -21,7 +22,7 @@ def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
         resource.name for resource in step.resources if resource.name.rpartition(":")[2] in PENDING
     ]
     if step.effective != "now" and modes:
-        gpus = (evidence.gpu.data and evidence.gpu.data.gpus) or ()
+        gpus = ((data := evidence[Gpus].data) and data.gpus) or ()
         by_uuid = {gpu.uuid: gpu for gpu in gpus}
         waiting = any(_waits(by_uuid.get(name.rpartition(":")[0]), name) for name in modes)
         return f"a {step.effective}" if waiting else ""
@@ -44,7 +45,7 @@ def _waits(gpu: Gpu | None, name: str) -> bool:
 def _booted_into(then: StepState, evidence: Evidence) -> bool:
     """Whether the node runs what the step made of it: it was booted between the step and now,
     and not since the step was first put back."""
-    booted = evidence.host.data.boot_id if evidence.host.data else None
+    booted = data.boot_id if (data := evidence[HostInfo].data) else None
     if not booted:
         return True
     return booted == then.back_boot_id if then.waits else booted != then.boot_id
@@ -52,7 +53,7 @@ def _booted_into(then: StepState, evidence: Evidence) -> bool:
 
 def _bound(step: Step, then: StepState, evidence: Evidence) -> bool:
     """Whether a process that computes on a GPU was started while the step was in place."""
-    host, section = evidence.host.data, evidence.processes.data
+    host, section = evidence[HostInfo].data, evidence[Processes].data
     if host is None or section is None or section.processes is None or not section.complete:
         return True
     theirs = [each for each in section.processes if service_of(each) in step.services]

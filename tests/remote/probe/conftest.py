@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodevet.evidence.document import Evidence
+from nodevet.evidence.core import Section
+from nodevet.evidence.sections import sections
 from nodevet.fleet.protocol import payload
 from nodevet.remote.probe import children
 from nodevet_sim.machine import Machine, Process, hgx
@@ -111,7 +112,7 @@ def capture(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 @pytest.fixture(scope="session")
 def check() -> Callable[[str, dict[str, Any]], Any]:
     """A collector's answer as the evidence has it; fails where it does not decode strictly."""
-    types = {item.name: item.type for item in msgspec.structs.fields(Evidence)}
+    types = {name: Section[record] for name, record in sections().items()}
 
     def decoded(section: str, data: dict[str, Any]) -> Any:
         text = children.encode({"status": "ok", "data": data})

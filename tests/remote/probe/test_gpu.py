@@ -17,7 +17,7 @@ import nodevet_sim
 from nodevet.bounds import Text
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import decode
-from nodevet.evidence.gpu import Gpu, NvLink
+from nodevet.evidence.gpu import Gpu, Gpus, NvLink
 from nodevet.fleet.protocol.payload import BOOT, payload, unframe
 from nodevet.remote.probe import gpu_health, gpu_nvml, gpu_values
 from nodevet.remote.probe.collectors import gpu as collector
@@ -165,8 +165,8 @@ class Node:
         """The typed GPUs; the section must be ok."""
         section = self.run(text, **options)["gpu"]
         assert section["status"] == "ok", section
-        data = decode(self.document).gpu.data
-        assert data is not None, decode(self.document).gpu.why
+        data = decode(self.document)[Gpus].data
+        assert data is not None, decode(self.document)[Gpus].why
         return data
 
     def left_over(self):

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from nodevet.evidence.document import decode
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.sections import sections
 from nodevet.fleet.protocol import payload
 from nodevet.remote import request
 from nodevet.remote.probe import main
@@ -346,9 +348,9 @@ def node(node: Path) -> Path:
 def test_the_payload_reads_a_described_node(node: Path, run_payload: Run) -> None:
     document = run_payload(root=str(node))
     found = decode(json.dumps(document))
-    assert found.host.data is not None and found.host.data.hostname == "gpu001"
+    assert found[HostInfo].data is not None and found[HostInfo].data.hostname == "gpu001"
     for name in document["sections"]:
-        section = getattr(found, name)
+        section = found[sections()[name]]
         assert section.status == document["sections"][name]["status"], section.why
         assert name in ELSEWHERE or section.status == "ok", (name, section.why)
 

@@ -1,0 +1,88 @@
+"""Which sections evidence has: one for each file of this folder that holds a SectionRecord.
+
+The file's name is the section's, and that of its collector in nodevet/remote/probe/collectors/.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, get_args
+
+import msgspec
+
+import nodevet.evidence
+from nodevet.evidence.core import SectionRecord
+
+
+class SectionError(Exception):
+    """A section's file that cannot be used; the message names it."""
+
+
+@cache
+def sections() -> Mapping[str, type[SectionRecord]]:
+    """The record of every section, by the section's name. Raises SectionError."""
+    names = sorted(found.name for found in pkgutil.iter_modules(nodevet.evidence.__path__))
+    return {
+        name: record
+        for name in names
+        for record in _record_of(importlib.import_module(f"nodevet.evidence.{name}"))
+    }
+
+
+def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:
+    found = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, SectionRecord)
+        and each.__module__ == module.__name__
+        and each is not SectionRecord
+    ]
+    if len(found) > 1:
+        names = ", ".join(each.__name__ for each in found)
+        raise SectionError(f"{module.__file__}: a section has one SectionRecord, not {names}")
+    for record in found:
+        for path in record.unique:
+            if problem := misses(record, path):
+                raise SectionError(f"{module.__file__}: unique: {problem}")
+    yield from found
+
+
+def unknown_path(path: str) -> str:
+    """Why a path of a check's `reads` is in no evidence; empty if it is.
+
+    >>> unknown_path("gpu.gpus[].persistence_mod")
+    "Gpu has no field 'persistence_mod'"
+    """
+    section, _, rest = path.partition(".")
+    record = sections().get(section)
+    if record is None:
+        return f"no section is named {section!r}: {', '.join(sections())}"
+    return misses(record, rest) if rest else ""
+
+
+def misses(record: type[msgspec.Struct], path: str) -> str:
+    """Why a path such as `gpus[].uuid` leads to nothing in a record; empty if it does lead."""
+    kind: Any = record
+    for part in path.split("."):
+        name = part.removesuffix("[]")
+        owner = kind
+        fields = {each.name: each.type for each in msgspec.structs.fields(owner)}
+        if name not in fields:
+            return f"{owner.__name__} has no field {name!r}"
+        structs = list(_structs(fields[name]))
+        kind = structs[0] if structs else None
+        if kind is None:
+            rest = path.split(part, 1)[1]
+            return f"{owner.__name__}.{name} has no fields: {rest!r}" if rest else ""
+    return ""
+
+
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    """The records in a field's type: `Annotated[tuple[Gpu, ...], bound] | None` has Gpu."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+    for part in get_args(kind):
+        yield from _structs(part)
