@@ -1,19 +1,17 @@
 """What differs between two runs: what is new, gone or changed since last night. Pure."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Subject, Verdict
-from nodevet.report.parts.fold import Marks
-from nodevet.report.parts.words import values
 
 TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN)
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FindingChange(msgspec.Struct, frozen=True, kw_only=True):
     """One finding of one host that is not what it was."""
 
     host: str
@@ -25,8 +23,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fixed(self) -> bool:
-        """Whether the check now says ok; exempt, waived and no longer asked are not that."""
+        """Whether the check now says ok; not applicable, waived or no longer asked is not fixed."""
         return self.after is not None and self.after.verdict is Verdict.OK
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """What is new since an earlier run: findings by host and place, and hosts as a whole."""
+
+    findings: frozenset[tuple[str, int]] = frozenset()
+    hosts: frozenset[str] = frozenset()
 
 
 class HostChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,19 +43,21 @@ class HostChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is not as it was. A trouble is a wrong or unknown finding."""
+    """Everything that is not as it was. A trouble is a failed or unknown finding."""
 
     since: str  # when the earlier run started, ISO 8601
-    new: tuple[Change, ...] = ()  # a trouble that was none before
-    gone: tuple[Change, ...] = ()  # a trouble before, and none on a host that was judged again
-    changed: tuple[Change, ...] = ()  # a trouble in both, with other values
+    new: tuple[FindingChange, ...] = ()  # a trouble that was none before
+    gone: tuple[
+        FindingChange, ...
+    ] = ()  # a trouble before, and none on a host that was judged again
+    changed: tuple[FindingChange, ...] = ()  # a trouble in both, with other values
     lost: tuple[HostChange, ...] = ()  # hosts that can no longer be judged
     back: tuple[HostChange, ...] = ()  # hosts that can be judged again
     appeared: tuple[str, ...] = ()  # hosts of the later run alone
     vanished: tuple[str, ...] = ()  # hosts of the earlier run alone
 
     @property
-    def fixed(self) -> tuple[Change, ...]:
+    def fixed(self) -> tuple[FindingChange, ...]:
         return tuple(change for change in self.gone if change.fixed)
 
     @property
@@ -83,15 +90,14 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 def changes(before: Run, after: Run) -> Changes:
     """What is new, gone and changed in `after`.
 
-    Findings are matched by host, check and subject: a GPU by its UUID where
-    both runs know it, else by its index. A host that could not be judged keeps
-    its earlier troubles: nobody has seen them go.
+    Findings are matched by host and `Finding.key`; if only one run knows a GPU's UUID, by its bus
+    address, or else its index. A host that could not be judged keeps its earlier troubles.
     """
     earlier = {report.host: report for report in before.hosts}
     later = {report.host: report for report in after.hosts}
-    new: list[Change] = []
-    gone: list[Change] = []
-    changed: list[Change] = []
+    new: list[FindingChange] = []
+    gone: list[FindingChange] = []
+    changed: list[FindingChange] = []
     lost: list[HostChange] = []
     back: list[HostChange] = []
     for host, report in later.items():
@@ -122,7 +128,14 @@ def changes(before: Run, after: Run) -> Changes:
     )
 
 
-_Key = tuple[Any, ...]  # check, kind of subject, how it is named, its name, what is said or None
+Key = tuple[Any, ...]
+Names = tuple[str, ...]
+
+NAMES: Names = ("uuid", "bus_id", "id")
+"""How a subject can be named, the most lasting first; every subject has an id."""
+
+KNOWN: tuple[Names, ...] = (NAMES, ("uuid", "id"), ("bus_id", "id"), ("id",))
+"""What a run may know of a subject's names."""
 
 
 class _Waiting:
@@ -131,61 +144,75 @@ class _Waiting:
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._findings = tuple(findings)
         self._taken: set[int] = set()
-        self._places: dict[_Key, deque[int]] = {}
+        self._places: dict[Key, deque[int]] = {}
         for place, finding in enumerate(self._findings):
             said = _said(finding)
             for key in _known_by(finding):
-                self._places.setdefault((*key, None), deque()).append(place)
-                self._places.setdefault((*key, said), deque()).append(place)
+                self._places.setdefault((key, None), deque()).append(place)
+                self._places.setdefault((key, said), deque()).append(place)
 
     def take(self, finding: Finding, *, alike: bool) -> Finding | None:
-        """The first that speaks of the same subject, and says the same where `alike`."""
+        """The first that speaks of the same subject, and says the same if `alike`."""
         said = _said(finding) if alike else None
-        places = [self._first((*key, said)) for key in _asked_for(finding)]
+        places = [self._first((key, said)) for key in _asked_for(finding)]
         found = min((place for place in places if place is not None), default=None)
         if found is None:
             return None
         self._taken.add(found)
         return self._findings[found]
 
-    def _first(self, key: _Key) -> int | None:
+    def _first(self, key: Key) -> int | None:
         places = self._places.get(key, deque())
         while places and places[0] in self._taken:
             places.popleft()
         return places[0] if places else None
 
     @property
-    def left(self) -> Iterator[Finding]:
-        for place, finding in enumerate(self._findings):
-            if place not in self._taken:
-                yield finding
+    def left(self) -> list[Finding]:
+        return [finding for place, finding in enumerate(self._findings) if place not in self._taken]
 
 
-def _known_by(finding: Finding) -> Iterator[_Key]:
-    """The names under which a finding's subject may be asked for."""
+def _known_by(finding: Finding) -> Iterator[Key]:
+    """The keys under which a finding may be asked for."""
+    yield (finding.key,)
+    names = _names(finding.subject)
+    for name in names:
+        yield _by_name(finding, names, name)
+
+
+def _asked_for(finding: Finding) -> Iterator[Key]:
+    """Its own key; and if the other run knows other names, the most lasting that both know."""
+    yield (finding.key,)
+    names = _names(finding.subject)
+    for known in KNOWN:
+        if known != names:
+            yield _by_name(finding, known, next(name for name in known if name in names))
+
+
+def _by_name(finding: Finding, known: Names, name: str) -> Key:
     subject = finding.subject
-    yield finding.check, subject.kind, "id", subject.id
-    if subject.uuid:
-        yield finding.check, subject.kind, "uuid", subject.uuid
-    else:
-        yield finding.check, subject.kind, "id alone", subject.id
+    return finding.check, subject.kind, known, name, getattr(subject, name)
 
 
-def _asked_for(finding: Finding) -> Iterator[_Key]:
-    """A subject is the same by its UUID where both have one, else by its id."""
-    subject = finding.subject
-    if subject.uuid:
-        yield finding.check, subject.kind, "uuid", subject.uuid
-        yield finding.check, subject.kind, "id alone", subject.id
-    else:
-        yield finding.check, subject.kind, "id", subject.id
+def _names(subject: Subject) -> Names:
+    return tuple(name for name in NAMES if name == "id" or getattr(subject, name))
 
 
-def _said(finding: Finding) -> tuple[str, ...]:
-    return (finding.verdict.value, finding.why, *values(finding))
+def _said(finding: Finding) -> Key:
+    """What it says, as data: what a JSON document keeps apart stays apart."""
+    values = finding.expected, finding.actual
+    return finding.verdict, finding.why, finding.unit, *map(_hashable, values)
 
 
-def _match(old: Iterable[Finding], report: HostReport) -> Iterable[Change]:
+def _hashable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    return type(value).__name__, str(value)
+
+
+def _match(old: Iterable[Finding], report: HostReport) -> Iterator[FindingChange]:
     """The troubles of one host that appeared, went or changed."""
     waiting = _Waiting(finding for finding in old if finding.verdict in TROUBLE)
     fresh: list[tuple[int, Finding]] = []
@@ -193,7 +220,7 @@ def _match(old: Iterable[Finding], report: HostReport) -> Iterable[Change]:
         if finding.verdict in TROUBLE and waiting.take(finding, alike=True) is None:
             fresh.append((place, finding))
     for place, finding in fresh:
-        yield Change(
+        yield FindingChange(
             host=report.host,
             check=finding.check,
             subject=finding.subject,
@@ -201,14 +228,11 @@ def _match(old: Iterable[Finding], report: HostReport) -> Iterable[Change]:
             after=finding,
             place=place,
         )
-    settled: dict[_Key, int] = {}  # what a check now says of a subject, apart from troubles
-    for place, finding in enumerate(report.findings):
-        if finding.verdict not in TROUBLE:
-            for key in _known_by(finding):
-                settled.setdefault(key, place)
-    for past in waiting.left:
+    left = waiting.left
+    settled = _settled(report) if left else {}
+    for past in left:
         place = min((settled[key] for key in _asked_for(past) if key in settled), default=-1)
-        yield Change(
+        yield FindingChange(
             host=report.host,
             check=past.check,
             subject=past.subject,
@@ -216,3 +240,13 @@ def _match(old: Iterable[Finding], report: HostReport) -> Iterable[Change]:
             after=report.findings[place] if place >= 0 else None,
             place=place,
         )
+
+
+def _settled(report: HostReport) -> dict[Key, int]:
+    """The places of what the checks now say of each subject, apart from troubles."""
+    settled: dict[Key, int] = {}
+    for place, finding in enumerate(report.findings):
+        if finding.verdict not in TROUBLE:
+            for key in _known_by(finding):
+                settled.setdefault(key, place)
+    return settled

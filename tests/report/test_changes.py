@@ -86,6 +86,19 @@ def test_a_gpu_is_known_by_its_uuid_where_both_runs_have_it(make):
     assert changes(run(make, moved), run(make, lost)).news == 0
 
 
+def test_a_gpu_without_a_uuid_is_known_by_its_bus_address_when_its_index_moves(make):
+    before = fail(
+        Subject(kind="gpu", id="3", bus_id="0000:19:00.0"),
+        check="pcie_link",
+        expected=16,
+        actual=1,
+    )
+    moved = replace(before, subject=replace(before.subject, id="2"))
+    other = replace(before, subject=replace(before.subject, bus_id="0000:1a:00.0"))
+    assert changes(run(make, before), run(make, moved)).news == 0
+    assert changes(run(make, before), run(make, other)).news == 1
+
+
 def test_two_findings_of_one_check_and_subject_are_kept_apart(make):
     one = fail(make.gpu(0), check="clocks", expected=1, actual=2)
     two = fail(make.gpu(0), check="clocks", expected=5, actual=6)
@@ -117,8 +130,10 @@ def naive(old, new):
     def same(one, other):
         if one.check != other.check or one.subject.kind != other.subject.kind:
             return False
-        if one.subject.uuid and other.subject.uuid:
-            return one.subject.uuid == other.subject.uuid
+        for name in ("uuid", "bus_id"):
+            here, there = getattr(one.subject, name), getattr(other.subject, name)
+            if here and there:
+                return here == there
         return one.subject.id == other.subject.id
 
     def alike(one, other):
@@ -152,7 +167,10 @@ def test_d1_findings_are_matched_as_each_against_each_would(seed, make):
                 verdict=draw.choice(list(Verdict)),
                 check=draw.choice("ab"),
                 subject=Subject(
-                    kind="gpu", id=draw.choice("01"), uuid=draw.choice((None, "x", "y"))
+                    kind="gpu",
+                    id=draw.choice("01"),
+                    uuid=draw.choice((None, "x", "y")),
+                    bus_id=draw.choice((None, "x", "z")),
                 ),
                 actual=draw.randrange(2),
             )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from nodevet.changes import Marks
 from nodevet.model import Finding, HostOutcome, Run, Severity, Status, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age
@@ -24,13 +25,6 @@ ORDER = (
 """The labels of the lines, worst first."""
 
 _SHOWN = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
-
-
-class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """What is new since an earlier run: findings by host and place, and hosts as a whole."""
-
-    findings: frozenset[tuple[str, int]] = frozenset()
-    hosts: frozenset[str] = frozenset()
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
