@@ -170,7 +170,7 @@ def test_d1_findings_are_matched_as_each_against_each_would(seed, make):
                     kind="gpu",
                     id=draw.choice("01"),
                     uuid=draw.choice((None, "x", "y")),
-                    bus_id=draw.choice((None, "x", "z")),
+                    bus_id=draw.choice((None, "p", "q")),
                 ),
                 actual=draw.randrange(2),
             )
