@@ -2,18 +2,24 @@
 
 import json
 import re
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from nodevet.model import RUN_SCHEMA, Run
-from nodevet.report.parts.errors import ReportError
+from nodevet.model import Run
+from nodevet.report.parts.saved import (
+    UPGRADES,
+    Document,
+    Schema,
+    Upgrades,
+    decode,
+    is_current,
+    upgraded,
+)
 from nodevet.result import Result
 
 ENDING = ".json"
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
-
-Decoded = TypeVar("Decoded")
 
 
 def render_checks(run: Run) -> str:
@@ -50,32 +56,12 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-class _Schema(msgspec.Struct, frozen=True):
-    schema: int
-
-
-def parse(text: str | bytes) -> Run:
-    """A run from its JSON form. Raises ReportError where it is none, or of another schema."""
-    found = decode(text, _Schema, "run")
-    check_schema(found.schema)
-    return decode(text, Run, "run")
-
-
-def check_schema(schema: int) -> None:
-    """Raises ReportError for a schema that this version does not read."""
-    if schema != RUN_SCHEMA:
-        newer = "; read it with a newer nodevet" if schema > RUN_SCHEMA else ""
-        raise ReportError(
-            f"the saved run has schema {schema}, this nodevet reads {RUN_SCHEMA}{newer}"
-        )
-
-
-def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
-    """JSON as `kind`. Raises ReportError; `what` names it there."""
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ReportError(f"not a saved {what}: {error}") from error
+def parse(text: str | bytes, upgrades: Upgrades = UPGRADES) -> Run:
+    """A run of checks from its JSON form. Raises ReportError if it is none, or of a schema that
+    this nodevet does not read."""
+    if is_current(decode(text, Schema, "run").schema, upgrades):
+        return decode(text, Run, "run")
+    return upgraded(decode(text, Document, "run"), upgrades)
 
 
 def render_fixes(result: Result) -> str:

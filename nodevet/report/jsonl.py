@@ -9,15 +9,27 @@ another host's.
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.model import HostReport, Run, Severity, Status
-from nodevet.report.json import check_schema, decode, encode
+from nodevet.report.json import encode
 from nodevet.report.parts import fixes
 from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.fold import totals
+from nodevet.report.parts.saved import (
+    UPGRADES,
+    Document,
+    Schema,
+    Upgrades,
+    decode,
+    is_current,
+    upgraded,
+)
 from nodevet.result import Result
 
 ENDING = ".jsonl"
+
+Rows = Iterable[tuple[int, bytes]]  # lines with their numbers
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="run"):
@@ -38,12 +50,12 @@ class _Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     exit_code: int
 
 
+class _Names(msgspec.Struct, frozen=True):
+    hosts: tuple[str, ...]
+
+
 class _Record(msgspec.Struct, frozen=True):
     record: str
-
-
-class _Schema(msgspec.Struct, frozen=True):
-    schema: int
 
 
 def render_checks(run: Run) -> str:
@@ -98,14 +110,32 @@ def is_jsonl(text: str | bytes) -> bool:
         return False
 
 
-def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
-    """The run, and what the reader must know where the file was cut short.
+def parse(text: str | bytes, upgrades: Upgrades = UPGRADES) -> tuple[Run, tuple[str, ...]]:
+    """The run of checks, and what the reader must know if the file was cut short.
 
     A host's last line counts. Hosts that the file does not reach are `interrupted`. Raises
     ReportError for a line that is not valid, unless it is the last and lacks its newline.
     """
-    whole = _bytes(text)
-    *complete, rest = whole.split(b"\n")
+    rows, notes = _rows(text)
+    (first, head), *rest = rows
+    if is_current(decode(head, Schema, f"run, line {first}").schema, upgrades):
+        start = decode(head, _Head, f"run, line {first}")
+        names = start.hosts
+        run, whole = _current(start, rest)
+    else:
+        names = decode(head, _Names, f"run, line {first}").hosts
+        run, whole = _older(decode(head, Document, f"run, line {first}"), rest, upgrades)
+    if not whole:
+        notes.append("the file has no totals: the run was cut short")
+    missing = tuple(_missing(names, run.hosts))
+    if missing:
+        notes.append(f"{len(missing):,} of {len(names):,} hosts are not in the file")
+    return replace(run, hosts=(*run.hosts, *missing)), tuple(notes)
+
+
+def _rows(text: str | bytes) -> tuple[list[tuple[int, bytes]], list[str]]:
+    """The lines with their numbers, and what must be said of the last. Raises ReportError."""
+    *complete, rest = _bytes(text).split(b"\n")
     notes = []
     if rest.strip():
         try:
@@ -113,17 +143,15 @@ def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
             complete.append(rest)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             notes.append(f"line {len(complete) + 1} is cut short and was left out")
-    numbered = [(number, row) for number, row in enumerate(complete, 1) if row.strip()]
-    if not numbered:
+    rows = [(number, row) for number, row in enumerate(complete, 1) if row.strip()]
+    if not rows:
         raise ReportError("not a saved run: it is empty")
-    check_schema(decode(numbered[0][1], _Schema, "run, line 1").schema)
-    start = decode(numbered[0][1], _Head, "run, line 1")
-    hosts, end = _body(numbered[1:])
-    if end is None:
-        notes.append("the file has no totals: the run was cut short")
-    missing = tuple(_missing(start.hosts, hosts))
-    if missing:
-        notes.append(f"{len(missing):,} of {len(start.hosts):,} hosts are not in the file")
+    return rows, notes
+
+
+def _current(start: _Head, rows: Rows) -> tuple[Run, bool]:
+    """The run, and whether it is whole."""
+    hosts, end = _body(rows)
     run = Run(
         id=start.id,
         nodevet=start.nodevet,
@@ -133,12 +161,31 @@ def parse(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
         interrupted=end.interrupted if end else True,
         replayed=start.replayed,
         baselines=start.baselines,
-        hosts=(*hosts, *missing),
+        hosts=tuple(hosts),
     )
-    return run, tuple(notes)
+    return run, end is not None
 
 
-def _body(rows: Iterable[tuple[int, bytes]]) -> tuple[list[HostReport], _Totals | None]:
+def _older(start: Document, rows: Rows, upgrades: Upgrades) -> tuple[Run, bool]:
+    """As `_current`, of an earlier schema: the lines as one document, which is brought to this."""
+    hosts: dict[str, Document] = {}
+    end: Document = {"seconds": 0.0, "interrupted": True}
+    whole = False
+    for number, row in rows:
+        record = decode(row, Document, f"run, line {number}")
+        kind = record.pop("record", None)
+        if kind == "totals":
+            end, whole = {key: record.get(key) for key in end}, True
+        elif kind == "host":
+            hosts[str(record.get("host"))] = record
+        else:
+            raise _unknown(number, kind)
+    document = {key: value for key, value in start.items() if key != "record"}
+    run = upgraded({**document, **end, "hosts": list(hosts.values())}, upgrades)
+    return run, whole
+
+
+def _body(rows: Rows) -> tuple[list[HostReport], _Totals | None]:
     hosts: dict[str, HostReport] = {}
     end: _Totals | None = None
     for number, row in rows:
@@ -149,8 +196,12 @@ def _body(rows: Iterable[tuple[int, bytes]]) -> tuple[list[HostReport], _Totals 
         elif kind == "totals":
             end = decode(row, _Totals, f"run, line {number}")
         else:
-            raise ReportError(f"not a saved run, line {number}: no record is named {kind!r}")
+            raise _unknown(number, kind)
     return list(hosts.values()), end
+
+
+def _unknown(number: int, kind: object) -> ReportError:
+    return ReportError(f"not a saved run, line {number}: no record is named {kind!r}")
 
 
 def _missing(names: Iterable[str], hosts: Iterable[HostReport]) -> Iterator[HostReport]:

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Subject, Verdict
@@ -111,6 +112,54 @@ def test_lone_surrogates_become_visible(make):
 def test_what_is_no_saved_run_is_refused(text, message):
     with pytest.raises(ReportError, match=message):
         report.read(text)
+
+
+def of_schema_2(document):
+    """As an invented schema 2 had it: without an id, and with another word for a failure."""
+    if isinstance(document, list):
+        return [of_schema_2(item) for item in document]
+    if not isinstance(document, dict):
+        return "amiss" if document == "fail" else document
+    return {key: of_schema_2(item) for key, item in document.items() if key != "id" or item != ID}
+
+
+ID = "20260714T000000.000Z-00000000"
+
+
+def from_2(document):
+    def renamed(item):
+        if isinstance(item, list):
+            return [renamed(part) for part in item]
+        if isinstance(item, dict):
+            return {key: renamed(part) for key, part in item.items()}
+        return "fail" if item == "amiss" else item
+
+    return {**renamed(document), "id": ID}
+
+
+def test_a_run_of_the_schema_before_is_read_through_its_step(cases):
+    run = replace(cases["mixed"], id=ID)
+    older = of_schema_2(json.loads(report.render("json", run))) | {"schema": 2}
+    assert report_json.parse(json.dumps(older), {2: from_2}) == run
+    with pytest.raises(ReportError, match=r"schema 2, this nodevet reads 3$"):
+        report_json.parse(json.dumps(older))
+    with pytest.raises(ReportError, match="not a saved run of schema 2: "):
+        report_json.parse(json.dumps(older), {2: lambda document: document})
+    with pytest.raises(ReportError, match=r"schema 1, this nodevet reads 3$"):
+        report_json.parse(json.dumps(older | {"schema": 1}), {2: from_2})
+
+
+def test_lines_of_the_schema_before_are_read_through_the_same_step_also_when_cut_short(cases):
+    run = replace(cases["mixed"], id=ID)
+    rows = [of_schema_2(json.loads(row)) for row in report.render("jsonl", run).splitlines()]
+    rows[0]["schema"] = 2
+    lines = [json.dumps(row) + "\n" for row in rows]
+    assert jsonl.parse("".join(lines), {2: from_2}) == (run, ())
+    cut, notes = jsonl.parse("".join(lines[:-2]), {2: from_2})
+    assert cut.interrupted and len(cut.hosts) == len(run.hosts)
+    assert cut.hosts[-1].status is Status.INTERRUPTED and len(notes) == 2
+    with pytest.raises(ReportError, match="line 2: no record is named 'fleet'"):
+        jsonl.parse(lines[0] + '{"record": "fleet"}\n', {2: from_2})
 
 
 def test_jsonl_is_the_run_then_a_line_per_host_then_totals(cases):
