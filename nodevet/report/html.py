@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from nodevet.changes import Changes, changes
-from nodevet.model import Run
+from nodevet.model import HostOutcome, Run
 from nodevet.printable import brief, plain
 from nodevet.report import table
 from nodevet.report.parts import fixes
@@ -116,17 +116,18 @@ def _headline(run: Run) -> str:
         return f"All ok: {hosts}"
     if len(run.hosts) == 1:
         return f"{brief(name(run.hosts[0].host), 80)}: {run.hosts[0].outcome.words}"
-    if wrong := found.hosts["fail"]:
+    if wrong := found.hosts[HostOutcome.FAIL]:
         return f"{wrong:,} of {hosts} {'fails' if wrong == 1 else 'fail'}"
-    unsaid = len(run.hosts) - found.hosts["ok"] - found.hosts["waived"]
+    unsaid = len(run.hosts) - found.hosts[HostOutcome.OK] - found.hosts[HostOutcome.WAIVED]
     if unsaid:
         return f"{unsaid:,} of {hosts} could not be judged"
-    return f"No failures: {found.hosts['waived']:,} of {hosts} under a waiver"
+    return f"No failures: {found.hosts[HostOutcome.WAIVED]:,} of {hosts} under a waiver"
 
 
 def _facts(run: Run) -> list[str]:
     facts = [
         f"took {duration(run.seconds)}",
+        f"run {plain(run.id)}",
         f"nodevet {plain(run.nodevet)}",
         f"fails on {run.fail_on.value}",
     ]

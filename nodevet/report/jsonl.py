@@ -91,7 +91,7 @@ def tail(run: Run) -> str:
         _Totals(
             seconds=run.seconds,
             interrupted=run.interrupted,
-            hosts=totals(run).hosts,
+            hosts={outcome.value: number for outcome, number in totals(run).hosts.items()},
             exit_code=run.exit_code,
         )
     )

@@ -28,7 +28,7 @@ ERRORS = frozenset({Outcome.UNKNOWN, Outcome.NOT_ATTEMPTED})
 
 
 def render_checks(run: Run) -> str:
-    return _page("nodevet", [_suite(report, run.started) for report in run.hosts], run.seconds)
+    return _page("nodevet", [_suite(report, run) for report in run.hosts], run.seconds)
 
 
 def _page(title: str, suites: Sequence[tuple[TestSuite, float]], seconds: float) -> str:
@@ -57,13 +57,14 @@ def _suite_of(
     return suite
 
 
-def _suite(report: HostReport, started: str) -> tuple[TestSuite, float]:
+def _suite(report: HostReport, run: Run) -> tuple[TestSuite, float]:
     properties = (
+        ("run", run.id),
         ("baseline", report.baseline),
         ("boot_id", report.boot_id or ""),
         ("read", read_at(report)),
     )
-    return _suite_of(report.host, started, properties, _cases(report)), report.seconds
+    return _suite_of(report.host, run.started, properties, _cases(report)), report.seconds
 
 
 def _cases(report: HostReport) -> Iterator[TestCase]:
@@ -94,7 +95,7 @@ def _result(finding: Finding) -> FinalResult | None:
         "why": why,
         "waiver": finding.waiver,
         "advice": finding.advice,
-        "wanted by": finding.origin,
+        "expected by": finding.origin,
         "severity": finding.severity.value,
     }
     result.text = "\n".join(f"{key}: {plain(value)}" for key, value in details.items() if value)

@@ -38,7 +38,7 @@ def _head(run: Run, since: Changes | None) -> Iterator[str]:
     yield ""
     yield f"**{summary(run, since.words if since else '')}**"
     yield ""
-    yield f"Started {code(run.started)} by nodevet {code(run.nodevet)}."
+    yield f"Run {code(run.id)}, started {code(run.started)} by nodevet {code(run.nodevet)}."
     if run.baselines:
         named = (f"{code(name)} ({code(sha256[:12])})" for name, sha256 in run.baselines.items())
         yield f"Baselines: {', '.join(named)}."
@@ -47,9 +47,8 @@ def _head(run: Run, since: Changes | None) -> Iterator[str]:
 
 def _totals(run: Run) -> Iterator[str]:
     found = totals(run)
-    told = {word: number for word, number in found.hosts.items() if number}
-    if told:
-        yield from _table(("outcome", "hosts"), ([w, f"{n:,}"] for w, n in told.items()))
+    if found.told:
+        yield from _table(("outcome", "hosts"), ([w, f"{n:,}"] for w, n in found.told))
 
 
 def _differences(rows: tuple[Line, ...]) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _page(code: int, headline: str, performance: Iterable[str], details: Iterabl
 
 
 def _headline(run: Run, found: Totals) -> str:
-    told = [f"{number:,} {word}" for word, number in found.hosts.items() if number]
+    told = [f"{number:,} {word}" for word, number in found.told]
     if not told:
         return "no hosts: nothing was vetted"
     hosts = count(len(run.hosts), "host")
@@ -77,8 +77,8 @@ def _headline(run: Run, found: Totals) -> str:
 
 def _performance(run: Run, found: Totals) -> Iterator[str]:
     yield f"hosts={len(run.hosts)};;;0"
-    for word, number in found.hosts.items():
-        yield f"{word.replace(' ', '_')}={number};;;0;{len(run.hosts)}"
+    for outcome, number in found.hosts.items():
+        yield f"{outcome.value}={number};;;0;{len(run.hosts)}"
     for verdict, number in found.findings.items():
         yield f"findings_{verdict.value}={number};;;0"
     yield f"time={run.seconds:.3f}s;;;0"

@@ -74,8 +74,8 @@ def _about_run(run: Run) -> Iterator[Metric]:
     hosts = GaugeMetricFamily(
         "nodevet_run_hosts", "Hosts of the run by how they ended.", labels=["outcome"]
     )
-    for word, number in totals(run).hosts.items():
-        hosts.add_metric([word.replace(" ", "_")], number)
+    for outcome, number in totals(run).hosts.items():
+        hosts.add_metric([outcome.value], number)
     yield hosts
 
 

@@ -58,7 +58,7 @@ def test_hostile_text_colours_nothing(cases):
 
 def test_all_ok_is_one_line(cases):
     text = report.render("table", cases["healthy"])
-    assert text == "All ok: 2 hosts · 26 findings judged, 2 exempt · 4.1 s\n"
+    assert text == "All ok: 2 hosts · 26 findings judged, 2 not applicable · 4.1 s\n"
 
 
 def test_below_fail_on_and_an_expired_waiver_are_said(cases):

@@ -7,21 +7,13 @@ from typing import Any
 import msgspec
 
 from nodevet.changes import Marks
-from nodevet.model import Finding, HostOutcome, Run, Severity, Status, Verdict
+from nodevet.model import Finding, HostOutcome, Run, Severity, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.text import count, duration
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
-ORDER = (
-    "FAIL",
-    "UNKNOWN",
-    "UNREACHABLE",
-    "TIMEOUT",
-    "PROBE FAILED",
-    "INTERRUPTED",
-    "WAIVED",
-)
+ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
 """The labels of the lines, worst first."""
 
 _SHOWN = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
@@ -52,12 +44,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """A run in numbers. The values of `hosts` add up to the hosts of the run."""
 
-    hosts: Mapping[str, int]  # in the words of the totals line
+    hosts: Mapping[HostOutcome, int]
     findings: Mapping[Verdict, int]
 
     @property
     def judged(self) -> int:
-        """Findings that say something about the node: neither unknown nor exempt."""
+        """Findings that say something about the node: neither unknown nor not applicable."""
         unsaid = self.findings.get(Verdict.UNKNOWN, 0) + self.findings.get(
             Verdict.NOT_APPLICABLE, 0
         )
@@ -66,14 +58,19 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def all_ok(self) -> bool:
         """Every host, and at least one."""
-        return 0 < self.hosts["ok"] == sum(self.hosts.values())
+        return 0 < self.hosts[HostOutcome.OK] == sum(self.hosts.values())
+
+    @property
+    def told(self) -> list[tuple[str, int]]:
+        """The outcomes that hosts had, in words, with how many had them."""
+        return [(outcome.words, number) for outcome, number in self.hosts.items() if number]
 
 
 def totals(run: Run) -> Totals:
     outcomes = Counter(report.outcome for report in run.hosts)
     verdicts = Counter(finding.verdict for report in run.hosts for finding in report.findings)
     return Totals(
-        hosts={outcome.words: outcomes[outcome] for outcome in HostOutcome},
+        hosts={outcome: outcomes[outcome] for outcome in HostOutcome},
         findings={verdict: verdicts[verdict] for verdict in Verdict},
     )
 
@@ -91,7 +88,7 @@ def summary(run: Run, since: str = "") -> str:
     elif found.all_ok:
         head = f"All ok: {count(len(run.hosts), 'host')}"
     else:
-        told = [f"{number:,} {word}" for word, number in found.hosts.items() if number]
+        told = [f"{number:,} {word}" for word, number in found.told]
         head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
         parts = []
     parts += [since, evidence_age(run), duration(run.seconds)]
@@ -100,12 +97,12 @@ def summary(run: Run, since: str = "") -> str:
 
 
 def findings_in_words(found: Totals) -> str:
-    """`1,920 findings judged, 3 unknown, 40 exempt`."""
-    exempt = found.findings.get(Verdict.NOT_APPLICABLE, 0)
+    """`1,920 findings judged, 3 unknown, 40 not applicable`."""
+    not_applicable = found.findings.get(Verdict.NOT_APPLICABLE, 0)
     unknown = found.findings.get(Verdict.UNKNOWN, 0)
     words = f"{count(found.judged, 'finding')} judged"
     words += f", {unknown:,} unknown" if unknown else ""
-    return words + (f", {exempt:,} exempt" if exempt else "")
+    return words + (f", {not_applicable:,} not applicable" if not_applicable else "")
 
 
 def lines(run: Run, marks: Marks | None = None) -> tuple[Line, ...]:
@@ -155,9 +152,7 @@ def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
     for report in run.hosts:
         if why := report.unjudged:
-            vetted = report.status is Status.VETTED
-            label = "UNKNOWN" if vetted else report.status.value.replace("_", " ").upper()
-            groups.setdefault((label, why), []).append(report.host)
+            groups.setdefault((report.outcome.words.upper(), why), []).append(report.host)
     for (label, why), hosts in groups.items():
         yield Line(
             label=label,

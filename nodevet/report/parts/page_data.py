@@ -47,7 +47,7 @@ def data(run: Run, since: Changes | None) -> dict[str, Any]:
         "sets": list(sets),
         "hosts": hosts,
         "lines": [_line(line, places) for line in lines(run, marks)],
-        "outcomes": {word: number for word, number in totals(run).hosts.items() if number},
+        "outcomes": dict(totals(run).told),
         "compared": since is not None,
         "fails": [
             severity.value for severity in type(run.fail_on) if severity.rank >= run.fail_on.rank
