@@ -43,7 +43,7 @@ GIVE = "give the directory, tar or ttar file that has sys or proc in it"
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedTree:
     """Paths have no leading slash and begin with sys/ or proc/. Empty directories are not
     kept. `skipped` names what is there and was not taken, and why."""
 
@@ -61,7 +61,7 @@ class _Member:
     content: bytes | str
 
 
-def read(path: Path) -> Captured:
+def read(path: Path) -> CapturedTree:
     """Read what lies below sys/ and proc/ of a capture, wherever in it these two are.
 
     Bounds: 200,000 members, 256 MiB in all, 16 MiB a file. Raises StateError with the
@@ -111,7 +111,7 @@ def _parts(path: Path, name: str) -> tuple[str, ...]:
     return tuple(part for part in name.split("/") if part not in ("", "."))
 
 
-def _below(path: Path, prefix: tuple[str, ...], members: list[_Member]) -> Captured:
+def _below(path: Path, prefix: tuple[str, ...], members: list[_Member]) -> CapturedTree:
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
     skipped: list[str] = []
@@ -138,7 +138,7 @@ def _below(path: Path, prefix: tuple[str, ...], members: list[_Member]) -> Captu
                 raise StateError(
                     f"{path}: {name} lies below {name[:end]}, which is no directory; pack it anew"
                 )
-    return Captured(files, links, tuple(skipped))
+    return CapturedTree(files, links, tuple(skipped))
 
 
 def _refusal(name: str, member: _Member) -> str | None:
@@ -313,7 +313,7 @@ def area_of(path: str) -> str | None:
     return next((area for area, (paths, _) in AREAS.items() if re.match(paths, path)), None)
 
 
-def areas(captured: Captured) -> frozenset[str]:
+def areas(captured: CapturedTree) -> frozenset[str]:
     """The areas that a capture describes whole, so that nothing else belongs into them.
 
     A few files alone (the numa_node of one PCI function, the list of online NUMA nodes)

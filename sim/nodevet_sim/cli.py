@@ -44,7 +44,7 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
         path = find(scenario)
         loaded = load(path)
         where = control.up(loaded.name if name is None else name, path, nodes=len(loaded.nodes))
-    except (ScenarioError, needs.NeedError, place.PlaceError, control.ControlError) as error:
+    except (ScenarioError, needs.NeedError, place.FleetFolderError, control.ControlError) as error:
         raise UserError(str(error)) from error
     count = len(loaded.nodes)
     click.echo(f"fleet {where.fleet}: {count} node{'s' if count != 1 else ''} booting", err=True)
@@ -82,7 +82,7 @@ def down(fleets: tuple[str, ...], every: bool) -> int:
     failed = 0
     for name in wanted:
         try:
-            control.down(place.Place(name))
+            control.down(place.FleetFolder(name))
         except (control.ControlError, OSError) as error:
             click.echo(f"nodevet: {error}", err=True)
             failed += 1
@@ -99,7 +99,7 @@ def list_command() -> int:
     _root()
     fleets = place.fleets()
     for name in fleets:
-        where = place.Place(name)
+        where = place.FleetFolder(name)
         if not where.lives():
             click.echo(f"fleet {name} died; remove what is left with: nodevet sim down {name}")
         elif not where.control.exists():
@@ -183,13 +183,13 @@ def diff(node: str, fleet: str | None) -> int:
 
     Exit codes: 0 nothing has changed, 1 something has.
     """
-    from nodevet_sim.nspawn.diff import Entry
+    from nodevet_sim.nspawn.diff import DiskEntry
 
     found = _ask(_of(node, fleet), {"do": "diff", "node": node})["changes"]
     for path, before, after in found:
         for sign, row in (("-", before), ("+", after)):
             if row is not None:
-                click.echo(f"{sign} {ascii(path)[1:-1]}  {Entry(*row)}")
+                click.echo(f"{sign} {ascii(path)[1:-1]}  {DiskEntry(*row)}")
     return 1 if found else 0
 
 
@@ -242,7 +242,7 @@ def _place(fleet: str) -> Any:
     known = place.fleets()
     if fleet not in known:
         raise UserError(f"no fleet {fleet!r} is up; there are: {', '.join(known) or 'none'}")
-    where = place.Place(fleet)
+    where = place.FleetFolder(fleet)
     if not where.lives():
         raise UserError(f"fleet {fleet} died; remove what is left with: nodevet sim down {fleet}")
     return where
@@ -255,7 +255,7 @@ def _of(node: str, fleet: str | None) -> Any:
     if fleet is not None:
         return _place(fleet)
     _root()
-    living = [where for where in map(place.Place, place.fleets()) if where.control.exists()]
+    living = [where for where in map(place.FleetFolder, place.fleets()) if where.control.exists()]
     found = [where for where in living if any(each["name"] == node for each in _nodes(where))]
     if len(found) == 1:
         return found[0]

@@ -7,7 +7,7 @@ Documentation/admin-guide/pm/cpufreq.rst in the kernel tree; proc(5).
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nodevet.remote.probe.cpulist import format_cpulist
-from nodevet_sim.machine import Machine
+from nodevet_sim.machine import SimulatedMachine
 
 CPUS = "sys/devices/system/cpu"
 NODES = "sys/devices/system/node"
@@ -38,13 +38,13 @@ def mask(cpus: Iterable[int], possible: int) -> str:
     return ",".join([digits[:head], *groups] if head else groups)
 
 
-def files(machine: Machine) -> Files:
+def files(machine: SimulatedMachine) -> Files:
     for part in (_cpus, _topology, _cpufreq, _numa, _memory):
         yield from part(machine)
     yield "proc/cpuinfo", cpuinfo(machine, machine.cpus)
 
 
-def links(machine: Machine) -> Links:
+def links(machine: SimulatedMachine) -> Links:
     for cpu in machine.cpus:
         yield f"sys/bus/cpu/devices/cpu{cpu}", f"../../../devices/system/cpu/cpu{cpu}"
     for node in machine.numa_nodes:
@@ -57,7 +57,7 @@ def links(machine: Machine) -> Links:
             yield f"{CPUS}/cpu{cpu}/cpufreq", f"../cpufreq/policy{first}"
 
 
-def _cpus(machine: Machine) -> Files:
+def _cpus(machine: SimulatedMachine) -> Files:
     online = format_cpulist(machine.cpus)
     same = {"online": online, "possible": online, "present": online, "kernel_max": 8191}
     yield from lines(CPUS, same)
@@ -67,7 +67,7 @@ def _cpus(machine: Machine) -> Files:
     yield from lines(f"{CPUS}/smt", {"active": int(machine.smt), "control": control})
 
 
-def _topology(machine: Machine) -> Files:
+def _topology(machine: SimulatedMachine) -> Files:
     possible = len(machine.cpus)
     for socket in range(machine.sockets):
         package = _both("package_cpus", machine.cpus_of(socket), possible)
@@ -92,7 +92,7 @@ def _both(name: str, cpus: Iterable[int], possible: int) -> dict[str, object]:
     return {name: mask(cpus, possible), f"{name}_list": format_cpulist(cpus)}
 
 
-def cpuinfo(machine: Machine, cpus: Collection[int]) -> str:
+def cpuinfo(machine: SimulatedMachine, cpus: Collection[int]) -> str:
     """/proc/cpuinfo with the machine's model for these CPUs."""
     most = machine.frequency_khz[1] / 1000
     return "\n".join(
@@ -107,7 +107,7 @@ def cpuinfo(machine: Machine, cpus: Collection[int]) -> str:
     )
 
 
-def policies(machine: Machine) -> Iterator[tuple[int, tuple[int, ...]]]:
+def policies(machine: SimulatedMachine) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The number of each cpufreq policy, that of its first CPU, and its CPUs."""
     if machine.cpufreq_driver is None:
         return
@@ -122,7 +122,7 @@ def policies(machine: Machine) -> Iterator[tuple[int, tuple[int, ...]]]:
             yield cpu, shared
 
 
-def _cpufreq(machine: Machine) -> Files:
+def _cpufreq(machine: SimulatedMachine) -> Files:
     low, high = machine.frequency_khz
     for first, cpus in policies(machine):
         policy = {
@@ -150,7 +150,7 @@ def _cpufreq(machine: Machine) -> Files:
         yield f"{CPUS}/cpufreq/boost", "1\n"
 
 
-def _numa(machine: Machine) -> Files:
+def _numa(machine: SimulatedMachine) -> Files:
     nodes = machine.numa_nodes
     online = format_cpulist(nodes)
     with_cpus = format_cpulist(node for node in nodes if machine.cpus_of_node(node))
@@ -167,7 +167,7 @@ def _numa(machine: Machine) -> Files:
         yield f"{NODES}/node{node}/distance", " ".join(map(str, distances)) + "\n"
 
 
-def _distance(machine: Machine, node: int, other: int) -> int:
+def _distance(machine: SimulatedMachine, node: int, other: int) -> int:
     if node == other:
         return 10
     socket, its = node // machine.numa_per_socket, other // machine.numa_per_socket
@@ -199,7 +199,7 @@ def swaps(swap_kb: int) -> str:
     return heading + (f"{'/swapfile':39} file\t\t{swap_kb}\t\t0\t\t-2\n" if swap_kb else "")
 
 
-def _memory(machine: Machine) -> Files:
+def _memory(machine: SimulatedMachine) -> Files:
     total = machine.node_memory_kb * len(machine.numa_nodes)
     yield "proc/meminfo", meminfo(total, machine.swap_kb, machine.hugepages)
     yield "proc/swaps", swaps(machine.swap_kb)

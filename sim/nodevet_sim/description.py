@@ -22,7 +22,7 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class Load:
+class GpuLoad:
     """A process of the node that holds GPUs, pretended to run where it says."""
 
     gpus: tuple[int, ...]  # minor numbers, /dev/nvidia<N>
@@ -34,7 +34,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Swap:
+class SwapArea:
     """A swap file, or a partition where its name is below /dev. /etc/fstab has its line."""
 
     name: str  # an absolute path
@@ -44,7 +44,7 @@ class Swap:
 
 
 @dataclass(frozen=True)
-class Module:
+class ModuleEntry:
     """A kernel module that is not part of the kernel."""
 
     name: str  # as /proc/modules has it
@@ -55,7 +55,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Node:
+class SimulatedNode:
     """One node, whole. Paths have no leading slash in `files` and `links`."""
 
     name: str
@@ -64,9 +64,9 @@ class Node:
     state: str | None = None  # of NVML, at boot; None: no NVIDIA driver is installed
     device_nodes: tuple[str, ...] = ()  # /dev/nvidia0, ...
     kernel_log: tuple[LogLine, ...] = ()
-    load: tuple[Load, ...] = ()
-    modules: tuple[Module, ...] = ()
-    swap: tuple[Swap, ...] = ()  # that there is; what is on, /etc/fstab and units say
+    load: tuple[GpuLoad, ...] = ()
+    modules: tuple[ModuleEntry, ...] = ()
+    swap: tuple[SwapArea, ...] = ()  # that there is; what is on, /etc/fstab and units say
     root_files: Mapping[str, Content] = field(default_factory=dict)  # /etc/...: of its own disk
     services: tuple[str, ...] = ("nvidia-persistenced.service",)  # enabled, of those the sim has
     boot: tuple[str, ...] = ()  # shell commands of root at every boot, before sshd answers
@@ -82,4 +82,4 @@ class Scenario:
     """A fleet of nodes under one name."""
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[SimulatedNode, ...]

@@ -37,7 +37,7 @@ class KernelError(Exception):
 
 
 @dataclass(frozen=True)
-class Fails:
+class UnreadableFile:
     """A file that cannot be read: `how` is the name of an errno, or `hang` for ever."""
 
     how: str
@@ -47,7 +47,7 @@ class Fails:
             raise ValueError(f"{self.how!r} is neither the name of an errno nor 'hang'")
 
 
-Content = str | bytes | Fails
+Content = str | bytes | UnreadableFile
 Contents = Mapping[str, Content]
 Rule = str | Callable[[str, Contents], str]
 
@@ -57,7 +57,7 @@ ULONG = "0 18446744073709551615"
 
 
 def _text(content: Content | None) -> str:
-    if content is None or isinstance(content, Fails):
+    if content is None or isinstance(content, UnreadableFile):
         return ""
     return content if isinstance(content, str) else content.decode("utf-8", "replace")
 
@@ -212,7 +212,7 @@ def behaviour(path: str, contents: Contents) -> tuple[int, str]:
     """The mode and the rule of the file at `path`, with the words that it takes."""
     _, mode, rule = _rule_of(path)
     content = contents[path]
-    if isinstance(content, Fails):
+    if isinstance(content, UnreadableFile):
         how = "hang" if content.how == "hang" else f"error {getattr(errno, content.how)}"
         return mode & 0o444, how
     return mode, rule if isinstance(rule, str) else rule(path, contents)
@@ -243,7 +243,7 @@ def manifest(
     rows = [f"{_path(folder)}\td\t755\t-\t\n" for folder in folders]
     for path, content in contents.items():
         mode, rule = behaviour(path, contents)
-        text = "" if isinstance(content, Fails) else _escape(content)
+        text = "" if isinstance(content, UnreadableFile) else _escape(content)
         rows.append(f"{_path(path)}\tf\t{mode:o}\t{_escape(rule)}\t{text}\n")
     rows += [f"{_path(path)}\tl\t-\t-\t{_escape(target)}\n" for path, target in links.items()]
     if log is not None:

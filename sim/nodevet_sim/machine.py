@@ -14,7 +14,7 @@ NVSWITCH_SWITCH = "11f8:4128"  # Microchip PFX
 
 
 @dataclass(frozen=True)
-class Link:
+class SimulatedLink:
     """A PCIe link, now and at most. `None` is what the kernel calls Unknown."""
 
     gts: float | None = 32.0  # GT/s per lane
@@ -24,7 +24,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Function:
+class SimulatedFunction:
     """A PCI function and the ports above it, nearest first."""
 
     address: str  # 0000:19:00.0
@@ -33,14 +33,14 @@ class Function:
     subsystem: str = "0000:0000"
     numa_node: int = -1
     driver: str | None = None
-    link: Link | None = Link()
+    link: SimulatedLink | None = SimulatedLink()
     revision: str = "a1"  # ff: the function no longer answers
     aer: tuple[tuple[str, str, int], ...] | None = ()  # (file, kind, count) above zero
-    ports: tuple["Function", ...] = ()
+    ports: tuple["SimulatedFunction", ...] = ()
 
 
 @dataclass(frozen=True)
-class Process:
+class SimulatedProcess:
     """A process that holds GPUs open, by their /dev/nvidia<minor>."""
 
     pid: int
@@ -54,7 +54,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SimulatedMachine:
     """Everything that the probe reads of a node outside NVML."""
 
     hostname: str
@@ -87,19 +87,19 @@ class Machine:
     thp_defrag: str = "madvise"
     swap_kb: int = 0
     hugepages: int = 0
-    gpus: tuple[Function, ...] = ()
-    others: tuple[Function, ...] = ()  # NICs, NVMe, NVSwitches
+    gpus: tuple[SimulatedFunction, ...] = ()
+    others: tuple[SimulatedFunction, ...] = ()  # NICs, NVMe, NVSwitches
     modules: tuple[str, ...] = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
     builtin: tuple[str, ...] = ()
     nvidia_version: str | None = "550.90.07"
     nvidia_flavour: str = "open"
     device_nodes: tuple[str, ...] | None = None  # None: one for each GPU and the usual others
-    processes: tuple[Process, ...] = field(default=())
+    processes: tuple[SimulatedProcess, ...] = field(default=())
 
     @property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[SimulatedFunction, ...]:
         """Every function with every port above it, each once."""
-        found: dict[str, Function] = {}
+        found: dict[str, SimulatedFunction] = {}
         for function in (*self.gpus, *self.others):
             for each in (function, *function.ports):
                 found.setdefault(each.address, each)
@@ -150,44 +150,46 @@ class Machine:
         return range(self.sockets * self.cores_per_socket * (2 if self.smt else 1))
 
 
-def port(address: str, id: str, node: int, link: Link | None = Link()) -> Function:
+def port(
+    address: str, id: str, node: int, link: SimulatedLink | None = SimulatedLink()
+) -> SimulatedFunction:
     """A root port, or the port of a switch."""
-    return Function(address, id, "060400", "0000:0000", node, "pcieport", link, "04")
+    return SimulatedFunction(address, id, "060400", "0000:0000", node, "pcieport", link, "04")
 
 
-def behind(function: Function, *ports: Function) -> Function:
+def behind(function: SimulatedFunction, *ports: SimulatedFunction) -> SimulatedFunction:
     """The function with these ports above it, nearest first."""
     return replace(function, ports=ports)
 
 
-def _tray(bus: int, node: int, device: str, subsystem: str) -> Iterator[Function]:
+def _tray(bus: int, node: int, device: str, subsystem: str) -> Iterator[SimulatedFunction]:
     """A GPU, its NIC and its NVMe below one switch."""
     root = port(f"0000:{bus - 4:02x}:01.0", ROOT_PORT, node)
     up = port(f"0000:{bus - 3:02x}:00.0", GPU_SWITCH, node)
-    narrow = Link(16.0, 4, 32.0, 4)
+    narrow = SimulatedLink(16.0, 4, 32.0, 4)
     to_nvme = port(f"0000:{bus - 2:02x}:00.0", GPU_SWITCH, node, narrow)
     to_gpu = port(f"0000:{bus - 2:02x}:01.0", GPU_SWITCH, node)
     to_nic = port(f"0000:{bus - 2:02x}:02.0", GPU_SWITCH, node)
-    gpu = Function(f"0000:{bus:02x}:00.0", device, "030200", subsystem, node, "nvidia")
-    nic = Function(
+    gpu = SimulatedFunction(f"0000:{bus:02x}:00.0", device, "030200", subsystem, node, "nvidia")
+    nic = SimulatedFunction(
         f"0000:{bus + 1:02x}:00.0", "15b3:1021", "020700", "15b3:0040", node, "mlx5_core"
     )
-    nvme = Function(
+    nvme = SimulatedFunction(
         f"0000:{bus - 1:02x}:00.0", "1344:51c3", "010802", "1028:2232", node, "nvme",
-        Link(16.0, 4, 16.0, 4), "01",
+        SimulatedLink(16.0, 4, 16.0, 4), "01",
     )  # fmt: skip
     yield behind(gpu, to_gpu, up, root)
     yield behind(nic, to_nic, up, root)
     yield behind(nvme, to_nvme, up, root)
 
 
-def _nvswitches(node: int) -> Iterator[Function]:
-    root = port("0000:80:01.0", ROOT_PORT, node, Link(16.0, 8, 32.0, 8))
-    up = port("0000:81:00.0", NVSWITCH_SWITCH, node, Link(16.0, 8, 16.0, 8))
+def _nvswitches(node: int) -> Iterator[SimulatedFunction]:
+    root = port("0000:80:01.0", ROOT_PORT, node, SimulatedLink(16.0, 8, 32.0, 8))
+    up = port("0000:81:00.0", NVSWITCH_SWITCH, node, SimulatedLink(16.0, 8, 16.0, 8))
     for number in range(4):
-        link = Link(16.0, 2, 16.0, 2)
+        link = SimulatedLink(16.0, 2, 16.0, 2)
         down = port(f"0000:82:{number:02x}.0", NVSWITCH_SWITCH, node, link)
-        switch = Function(
+        switch = SimulatedFunction(
             f"0000:{0x83 + number:02x}:00.0", "10de:22a3", "068000", "10de:1796", node,
             "nvidia-nvswitch", link,
         )  # fmt: skip
@@ -207,7 +209,7 @@ def hgx(
     cores_per_socket: int = 8,
     sockets: int = 2,
     numa_per_socket: int = 1,
-) -> Machine:
+) -> SimulatedMachine:
     """A healthy HGX node; the first half of eight GPUs is on the first half of the NUMA nodes.
 
     Real ones have 48 or 56 cores per socket; every CPU costs forty files and links.
@@ -217,7 +219,7 @@ def hgx(
         tuple(_tray(bus, place * nodes // len(BUSES), device, subsystem))
         for place, bus in enumerate(BUSES[:gpus])
     ]
-    return Machine(
+    return SimulatedMachine(
         hostname=name,
         machine_id=machine_id(name),
         sockets=sockets,
@@ -243,17 +245,26 @@ def workstation(
     device: str = "10de:2684",
     subsystem: str = "1458:40bf",
     nvidia_version: str = "550.90.07",
-) -> Machine:
+) -> SimulatedMachine:
     """A healthy one-socket desktop with one GeForce RTX 4090, idle: its link is at 2.5 GT/s."""
-    idle = Link(2.5, 16, 16.0, 16)
-    gpu = Function("0000:01:00.0", device, "030000", subsystem, -1, "nvidia", idle)
-    sound = Function("0000:01:00.1", "10de:22ba", "040300", subsystem, -1, "snd_hda_intel", idle)
-    above = port("0000:00:01.1", "1022:14db", -1, Link(2.5, 16, 32.0, 16))
-    nvme_port = port("0000:00:02.1", "1022:14db", -1, Link(16.0, 4, 16.0, 4))
-    nvme = Function(
-        "0000:02:00.0", "144d:a80c", "010802", "144d:a801", -1, "nvme", Link(16.0, 4, 16.0, 4), "00"
+    idle = SimulatedLink(2.5, 16, 16.0, 16)
+    gpu = SimulatedFunction("0000:01:00.0", device, "030000", subsystem, -1, "nvidia", idle)
+    sound = SimulatedFunction(
+        "0000:01:00.1", "10de:22ba", "040300", subsystem, -1, "snd_hda_intel", idle
     )
-    return Machine(
+    above = port("0000:00:01.1", "1022:14db", -1, SimulatedLink(2.5, 16, 32.0, 16))
+    nvme_port = port("0000:00:02.1", "1022:14db", -1, SimulatedLink(16.0, 4, 16.0, 4))
+    nvme = SimulatedFunction(
+        "0000:02:00.0",
+        "144d:a80c",
+        "010802",
+        "144d:a801",
+        -1,
+        "nvme",
+        SimulatedLink(16.0, 4, 16.0, 4),
+        "00",
+    )
+    return SimulatedMachine(
         hostname=name,
         machine_id=machine_id(name),
         dmi=("Gigabyte Technology Co., Ltd.", "X670E AORUS MASTER"),

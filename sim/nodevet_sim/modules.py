@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, get_args
 
-from nodevet_sim.description import Content, Module
+from nodevet_sim.description import Content, ModuleEntry
 
 How = Literal["device", "boot", "available", "builtin", "none"]
 """What a scenario says of a module: loaded for a device of the machine unless it is
@@ -36,7 +36,7 @@ def rows(loaded: Collection[str]) -> str:
 
 def described(
     files: Mapping[str, Content], wishes: Mapping[str, How]
-) -> tuple[dict[str, Content], tuple[Module, ...]]:
+) -> tuple[dict[str, Content], tuple[ModuleEntry, ...]]:
     """The files with what belongs to modules, and the modules.
 
     What is loaded is in /proc/modules, what is built in has a folder in /sys/module only;
@@ -46,15 +46,15 @@ def described(
     there = (*OF_KERNEL, *(OF_DRIVER if "nvidia" in found else ()))
     for name in there:
         if not any(path.startswith(f"sys/module/{name}/") for path in files):
-            found.setdefault(name, Module(name, "available"))
+            found.setdefault(name, ModuleEntry(name, "available"))
     gone = {name for name, how in wishes.items() if how in ("builtin", "none")}
     for name, how in wishes.items():
         if how in ("device", "boot", "available"):
             before = found.get(name)
-            found[name] = Module(name, how, *((before.size, before.users) if before else ()))
+            found[name] = ModuleEntry(name, how, *((before.size, before.users) if before else ()))
     needs = _needs(files)
     modules = tuple(
-        Module(each.name, each.how, each.size, each.users, tuple(sorted(needs.get(name, ()))))
+        ModuleEntry(each.name, each.how, each.size, each.users, tuple(sorted(needs.get(name, ()))))
         for name, each in found.items()
         if name not in gone
     )
@@ -67,7 +67,7 @@ def described(
     return kept, modules
 
 
-def known(modules: Collection[Module]) -> str:
+def known(modules: Collection[ModuleEntry]) -> str:
     """The pretended kernel's own list of them; see kernelfs/modules.c."""
     return "".join(
         f"{each.name} {each.how} {','.join(each.needs) or '-'} {each.size} {each.users}\n"
@@ -90,10 +90,10 @@ def _fields(files: Mapping[str, Content]) -> Iterator[list[str]]:
             yield fields
 
 
-def _loaded(files: Mapping[str, Content]) -> Iterator[tuple[str, Module]]:
+def _loaded(files: Mapping[str, Content]) -> Iterator[tuple[str, ModuleEntry]]:
     for name, size, count, by, *_ in _fields(files):
         users = max(0, int(count) - len(_names(by)))
-        yield name, Module(name, "device", min(int(size), 1 << 30), min(users, 1 << 30))
+        yield name, ModuleEntry(name, "device", min(int(size), 1 << 30), min(users, 1 << 30))
 
 
 def _names(by: str) -> list[str]:

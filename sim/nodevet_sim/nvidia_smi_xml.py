@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from nodevet_sim.machine import Function, Link, Machine, behind, machine_id, port
+from nodevet_sim.machine import (
+    SimulatedFunction,
+    SimulatedLink,
+    SimulatedMachine,
+    behind,
+    machine_id,
+    port,
+)
 from nodevet_sim.state import StateError, line
-from nodevet_sim.xml.document import SAVE, Document, read_document
+from nodevet_sim.xml.document import SAVE, XmlDocument, read_document
 from nodevet_sim.xml.parts import (
     event_reasons,
     fabric,
@@ -93,17 +100,19 @@ class XmlGpu:
         return self._number("pcie_width_max")
 
     @property
-    def link(self) -> Link:
+    def link(self) -> SimulatedLink:
         """As sysfs has it of the GPU. A lost one has none that is known."""
         highest = self.link_generation_device_max or self.link_generation_max
-        return Link(_gts(self.link_generation), self.link_width, _gts(highest), self.link_width_max)
+        return SimulatedLink(
+            _gts(self.link_generation), self.link_width, _gts(highest), self.link_width_max
+        )
 
     @property
-    def port_link(self) -> Link:
+    def port_link(self) -> SimulatedLink:
         """The same of the port above it. How wide that could be is not told; nor how fast, by
         drivers before 525: NVML's maxima are those of GPU and port together."""
         highest = _gts(self.link_generation_host_max)
-        return Link(_gts(self.link_generation), self.link_width, highest, None)
+        return SimulatedLink(_gts(self.link_generation), self.link_width, highest, None)
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,9 @@ class XmlNode:
             next(free) if gpu.minor_number is None else gpu.minor_number for gpu in self.gpus
         )
 
-    def machine(self, name: str = "node", numa: Mapping[str, int] | None = None) -> Machine:
+    def machine(
+        self, name: str = "node", numa: Mapping[str, int] | None = None
+    ) -> SimulatedMachine:
         """A plausible host of these GPUs: each below a root port of its own, with the links
         of the file, but directly on the host bridge where its bus is 00 (a virtual machine).
 
@@ -169,7 +180,7 @@ class XmlNode:
         ports = self._ports(nodes)
         functions = tuple(
             behind(
-                Function(
+                SimulatedFunction(
                     gpu.bus_id,
                     _nvidia_id(gpu) or device,
                     gpu.class_code,
@@ -185,7 +196,7 @@ class XmlNode:
         )
         named = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
         counted = (f"nvidia{minor}" for minor in self.minors())
-        return Machine(
+        return SimulatedMachine(
             hostname=name,
             machine_id=machine_id(name),
             dmi=GUEST if self.is_guest else ("nodevet", "simulated host"),
@@ -197,10 +208,10 @@ class XmlNode:
             device_nodes=tuple(f"/dev/{node}" for node in (*counted, *named)),
         )
 
-    def _ports(self, nodes: Mapping[str, int]) -> dict[str, tuple[Function, ...]]:
+    def _ports(self, nodes: Mapping[str, int]) -> dict[str, tuple[SimulatedFunction, ...]]:
         """`domain:bus` -> the root port above it, on bus 00 where no GPU is."""
         taken = {gpu.bus_id for gpu in self.gpus}
-        ports: dict[str, tuple[Function, ...]] = {}
+        ports: dict[str, tuple[SimulatedFunction, ...]] = {}
         for gpu in self.gpus:
             bus = gpu.bus_id[:-5]
             domain = bus.split(":")[0]
@@ -255,7 +266,7 @@ def read(path: Path) -> XmlNode:
     )
 
 
-def _gpu(document: Document, element: Element, index: int) -> XmlGpu:
+def _gpu(document: XmlDocument, element: Element, index: int) -> XmlGpu:
     address = _bus_id(document, element, index)
     identity = {"bus_id": address, **rows(document, element, IDENTITY)}
     readings = rows(document, element, READINGS)
@@ -288,7 +299,7 @@ def _gpu(document: Document, element: Element, index: int) -> XmlGpu:
     )
 
 
-def _bus_id(document: Document, element: Element, index: int) -> str:
+def _bus_id(document: XmlDocument, element: Element, index: int) -> str:
     """From <pci_bus_id>, else from the attribute `id`; made up where it was withheld from both.
     Raises StateError."""
     found = convert(document, element.find("pci/pci_bus_id"), bus_id)

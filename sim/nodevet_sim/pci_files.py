@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from nodevet.remote.probe.cpulist import format_cpulist
 from nodevet_sim.cpu_files import Files, Links, lines, mask
-from nodevet_sim.machine import Function, Link, Machine
+from nodevet_sim.machine import SimulatedFunction, SimulatedLink, SimulatedMachine
 
 BUS = "sys/bus/pci"
 AER_SERVICE = "pcie002"  # drivers/pci/pcie/portdrv.c: of a root port, its AER service
@@ -22,7 +22,7 @@ AER_FILES = {
 RESOURCE = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n" * 7  # BARs and ROM
 
 
-def files(machine: Machine) -> Files:
+def files(machine: SimulatedMachine) -> Files:
     for place, function in placed(machine).values():
         folder = f"sys/{place}"
         vendor, device = function.id.split(":")
@@ -54,7 +54,7 @@ def files(machine: Machine) -> Files:
         yield f"sys/{place}/{address}:{AER_SERVICE}/uevent", "DRIVER=aer\n"
 
 
-def links(machine: Machine) -> Links:
+def links(machine: SimulatedMachine) -> Links:
     for address, (place, function) in placed(machine).items():
         yield f"{BUS}/devices/{address}", f"../../../{place}"
         up = "../" * (place.count("/") + 1)
@@ -67,16 +67,16 @@ def links(machine: Machine) -> Links:
         yield f"sys/bus/pci_express/drivers/aer/{service}", f"../../../../{place}/{service}"
 
 
-def _roots(machine: Machine) -> dict[str, str]:
+def _roots(machine: SimulatedMachine) -> dict[str, str]:
     """Address -> directory below sys, of every root port: the kernel is told of errors there."""
     tops = {function.ports[-1].address for function in (*machine.gpus, *machine.others)
             if function.ports}  # fmt: skip
     return {address: place for address, (place, _) in placed(machine).items() if address in tops}
 
 
-def placed(machine: Machine) -> dict[str, tuple[str, Function]]:
+def placed(machine: SimulatedMachine) -> dict[str, tuple[str, SimulatedFunction]]:
     """Address -> (directory below sys, function), of every function and port."""
-    found: dict[str, tuple[str, Function]] = {}
+    found: dict[str, tuple[str, SimulatedFunction]] = {}
     for function in (*machine.gpus, *machine.others):
         place = _place(function)
         found[function.address] = (place, function)
@@ -86,13 +86,13 @@ def placed(machine: Machine) -> dict[str, tuple[str, Function]]:
     return found
 
 
-def _place(function: Function) -> str:
+def _place(function: SimulatedFunction) -> str:
     """A function's directory, from the host bridge down through the ports above it."""
     path = [*(port.address for port in reversed(function.ports)), function.address]
     return "/".join([f"devices/pci{path[0].rsplit(':', 1)[0]}", *path])
 
 
-def _uevent(function: Function) -> str:
+def _uevent(function: SimulatedFunction) -> str:
     driver = "" if function.driver is None else f"DRIVER={function.driver}\n"
     return (
         f"{driver}PCI_CLASS={int(function.class_code, 16):X}\nPCI_ID={function.id.upper()}\n"
@@ -105,7 +105,7 @@ def speed(gts: float | None) -> str:
     return "Unknown" if gts is None else f"{gts:.1f} GT/s PCIe"
 
 
-def link_values(link: Link) -> Mapping[str, object]:
+def link_values(link: SimulatedLink) -> Mapping[str, object]:
     """The files of a link, without their newlines."""
     return {
         "current_link_speed": speed(link.gts),
@@ -128,7 +128,7 @@ def _aer(folder: str, counts: tuple[tuple[str, str, int], ...]) -> Files:
         yield f"{folder}/aer_dev_{name}", aer_text(name, above)
 
 
-def _bridged(function: Function, machine: Machine) -> tuple[int, int] | None:
+def _bridged(function: SimulatedFunction, machine: SimulatedMachine) -> tuple[int, int] | None:
     """The first and the last bus below a port; None for what is no port."""
     if not function.class_code.startswith("0604"):
         return None
@@ -142,7 +142,7 @@ def _bridged(function: Function, machine: Machine) -> tuple[int, int] | None:
     return (min(below), max(below)) if below else (0, 0)
 
 
-def _config(function: Function, bridged: tuple[int, int] | None) -> bytes:
+def _config(function: SimulatedFunction, bridged: tuple[int, int] | None) -> bytes:
     """The head of the configuration space; all ones once the function no longer answers."""
     if function.revision == "ff":
         return b"\xff" * CONFIG_BYTES

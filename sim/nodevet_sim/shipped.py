@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from nodevet_sim.machine import (
     ROOT_PORT,
-    Function,
-    Link,
-    Machine,
+    SimulatedFunction,
+    SimulatedLink,
+    SimulatedMachine,
     behind,
     hgx,
     machine_id,
@@ -23,17 +23,17 @@ AMD_ROOT_PORT = "1022:1483"  # 2nd and 3rd generation EPYC
 MOST_GPUS = 64
 MOST_DEVICES = 16  # NICs, and as many NVMe
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # PCIe generation: GT/s per lane
-DEFAULT_LINK = Link()  # Gen5 x16
+DEFAULT_LINK = SimulatedLink()  # Gen5 x16
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProfileMachine:
     """The machine that a profile's GPUs usually sit in."""
 
     device: str
     subsystem: str
     count: int  # of GPUs, where nothing is said
-    link: Link = DEFAULT_LINK
+    link: SimulatedLink = DEFAULT_LINK
     cores: int = 56  # of each socket
     sockets: int = 2
     class_code: str = "030200"
@@ -45,26 +45,26 @@ class Kind:
 
 
 KINDS = {
-    "h100-sxm": Kind("10de:2330", "10de:16c1", 8),
-    "h200-sxm": Kind("10de:2335", "10de:18be", 8),
-    "a100-sxm-80": Kind(
-        "10de:20b2", "10de:1463", 8, Link(16.0, 16, 16.0, 16), 64,
+    "h100-sxm": ProfileMachine("10de:2330", "10de:16c1", 8),
+    "h200-sxm": ProfileMachine("10de:2335", "10de:18be", 8),
+    "a100-sxm-80": ProfileMachine(
+        "10de:20b2", "10de:1463", 8, SimulatedLink(16.0, 16, 16.0, 16), 64,
         dmi=("NVIDIA", "DGXA100 920-23687-2530-000"), amd=True, nvswitches=6,
     ),
-    "a100-sxm-40": Kind(
-        "10de:20b0", "10de:134f", 8, Link(16.0, 16, 16.0, 16), 64,
+    "a100-sxm-40": ProfileMachine(
+        "10de:20b0", "10de:134f", 8, SimulatedLink(16.0, 16, 16.0, 16), 64,
         dmi=("NVIDIA", "DGXA100 920-23687-2530-000"), amd=True, nvswitches=6,
     ),
-    "l40s": Kind(
-        "10de:26b9", "10de:1851", 4, Link(2.5, 16, 16.0, 16), 32,
+    "l40s": ProfileMachine(
+        "10de:26b9", "10de:1851", 4, SimulatedLink(2.5, 16, 16.0, 16), 32,
         class_code="030200", dmi=("Supermicro", "SYS-421GE-TNRT"),
     ),
-    "t4": Kind(
-        "10de:1eb8", "10de:12a2", 4, Link(8.0, 8, 8.0, 16), 16,
+    "t4": ProfileMachine(
+        "10de:1eb8", "10de:12a2", 4, SimulatedLink(8.0, 8, 8.0, 16), 16,
         dmi=("Dell Inc.", "PowerEdge R740"), flavour="proprietary",
     ),
-    "rtx-4090": Kind(
-        "10de:2684", "1458:40bf", 1, Link(2.5, 16, 16.0, 16), 16, 1, "030000",
+    "rtx-4090": ProfileMachine(
+        "10de:2684", "1458:40bf", 1, SimulatedLink(2.5, 16, 16.0, 16), 16, 1, "030000",
         ("ASUSTeK COMPUTER INC.", "ESC8000A-E11"), amd=True, flavour="proprietary",
     ),
 }  # fmt: skip
@@ -78,7 +78,7 @@ def shipped(
     sockets: int | None = None,
     cores: int | None = None,
     numa_per_socket: int = 1,
-) -> Machine:
+) -> SimulatedMachine:
     """The healthy machine for GPUs of a shipped profile. Raises KeyError for another name."""
     kind = KINDS[profile]
     count = kind.count if count is None else count
@@ -90,7 +90,7 @@ def shipped(
         )  # fmt: skip
     if profile == "rtx-4090" and count == 1 and shape[0] == shape[2] == 1:
         return replace(workstation(name), cores_per_socket=shape[1])
-    gpu = Function(
+    gpu = SimulatedFunction(
         "", kind.device, kind.class_code, kind.subsystem, driver="nvidia", link=kind.link
     )
     gpus = [
@@ -100,18 +100,18 @@ def shipped(
     return server(name, gpus, kind, shape=shape, nics=2, nvme=2)
 
 
-PLAIN = Kind("", "", 0, cores=32, dmi=("Supermicro", "SYS-741GE-TNRT"))
+PLAIN = ProfileMachine("", "", 0, cores=32, dmi=("Supermicro", "SYS-741GE-TNRT"))
 
 
 def server(
     name: str,
-    gpus: Sequence[Function],
-    kind: Kind = PLAIN,
+    gpus: Sequence[SimulatedFunction],
+    kind: ProfileMachine = PLAIN,
     *,
     shape: tuple[int, int, int] | None = None,
     nics: int = 0,
     nvme: int = 0,
-) -> Machine:
+) -> SimulatedMachine:
     """A server with these GPUs, each bus below a root port of its own.
 
     `shape` is sockets, cores of each, NUMA nodes of each. A GPU without a NUMA node gets
@@ -124,7 +124,7 @@ def server(
     for place, gpu in enumerate(gpus):
         node = place * nodes // len(gpus) if gpu.numa_node < 0 else gpu.numa_node
         below.append(_rooted(replace(gpu, numa_node=node), root))
-    machine = Machine(
+    machine = SimulatedMachine(
         hostname=name,
         machine_id=machine_id(name),
         dmi=kind.dmi,
@@ -149,12 +149,12 @@ def server(
             epp=None,
             no_turbo=None,
         )  # fmt: skip
-    switch = Function("", "10de:1af1", "068000", "10de:1463", driver="nvidia-nvswitch")
-    switches = [replace(switch, link=Link(5.0, 2, 16.0, 4))] * kind.nvswitches
+    switch = SimulatedFunction("", "10de:1af1", "068000", "10de:1463", driver="nvidia-nvswitch")
+    switches = [replace(switch, link=SimulatedLink(5.0, 2, 16.0, 4))] * kind.nvswitches
     return with_devices(_added(machine, switches), nics, nvme)
 
 
-def _rooted(function: Function, root: str) -> Function:
+def _rooted(function: SimulatedFunction, root: str) -> SimulatedFunction:
     """The function below a root port with the same link, unless it is on the root bus."""
     domain, bus, _ = function.address.split(":")
     if bus == "00":
@@ -167,14 +167,14 @@ def _rooted(function: Function, root: str) -> Function:
     return behind(function, port(above, root, function.numa_node, link))
 
 
-NIC = Function("", "15b3:1021", "020700", "15b3:0040", driver="mlx5_core")
-NVME = Function(
-    "", "1344:51c3", "010802", "1028:2232", driver="nvme", link=Link(16.0, 4, 16.0, 4),
+NIC = SimulatedFunction("", "15b3:1021", "020700", "15b3:0040", driver="mlx5_core")
+NVME = SimulatedFunction(
+    "", "1344:51c3", "010802", "1028:2232", driver="nvme", link=SimulatedLink(16.0, 4, 16.0, 4),
     revision="01",
 )  # fmt: skip
 
 
-def with_devices(machine: Machine, nics: int | None, nvme: int | None) -> Machine:
+def with_devices(machine: SimulatedMachine, nics: int | None, nvme: int | None) -> SimulatedMachine:
     """The machine with this many NICs and NVMe: the last ones go, new ones get root ports.
 
     None leaves those there are.
@@ -189,7 +189,7 @@ def with_devices(machine: Machine, nics: int | None, nvme: int | None) -> Machin
     return machine
 
 
-def _added(machine: Machine, devices: Iterable[Function]) -> Machine:
+def _added(machine: SimulatedMachine, devices: Iterable[SimulatedFunction]) -> SimulatedMachine:
     """More functions, each below a root port, in the first PCI domain that has room."""
     for device in devices:
         domain, bus = _free(machine)
@@ -201,7 +201,7 @@ def _added(machine: Machine, devices: Iterable[Function]) -> Machine:
     return machine
 
 
-def _free(machine: Machine) -> tuple[int, int]:
+def _free(machine: SimulatedMachine) -> tuple[int, int]:
     """A PCI domain without GPUs and an even bus in it with two free numbers."""
     taken = [each.address.split(":") for each in machine.functions]
     theirs = {int(each.address.split(":")[0], 16) for each in machine.gpus}

@@ -12,13 +12,20 @@ from pathlib import Path
 from nodevet.remote.probe.cpulist import format_cpulist
 from nodevet_sim import cpu_files, modules, pci_files
 from nodevet_sim.cpu_files import Content, Files, Links, lines
-from nodevet_sim.machine import Function, Link, Machine, Process, hgx, workstation
+from nodevet_sim.machine import (
+    SimulatedFunction,
+    SimulatedLink,
+    SimulatedMachine,
+    SimulatedProcess,
+    hgx,
+    workstation,
+)
 
 __all__ = [
-    "Function",
-    "Link",
-    "Machine",
-    "Process",
+    "SimulatedFunction",
+    "SimulatedLink",
+    "SimulatedMachine",
+    "SimulatedProcess",
     "files",
     "hgx",
     "links",
@@ -31,20 +38,20 @@ DMI = "sys/devices/virtual/dmi/id"
 PLACES = ("sys/bus/pci/devices", "sys/module", "proc", "dev")
 
 
-def files(machine: Machine) -> dict[str, Content]:
+def files(machine: SimulatedMachine) -> dict[str, Content]:
     """The hardware's kernel files, by path without a leading slash."""
     parts = (cpu_files.files, pci_files.files, _dmi, _modules, _cmdline)
     return dict(chain.from_iterable(part(machine) for part in parts))
 
 
-def links(machine: Machine) -> dict[str, str]:
+def links(machine: SimulatedMachine) -> dict[str, str]:
     """The hardware's symbolic links, path -> target as readlink(2) gives it."""
     parts = (cpu_files.links, pci_files.links)
     found = dict(chain.from_iterable(part(machine) for part in parts))
     return {**found, "sys/class/dmi/id": "../../devices/virtual/dmi/id"}
 
 
-def write(machine: Machine, into: Path) -> None:
+def write(machine: SimulatedMachine, into: Path) -> None:
     """Write the machine's files under `into`, which must be empty or not exist yet.
 
     Raises FileExistsError where it is not.
@@ -53,7 +60,7 @@ def write(machine: Machine, into: Path) -> None:
 
 
 def write_out(
-    machine: Machine,
+    machine: SimulatedMachine,
     hardware: Mapping[str, Content],
     targets: Mapping[str, str],
     nodes: tuple[str, ...],
@@ -80,7 +87,7 @@ def write_out(
         (into / path).chmod(0o666)
 
 
-def _host(machine: Machine) -> Files:
+def _host(machine: SimulatedMachine) -> Files:
     yield "etc/machine-id", f"{machine.machine_id}\n"
     yield (
         "etc/os-release",
@@ -96,17 +103,17 @@ def _host(machine: Machine) -> Files:
     yield from lines("proc/sys/kernel", kernel)
 
 
-def _cmdline(machine: Machine) -> Files:
+def _cmdline(machine: SimulatedMachine) -> Files:
     yield "proc/cmdline", f"{machine.cmdline}\n"
 
 
-def _dmi(machine: Machine) -> Files:
+def _dmi(machine: SimulatedMachine) -> Files:
     vendor, product = machine.dmi
     known = {"sys_vendor": vendor, "product_name": product, "chassis_type": 23}
     yield from lines(DMI, {**known, "board_vendor": vendor, "bios_vendor": vendor})
 
 
-def _modules(machine: Machine) -> Files:
+def _modules(machine: SimulatedMachine) -> Files:
     yield "proc/modules", modules.rows(machine.modules)
     for name in (*machine.modules, *machine.builtin):
         yield f"sys/module/{name}/uevent", ""
@@ -117,7 +124,7 @@ def _modules(machine: Machine) -> Files:
         yield "proc/driver/nvidia/version", _driver_version(machine)
 
 
-def _driver_version(machine: Machine) -> str:
+def _driver_version(machine: SimulatedMachine) -> str:
     """/proc/driver/nvidia/version, as nvidia.ko prints it."""
     kind = (
         f"Open Kernel Module for {machine.architecture}"
@@ -130,11 +137,11 @@ def _driver_version(machine: Machine) -> str:
     )
 
 
-def _first(machine: Machine) -> Process:
-    return Process(1, "systemd", (), uid=0, cgroup="/init.scope", started_s=0.5)
+def _first(machine: SimulatedMachine) -> SimulatedProcess:
+    return SimulatedProcess(1, "systemd", (), uid=0, cgroup="/init.scope", started_s=0.5)
 
 
-def _processes(machine: Machine) -> Files:
+def _processes(machine: SimulatedMachine) -> Files:
     for process in (_first(machine), *machine.processes):
         place = f"proc/{process.pid}"
         cpus = process.cpus_allowed or format_cpulist(machine.cpus)
@@ -149,7 +156,7 @@ def _processes(machine: Machine) -> Files:
         yield f"{place}/cgroup", f"0::{process.cgroup}\n"
 
 
-def _process_links(machine: Machine) -> Links:
+def _process_links(machine: SimulatedMachine) -> Links:
     for process in (_first(machine), *machine.processes):
         opened = ("/dev/null", *(f"/dev/nvidia{minor}" for minor in process.gpus))
         for descriptor, target in enumerate(opened):

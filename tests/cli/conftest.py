@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -55,7 +55,7 @@ class Sim:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.inventory = Place(name).inventory
+        self.inventory = FleetFolder(name).inventory
 
     def set(self, node: str, *changes: str) -> None:
         """Change a node while it runs."""

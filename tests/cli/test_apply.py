@@ -13,7 +13,7 @@ import pytest
 
 from nodevet import report
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -52,7 +52,7 @@ class Rig(NamedTuple):
     def plan(self, file: str = "plan.json", *options: str | Path) -> Path:
         """A plan of what is wrong now; `options` say how it is carried out."""
         target = self.project / file
-        reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
+        reach = ["-i", FleetFolder(self.fleet).inventory, "-b", "base"]
         done = self.at("plan", *reach, "--author", "ann", "--settle", "0.2", *options, "-o", target)
         assert done.returncode == 1, done
         return target
@@ -64,7 +64,7 @@ class Rig(NamedTuple):
         return plan
 
     def apply(self, plan: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
+        reach = ["-i", FleetFolder(self.fleet).inventory, "-b", "base"]
         return self.at("apply", plan, *reach, *words)
 
     def on(self, node: str, command: str) -> str:
@@ -83,7 +83,9 @@ class Rig(NamedTuple):
         )
 
     def wrong(self) -> set[str]:
-        done = self.at("check", "-i", Place(self.fleet).inventory, "-b", "base", "--format", "json")
+        done = self.at(
+            "check", "-i", FleetFolder(self.fleet).inventory, "-b", "base", "--format", "json"
+        )
         return {
             f"{host['host']} {finding['check']}"
             for host in json.loads(done.stdout)["hosts"]
@@ -133,7 +135,9 @@ def test_the_whole_loop(rig: Rig) -> None:
     shown = rig.nodevet("report", run, "--format", "diff")
     assert shown.returncode == 0 and shown.stdout == (run / "result.diff").read_text(), shown
     assert (run / "evidence" / "gpu1" / "before.json").exists()
-    nothing = rig.at("plan", "-i", Place(rig.fleet).inventory, "-b", "base", "--author", "ann")
+    nothing = rig.at(
+        "plan", "-i", FleetFolder(rig.fleet).inventory, "-b", "base", "--author", "ann"
+    )
     assert nothing.returncode == 0, nothing
     again = rig.apply(plan, "--run", rig.project / "again")
     assert again.returncode == 0 and "ALREADY RIGHT" in again.stdout, again
@@ -152,7 +156,7 @@ def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
     plan = rig.approved("killed.json", "--canary", "0")
     run = rig.project / "killed"
     words: list[Any] = [
-        *("apply", plan, "-i", Place(rig.fleet).inventory, "-b", "base"),
+        *("apply", plan, "-i", FleetFolder(rig.fleet).inventory, "-b", "base"),
         *("--project", rig.project, "--run", run),
     ]
     process = start(words)

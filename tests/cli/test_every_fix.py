@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -104,7 +104,7 @@ class Rig:
         return self.nodevet(*words, "--project", self.project, cwd=self.project, seconds=400)
 
     def reach(self) -> list[str | Path]:
-        return ["-i", Place(self.fleet).inventory, "-b", "all", "--deadline", "150"]
+        return ["-i", FleetFolder(self.fleet).inventory, "-b", "all", "--deadline", "150"]
 
     def on(self, command: str) -> str:
         """What a command of root says, whatever it ends with."""

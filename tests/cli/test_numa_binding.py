@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -54,7 +54,7 @@ class Rig(NamedTuple):
         return self.nodevet(*words, "--project", self.project, cwd=self.project)
 
     def plan(self, *options: str) -> Done:
-        reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
+        reach = ["-i", FleetFolder(self.fleet).inventory, "-b", "base"]
         return self.at(
             "plan", *reach, "--author", "ann", "--settle", "0.2", *options, "-o", "plan.json"
         )
@@ -64,7 +64,7 @@ class Rig(NamedTuple):
         plan = self.project / "plan.json"
         done = self.at("approve", plan, "--key", self.project / "bob", "--yes")
         assert done.returncode == 0, done
-        reach = ["-i", Place(self.fleet).inventory, "-b", "base"]
+        reach = ["-i", FleetFolder(self.fleet).inventory, "-b", "base"]
         done = self.at("apply", plan, *reach, "--run", self.project / run, *options)
         (host,) = json.loads((self.project / run / "result.json").read_text())["hosts"]
         assert done.returncode == 0, done
@@ -149,5 +149,5 @@ def test_options_that_say_nothing_are_refused(rig: Rig) -> None:
     (rig.project / "baselines" / "other.yaml").write_text(
         "nodevet: 1\nexpect: {power_limit: 700}\nfix: [power_limit]\n"
     )
-    other = rig.at("plan", "-i", Place(rig.fleet).inventory, "-b", "other", "--now")
+    other = rig.at("plan", "-i", FleetFolder(rig.fleet).inventory, "-b", "other", "--now")
     assert other.returncode == 2 and "no fix that may enter the plan takes it" in other.stderr

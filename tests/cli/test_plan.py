@@ -11,7 +11,7 @@ import pytest
 
 from nodevet.remedy import model
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SIM = [sys.executable, "-m", "nodevet", "sim"]
@@ -62,7 +62,7 @@ def on(name: str) -> Callable[[str], str]:
 @pytest.fixture
 def plan(name: str, nodevet: Run, tmp_path: Path) -> Run:
     (tmp_path / "two.yaml").write_text(BASELINE)
-    site = ["-i", Place(name).inventory, "-b", tmp_path / "two.yaml", "--author", "alice"]
+    site = ["-i", FleetFolder(name).inventory, "-b", tmp_path / "two.yaml", "--author", "alice"]
     return lambda *options: nodevet("plan", *site, *options, cwd=tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_a_setting_with_another_owner_is_not_planned(plan: Run, on: Callable[[st
 def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
     plan: Run, name: str, nodevet: Run, tmp_path: Path
 ) -> None:
-    nodes = Place(name).inventory.read_text() + "  gone1: {address: 127.0.0.1, port: 1}\n"
+    nodes = FleetFolder(name).inventory.read_text() + "  gone1: {address: 127.0.0.1, port: 1}\n"
     (tmp_path / "nodes.yaml").write_text(nodes)
     site = ["-i", "nodes.yaml", "-b", "two.yaml", "--author", "alice", "-o", "plan.json"]
     both = nodevet("plan", *site, cwd=tmp_path)

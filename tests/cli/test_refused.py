@@ -23,7 +23,7 @@ from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -101,14 +101,14 @@ class Rig:
     def __init__(self, fleet: str, project: Path) -> None:
         self.fleet = fleet
         self.project = project
-        self.inventory = Place(fleet).inventory
+        self.inventory = FleetFolder(fleet).inventory
         self.hosts: dict[str, Host] = {
             host.name: host for host in read((), inventories=[str(self.inventory)])
         }
         self._runs = 0
 
     def on(self, node: str, script: str) -> str:
-        place = Place(self.fleet)
+        place = FleetFolder(self.fleet)
         known = f"UserKnownHostsFile={place.known_hosts}"
         words = ["ssh", "-F", os.devnull, "-i", place.key, "-o", known, "-o", "BatchMode=yes"]
         done = subprocess.run(

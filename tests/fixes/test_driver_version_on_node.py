@@ -21,7 +21,7 @@ from nodevet.fixes.driver_version import Target
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -151,7 +151,7 @@ class Rig(NamedTuple):
 
     @property
     def reach(self) -> tuple[str | Path, ...]:
-        return ("-i", Place(self.fleet).inventory, "-b", "base", "--deadline", "150")
+        return ("-i", FleetFolder(self.fleet).inventory, "-b", "base", "--deadline", "150")
 
     def verdicts(self) -> dict[str, str]:
         done = self.at("check", *self.reach, "--format", "json")
@@ -239,7 +239,7 @@ def stopped_before_it_changes_another(rig: Rig) -> None:
     """A version that needs another package, which has no way back: our hook ends apt."""
     target = Target("nvidia-settings", "2-0ubuntu1", automatic=False)
     install, *_ = driver_version.actions([target], down=False, change_held=False)
-    hosts = inventory.read([], inventories=[str(Place(rig.fleet).inventory)])
+    hosts = inventory.read([], inventories=[str(FleetFolder(rig.fleet).inventory)])
     with SshExecutor(hosts, Options()) as worker:
         worker.open("n1")
         acted = worker.act("n1", install)

@@ -27,7 +27,7 @@ from nodevet.remedy.rollout.compare import after_reset
 from nodevet.remedy.rollout.undo import undo
 from nodevet.resource import State
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -144,7 +144,7 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
 class Fleet:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.place = Place(name)
+        self.place = FleetFolder(name)
 
     def sim(self, *words: str | Path) -> str:
         done = subprocess.run(

@@ -25,7 +25,7 @@ from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.undo import undo
 from nodevet.resource import State
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -132,7 +132,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
 
 def live(fleet: str) -> Life:
     found = Life()
-    hosts = inventory.read([], inventories=[str(Place(fleet).inventory)])
+    hosts = inventory.read([], inventories=[str(FleetFolder(fleet).inventory)])
     with SshExecutor(hosts, Options(deadline=120)) as worker:
 
         def shell(command: str) -> str:

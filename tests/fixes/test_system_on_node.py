@@ -27,7 +27,7 @@ from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.undo import undo
 from nodevet.resource import State
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -120,7 +120,7 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
         return sim("ssh", "--fleet", name, "n1", "--", command)
 
     shell(f"{SYSCTL}systemctl disable --now {STOPPED}")
-    hosts = inventory.read([], inventories=[str(Place(name).inventory)])
+    hosts = inventory.read([], inventories=[str(FleetFolder(name).inventory)])
     with SshExecutor(hosts, Options(asks=ASKS)) as worker:
 
         def probe() -> Evidence:

@@ -35,7 +35,7 @@ from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 from nodevet_sim.sshd import KeyPair, Sshd
 
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -486,7 +486,7 @@ class Node:
 
     def __init__(self, fleet: str) -> None:
         self.fleet = fleet
-        (self.host,) = read((), inventories=[str(Place(fleet).inventory)])
+        (self.host,) = read((), inventories=[str(FleetFolder(fleet).inventory)])
 
     def shell(self, command: str) -> str:
         done = subprocess.run(
@@ -708,7 +708,7 @@ with SshExecutor([host], Options(ssh_config=Path("/dev/null"))) as worker:
 @contextmanager
 def controller(node: Node, script: str) -> Iterator[subprocess.Popen[bytes]]:
     """One in a process of its own, which holds the lock and runs a script under it."""
-    inventory = str(Place(node.fleet).inventory)
+    inventory = str(FleetFolder(node.fleet).inventory)
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, inventory, script], stdout=subprocess.PIPE
     )
@@ -881,7 +881,7 @@ everything()
 def test_a_plain_pyinfra_deploy_performs_the_same(
     node: Node, there: SshExecutor, tmp_path: Path
 ) -> None:
-    place = Place(node.fleet)
+    place = FleetFolder(node.fleet)
     (tmp_path / "deploy.py").write_text(DEPLOY)
     data = {
         "ssh_hostname": node.host.address,

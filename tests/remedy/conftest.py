@@ -46,7 +46,7 @@ from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
 from nodevet_sim.nspawn import control
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHECK = '''\
@@ -644,7 +644,7 @@ class Live:
 
     def __init__(self, folder: Path, name: str, scenario: str, baseline: str) -> None:
         self.folder = folder
-        self.place = Place(f"{name}{os.getpid()}")
+        self.place = FleetFolder(f"{name}{os.getpid()}")
         self.nodes: dict[str, str] = {}  # name -> address
         self.logs = 0
         self._parent: Any = None

@@ -46,7 +46,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.vet import judge_visit
 from nodevet_sim.nspawn import control
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
@@ -248,7 +248,7 @@ class Node:
     """One node, the way to it, and runs on it."""
 
     name: str
-    place: Place
+    place: FleetFolder
     host: Host
     proxy: Proxy
     folder: Path
@@ -442,7 +442,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
         today=context.today,
         chosen=context.baselines[0],
     )
-    place = Place(f"flt{os.getpid()}")
+    place = FleetFolder(f"flt{os.getpid()}")
     nodevet = [sys.executable, "-m", "nodevet", "sim"]
     subprocess.run(
         [*nodevet, "up", folder / "nodes.yaml", "--name", place.fleet], check=True, timeout=300

@@ -12,7 +12,7 @@ import pytest
 
 from nodevet.remote.probe.collectors import cpu, cpufreq, host, memory, modules, numa, pci
 from nodevet_sim import captured
-from nodevet_sim.captured import Captured, area_of, areas, read
+from nodevet_sim.captured import CapturedTree, area_of, areas, read
 from nodevet_sim.machine import hgx
 from nodevet_sim.state import StateError
 from nodevet_sim.tree import write
@@ -180,7 +180,7 @@ def test_archives_and_what_of_them_is_taken(saved, pack):
             )
         )
     )
-    assert found == Captured(
+    assert found == CapturedTree(
         {"sys/devices/system/cpu/online": b"0-7\n", "proc/empty": b""},
         {
             "sys/block/sda": "../devices/sda",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet_sim.nspawn.diff import Change, Entry, changes, left_out, listing
+from nodevet_sim.nspawn.diff import DiskChange, DiskEntry, changes, left_out, listing
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Disk:
             place.write_text(content)
             place.chmod(mode)
 
-    def listing(self) -> dict[str, Entry | None]:
+    def listing(self) -> dict[str, DiskEntry | None]:
         return listing(self.upper, self.root, self.below)
 
 
@@ -56,10 +56,10 @@ def test_content_mode_kind_and_target_are_seen(disk: Disk) -> None:
         os.mkfifo(layer / "pipe", 0o600)
     found = disk.listing()
     uid, gid = os.getuid(), os.getgid()
-    assert found["/etc/new"] == Entry("file", 0o600, uid, gid, 4, ONE)
+    assert found["/etc/new"] == DiskEntry("file", 0o600, uid, gid, 4, ONE)
     assert str(found["/etc/new"]) == f"file   0600 {uid}:{gid} 4 {ONE}"
-    assert found["/etc/link"] == Entry("link", 0o777, uid, gid, 0, "/dev/null")
-    assert found["/pipe"] == Entry("pipe", 0o600, uid, gid, 0, "")
+    assert found["/etc/link"] == DiskEntry("link", 0o777, uid, gid, 0, "/dev/null")
+    assert found["/pipe"] == DiskEntry("pipe", 0o600, uid, gid, 0, "")
     assert set(found) == {"/etc/hosts", "/etc/new", "/etc/link", "/pipe"}
 
 
@@ -81,8 +81,8 @@ def test_changes_are_told_with_what_was_and_what_is(disk: Disk) -> None:
     assert set(found) == {"/etc/hosts", "/etc/new", "/etc/own"}
     was = found["/etc/hosts"].before
     assert was is not None and was.what == ONE  # it was as below, and so in no listing
-    assert found["/etc/new"] == Change("/etc/new", None, now["/etc/new"])
-    assert found["/etc/own"] == Change("/etc/own", first["/etc/own"], now["/etc/own"])
+    assert found["/etc/new"] == DiskChange("/etc/new", None, now["/etc/new"])
+    assert found["/etc/own"] == DiskChange("/etc/own", first["/etc/own"], now["/etc/own"])
     back = changes(now, first, disk.below)
     assert [(each.path, each.after, each.before) for each in back] == sorted(found.values())
 

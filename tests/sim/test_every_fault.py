@@ -104,7 +104,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     up = nodevet("sim", "up", scenario, "--name", name)
     try:
         assert up.returncode == 0, (up.stdout, up.stderr)
-        inventory = place.Place(name).inventory
+        inventory = place.FleetFolder(name).inventory
         options = ("--deadline", "90", "--connect-timeout", "30", "--format", "json")
         done = nodevet("check", "-i", inventory, "--project", folder, *options)
         assert done.returncode == 1, done.stderr

@@ -21,15 +21,15 @@ from nodevet.evidence.pci import Pci
 from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
 from nodevet_sim import tree
-from nodevet_sim.description import Node
+from nodevet_sim.description import SimulatedNode
 from nodevet_sim.faults import FAULTS, FaultError, Healthy, combine, describe, summary
 from nodevet_sim.library import build, environment
-from nodevet_sim.machine import Machine, machine_id
+from nodevet_sim.machine import SimulatedMachine, machine_id
 from nodevet_sim.scenario import ScenarioError
 from nodevet_sim.scenario import describe as describe_node
 from nodevet_sim.scenario import load as load_scenario
 from nodevet_sim.scenario.format import NodePart
-from nodevet_sim.scenario.spec import NodeSpec, Where
+from nodevet_sim.scenario.spec import NodeSpec, Origin
 from nodevet_sim.shipped import KINDS
 from nodevet_sim.state import of_gpu, values
 
@@ -45,11 +45,11 @@ Findings = list[Finding]
 Read = Callable[..., Evidence]
 
 
-def node(name: str = "n1", **said: object) -> Node:
+def node(name: str = "n1", **said: object) -> SimulatedNode:
     """A described node; eight H100 on small sockets unless something else is said."""
     known: dict[str, object] = {"gpus": "h100-sxm", "cores": 1, **said}
     part = NodePart.model_validate_json(json.dumps(known))
-    return describe_node(NodeSpec(name, part, known, Path(), {"": Where("here")}))
+    return describe_node(NodeSpec(name, part, known, Path(), {"": Origin("here")}))
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +64,11 @@ def read(nvml: Path, tmp_path: Path) -> Read:
     """What the probe reads of a node that was described and written, not booted."""
     number = count()
 
-    def run(described: Node, deadline: float = 60) -> Evidence:
+    def run(described: SimulatedNode, deadline: float = 60) -> Evidence:
         place = tmp_path / str(next(number))
-        machine = Machine(described.name, machine_id(described.name), sockets=1, cores_per_socket=1)
+        machine = SimulatedMachine(
+            described.name, machine_id(described.name), sockets=1, cores_per_socket=1
+        )
         root = place / "root"
         # of a module that is not loaded the pretended kernel shows nothing
         there = (each for each in described.modules if each.how == "available")
@@ -204,7 +206,7 @@ def test_faults_together_are_the_sum_of_them(read: Read, vetted: Callable[..., F
     assert wrong(vetted(read(node(faults=faults)))) == expected
 
 
-def describe_text(described: Node) -> str:
+def describe_text(described: SimulatedNode) -> str:
     """A node without the order in which it was put together."""
     return repr((sorted(described.files.items()), sorted(values(described.state or "").items())))
 

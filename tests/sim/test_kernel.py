@@ -19,7 +19,7 @@ import pytest
 
 from nodevet_sim import cpu_files, kernel, tree
 from nodevet_sim.description import LogLine
-from nodevet_sim.kernel import Fails, KernelError, manifest
+from nodevet_sim.kernel import KernelError, UnreadableFile, manifest
 from nodevet_sim.machine import hgx
 
 CPU = "sys/devices/system/cpu"
@@ -440,18 +440,21 @@ def test_secrets_are_for_root(node):
 
 
 def test_files_that_fail(node):
-    contents = {f"{GPU}/numa_node": Fails("EIO"), f"{GPU}/vendor": Fails("ENODEV")}
+    contents = {
+        f"{GPU}/numa_node": UnreadableFile("EIO"),
+        f"{GPU}/vendor": UnreadableFile("ENODEV"),
+    }
     node.start(manifest(contents, {}))
     for path, failure in contents.items():
         with refused(failure.how):
             node.read(path)
         assert (node / path).stat().st_mode & 0o777 == 0o444
     with pytest.raises(ValueError, match="'EOOPS' is neither"):
-        Fails("EOOPS")
+        UnreadableFile("EOOPS")
 
 
 def test_a_hanging_file_holds_up_nobody_else(node):
-    node.start(manifest({f"{GPU}/vendor": Fails("hang"), f"{GPU}/device": "0x2330\n"}, {}))
+    node.start(manifest({f"{GPU}/vendor": UnreadableFile("hang"), f"{GPU}/device": "0x2330\n"}, {}))
     stuck = [subprocess.Popen(["cat", node / f"{GPU}/vendor"]) for _ in range(3)]
     try:
         for process in stuck:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodevet_sim import kernel
-from nodevet_sim.description import Module, Node
+from nodevet_sim.description import ModuleEntry, SimulatedNode
 from nodevet_sim.kernel import KernelError, manifest
 from nodevet_sim.modules import described, known, rows
 from nodevet_sim.scenario import ScenarioError, describe, load
@@ -19,7 +19,7 @@ Modprobe = Callable[..., tuple[int, str]]
 LOADED = ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
 
 
-def node(folder: Path, keys: str, template: str = "{}") -> Node:
+def node(folder: Path, keys: str, template: str = "{}") -> SimulatedNode:
     path = folder / "s.yaml"
     path.write_text(
         "sim: 1\n"
@@ -29,7 +29,7 @@ def node(folder: Path, keys: str, template: str = "{}") -> Node:
     return describe(load(path).nodes["n1"])
 
 
-def how(found: Node) -> dict[str, str]:
+def how(found: SimulatedNode) -> dict[str, str]:
     return {module.name: module.how for module in found.modules}
 
 
@@ -73,10 +73,10 @@ def test_a_captured_list_keeps_sizes_users_and_needs() -> None:
     )
     _, modules = described({"proc/modules": text.encode()}, {"nvme": "boot"})
     assert modules == (
-        Module("mlx5_ib", "device", 100, 0, ("ib_core",)),
-        Module("ib_core", "device", 50, 2, ()),
-        Module("nvme", "boot", 70, 2, ()),
-        Module("nouveau", "available"),
+        ModuleEntry("mlx5_ib", "device", 100, 0, ("ib_core",)),
+        ModuleEntry("ib_core", "device", 50, 2, ()),
+        ModuleEntry("nvme", "boot", 70, 2, ()),
+        ModuleEntry("nouveau", "available"),
     )
     assert rows(["nvidia_uvm", "nvidia"]).splitlines()[1].startswith("nvidia 16384 1 nvidia_uvm, ")
 
@@ -94,12 +94,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MODULES = (
-    Module("nvidia_uvm", "available", 100, 0, ("nvidia",)),
-    Module("nvidia_modeset", "device", 100, 0, ("nvidia",)),
-    Module("nvidia", "boot", 200),
-    Module("nouveau", "device", 5),
-    Module("nvme", "boot", 9, 1),
-    Module("odd", "available", 1, 0, ("gone",)),
+    ModuleEntry("nvidia_uvm", "available", 100, 0, ("nvidia",)),
+    ModuleEntry("nvidia_modeset", "device", 100, 0, ("nvidia",)),
+    ModuleEntry("nvidia", "boot", 200),
+    ModuleEntry("nouveau", "device", 5),
+    ModuleEntry("nvme", "boot", 9, 1),
+    ModuleEntry("odd", "available", 1, 0, ("gone",)),
 )
 
 
@@ -225,7 +225,9 @@ def test_a_reload_keeps_what_is_loaded_and_plugs_in_what_is_new(
     daemon: subprocess.Popen[bytes], mounted: Path, call: Modprobe, tmp_path: Path
 ) -> None:
     assert call("modprobe", "-r", "nvidia") == (0, "")
-    changed = tuple(Module("nouveau", "boot", 5) if m.name == "nouveau" else m for m in MODULES)
+    changed = tuple(
+        ModuleEntry("nouveau", "boot", 5) if m.name == "nouveau" else m for m in MODULES
+    )
     content = {kernel.MODULES: known(changed), "proc/modules": "", "sys/module/kvm/uevent": ""}
     (tmp_path / "manifest").write_text(manifest(content, {}))
     daemon.send_signal(signal.SIGHUP)

@@ -20,7 +20,7 @@ from nodevet.inventory import fleet_yaml
 from nodevet_sim import cli
 from nodevet_sim.nspawn import cgroups, control, place
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.network import Network
+from nodevet_sim.nspawn.network import NodeNetwork
 from nodevet_sim.nspawn.supervisor import Supervisor
 
 pytestmark = [
@@ -76,7 +76,7 @@ def on(fleet: str) -> Callable[[str, str], str]:
 
 
 def inventory(fleet: str) -> Path:
-    return place.Place(fleet).inventory
+    return place.FleetFolder(fleet).inventory
 
 
 def check(fleet: str, *options: str, code: int | None = None) -> dict[str, dict]:
@@ -264,7 +264,7 @@ def test_a_change_that_is_none_is_refused_with_a_hint(fleet: str, change: str, t
 def test_names_that_are_not_there(fleet: str) -> None:
     assert "gpu009" in nodevet("sim", "ssh", "--fleet", fleet, "gpu009", code=2).stderr
     assert "nosuch" in nodevet("sim", "down", "nosuch", code=2).stderr
-    scenario = place.Place(fleet).scenario.read_text()
+    scenario = place.FleetFolder(fleet).scenario.read_text()
     assert "is up already" in nodevet("sim", "up", scenario, "--name", fleet, code=2).stderr
 
 
@@ -288,7 +288,7 @@ def state_of_this_machine(ours: str) -> dict[str, Counter[str]]:
                 processes[name] += 1
             namespaces |= {str(space.readlink()) for space in (entry / "ns").iterdir()}
     interfaces = (entry.name for entry in Path("/sys/class/net").iterdir())
-    own = place.Place(ours).number
+    own = place.FleetFolder(ours).number
     number = own.read_text() if own.exists() else "none"
     return {
         "processes": processes,
@@ -322,7 +322,7 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     before = state_of_this_machine(name)
     scenario.write_text(f"sim: 1\nname: {name}\nnodes:\n  gpu[1-2]: {{gpus: h100-sxm, cores: 2}}\n")
     nodevet("sim", "up", scenario)
-    where = place.Place(name)
+    where = place.FleetFolder(name)
     number = where.number.read_text()
     during = state_of_this_machine(name)
     assert {"processes", "namespaces", "groups"} <= set(added(before, during))
@@ -337,12 +337,12 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     assert not where.folder.exists()
     assert added(before, state_of_this_machine(name)) == {}
     left = {entry.name for entry in Path("/sys/class/net").iterdir()}
-    if number not in {place.Place(each).number.read_text() for each in place.fleets()}:
+    if number not in {place.FleetFolder(each).number.read_text() for each in place.fleets()}:
         assert not {f"nvsim{number}n0", f"nvsim{number}n1"} & left
 
 
 def states(fleet: str) -> dict[str, str]:
-    reply = control.ask(place.Place(fleet), {"do": "list"})
+    reply = control.ask(place.FleetFolder(fleet), {"do": "list"})
     return {node["name"]: f"{node['state']} {node['why']}".strip() for node in reply["nodes"]}
 
 
@@ -378,7 +378,7 @@ def test_a_node_whose_systemd_or_kernel_dies_is_no_longer_running(fleet: str) ->
 
 def kernels(fleet: str, *, node: int) -> list[int]:
     """The process ids of a node's kernelfs; `node` counts from 1."""
-    shown = f"{place.Place(fleet).nodes}/{node - 1}/manifest".encode()
+    shown = f"{place.FleetFolder(fleet).nodes}/{node - 1}/manifest".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -420,7 +420,7 @@ def test_a_name_that_no_fleet_can_have(tmp_path: Path, name: str) -> None:
 def test_ctrl_c_leaves_no_fleet_that_nobody_knows_of(tmp_path: Path) -> None:
     """While it starts, nothing is left; while its nodes boot, it says how to end it."""
     name = f"ctrl{os.getpid()}"
-    where = place.Place(name)
+    where = place.FleetFolder(name)
     scenario = tmp_path / "one.yaml"
     scenario.write_text(f"sim: 1\nname: {name}\nnodes: {{one: {{gpus: none}}}}\n")
 
@@ -447,7 +447,7 @@ def test_ctrl_c_leaves_no_fleet_that_nobody_knows_of(tmp_path: Path) -> None:
 
 def test_down_ends_a_fleet_that_is_starting(tmp_path: Path) -> None:
     name = f"soon{os.getpid()}"
-    where = place.Place(name)
+    where = place.FleetFolder(name)
     scenario = tmp_path / "one.yaml"
     scenario.write_text(f"sim: 1\nname: {name}\nnodes: {{one: {{gpus: none}}}}\n")
     command = [*NODEVET, "sim", "up", str(scenario)]
@@ -472,10 +472,10 @@ def test_only_root_has_fleets(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_inventory_is_one_whatever_the_nodes_are_called(tmp_path: Path) -> None:
     """`null` and `007` are no text in YAML."""
     nodes = {
-        name: SimpleNamespace(network=Network(0, place))
+        name: SimpleNamespace(network=NodeNetwork(0, place))
         for place, name in enumerate(["null", "007"])
     }
-    fleet = SimpleNamespace(where=place.Place("any"), nodes=nodes)
+    fleet = SimpleNamespace(where=place.FleetFolder("any"), nodes=nodes)
     path = tmp_path / "inventory.yaml"
     path.write_text(Supervisor.inventory(fleet))  # type: ignore[arg-type]
     assert {entry.name for entry in fleet_yaml.read(path).entries} == {"null", "007"}

@@ -24,7 +24,7 @@ from nodevet.evidence.pci import Pci
 from nodevet.remote.probe.collectors import host, pci
 from nodevet_sim import tree
 from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 from nodevet_sim.nvidia_smi_xml import read
 from nodevet_sim.state import StateError
 
@@ -744,7 +744,7 @@ def over_ssh(tmp_path_factory):
     up = [*nodevet, "sim", "up", str(folder / "captures.yaml"), "--name", name]
     subprocess.run(up, check=True, timeout=400)
     try:
-        options = ["-i", str(Place(name).inventory), "-b", "generic", "--deadline", "120"]
+        options = ["-i", str(FleetFolder(name).inventory), "-b", "generic", "--deadline", "120"]
         check = [*nodevet, "check", *options, "--save", str(folder / "evidence")]
         subprocess.run(check, timeout=400, stdout=subprocess.DEVNULL)
     finally:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nodevet.remote.probe.cpulist import parse_cpulist
-from nodevet_sim.description import LogLine, Swap
+from nodevet_sim.description import LogLine, SwapArea
 from nodevet_sim.scenario import (
-    Loaded,
+    LoadedScenario,
     NodeSpec,
     ScenarioError,
     changed,
@@ -20,7 +20,7 @@ from nodevet_sim.scenario import (
     shipped,
 )
 from nodevet_sim.scenario.format import NodePart
-from nodevet_sim.scenario.spec import Where
+from nodevet_sim.scenario.spec import Origin
 from nodevet_sim.state import of_gpu, values
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
@@ -108,7 +108,7 @@ def test_swap_is_turned_on_by_fstab(write: Write) -> None:
     areas = "[{name: /swap, kb: 8388604, used_kb: 4}, {name: /dev/sda2, kb: 40, priority: 5}]"
     text = f"sim: 1\nnodes:\n  n1: {{gpus: none, swap: {areas}}}\n  n2: {{gpus: none}}\n"
     one, none = load_scenario(write(text)).nodes
-    assert one.swap == (Swap("/swap", 8388604, 4, None), Swap("/dev/sda2", 40, 0, 5))
+    assert one.swap == (SwapArea("/swap", 8388604, 4, None), SwapArea("/dev/sda2", 40, 0, 5))
     assert one.root_files["/etc/fstab"] == (
         "/swap none swap sw 0 0\n/dev/sda2 none swap sw,pri=5 0 0\n"
     )
@@ -401,7 +401,7 @@ def test_captured_governors_can_be_broken(captures: Path, spec: Callable[[str], 
 def test_captured_trees_become_nodes(archive: str, captures: Path) -> None:
     said: dict[str, object] = {"gpus": "none", "tree": archive}
     part = NodePart.model_validate_json(json.dumps(said))
-    node = describe(NodeSpec("n1", part, said, captures.resolve(), {"": Where("here")}))
+    node = describe(NodeSpec("n1", part, said, captures.resolve(), {"": Origin("here")}))
     assert not any(name.startswith(("proc/1/", "proc/self", "sys/fs")) for name in node.files)
     assert not set(node.files) & set(node.links)
     assert str(captures.resolve() / archive) in node.sources.values()
@@ -562,4 +562,4 @@ def test_shipped_scenarios_are_found_by_name() -> None:
 def test_nothing_is_loaded_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="cannot be read"):
         load(tmp_path / "no.yaml")
-    assert Loaded("n", "").nodes == {}
+    assert LoadedScenario("n", "").nodes == {}

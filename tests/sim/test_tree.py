@@ -26,13 +26,23 @@ from nodevet.remote.probe.files import Absent
 from nodevet_sim.cpu_files import mask
 from nodevet_sim.pci_files import placed
 from nodevet_sim.shipped import shipped, with_devices
-from nodevet_sim.tree import Function, Link, Machine, Process, files, hgx, links, workstation, write
+from nodevet_sim.tree import (
+    SimulatedFunction,
+    SimulatedLink,
+    SimulatedMachine,
+    SimulatedProcess,
+    files,
+    hgx,
+    links,
+    workstation,
+    write,
+)
 
 SECTIONS = (host, pci, cpu, cpufreq, numa, memory, modules, processes)
 TYPES = {name: Section[record] for name, record in sections().items()}
 
 
-def read(machine: Machine, into: Path, *collectors: Any) -> Any:
+def read(machine: SimulatedMachine, into: Path, *collectors: Any) -> Any:
     """What the probe's collectors say of the machine; of one collector its data itself."""
     root = into.resolve() / "node"
     write(machine, root)
@@ -102,9 +112,11 @@ def test_a_workstation(tmp_path: Path) -> None:
 def test_broken_variants(tmp_path: Path) -> None:
     healthy = hgx("gpu001", gpus=2, cores_per_socket=2)
     first, second = healthy.gpus
-    narrow = replace(first, link=Link(16.0, 8, 32.0, 16), aer=(("correctable", "RxErr", 7),))
-    dead = replace(second, revision="ff", link=Link(None, None, 32.0, 16), driver=None)
-    job = Process(9, "a) b", gpus=(0, 1), cpus_allowed="0-1", mems_allowed="1", uid=0)
+    narrow = replace(
+        first, link=SimulatedLink(16.0, 8, 32.0, 16), aer=(("correctable", "RxErr", 7),)
+    )
+    dead = replace(second, revision="ff", link=SimulatedLink(None, None, 32.0, 16), driver=None)
+    job = SimulatedProcess(9, "a) b", gpus=(0, 1), cpus_allowed="0-1", mems_allowed="1", uid=0)
     machine = replace(
         healthy,
         gpus=(narrow, dead),
@@ -137,7 +149,7 @@ def test_broken_variants(tmp_path: Path) -> None:
 
 
 def test_a_kernel_without_cpufreq_and_a_function_without_pcie(tmp_path: Path) -> None:
-    plain = Function("0000:00:05.0", "10de:1eb8", "030200", link=None, aer=None)
+    plain = SimulatedFunction("0000:00:05.0", "10de:1eb8", "030200", link=None, aer=None)
     machine = replace(workstation("vm"), cpufreq_driver=None, gpus=(plain,), smt=False)
     bus, cpus = read(machine, tmp_path, pci, cpu)
     gpu = functions(bus, "gpu")["0000:00:05.0"]
@@ -190,7 +202,7 @@ def test_numa_nodes_within_a_socket_and_shared_policies(tmp_path: Path) -> None:
     ],
     ids=lambda machine: machine.hostname,
 )
-def test_every_link_leads_somewhere(machine: Machine, tmp_path: Path) -> None:
+def test_every_link_leads_somewhere(machine: SimulatedMachine, tmp_path: Path) -> None:
     root = tmp_path.resolve() / "node"
     write(machine, root)
     for path, target in links(machine).items():

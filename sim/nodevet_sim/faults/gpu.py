@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodevet_sim.description import Content, LogLine
-from nodevet_sim.faults.params import Gpu, OneGpu, Params, SomeGpus
+from nodevet_sim.faults.params import FaultParams, Gpu, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.pci_files import aer_text, speed
 from nodevet_sim.shipped import RATES
@@ -193,13 +193,13 @@ XIDS = {  # as the driver prints them, after the process
 }
 
 
-class Xid(OneGpu):
+class AnyXid(OneGpu):
     code: Annotated[int, Field(ge=1, le=999)] = 63
     text: Annotated[str, Field(max_length=500)] | None = None
     after: Annotated[float, Field(ge=0)] = AFTER
 
 
-def xid(healthy: Healthy, want: Xid) -> Patch:
+def xid(healthy: Healthy, want: AnyXid) -> Patch:
     """The kernel log has an Xid of a GPU.
 
     `gpu`; `code`, 63; `text` after the process; `after`, seconds after boot, 3.
@@ -241,7 +241,7 @@ def thermal_throttle(healthy: Healthy, want: Thermal) -> Patch:
     return Patch(state={f"gpu.{gpu}.{key}": value for key, value in state.items()}, gpu=gpu)
 
 
-class AerErrors(Params):
+class AerErrors(FaultParams):
     gpu: Gpu | None = None
     count: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     after: Annotated[float, Field(ge=0)] = AFTER

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nodevet_sim.description import LogLine
 from nodevet_sim.faults.gpu import AFTER, lower_limit
-from nodevet_sim.faults.params import Params
+from nodevet_sim.faults.params import FaultParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.state import count_of
 
@@ -18,7 +18,7 @@ ONLY_INSIDE = "[ -d /run/nodevet-sim ]"  # what follows would harm a real machin
 NODES = "sys/devices/system/node"
 
 
-class Governor(Params):
+class Governor(FaultParams):
     governor: Annotated[str, Field(pattern=r"^[a-z]+$")] = "powersave"
 
 
@@ -43,7 +43,7 @@ def governors(healthy: Healthy, wanted: str) -> list[str]:
     return found
 
 
-class NoParams(Params):
+class NoParams(FaultParams):
     """A fault without parameters."""
 
 
@@ -73,7 +73,7 @@ def _text(healthy: Healthy, path: str) -> str:
     return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
 
 
-class DriverMismatch(Params):
+class DriverMismatch(FaultParams):
     module: Annotated[str, Field(pattern=r"^[0-9]{3}\.[0-9.]{1,10}$")] = "525.60.13"
 
 
@@ -102,7 +102,7 @@ def python_missing(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(boot=(f"{ONLY_INSIDE} && for folder in {folders}; do {remove}; done",))
 
 
-class DiskFull(Params):
+class DiskFull(FaultParams):
     size_mb: Annotated[int, Field(ge=64, le=4096)] = 128
 
 
@@ -126,11 +126,11 @@ def sshd_stopped(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(node={"sshd": "stopped"})
 
 
-class Seconds(Params):
+class SlowSessions(FaultParams):
     seconds: Annotated[float, Field(gt=0, le=86400)] = 120.0
 
 
-def slow(healthy: Healthy, want: Seconds) -> Patch:
+def slow(healthy: Healthy, want: SlowSessions) -> Patch:
     """Every command over SSH begins late.
 
     `seconds`, 120.
@@ -138,11 +138,11 @@ def slow(healthy: Healthy, want: Seconds) -> Patch:
     return Patch(node={"delay_s": want.seconds})
 
 
-class Skew(Params):
+class WrongClock(FaultParams):
     seconds: Annotated[float, Field(ge=-315360000, le=315360000)] = 300.0
 
 
-def clock_skew(healthy: Healthy, want: Skew) -> Patch:
+def clock_skew(healthy: Healthy, want: WrongClock) -> Patch:
     """The node's wall clock is wrong.
 
     `seconds` ahead of the true time, 300; below zero: behind it.
@@ -150,7 +150,7 @@ def clock_skew(healthy: Healthy, want: Skew) -> Patch:
     return Patch(node={"clock_offset_s": want.seconds})
 
 
-class Reverts(Params):
+class RevertedSettings(FaultParams):
     governor: Annotated[str, Field(pattern=r"^[a-z]+$")] = "powersave"
     watts: Annotated[int, Field(ge=1, le=10000)] | None = None
 
@@ -170,7 +170,7 @@ WantedBy=multi-user.target
 """
 
 
-def reverts_on_boot(healthy: Healthy, want: Reverts) -> Patch:
+def reverts_on_boot(healthy: Healthy, want: RevertedSettings) -> Patch:
     """Another unit, site-power.service, sets governor and power limit back at every boot.
 
     `governor`, powersave; `watts`, by default 70 % of the board's default. What the node
@@ -191,7 +191,7 @@ def reverts_on_boot(healthy: Healthy, want: Reverts) -> Patch:
     return Patch(root_files=files, services={"site-power.service": True})
 
 
-class Mce(Params):
+class Mce(FaultParams):
     cpu: Annotated[int, Field(ge=0, le=4095)] = 0
     bank: Annotated[int, Field(ge=0, le=63)] = 8
     after: Annotated[float, Field(ge=0)] = AFTER

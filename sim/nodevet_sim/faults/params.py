@@ -8,17 +8,17 @@ from pydantic import Field
 Gpu = Annotated[int, Field(ge=0, le=63)]
 
 
-class Params(pydantic.BaseModel):
+class FaultParams(pydantic.BaseModel):
     """The parameters of a fault; each has a default."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class OneGpu(Params):
+class OneGpu(FaultParams):
     """`gpu` is an index of NVML's; without it GPU 3, or the last where there are fewer."""
 
     gpu: Gpu | None = None
 
 
-class SomeGpus(Params):
+class SomeGpus(FaultParams):
     gpu: Gpu | Literal["all"] = "all"

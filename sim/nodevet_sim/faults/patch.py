@@ -102,7 +102,7 @@ class Patch:
 
     files: Mapping[str, Content] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
-    node: Mapping[str, object] = field(default_factory=dict)  # fields of description.Node
+    node: Mapping[str, object] = field(default_factory=dict)  # fields of description.SimulatedNode
     root_files: Mapping[str, Content] = field(default_factory=dict)
     services: Mapping[str, bool] = field(default_factory=dict)  # unit -> enabled
     gpu: int | None = None  # the one GPU whose state or files it is about

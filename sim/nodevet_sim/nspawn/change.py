@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from nodevet_sim.description import Node
+from nodevet_sim.description import SimulatedNode
 from nodevet_sim.library import SINCE_BOOT, pairs, split, update
 from nodevet_sim.nspawn import disk
 from nodevet_sim.nspawn.boot import NodeError, numbers
-from nodevet_sim.nspawn.node import BOOTS, RUNS, Running
+from nodevet_sim.nspawn.node import BOOTS, RUNS, RunningNode
 
 
-async def apply(running: Running, new: Node) -> None:
+async def apply(running: RunningNode, new: SimulatedNode) -> None:
     """Make a node what `new` says, now and at its next boots. Raises NodeError, OSError.
 
     After that it is described as before, so that a second try does everything again.
@@ -30,7 +30,7 @@ async def apply(running: Running, new: Node) -> None:
         raise
 
 
-async def _apply(running: Running, old: Node, new: Node) -> None:
+async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -> None:
     kernel = ("files", "links", "modules", "swap")
     if any(getattr(new, name) != getattr(old, name) for name in kernel):
         running.reload_kernel()
@@ -52,7 +52,7 @@ async def _apply(running: Running, old: Node, new: Node) -> None:
             await running.start_load(load)
 
 
-def refuse(old: Node, new: Node) -> None:
+def refuse(old: SimulatedNode, new: SimulatedNode) -> None:
     """Raises NodeError where a node would have to be made anew."""
     if (new.name, new.disk_mb) != (old.name, old.disk_mb):
         raise NodeError("the name and the size of a node's disk are fixed when it is made")
@@ -92,7 +92,7 @@ def covers(wide: str, key: str) -> bool:
     )
 
 
-async def _files(running: Running, old: Node, new: Node) -> None:
+async def _files(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -> None:
     """Files of the node's disk, and the units that start at boot."""
     root = running.folder / "root"  # the overlay itself: the node sees it at once
     for path, content in new.root_files.items():
@@ -113,7 +113,7 @@ async def _files(running: Running, old: Node, new: Node) -> None:
             await running.inside("systemctl", "--quiet", "disable", "--now", unit)
 
 
-async def _device_nodes(running: Running, old: Node, new: Node) -> None:
+async def _device_nodes(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -> None:
     for path in set(old.device_nodes) - set(new.device_nodes):
         await running.inside("rm", "-f", path)
     for index, path in enumerate(sorted(new.device_nodes)):
@@ -123,7 +123,7 @@ async def _device_nodes(running: Running, old: Node, new: Node) -> None:
     running.write_device_nodes()
 
 
-async def _sessions(running: Running, old: Node, new: Node) -> None:
+async def _sessions(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -> None:
     """What sshd does: it reads its settings again only while it runs."""
     settings = ("sshd", "delay_s", "clock_offset_s")
     if all(getattr(old, name) == getattr(new, name) for name in settings):

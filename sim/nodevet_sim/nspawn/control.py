@@ -15,7 +15,7 @@ from typing import Any
 from nodevet_sim.nspawn import cgroups, place
 from nodevet_sim.nspawn.needs import check
 from nodevet_sim.nspawn.network import MOST_NODES, PREFIX
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.place import FleetFolder
 
 START_SECONDS = 300.0  # it describes every node, and may have to compile
 DOWN_SECONDS = 60.0
@@ -25,12 +25,12 @@ class ControlError(Exception):
     """A fleet does not do what it was asked; the message says why and what to do."""
 
 
-def up(fleet: str, scenario: Path, *, nodes: int) -> Place:
+def up(fleet: str, scenario: Path, *, nodes: int) -> FleetFolder:
     """Start a fleet and return once its supervisor answers; the nodes are booting then.
 
     `nodes` is how many it has.
 
-    Raises ControlError, NeedError, PlaceError.
+    Raises ControlError, NeedError, FleetFolderError.
     """
     check(nodes)
     where, lock = place.claim(fleet)
@@ -49,7 +49,7 @@ def up(fleet: str, scenario: Path, *, nodes: int) -> Place:
     return where
 
 
-def _start(where: Place, lock: int, scenario: Path) -> "subprocess.Popen[bytes]":
+def _start(where: FleetFolder, lock: int, scenario: Path) -> "subprocess.Popen[bytes]":
     where.scenario.write_bytes(os.fsencode(scenario.resolve()))
     with where.log.open("wb") as log:
         supervisor = subprocess.Popen(
@@ -68,7 +68,7 @@ def _start(where: Place, lock: int, scenario: Path) -> "subprocess.Popen[bytes]"
     return supervisor
 
 
-def _await_answer(where: Place, supervisor: "subprocess.Popen[bytes]") -> None:
+def _await_answer(where: FleetFolder, supervisor: "subprocess.Popen[bytes]") -> None:
     limit = time.monotonic() + START_SECONDS
     while not where.control.exists():
         if supervisor.poll() is not None or time.monotonic() > limit:
@@ -80,7 +80,9 @@ def _await_answer(where: Place, supervisor: "subprocess.Popen[bytes]") -> None:
         time.sleep(0.05)
 
 
-def ask(where: Place, request: dict[str, Any], *, seconds: float | None = None) -> dict[str, Any]:
+def ask(
+    where: FleetFolder, request: dict[str, Any], *, seconds: float | None = None
+) -> dict[str, Any]:
     """One request to a supervisor, and its answer. Raises ControlError."""
     if not where.folder.exists():
         known = ", ".join(place.fleets()) or "none"
@@ -108,7 +110,7 @@ def ask(where: Place, request: dict[str, Any], *, seconds: float | None = None) 
     return reply
 
 
-def down(where: Place) -> None:
+def down(where: FleetFolder) -> None:
     """End a fleet, or remove what is left of one, and leave nothing. Raises ControlError."""
     if where.lives():
         try:
@@ -122,7 +124,7 @@ def down(where: Place) -> None:
     clean(where)
 
 
-def clean(where: Place) -> None:
+def clean(where: FleetFolder) -> None:
     """Remove what a supervisor that is gone has left. Raises ControlError."""
     try:
         cgroups.end(cgroups.left(where.fleet))
@@ -137,7 +139,7 @@ def clean(where: Place) -> None:
     place.remove(where)
 
 
-def _signal(where: Place, number: signal.Signals) -> None:
+def _signal(where: FleetFolder, number: signal.Signals) -> None:
     with suppress(OSError, ValueError):  # it ended, or `up` has not started it yet
         pid = int(where.pid.read_text(encoding="ascii"))
         if where.lives():

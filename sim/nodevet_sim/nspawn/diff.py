@@ -43,7 +43,7 @@ _KINDS = {
 }
 
 
-class Entry(NamedTuple):
+class DiskEntry(NamedTuple):
     """One path of a disk."""
 
     kind: str  # file, folder, link, pipe, socket, device
@@ -58,19 +58,19 @@ class Entry(NamedTuple):
         return " ".join([*words, str(self.size), self.what]).rstrip()
 
 
-class Change(NamedTuple):
+class DiskChange(NamedTuple):
     """A path that is not what it was; None: not there."""
 
     path: str
-    before: Entry | None
-    after: Entry | None
+    before: DiskEntry | None
+    after: DiskEntry | None
 
 
-Listing = Mapping[str, Entry | None]
+Listing = Mapping[str, DiskEntry | None]
 """What each path is; None: removed. A path that is not in it is as it is below."""
 
 
-def entry(path: Path, upper: Path | None = None) -> Entry | None:
+def entry(path: Path, upper: Path | None = None) -> DiskEntry | None:
     """What a path is; None where nothing is there. `upper`: the same path in the upper layer."""
     try:
         return _entry(path, upper)
@@ -78,7 +78,7 @@ def entry(path: Path, upper: Path | None = None) -> Entry | None:
         return None
 
 
-def _entry(path: Path, upper: Path | None) -> Entry:
+def _entry(path: Path, upper: Path | None) -> DiskEntry:
     status = path.lstat()
     kind = _KINDS[stat.S_IFMT(status.st_mode)]
     size, what = 0, ""
@@ -91,7 +91,7 @@ def _entry(path: Path, upper: Path | None) -> Entry:
     elif kind == "folder" and upper is not None and _hides(upper):
         what = "hides what is below it"
     mode = stat.S_IMODE(status.st_mode)
-    return Entry(kind, mode, status.st_uid, status.st_gid, size, what)
+    return DiskEntry(kind, mode, status.st_uid, status.st_gid, size, what)
 
 
 def _hashed(path: Path) -> tuple[int, str]:
@@ -111,7 +111,7 @@ def _hides(upper: Path) -> bool:
         return False
 
 
-def listing(upper: Path, root: Path, below: Path) -> dict[str, Entry | None]:
+def listing(upper: Path, root: Path, below: Path) -> dict[str, DiskEntry | None]:
     """What on a disk is not as it is below. `root`: where the overlay is mounted."""
     found = {}
     for path in _paths(upper):
@@ -141,11 +141,13 @@ def left_out(path: str) -> bool:
     return private or path in OF_SYSTEMD
 
 
-def changes(before: Listing, after: Listing, below: Path) -> list[Change]:
+def changes(before: Listing, after: Listing, below: Path) -> list[DiskChange]:
     """What differs between two listings of a disk, by path."""
 
-    def at(listed: Listing, path: str) -> Entry | None:
+    def at(listed: Listing, path: str) -> DiskEntry | None:
         return listed[path] if path in listed else entry(below / path.lstrip("/"))
 
-    every = [Change(path, at(before, path), at(after, path)) for path in sorted({*before, *after})]
+    every = [
+        DiskChange(path, at(before, path), at(after, path)) for path in sorted({*before, *after})
+    ]
     return [each for each in every if each.before != each.after]

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from nodevet_sim import programs
-from nodevet_sim.description import Content, Node, Swap
+from nodevet_sim.description import Content, SimulatedNode, SwapArea
 
 LIBRARY = "/usr/lib/nodevet-sim"  # programs of the sim, inside the node
 SHARED = "/run/nodevet-sim"  # inside the node: what the sim and the node both write
@@ -87,7 +87,7 @@ Include {SHARED}/sshd.conf
 
 
 @dataclass(frozen=True)
-class Identity:
+class NodeIdentity:
     """What makes a node's disk its own."""
 
     machine_id: str
@@ -96,7 +96,9 @@ class Identity:
     hosts: str  # /etc/hosts
 
 
-def write(upper: Path, node: Node, identity: Identity, tools: Mapping[str, Path]) -> None:
+def write(
+    upper: Path, node: SimulatedNode, identity: NodeIdentity, tools: Mapping[str, Path]
+) -> None:
     """Fill the upper layer of a node that was never booted.
 
     `tools` are built programs by the path that they have inside the node.
@@ -134,7 +136,7 @@ def write(upper: Path, node: Node, identity: Identity, tools: Mapping[str, Path]
         place.symlink_to(f"{'/etc/systemd/system' if own else VENDOR}/{unit}")
 
 
-def _files(node: Node, identity: Identity) -> Iterator[tuple[str, Content]]:
+def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, Content]]:
     yield "/etc/hostname", f"{node.name}\n"
     yield "/etc/hosts", identity.hosts
     yield "/etc/machine-id", f"{identity.machine_id}\n"
@@ -192,7 +194,7 @@ OWN = {  # units of the sim -> the target that wants each
 VENDOR = "/usr/lib/systemd/system"  # where packages install units
 
 
-def _enabled(node: Node) -> Iterator[tuple[str, str]]:
+def _enabled(node: SimulatedNode) -> Iterator[tuple[str, str]]:
     """(target, unit) of everything that starts at boot."""
     yield "multi-user.target", "systemd-user-sessions.service"
     for unit, target in OWN.items():
@@ -217,7 +219,7 @@ def put(upper: Path, path: str, content: Content, mode: int = 0o644) -> None:
     place.chmod(mode)
 
 
-def put_swap(upper: Path, swap: Swap) -> None:
+def put_swap(upper: Path, swap: SwapArea) -> None:
     """The file, and of it the first page alone; a partition has none."""
     if not swap.name.startswith("/dev/"):
         put(upper, swap.name, bytes(4086) + b"SWAPSPACE2", 0o600)

@@ -12,7 +12,7 @@ PREFIX = "nvsim"  # of this machine's interfaces; names have at most 15 characte
 
 
 @dataclass(frozen=True)
-class Network:
+class NodeNetwork:
     """What one node is connected with."""
 
     fleet: int  # 0 to MOST_FLEETS - 1
@@ -33,7 +33,7 @@ class Network:
         return f"{PREFIX}{self.fleet}n{self.node}"
 
 
-def up(network: Network, namespace: str) -> tuple[tuple[str, ...], ...]:
+def up(network: NodeNetwork, namespace: str) -> tuple[tuple[str, ...], ...]:
     """The commands that make the namespace and connect it.
 
     The interfaces are gone when the namespace is, and that is when its last user is gone.

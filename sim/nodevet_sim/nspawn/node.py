@@ -17,14 +17,14 @@ from dataclasses import replace as altered
 from pathlib import Path
 
 from nodevet_sim import kernel
-from nodevet_sim.description import Load, LogLine, Node
+from nodevet_sim.description import GpuLoad, LogLine, SimulatedNode
 from nodevet_sim.library import rebooted
 from nodevet_sim.modules import known
 from nodevet_sim.nspawn import boot, diff, disk, network
 from nodevet_sim.nspawn.boot import NodeError, replace, run
 from nodevet_sim.nspawn.diff import Listing
-from nodevet_sim.nspawn.network import Network
-from nodevet_sim.nspawn.tools import Tools
+from nodevet_sim.nspawn.network import NodeNetwork
+from nodevet_sim.nspawn.tools import BuiltTools
 
 BOOT_SECONDS = 120.0
 KERNEL_SECONDS = 20.0
@@ -44,14 +44,14 @@ def reason(error: Exception) -> str:
 
 
 @dataclass
-class Running:
+class RunningNode:
     """A node as it lives. `state` is one of RUNS, BOOTS, OFF, FAILED."""
 
-    node: Node
+    node: SimulatedNode
     folder: Path
-    network: Network
-    identity: disk.Identity
-    tools: Tools
+    network: NodeNetwork
+    identity: disk.NodeIdentity
+    tools: BuiltTools
     groups: tuple[Path, ...]
     state: str = BOOTS
     why: str = ""
@@ -64,7 +64,7 @@ class Running:
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
     _nspawn: Process | None = None
     _kernel: Process | None = None
-    _loads: list[tuple[Load, str]] = field(default_factory=list)
+    _loads: list[tuple[GpuLoad, str]] = field(default_factory=list)
     _count: int = 0
 
     @property
@@ -279,7 +279,7 @@ class Running:
     async def fail(self, why: str) -> None:
         await self._say(FAILED, why)
 
-    async def start_load(self, load: Load) -> None:
+    async def start_load(self, load: GpuLoad) -> None:
         """A process on the node that holds GPUs, as a transient unit. Raises NodeError."""
         self._count += 1
         unit = f"load-{self._count}.service"
@@ -291,7 +291,7 @@ class Running:
         await self.inside("systemd-run", "--quiet", f"--unit={unit}", *command)
         self._loads.append((load, unit))
 
-    async def stop_load(self, load: Load) -> None:
+    async def stop_load(self, load: GpuLoad) -> None:
         """End one process of this load. Raises NodeError."""
         for found, unit in self._loads:
             if found == load:

@@ -15,12 +15,12 @@ TOP = Path("/run/nodevet-sim")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
-class PlaceError(Exception):
+class FleetFolderError(Exception):
     """A fleet's folder cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
-class Place:
+class FleetFolder:
     """The folder of one fleet, /run/nodevet-sim/<fleet>."""
 
     fleet: str
@@ -91,19 +91,19 @@ def fleets() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in TOP.iterdir() if entry.is_dir()))
 
 
-def claim(fleet: str) -> tuple[Place, int]:
+def claim(fleet: str) -> tuple[FleetFolder, int]:
     """A new folder for a fleet, with a number of its own, and the lock on it: who has the
-    descriptor open holds the folder. Raises PlaceError.
+    descriptor open holds the folder. Raises FleetFolderError.
     """
     if not NAME.fullmatch(fleet):
-        raise PlaceError(
+        raise FleetFolderError(
             f"{fleet[:60]!r} cannot be the name of a fleet; give one with --name, of at most 40 "
             "letters, digits, '.', '-' and '_'"
         )
-    place = Place(fleet)
+    place = FleetFolder(fleet)
     with alone():
         if place.folder.exists():
-            raise PlaceError(
+            raise FleetFolderError(
                 f"a fleet named {fleet} is up already; end it with: nodevet sim down {fleet}"
                 if place.lives()
                 else f"a fleet named {fleet} died here; remove it with: nodevet sim down {fleet}"
@@ -111,22 +111,24 @@ def claim(fleet: str) -> tuple[Place, int]:
         taken = set()
         for other in fleets():
             with suppress(OSError, ValueError):  # its folder is just removed, or was never whole
-                taken.add(int(Place(other).number.read_text(encoding="ascii")))
+                taken.add(int(FleetFolder(other).number.read_text(encoding="ascii")))
         free = next((number for number in range(MOST_FLEETS) if number not in taken), None)
         if free is None:
-            raise PlaceError(f"{MOST_FLEETS} fleets are up; end one with: nodevet sim down NAME")
+            raise FleetFolderError(
+                f"{MOST_FLEETS} fleets are up; end one with: nodevet sim down NAME"
+            )
         try:
             place.folder.mkdir(mode=0o755)
             place.number.write_text(str(free), encoding="ascii")
             lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             shutil.rmtree(place.folder, ignore_errors=True)
-            raise PlaceError(f"{place.folder} cannot be made: {error.strerror}") from error
+            raise FleetFolderError(f"{place.folder} cannot be made: {error.strerror}") from error
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return place, lock
 
 
-def remove(place: Place) -> None:
+def remove(place: FleetFolder) -> None:
     """Remove the folder of a fleet that is dead, and the top folder after the last one."""
     with alone():
         if place.folder.exists() and not place.lives():

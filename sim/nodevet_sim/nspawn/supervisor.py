@@ -24,11 +24,11 @@ from nodevet_sim import kernel, library, programs
 from nodevet_sim.nspawn import cgroups, diff, disk, place
 from nodevet_sim.nspawn.boot import NodeError, run
 from nodevet_sim.nspawn.change import apply
-from nodevet_sim.nspawn.network import Network
-from nodevet_sim.nspawn.node import FAILED, OFF, RUNS, Running, reason
-from nodevet_sim.nspawn.place import Place
+from nodevet_sim.nspawn.network import NodeNetwork
+from nodevet_sim.nspawn.node import FAILED, OFF, RUNS, RunningNode, reason
+from nodevet_sim.nspawn.place import FleetFolder
 from nodevet_sim.nspawn.tools import CACHE, build
-from nodevet_sim.scenario import Loaded, ScenarioError, changed, describe, load
+from nodevet_sim.scenario import LoadedScenario, ScenarioError, changed, describe, load
 from nodevet_sim.sshd import known_hosts_line, make_key
 
 REQUEST_LIMIT = 1 << 20
@@ -36,10 +36,10 @@ SETTLED = (RUNS, OFF, FAILED)
 
 
 class Supervisor:
-    def __init__(self, where: Place, loaded: Loaded) -> None:
+    def __init__(self, where: FleetFolder, loaded: LoadedScenario) -> None:
         self.where = where
         self.specs = dict(loaded.nodes)
-        self.nodes: dict[str, Running] = {}
+        self.nodes: dict[str, RunningNode] = {}
         self.groups = cgroups.make(cgroups.here(), f"{cgroups.PREFIX}{where.fleet}")
         self.ending = asyncio.Event()
         self._lives: list[asyncio.Task[None]] = []
@@ -52,18 +52,18 @@ class Supervisor:
         tools = await asyncio.to_thread(build, CACHE)
         key = make_key(self.where.key)
         number = int(self.where.number.read_text(encoding="ascii"))
-        networks = {name: Network(number, index) for index, name in enumerate(self.specs)}
+        networks = {name: NodeNetwork(number, index) for index, name in enumerate(self.specs)}
         hosts = "".join(f"{net.address} {name}\n" for name, net in networks.items())
         known = []
         for name, spec in self.specs.items():
             folder = self.where.nodes / str(networks[name].node)  # short: it holds a socket
             host_key = await asyncio.to_thread(make_key, folder / "host_key", name)
             known.append(known_hosts_line(networks[name].address, 22, host_key))
-            self.nodes[name] = Running(
+            self.nodes[name] = RunningNode(
                 node=describe(spec),
                 folder=folder,
                 network=networks[name],
-                identity=disk.Identity(
+                identity=disk.NodeIdentity(
                     machine_id=secrets.token_hex(16),
                     host_key=host_key.path,
                     authorized_keys=f"{key.public}\n",
@@ -87,7 +87,7 @@ class Supervisor:
         await run("mount", "--rbind", nodes / "run", place.TOP.parent)
         await run("mount", *tmpfs, nodes)
 
-    async def _live(self, node: Running) -> None:
+    async def _live(self, node: RunningNode) -> None:
         try:
             await node.prepare()
         except Exception as error:
@@ -140,7 +140,7 @@ class Supervisor:
                 return status(node)
         raise NodeError(f"nothing is known of {what!r}")
 
-    def _node(self, name: str) -> Running:
+    def _node(self, name: str) -> RunningNode:
         if name not in self.nodes:
             raise NodeError(f"no node {name!r}; there are: {', '.join(self.nodes)}")
         return self.nodes[name]
@@ -165,7 +165,7 @@ class Supervisor:
         await asyncio.to_thread(cgroups.end, self.groups)
 
 
-def status(node: Running) -> dict[str, Any]:
+def status(node: RunningNode) -> dict[str, Any]:
     return {
         "name": node.node.name,
         "address": node.network.address,
@@ -176,7 +176,7 @@ def status(node: Running) -> dict[str, Any]:
     }
 
 
-async def serve(where: Place) -> None:
+async def serve(where: FleetFolder) -> None:
     loop = asyncio.get_running_loop()
     supervisor = Supervisor(where, load(Path(os.fsdecode(where.scenario.read_bytes()))))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -194,7 +194,7 @@ async def serve(where: Place) -> None:
 
 
 def main() -> int:
-    where, held = Place(sys.argv[1]), int(sys.argv[2])
+    where, held = FleetFolder(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(held, False)  # the lock is this process's alone
     try:
         asyncio.run(serve(where))

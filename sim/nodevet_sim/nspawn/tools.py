@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nodevet_sim import kernel, library, programs
-from nodevet_sim.description import Node
+from nodevet_sim.description import SimulatedNode
 from nodevet_sim.nspawn.disk import LIBRARY
 
 CLOCK = "clock.so"
@@ -20,19 +20,19 @@ CACHE = Path("/var/cache/nodevet/sim")  # of root alone: what is in it is run
 
 
 @dataclass(frozen=True)
-class Tools:
+class BuiltTools:
     """What was built: path inside a node -> built file, but for `kernelfs`, which runs outside."""
 
     kernelfs: Path
     common: Mapping[str, Path]
     driver: Mapping[str, Path]  # what the NVIDIA driver and its tools install
 
-    def of(self, node: Node) -> dict[str, Path]:
+    def of(self, node: SimulatedNode) -> dict[str, Path]:
         """What this node has."""
         return {**self.common, **(self.driver if node.state is not None else {})}
 
 
-def build(cache: Path) -> Tools:
+def build(cache: Path) -> BuiltTools:
     """Compile everything, or take it from the cache, where each version of the sources has
     a folder. Raises library.LibraryError, programs.ProgramError, kernel.KernelError."""
     folder = cache / _version()
@@ -50,7 +50,7 @@ def build(cache: Path) -> Tools:
     for name in programs.SOURCES:
         place = LIBRARY if name.startswith("nodevet-sim-") else "/usr/bin"
         driver[f"{place}/{name}"] = folder / name
-    return Tools(kernelfs=folder / kernel.NAME, common=common, driver=driver)
+    return BuiltTools(kernelfs=folder / kernel.NAME, common=common, driver=driver)
 
 
 def _compile(into: Path) -> None:

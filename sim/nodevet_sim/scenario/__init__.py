@@ -5,10 +5,10 @@ from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.library import find, shipped
 from nodevet_sim.scenario.read import load, load_scenario
-from nodevet_sim.scenario.spec import Loaded, NodeSpec
+from nodevet_sim.scenario.spec import LoadedScenario, NodeSpec
 
 __all__ = [
-    "Loaded",
+    "LoadedScenario",
     "NodeSpec",
     "ScenarioError",
     "changed",

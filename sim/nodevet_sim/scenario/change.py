@@ -14,7 +14,7 @@ from nodevet.problems import Place, did_you_mean
 from nodevet_sim.description import LogLine
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import FIELDS, SHORT, NodePart
-from nodevet_sim.scenario.spec import NodeSpec, Said, Where
+from nodevet_sim.scenario.spec import NodeSpec, Origin, Said
 from nodevet_sim.scenario.validate import wrong
 from nodevet_sim.state import SYSTEM_KEYS, StateError, line
 
@@ -29,14 +29,14 @@ def changed(spec: NodeSpec, key: str, value: str) -> NodeSpec:
     short for `nvml.gpu.3.lost`, a path of /sys or /proc for one of `files`. `fault` adds
     one, `kernel_log` a line, now; every other key takes the place of what it was.
     """
-    where = Where(f"{brief(key)}={brief(value)}", Place())
+    where = Origin(f"{brief(key)}={brief(value)}", Place())
     try:
         return _changed(spec, key, value, where)
     except StateError as error:
         raise ScenarioError([where.problem(spec.name, str(error))]) from error
 
 
-def _changed(spec: NodeSpec, key: str, value: str, where: Where) -> NodeSpec:
+def _changed(spec: NodeSpec, key: str, value: str, where: Origin) -> NodeSpec:
     said: Said = copy.deepcopy(spec.said)
     events = spec.events
     field = key.partition(".")[0]
@@ -107,7 +107,7 @@ def _one_line(text: str) -> None:
         raise StateError("the value is not one line of printable text")
 
 
-def _part(said: Said, where: Where, name: str) -> NodePart:
+def _part(said: Said, where: Origin, name: str) -> NodePart:
     text = json.dumps(said)
     root = parse(Source(path=Path(), shown="", text=text, sha256="")).root
     if root is None:
@@ -124,7 +124,7 @@ def _part(said: Said, where: Where, name: str) -> NodePart:
     return NodePart.model_validate_json(text)
 
 
-def _wheres(spec: NodeSpec, field: str, where: Where, said: Said) -> dict[str, Where]:
+def _wheres(spec: NodeSpec, field: str, where: Origin, said: Said) -> dict[str, Origin]:
     """The position of what changed: what was typed."""
     if field != "faults":
         return {field: where}

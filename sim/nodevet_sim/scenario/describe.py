@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet_sim import captured, tree
-from nodevet_sim.description import Content, Load, LogLine, Node, Swap
+from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode, SwapArea
 from nodevet_sim.faults import FAULTS, Healthy, Patch, combine
 from nodevet_sim.faults.node import governors
-from nodevet_sim.machine import Machine
+from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.modules import described
 from nodevet_sim.scenario.format import LEVELS, LogPart
 from nodevet_sim.scenario.hardware import hardware
-from nodevet_sim.scenario.overlay import CPUS, HARDWARE, Laid, lay, resolved
+from nodevet_sim.scenario.overlay import CPUS, HARDWARE, Overlay, lay, resolved
 from nodevet_sim.scenario.spec import NodeSpec
 from nodevet_sim.state import count_of, for_each, of_gpu, text_of, without_gpus
 
@@ -25,10 +25,10 @@ GENERATED = {  # keys that a captured area leaves nothing to say for
 }
 
 
-def describe(spec: NodeSpec) -> Node:
+def describe(spec: NodeSpec) -> SimulatedNode:
     """The node. Reads the files that the scenario names. Raises ScenarioError."""
     machine, known = hardware(spec)
-    laid = _captured(spec, machine, Laid(tree.files(machine), tree.links(machine)))
+    laid = _captured(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
     healthy = Healthy(laid.files, laid.links, known or {}, spec.part.disk_mb)
     if spec.part.governor is not None:
         with spec.blame("governor"):
@@ -48,7 +48,7 @@ def describe(spec: NodeSpec) -> Node:
     swap = tuple(_swap(spec))
     present = {path: content for path, content in files.items() if content is not None}
     present, modules = described(present, spec.part.modules)
-    node = Node(
+    node = SimulatedNode(
         name=spec.name,
         files=present,
         links=links,
@@ -67,7 +67,7 @@ def describe(spec: NodeSpec) -> Node:
     return replace(node, **patch.node)  # type: ignore[arg-type]
 
 
-def _captured(spec: NodeSpec, machine: Machine, generated: Laid) -> Laid:
+def _captured(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> Overlay:
     wanted = spec.part.tree
     if wanted is None:
         return generated
@@ -195,7 +195,7 @@ def log_line(part: LogPart) -> LogLine:
 
 def _loads(
     spec: NodeSpec, files: Mapping[str, Content | None], devices: tuple[str, ...]
-) -> Iterator[Load]:
+) -> Iterator[GpuLoad]:
     online = {"cpus": f"{CPUS}/online", "mems": "sys/devices/system/node/online"}
     for place, part in enumerate(spec.part.load):
         key = f"load[{place}]"
@@ -210,19 +210,21 @@ def _loads(
             if missing:
                 has = f"the node has {known.strip() or 'none'}"
                 raise spec.error(key, f"no {name} {format_cpulist(missing)}; {has}")
-        yield Load(part.gpus, part.command, part.cpus, part.mems, part.utilization, part.memory_mb)
+        yield GpuLoad(
+            part.gpus, part.command, part.cpus, part.mems, part.utilization, part.memory_mb
+        )
 
 
-def _swap(spec: NodeSpec) -> Iterator[Swap]:
+def _swap(spec: NodeSpec) -> Iterator[SwapArea]:
     known = set()
     for part in spec.part.swap:
         if part.name in known:
             raise spec.error("swap", f"two are named {part.name}")
         known.add(part.name)
-        yield Swap(part.name, part.kb, part.used_kb, part.priority)
+        yield SwapArea(part.name, part.kb, part.used_kb, part.priority)
 
 
-def _fstab(swap: tuple[Swap, ...]) -> dict[str, Content]:
+def _fstab(swap: tuple[SwapArea, ...]) -> dict[str, Content]:
     """The file that turns all of them on at boot."""
     rows = []
     for each in swap:
@@ -231,7 +233,9 @@ def _fstab(swap: tuple[Swap, ...]) -> dict[str, Content]:
     return {"/etc/fstab": "".join(rows)}
 
 
-def _services(machine: Machine, state: Mapping[str, str] | None, patch: Patch) -> tuple[str, ...]:
+def _services(
+    machine: SimulatedMachine, state: Mapping[str, str] | None, patch: Patch
+) -> tuple[str, ...]:
     wanted = {PERSISTENCED: state is not None and _is_persistent(state)}
     switched = any(function.id in NVSWITCH for function in machine.others)
     fabric = state is not None and of_gpu(state, 0, "fabric.state") == "COMPLETED"
@@ -245,7 +249,7 @@ def _is_persistent(state: Mapping[str, str]) -> bool:
     return "0" not in modes
 
 
-def _sources(spec: NodeSpec, laid: Laid) -> dict[str, str]:
+def _sources(spec: NodeSpec, laid: Overlay) -> dict[str, str]:
     """Where each part of the hardware comes from, for people."""
     gpus, wanted = spec.part.gpus, spec.part.tree
     found = {"generated": "sys, proc"}

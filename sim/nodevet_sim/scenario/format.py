@@ -21,7 +21,7 @@ NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")  # of a node:
 LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
-class Part(pydantic.BaseModel):
+class ScenarioPart(pydantic.BaseModel):
     """A mapping of the file."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -93,7 +93,7 @@ ModuleName = Annotated[
 ]
 
 
-class GpusPart(Part):
+class GpusPart(ScenarioPart):
     """`h100-sxm`, `none`, `{profile: h100-sxm, count: 8}` or `{xml: incident.xml}`.
 
     The XML is what `nvidia-smi -q -x` printed. Paths are from the scenario's folder.
@@ -112,7 +112,7 @@ class GpusPart(Part):
         return self
 
 
-class TreePart(Part):
+class TreePart(ScenarioPart):
     """`capture.tar.gz` or `{path: capture.tar.gz, only: [sys/devices/system/cpu]}`"""
 
     path: PathText
@@ -120,7 +120,7 @@ class TreePart(Part):
     """Areas of the captured tree that are taken; without it all of them."""
 
 
-class NumaPart(Part):
+class NumaPart(ScenarioPart):
     per_socket: Annotated[int, Field(ge=1, le=8)] | None = None
     memory_only: Annotated[int, Field(ge=0, le=8)] | None = None
     memory_gb: Annotated[int, Field(ge=1, le=65536)] | None = None
@@ -131,7 +131,7 @@ class NumaPart(Part):
 Driver = Literal["none", "intel_pstate", "intel_cpufreq", "amd-pstate-epp", "acpi-cpufreq"]
 
 
-class CpufreqPart(Part):
+class CpufreqPart(ScenarioPart):
     """`none`, or what differs from the machine's own."""
 
     driver: (
@@ -143,7 +143,7 @@ class CpufreqPart(Part):
     max_mhz: Annotated[int, Field(ge=100, le=10000)] | None = None
 
 
-class LogPart(Part):
+class LogPart(ScenarioPart):
     text: Line
     after: Annotated[float, Field(ge=0, le=1e9)] = 3.0
     """Seconds after boot."""
@@ -152,7 +152,7 @@ class LogPart(Part):
     )
 
 
-class LoadPart(Part):
+class LoadPart(ScenarioPart):
     """A process that holds GPUs, by the N of /dev/nvidia<N>."""
 
     gpus: tuple[Minor, ...]
@@ -163,7 +163,7 @@ class LoadPart(Part):
     memory_mb: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
 
 
-class SwapPart(Part):
+class SwapPart(ScenarioPart):
     """A swap file; a partition where its name is below /dev. /etc/fstab has its line."""
 
     name: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}){1,9}$")]
@@ -198,7 +198,7 @@ def _fault(value: Any) -> Any:
 Fault = Annotated[dict[str, dict[str, Any]], BeforeValidator(_fault)]
 
 
-class NodePart(Part):
+class NodePart(ScenarioPart):
     """A node, or a template of nodes."""
 
     template: str | None = None

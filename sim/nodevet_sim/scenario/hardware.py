@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import replace
 
 from nodevet_sim import nvidia_smi_xml
-from nodevet_sim.machine import Machine
+from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.scenario.format import NONE, CpufreqPart, GpusPart, NodePart
 from nodevet_sim.scenario.spec import NodeSpec
-from nodevet_sim.shipped import KINDS, PLAIN, Kind, server, shipped, with_devices
+from nodevet_sim.shipped import KINDS, PLAIN, ProfileMachine, server, shipped, with_devices
 from nodevet_sim.state import StateError, state, values
 
 MOST_CPUS = 4096
@@ -21,17 +21,17 @@ def cpus_of(part: NodePart) -> int:
     return sockets * cores * (1 if part.smt is False else 2)
 
 
-def _kind(part: NodePart) -> Kind:
+def _kind(part: NodePart) -> ProfileMachine:
     return KINDS.get(part.gpus.profile or "", PLAIN) if part.gpus is not None else PLAIN
 
 
-def _shape(part: NodePart, kind: Kind) -> tuple[int, int, int]:
+def _shape(part: NodePart, kind: ProfileMachine) -> tuple[int, int, int]:
     """Sockets, cores of each, NUMA nodes of each."""
     parts = (part.numa.per_socket if part.numa else None) or 1
     return part.sockets or kind.sockets, part.cores or kind.cores, parts
 
 
-def hardware(spec: NodeSpec) -> tuple[Machine, dict[str, str] | None]:
+def hardware(spec: NodeSpec) -> tuple[SimulatedMachine, dict[str, str] | None]:
     """The machine, and its NVML state by key; None without GPUs. Raises ScenarioError."""
     part, gpus = spec.part, spec.part.gpus
     if gpus is None:
@@ -57,7 +57,7 @@ def hardware(spec: NodeSpec) -> tuple[Machine, dict[str, str] | None]:
 
 def _source(
     spec: NodeSpec, gpus: GpusPart, shape: tuple[int, int, int]
-) -> tuple[Machine, dict[str, str] | None]:
+) -> tuple[SimulatedMachine, dict[str, str] | None]:
     if gpus.xml is not None:
         return _from_xml(spec, gpus.xml, shape)
     if gpus.profile == NONE or gpus.profile is None:
@@ -84,7 +84,7 @@ def _source(
 
 def _from_xml(
     spec: NodeSpec, text: str, shape: tuple[int, int, int]
-) -> tuple[Machine, dict[str, str] | None]:
+) -> tuple[SimulatedMachine, dict[str, str] | None]:
     node = nvidia_smi_xml.read(spec.path(text))
     if not node.gpus:
         raise StateError(f"{spec.path(text)}: no GPU in it; write gpus: none")
@@ -114,7 +114,7 @@ def _driver(known: dict[str, str], version: str) -> dict[str, str]:
     }
 
 
-def _refined(spec: NodeSpec, machine: Machine) -> Machine:
+def _refined(spec: NodeSpec, machine: SimulatedMachine) -> SimulatedMachine:
     """The machine with what the node says of its CPUs, memory and devices."""
     part, numa = spec.part, spec.part.numa
     if numa is not None:
@@ -132,7 +132,9 @@ def _refined(spec: NodeSpec, machine: Machine) -> Machine:
     return _frequencies(spec, machine, part.cpufreq) if part.cpufreq else machine
 
 
-def _frequencies(spec: NodeSpec, machine: Machine, cpufreq: CpufreqPart) -> Machine:
+def _frequencies(
+    spec: NodeSpec, machine: SimulatedMachine, cpufreq: CpufreqPart
+) -> SimulatedMachine:
     if cpufreq.driver == NONE:
         return replace(machine, cpufreq_driver=None)
     governors = cpufreq.governors or machine.governors_available

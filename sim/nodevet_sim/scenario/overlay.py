@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
 from nodevet_sim import cpu_files
-from nodevet_sim.captured import Captured, area_of, areas
+from nodevet_sim.captured import CapturedTree, area_of, areas
 from nodevet_sim.description import Content
-from nodevet_sim.machine import Machine
+from nodevet_sim.machine import SimulatedMachine
 
 CPUS, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
 TOPOLOGY = re.compile(r"sys/(devices/system|bus)/(cpu|node)/")
@@ -24,7 +24,7 @@ LINKS = 40  # in one path, as the kernel counts them
 
 
 @dataclass(frozen=True)
-class Laid:
+class Overlay:
     """Files and links, and the areas of them that are captured."""
 
     files: dict[str, Content]
@@ -33,8 +33,11 @@ class Laid:
 
 
 def lay(
-    machine: Machine, below: Laid, captured: Captured, only: tuple[str, ...] | None = None
-) -> Laid:
+    machine: SimulatedMachine,
+    below: Overlay,
+    captured: CapturedTree,
+    only: tuple[str, ...] | None = None,
+) -> Overlay:
     """The captured tree laid over the generated one; `only` these areas, by default all.
 
     Of what a capture has not, the kernel's own lists are made to fit it: /proc/cpuinfo,
@@ -63,7 +66,7 @@ def lay(
     if CPUS in taken:
         fitted = _fitted(machine, files, captured, taken)
         files.update({path: text for path, text in fitted.items() if path not in kept})
-    return Laid(files, links, taken)
+    return Overlay(files, links, taken)
 
 
 def resolved(path: str, links: Mapping[str, str]) -> str:
@@ -88,7 +91,10 @@ def resolved(path: str, links: Mapping[str, str]) -> str:
 
 
 def _fitted(
-    machine: Machine, files: Mapping[str, Content], captured: Captured, taken: frozenset[str]
+    machine: SimulatedMachine,
+    files: Mapping[str, Content],
+    captured: CapturedTree,
+    taken: frozenset[str],
 ) -> dict[str, Content]:
     """What is generated still, and would contradict the captured CPUs."""
     found: dict[str, Content] = {}
@@ -131,7 +137,7 @@ def _locality(name: str, node: str, nodes: Mapping[str, bytes], cpus: list[int])
     return f"{cpu_files.mask(local, max(cpus, default=0) + 1)}\n"
 
 
-def _captured_cpus(captured: Captured) -> list[int]:
+def _captured_cpus(captured: CapturedTree) -> list[int]:
     """Those online, or else those with a directory."""
     online = captured.files.get(f"{CPUS}/online", b"").decode("ascii", "replace")
     try:

@@ -15,7 +15,7 @@ from nodevet_sim.scenario.describe import describe
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import FIELDS, NAME, VERSION, NodePart
 from nodevet_sim.scenario.hardware import cpus_of
-from nodevet_sim.scenario.spec import Loaded, NodeSpec, Said, Where
+from nodevet_sim.scenario.spec import LoadedScenario, NodeSpec, Origin, Said
 from nodevet_sim.scenario.validate import MERGED, spelled, wrong
 
 TOP = ("sim", "name", "title", "templates", "nodes")
@@ -23,13 +23,13 @@ MOST_NODES = 250
 MOST_CPUS = 65_536  # of all nodes: every CPU costs forty files
 
 
-def load(path: Path) -> Loaded:
+def load(path: Path) -> LoadedScenario:
     """The nodes of a scenario. Raises ScenarioError with every problem that was found."""
     try:
         source = read(path)
     except UnreadableError as error:
         raise ScenarioError([error.problem]) from error
-    reader = _Reader(source)
+    reader = _ScenarioReader(source)
     loaded = reader.document()
     if reader.problems:
         raise ScenarioError(sorted(reader.problems, key=lambda one: one.place))
@@ -43,7 +43,7 @@ def load_scenario(path: Path) -> Scenario:
     return Scenario(loaded.name, tuple(describe(spec) for spec in loaded.nodes.values()))
 
 
-def _try(loaded: Loaded) -> None:
+def _try(loaded: LoadedScenario) -> None:
     """Describe one node of each kind, so that a scenario that loads can be booted."""
     problems: list[Problem] = []
     one_of_each = {id(spec.part): spec for spec in loaded.nodes.values()}
@@ -56,17 +56,17 @@ def _try(loaded: Loaded) -> None:
         raise ScenarioError(sorted(problems, key=lambda one: one.place))
 
 
-class _Reader:
+class _ScenarioReader:
     """Walks the document once and collects nodes and problems."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.problems: list[Problem] = []
-        self.templates: dict[str, tuple[Said, dict[str, Where]]] = {}
+        self.templates: dict[str, tuple[Said, dict[str, Origin]]] = {}
         self.nodes: dict[str, NodeSpec] = {}
         self.cpus = 0
 
-    def document(self) -> Loaded:
+    def document(self) -> LoadedScenario:
         tree = parse(self.source)
         for found in tree.problems:
             advice = found.advice.replace("nodevet: 1", f"sim: {VERSION}")
@@ -86,7 +86,7 @@ class _Reader:
             self.tell(Place(1, 1), "nodes", "the nodes are missing", "add: nodes: {gpu001: ...}")
         for entry in self.mapping(keys.get("nodes"), "nodes"):
             self.node(entry)
-        return Loaded(name, self.word(keys.get("title")), self.nodes)
+        return LoadedScenario(name, self.word(keys.get("title")), self.nodes)
 
     def version(self, entry: Entry | None) -> None:
         if entry is None:
@@ -155,7 +155,7 @@ class _Reader:
         else:
             self.nodes[spec.name] = spec
 
-    def body(self, node: Node, path: str) -> tuple[Said, dict[str, Where]]:
+    def body(self, node: Node, path: str) -> tuple[Said, dict[str, Origin]]:
         """What a node or a template says, judged by itself; and where."""
         if isinstance(node, Scalar) and node.value is None:
             return {}, {}
@@ -186,8 +186,8 @@ class _Reader:
         else:
             self.tell(entry.value.place, path, "names with keys are wanted here", "")
 
-    def where(self, place: Place) -> Where:
-        return Where(self.source.shown, place)
+    def where(self, place: Place) -> Origin:
+        return Origin(self.source.shown, place)
 
     def tell(self, place: Place, path: str, text: str, advice: str) -> None:
         self.problems.append(self.problem(place, path, text, advice))
@@ -197,8 +197,8 @@ class _Reader:
 
 
 def merged(
-    template: tuple[Said, dict[str, Where]], own: tuple[Said, dict[str, Where]]
-) -> tuple[Said, dict[str, Where]]:
+    template: tuple[Said, dict[str, Origin]], own: tuple[Said, dict[str, Origin]]
+) -> tuple[Said, dict[str, Origin]]:
     """A node on top of its template: its keys win, `nvml` and `files` key by key."""
     said, where = {**template[0], **own[0]}, {**template[1], **own[1]}
     for key in MERGED:

@@ -17,7 +17,7 @@ Said = dict[str, object]  # the plain keys of a node, its template's among them
 
 
 @dataclass(frozen=True)
-class Where:
+class Origin:
     """A position in a file, or what a person typed."""
 
     file: str
@@ -36,7 +36,7 @@ class NodeSpec:
     part: NodePart
     said: Said
     folder: Path  # that its paths start from
-    where: Mapping[str, Where]  # key, `faults[0]`, or "" for the node -> position
+    where: Mapping[str, Origin]  # key, `faults[0]`, or "" for the node -> position
     events: tuple[LogLine | int, ...] = ()  # log lines, and faults by place, since it runs
 
     @contextmanager
@@ -59,7 +59,7 @@ class NodeSpec:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedScenario:
     """A scenario that was read. `files` are all that were, itself first."""
 
     name: str

@@ -19,7 +19,7 @@ SAVE = "save what `nvidia-smi -q -x` prints, from <?xml to </nvidia_smi_log>"
 
 
 @dataclass(frozen=True)
-class Document:
+class XmlDocument:
     """A parsed file. `places` has the line and column of every start tag, both from 1."""
 
     path: Path
@@ -32,11 +32,11 @@ class Document:
         return StateError(f"{self.path}:{line}:{column}: {message}")
 
 
-class _Refused(Exception):  # noqa: N818
+class _RefusedXml(Exception):  # noqa: N818
     """Raised inside expat; the message is what the file does."""
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> XmlDocument:
     """Parse a file of at most 64 MiB, in any encoding that expat or Python knows.
 
     Raises StateError: `file:line:column: what; what to do`.
@@ -57,17 +57,17 @@ def read_document(path: Path) -> Document:
     def start(tag: str, attributes: dict[str, str]) -> None:
         places[builder.start(tag, attributes)] = place()
         if len(places) > ELEMENTS:
-            raise _Refused(f"more than {ELEMENTS} elements; {SAVE}")
+            raise _RefusedXml(f"more than {ELEMENTS} elements; {SAVE}")
 
     def declared(*_: object) -> None:
-        raise _Refused(REFUSED)
+        raise _RefusedXml(REFUSED)
 
     def skipped(name: str, _: object) -> None:
-        raise _Refused(f"the entity &{name}; is not defined; write the character itself")
+        raise _RefusedXml(f"the entity &{name}; is not defined; write the character itself")
 
     def attribute(_tag: str, _name: str, _type: str, default: str | None, _: object) -> None:
         if default is not None:
-            raise _Refused(REFUSED)
+            raise _RefusedXml(REFUSED)
 
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -81,11 +81,11 @@ def read_document(path: Path) -> Document:
     except expat.ExpatError as error:
         where = f"{path}:{error.lineno}:{error.offset + 1}"
         raise StateError(f"{where}: not XML: {expat.ErrorString(error.code)}; {SAVE}") from None
-    except _Refused as error:
+    except _RefusedXml as error:
         line, column = place()
         raise StateError(f"{path}:{line}:{column}: {error}") from None
     except (LookupError, ValueError) as error:
         raise StateError(
             f"{path}:1:1: its encoding is not known: {error}; save it as UTF-8"
         ) from None
-    return Document(path, builder.close(), places)
+    return XmlDocument(path, builder.close(), places)

@@ -2,7 +2,7 @@
 
 from xml.etree.ElementTree import Element
 
-from nodevet_sim.xml.document import Document
+from nodevet_sim.xml.document import XmlDocument
 from nodevet_sim.xml.text import (
     ERRORS,
     convert,
@@ -67,7 +67,7 @@ def event_reasons(gpu: Element) -> dict[str, str]:
     return {"event_reasons": hex(mask)} if told else {}
 
 
-def virtualization_mode(document: Document, gpu: Element) -> dict[str, str]:
+def virtualization_mode(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """`None` is a value of this one."""
     element = gpu.find("gpu_virtualization_mode/virtualization_mode")
     if plainly(shown(element)) == "none":
@@ -76,7 +76,7 @@ def virtualization_mode(document: Document, gpu: Element) -> dict[str, str]:
     return {} if value is None else {"virtualization_mode": value}
 
 
-def recovery_action(document: Document, gpu: Element) -> dict[str, str]:
+def recovery_action(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """`None` is a value of this one."""
     element = gpu.find("gpu_recovery_action")
     if plainly(shown(element)) == "none":
@@ -85,7 +85,7 @@ def recovery_action(document: Document, gpu: Element) -> dict[str, str]:
     return {} if value is None else {"recovery_action": value}
 
 
-def fabric(document: Document, gpu: Element) -> dict[str, str]:
+def fabric(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """Drivers before 555 show no clique and no cluster: 0 and zeros, as an HGX board has.
     A driver that shows no health has no health_mask."""
     state = convert(document, gpu.find("fabric/state"), word)
@@ -119,7 +119,7 @@ def fabric_status(said: str) -> str:
     return ERRORS.get(plainly(said), "NVML_ERROR_UNKNOWN").removeprefix("NVML_ERROR_")
 
 
-def processes(document: Document, gpu: Element) -> dict[str, str]:
+def processes(document: XmlDocument, gpu: Element) -> dict[str, str]:
     """`PID:BYTES` of the compute processes. Raises StateError where they do not fit."""
     parent = gpu.find("processes")
     if parent is None or shown(parent):

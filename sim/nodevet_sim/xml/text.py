@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from xml.etree.ElementTree import Element
 
-from nodevet_sim.xml.document import Document
+from nodevet_sim.xml.document import XmlDocument
 
 Read = Callable[[str], str]
 
@@ -149,7 +149,7 @@ def virtualization(shown: str) -> str:
     return VIRTUALIZATION[shown.lower()]
 
 
-def convert(document: Document, element: Element | None, read: Read) -> str | None:
+def convert(document: XmlDocument, element: Element | None, read: Read) -> str | None:
     """The state's value of one element: None where it has none, or the name of the NVML
     error that nvidia-smi printed. Raises StateError."""
     found = shown(element)

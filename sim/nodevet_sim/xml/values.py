@@ -16,7 +16,7 @@ Memory is in whole MiB there and power in hundredths of a watt, so no finer here
 
 from xml.etree.ElementTree import Element
 
-from nodevet_sim.xml.document import Document
+from nodevet_sim.xml.document import XmlDocument
 from nodevet_sim.xml.text import (
     Read,
     architecture,
@@ -167,7 +167,7 @@ READINGS: tuple[Row, ...] = (
 )
 
 
-def _first(document: Document, gpu: Element, read: Read, paths: tuple[str, ...]) -> str | None:
+def _first(document: XmlDocument, gpu: Element, read: Read, paths: tuple[str, ...]) -> str | None:
     """The first of these elements that has a value, else the first error."""
     failure = None
     for path in paths:
@@ -182,7 +182,7 @@ def _first(document: Document, gpu: Element, read: Read, paths: tuple[str, ...])
     return failure
 
 
-def rows(document: Document, gpu: Element, table: tuple[Row, ...]) -> dict[str, str]:
+def rows(document: XmlDocument, gpu: Element, table: tuple[Row, ...]) -> dict[str, str]:
     """Key -> value of every row of the table that the GPU has. Raises StateError."""
     values = {key: _first(document, gpu, read, paths) for key, read, paths in table}
     return {key: value for key, value in values.items() if value is not None}

@@ -17,7 +17,7 @@ from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
 from nodevet.fleet.protocol import payload
 from nodevet.remote.probe import children
-from nodevet_sim.machine import Machine, Process, hgx
+from nodevet_sim.machine import SimulatedMachine, SimulatedProcess, hgx
 from nodevet_sim.tree import write
 
 CAPTURES = Path(__file__).parents[3] / ".." / "shared" / "captures"
@@ -146,14 +146,14 @@ def strange_keys(data: Any, struct: Any) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def machine() -> Machine:
+def machine() -> SimulatedMachine:
     """A healthy two-GPU node with one job on GPU 0."""
-    job = Process(4242, "python (train)", gpus=(0,), cpus_allowed="0-3", mems_allowed="0")
+    job = SimulatedProcess(4242, "python (train)", gpus=(0,), cpus_allowed="0-3", mems_allowed="0")
     return replace(hgx("gpu001", gpus=2, cores_per_socket=2), processes=(job,))
 
 
 @pytest.fixture
-def node(machine: Machine, tmp_path: Path) -> Path:
+def node(machine: SimulatedMachine, tmp_path: Path) -> Path:
     """The tree of `machine`, to break."""
     root = tmp_path.resolve() / "node"
     write(machine, root)

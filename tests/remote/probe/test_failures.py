@@ -20,7 +20,7 @@ from nodevet.remote.probe.collectors import (
     processes,
 )
 from nodevet.remote.probe.files import Absent
-from nodevet_sim.machine import Machine
+from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.tree import write
 
 Check = Callable[[str, dict[str, Any]], Any]
@@ -64,7 +64,7 @@ def place_of(data: Any, path: str) -> tuple[Any, str]:
 
 
 @pytest.fixture(scope="module")
-def shared(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(machine: SimulatedMachine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree that tests break and mend."""
     root = tmp_path_factory.mktemp("shared").resolve() / "node"
     write(machine, root)
