@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.services import Unit, Units
+from nodevet.evidence.services import UNIT_NAME, Unit, Units
 from nodevet.model import Check, Finding, Subject, Want, fail, ok, unknown
 
 LISTS = ("running", "stopped", "enabled", "disabled")
@@ -34,16 +34,14 @@ OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
 ACTIVE = ("active", "reloading")
 SILENT = ("", "generated", "transient", "alias", "bad")  # say nothing of the next boot
 
-UNIT = re.compile(
-    r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,220}\.(service|socket|timer|target|path|mount|swap)"
-)
+UNIT = re.compile(UNIT_NAME + r"\.(service|socket|timer|target|path|mount|swap)")
 
 
 def unit_name(text: str) -> str:
     """A unit's whole name. Raises ValueError."""
     if not UNIT.fullmatch(text):
         raise ValueError(
-            "is no name of a systemd unit; write it whole: nvidia-persistenced.service"
+            "is not the name of a systemd unit; write all of it: nvidia-persistenced.service"
         )
     return text
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any
 
+from nodevet import resource
 from nodevet.resource import Actions
 
 Commands = Generator[Any, None, None]  # pyinfra's commands
@@ -28,7 +29,10 @@ def operation(function: Callable[..., Commands]) -> Operation:
 
 
 def perform(actions: Actions) -> Commands:
-    """The commands of these actions."""
-    from nodevet.fixes import _perform
+    """The commands of these actions. Raises pyinfra's OperationError for one that is never run."""
+    from pyinfra.api.exceptions import OperationError
 
-    yield from _perform.perform(actions)
+    try:
+        yield from resource.perform(actions)
+    except resource.ActionError as error:
+        raise OperationError(str(error)) from error

@@ -11,6 +11,7 @@ from nodevet.model import Value
 from nodevet.resource import AnyAction, State
 
 SCHEMA = 3
+BRIEF = 300  # characters of a command's output in one line of a report
 
 
 class Outcome(str, Enum):
@@ -147,3 +148,9 @@ def worst(steps: Iterable[StepResult]) -> Outcome:
     return min(
         (step.outcome for step in steps), key=lambda one: one.rank, default=Outcome.UNCHANGED
     )
+
+
+def said(code: int | None, output: str) -> str:
+    """How a command ended, with the end of what it said."""
+    text = output.strip()[-BRIEF:]
+    return f"ended with {code}{f': {text}' if text else ''}"

@@ -6,6 +6,9 @@ from nodevet import bounds
 from nodevet.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
 
+UNIT_NAME = r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,240}"
+"""A regular expression: systemd.unit(5), and no word that systemctl would take for an option."""
+
 
 class Unit(Record, frozen=True, kw_only=True):
     """A systemd unit; `systemctl show`."""

@@ -5,8 +5,6 @@ by line. Hosts that differ in the same way share one diff under their nodeset. L
 with `#` belong to no diff: hosts without findings, the commands of fixes, and the totals.
 """
 
-import base64
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -15,18 +13,17 @@ import msgspec
 
 from nodevet.model import Finding, HostReport, Run, Verdict, show
 from nodevet.printable import brief, plain
-from nodevet.remedy.rollout.session import state
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import lines, summary
 from nodevet.report.parts.hunks import Pair
 from nodevet.report.parts.hunks import hunks as hunks_of
 from nodevet.report.parts.text import nodeset, wrap
 from nodevet.report.parts.words import values
-from nodevet.resource import State
+from nodevet.resource import State, describe, kind_of
 from nodevet.result import HostResult, Result, StepResult
 
 ENDING = ".diff"
-LINES = 2000  # of one file; a longer one, or one that is no text, is told by its checksum
+
 CONTEXT = 1  # unchanged lines around a difference
 ROOM = 96  # columns of a line of advice
 _ALIKE = (Verdict.OK, Verdict.NOT_APPLICABLE)
@@ -200,30 +197,8 @@ def _sides(step: StepResult) -> list[Pair]:
 
 
 def _state_lines(seen: State) -> Iterator[str]:
-    """What is not there has no lines."""
-    label = plain(seen.resource.label)
-    if seen.why or not (seen.exists and isinstance(seen.value, Mapping)):
-        if seen.why or seen.exists:
-            yield f"{label}: {plain(state(seen))}"
-    elif seen.resource.kind == "file":
-        yield f"{label}: {_properties(seen.value)}"
-        yield from (f"  {line}" for line in _content(seen.value))
-    else:
-        yield from (f"{label} {plain(f'{key}: {value}')}" for key, value in seen.value.items())
-
-
-def _properties(value: Mapping[str, object]) -> str:
-    mode = value.get("mode")
-    shown = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
-    return f"{shown}, owner {value.get('owner')}, group {value.get('group')}"
-
-
-def _content(value: Mapping[str, object]) -> list[str]:
-    content = base64.b64decode(str(value.get("content") or ""))
-    try:
-        lines = content.decode().splitlines()
-    except UnicodeDecodeError:
-        lines = []
-    if len(lines) > LINES or (content and not lines):
-        return [f"{len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}"]
-    return [plain(line) for line in lines]
+    """A resource that does not exist has no lines."""
+    if seen.why:
+        yield f"{plain(seen.resource.label)}: {plain(describe(seen))}"
+    elif seen.exists:
+        yield from kind_of(seen.resource).lines(seen)

@@ -1,6 +1,50 @@
-"""A file of the disk."""
+"""A file of the disk: its content, mode and owner, or that it does not exist."""
 
-from nodevet.resource.core import Action
+import base64
+import binascii
+import difflib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from nodevet.bounds import Text
+from nodevet.printable import plain
+from nodevet.resource.core import (
+    Action,
+    ActionError,
+    Form,
+    Kind,
+    Resource,
+    RestoreError,
+    State,
+    clean,
+    mapping,
+    path_problem,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from pyinfra.api.command import StringCommand
+
+CONTENT = Meta(max_length=1_398_104)  # base64 of 1 MiB: nodevet.remote.state reads no larger file
+LINES = 2000  # of one file in a diff; a longer one, or one that is not text, is its checksum
+CONTEXT = 3  # unchanged lines around a change of a file
+FOLDERS = re.compile(  # those that a file may bring along, mode 0755
+    r"/etc/(tmpfiles|sysctl|modprobe|modules-load|udev/rules)\.d|/etc/systemd/system"
+    r"|/etc/systemd/system/[^/]+\.d"
+)
+DROP_INS = re.compile(r"/etc/systemd/system/[^/]+\.d")  # one that is empty says nothing
+NO_OTHER = (
+    'if [ -L "$f" ] || { [ -e "$f" ] && [ ! -f "$f" ]; };',
+    'then echo "$f is not a regular file" >&2; exit 1; fi;',
+    'rm -f -- "$s"??????;',  # what a crash of the node left there
+)
+
+Id = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]  # uid_t, gid_t
 
 
 class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
@@ -11,3 +55,214 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
     mode: int = 0o644
     owner: int = 0  # uid
     group: int = 0  # gid
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(kind="file", name=self.path)
+
+    @property
+    def label(self) -> str:
+        return f"remove {self.path}" if self.content is None else f"write {self.path}"
+
+    def command(self, *, seconds: float) -> "StringCommand":
+        from pyinfra.api.command import QuoteString, StringCommand
+
+        parts = PurePosixPath(clean(self.path, "path"))
+        if path_problem(self.path):
+            raise ActionError(f"{self.path!r} is not an absolute path in its plain form")
+        folder = str(parts.parent)
+        start = str(parts.parent / f".{parts.name}.nodevet.")
+        pairs = (("f", self.path), ("d", folder), ("s", start))
+        opening = [
+            StringCommand(f"{key}=", QuoteString(value), ";", _separator="") for key, value in pairs
+        ]
+        if self.content is None:
+            return StringCommand(*opening, *_removing(folder))
+        content = self.content.encode("utf-8", "surrogateescape")
+        encoded = base64.b64encode(content).decode("ascii")
+        return StringCommand(
+            "umask 077;", *opening, *self._writing(folder, content), _stdin=encoded
+        )
+
+    def _writing(self, folder: str, content: bytes) -> Iterator[str]:
+        """A new file in the same folder, whole and on the disk, replaces the old by rename(2).
+
+        The content goes through stdin with its SHA-256 in the command: a connection that is cut
+        off in the middle leaves the old file.
+        """
+        if not 0 <= self.mode <= 0o7777:
+            raise ActionError(f"{self.mode!r} is not the mode of a file")
+        if FOLDERS.fullmatch(folder):
+            yield '[ -d "$d" ] || mkdir -m 755 -- "$d" || exit 1;'
+        else:
+            yield '[ -d "$d" ] || { echo "$d is not a directory" >&2; exit 1; };'
+        yield from NO_OTHER
+        yield 't=$(mktemp -- "$s"XXXXXX) || exit 1;'
+        yield "trap 'rm -f -- \"$t\"' EXIT; trap 'exit 1' HUP INT TERM;"
+        yield 'base64 -d >"$t" || exit 1;'
+        yield f'[ "$(sha256sum <"$t")" = "{hashlib.sha256(content).hexdigest()}  -" ] ||'
+        yield '{ echo "the content did not arrive whole" >&2; exit 1; };'
+        yield f'chown {int(self.owner)}:{int(self.group)} -- "$t" &&'
+        yield f'chmod {self.mode:04o} -- "$t" &&'
+        yield 'sync -- "$t" && mv -fT -- "$t" "$f" && sync -- "$d"'
+
+
+def _removing(folder: str) -> Iterator[str]:
+    empty = ' && { rmdir -- "$d" 2>/dev/null; :; }' if DROP_INS.fullmatch(folder) else ""
+    yield '[ -d "$d" ] || exit 0;'
+    yield from NO_OTHER
+    yield f'rm -f -- "$f" && sync -- "$d"{empty}'
+
+
+class FileState(Form, frozen=True, kw_only=True):
+    mode: Annotated[int, Meta(ge=0, le=0o7777)] | UnsetType = UNSET
+    owner: Id | UnsetType = UNSET
+    group: Id | UnsetType = UNSET
+    content: Annotated[str, CONTENT] | UnsetType = UNSET  # base64; none of one that is too large
+    target: Text | UnsetType = UNSET  # of a symbolic link, and nothing else
+
+    def __post_init__(self) -> None:
+        told = [part is not UNSET for part in (self.mode, self.owner, self.group)]
+        if self.target is UNSET and not all(told):
+            raise ValueError("a file without mode, owner and group")
+
+
+class FileKind(Kind):
+    form = FileState
+    actions = (WriteFile,)
+    is_setting = True
+
+    def name_problem(self, name: str) -> str:
+        return path_problem(name)
+
+    def describe(self, state: State) -> str:
+        mode = state.mapping.get("mode")
+        return f"a file of mode {mode:o}" if isinstance(mode, int) else "a file"
+
+    def lines(self, state: State) -> Iterator[str]:
+        value, label = state.mapping, plain(state.resource.label)
+        if not value:
+            yield from super().lines(state)
+            return
+        mode = value.get("mode")
+        shown = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
+        yield f"{label}: {shown}, owner {value.get('owner')}, group {value.get('group')}"
+        yield from (f"  {line}" for line in _content(value))
+
+    def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
+        for action in actions:
+            if isinstance(action, WriteFile):
+                yield from _diff(action, before.get(action.resource))
+
+    def holds(self, action: Action, state: State) -> bool | None:
+        if not isinstance(action, WriteFile):
+            return None
+        if action.content is None:
+            return not state.exists
+        expected = {
+            "content": base64.b64encode(action.content.encode()).decode(),
+            "mode": action.mode,
+            "owner": action.owner,
+            "group": action.group,
+        }
+        return state.exists and all(
+            state.mapping.get(key) == part for key, part in expected.items()
+        )
+
+    def restore_rank(self, before: State) -> int:
+        return 2
+
+    def restore(
+        self, before: State, among: Sequence[State], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        path = before.resource.name
+        if not before.exists:
+            return [WriteFile(path=path, content=None)]
+        value, label = mapping(before), before.resource.label
+        if "target" in value:
+            raise RestoreError(f"{label}: it is a symbolic link to {value['target']!r}")
+        content = text_of(before)
+        if content is None:
+            raise RestoreError(f"{label}: its content is not UTF-8 text")
+        mode, owner, group = (whole(before, value.get(key)) for key in ("mode", "owner", "group"))
+        return [WriteFile(path=path, content=content, mode=mode, owner=owner, group=group)]
+
+    def sweep(self, then: State, now: State) -> Sequence[Action]:
+        """Removing a file that does not exist removes what a write left next to it."""
+        if then.exists or now.exists or now.why:
+            return ()
+        return [WriteFile(path=then.resource.name, content=None)]
+
+
+def text_of(state: State) -> str | None:
+    """The content of a file that was read; None if that is not UTF-8 text. Raises RestoreError."""
+    content = mapping(state).get("content")
+    if not isinstance(content, str):
+        raise RestoreError(f"{state.resource.label}: its content was not read")
+    try:
+        return base64.b64decode(content, validate=True).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    except binascii.Error as error:
+        raise RestoreError(f"{state.resource.label}: its content is not base64: {error}") from error
+
+
+def _content(value: Mapping[str, Any]) -> list[str]:
+    content = base64.b64decode(str(value.get("content") or ""))
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if len(lines) > LINES or (content and not lines):
+        return [f"{len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}"]
+    return [plain(line) for line in lines]
+
+
+def _diff(action: WriteFile, before: State | None) -> Iterator[str]:
+    path = plain(action.path)
+    old, about = _old(before)
+    new = action.content
+    if new is None and before and not before.exists:
+        return
+    head = "/dev/null" if before and not before.exists else f"{path}{about}"
+    yield f"--- {head}"
+    yield f"+++ {'/dev/null' if new is None else path}"
+    changed = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=CONTEXT))[2:]
+    yield from (line if line.startswith("@@") else plain(line) for line in changed)
+    if before and before.exists and isinstance(before.value, Mapping):
+        was = _properties(*(before.value.get(key) for key in ("mode", "owner", "group")))
+    else:
+        was = _properties(0o644, 0, 0)
+    now = _properties(action.mode, action.owner, action.group)
+    if new is not None and now != was:
+        if before and before.exists:
+            yield f"-{path}: {was}"
+        yield f"+{path}: {now}"
+
+
+def _old(before: State | None) -> tuple[str | None, str]:
+    """What a file holds now, and what is to be said of it."""
+    if before is None:
+        return None, "  (its content was not read)"
+    if not before.exists:
+        return None, ""
+    try:
+        text = text_of(before)
+    except RestoreError:
+        return None, "  (its content was not read)"
+    return text, "  (its content is not text)" if text is None else ""
+
+
+def _lines(text: str | None) -> list[str]:
+    if not text:
+        return []
+    rows = text.split("\n")
+    return rows[:-1] if rows[-1] == "" else [*rows[:-1], f"{rows[-1]}  (no newline at its end)"]
+
+
+def _properties(mode: Any, owner: Any, group: Any) -> str:
+    shown = f"{mode:04o}" if isinstance(mode, int) else "not read"
+    return plain(f"mode {shown}, owner {owner}, group {group}")
+
+
+KIND = FileKind()

@@ -1,6 +1,32 @@
 """A file of sysfs or of /proc/sys: a setting of the running kernel."""
 
-from nodevet.resource.core import Action
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ClusterShell.RangeSet import RangeSet
+
+from nodevet.bounds import FileText
+from nodevet.printable import plain
+from nodevet.resource.core import (
+    Action,
+    ActionError,
+    Kind,
+    Resource,
+    RestoreError,
+    State,
+    clean,
+    path_problem,
+)
+
+if TYPE_CHECKING:
+    from pyinfra.api.command import StringCommand
+
+ROOTS = ("/sys/", "/proc/sys/")
+VALUE = 4096  # bytes; one write(2) of dd, and longer than any value of the kernel
+
+_NUMBERS = re.compile(r"(\d+)")
 
 
 class WriteKernel(Action, frozen=True, kw_only=True, tag="kernel"):
@@ -8,3 +34,110 @@ class WriteKernel(Action, frozen=True, kw_only=True, tag="kernel"):
 
     path: str
     value: str
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(kind="kernel", name=self.path)
+
+    @property
+    def label(self) -> str:
+        return f"write {self.value} to {self.path}"
+
+    def command(self, *, seconds: float) -> "StringCommand":
+        """One write(2), as the kernel takes it; dd names the errno, and makes no file."""
+        from pyinfra.api.command import QuoteString, StringCommand
+
+        parts = PurePosixPath(clean(self.path, "path"))
+        if parts.parts[:2] not in (("/", "sys"), ("/", "proc")) or ".." in parts.parts:
+            raise ActionError(f"{self.path!r} is not a file of /sys or /proc")
+        if not 0 < len(clean(self.value, "value").encode()) < VALUE:
+            raise ActionError(f"{self.path}: a value is between 1 and {VALUE} bytes long")
+        target = StringCommand("of=", QuoteString(str(parts)), _separator="")
+        dd = StringCommand(
+            "LC_ALL=C dd", target, f"bs={VALUE} count=1 conv=notrunc,nocreat status=none"
+        )
+        return StringCommand("printf %s", QuoteString(self.value), "|", dd)
+
+
+class KernelKind(Kind):
+    form = FileText
+    actions = (WriteKernel,)
+    is_setting = True
+
+    def name_problem(self, name: str) -> str:
+        if problem := path_problem(name):
+            return problem
+        return "" if name.startswith(ROOTS) else f"is not below {' or '.join(ROOTS)}"
+
+    def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for action in actions:
+            if isinstance(action, WriteKernel):
+                old = _held(before.get(action.resource))
+                groups.setdefault((old, plain(action.value)), []).append(action.path)
+        for (old, new), paths in groups.items():
+            for where in folded(paths):
+                yield f"-{where}: {old}"
+                yield f"+{where}: {new}"
+
+    def holds(self, action: Action, state: State) -> bool | None:
+        if not isinstance(action, WriteKernel):
+            return None
+        try:
+            return state.exists and chosen(state) == action.value.strip()
+        except RestoreError:
+            return False
+
+    def restore(
+        self, before: State, among: Sequence[State], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        if not before.exists:
+            raise RestoreError(f"{before.resource.label}: there is no such file")
+        if not isinstance(before.value, str):
+            raise RestoreError(f"{before.resource.label}: its value was not read")
+        return [WriteKernel(path=before.resource.name, value=chosen(before))]
+
+
+def chosen(state: State) -> str:
+    """What to write to a kernel file: its text, or the word in brackets if it offers several.
+
+    Raises RestoreError.
+    """
+    text = str(state.value).strip().replace("\t", " ")  # as sysctls of several numbers have them
+    words = [word[1:-1] for word in text.split() if word[0] == "[" and word[-1] == "]"]
+    if len(words) > 1:
+        raise RestoreError(f"{state.resource.label}: {text!r} marks several words as chosen")
+    if words:
+        return words[0]
+    if not text or "\n" in text:
+        raise RestoreError(f"{state.resource.label}: {text!r} cannot be written back")
+    return text
+
+
+def _held(state: State | None) -> str:
+    if state is None:
+        return "(not read)"
+    try:
+        return plain(chosen(state)) if state.exists else "(absent)"
+    except RestoreError:
+        return plain(str(state.value))
+
+
+def folded(paths: Sequence[str]) -> Iterator[str]:
+    """Paths that differ in one number as one: /sys/.../policy[0-223]/scaling_governor."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for path in dict.fromkeys(paths):
+        pieces = _NUMBERS.split(path)
+        groups.setdefault(tuple(pieces[::2]), []).append(pieces)
+    for members in groups.values():
+        differ = [place for place in range(len(members[0])) if len({m[place] for m in members}) > 1]
+        if len(members) == 1 or len(differ) != 1:
+            yield from (plain("".join(pieces)) for pieces in members)
+            continue
+        (place,) = differ
+        numbers = RangeSet.fromlist([pieces[place] for pieces in members])
+        head, tail = "".join(members[0][:place]), "".join(members[0][place + 1 :])
+        yield plain(f"{head}[{numbers}]{tail}")
+
+
+KIND = KernelKind()

@@ -101,7 +101,7 @@ def test_a_diff_shows_the_files_and_the_commands(plan: Run) -> None:
         "--- /dev/null",
         "+++ /etc/systemd/system/nodevet-power-limit.service",
         "+[Service]",
-        "-nodevet-power-limit.service: (not there)",
+        "-nodevet-power-limit.service: (absent)",
         "+nodevet-power-limit.service: enabled",
     ):
         assert line in shown.splitlines()

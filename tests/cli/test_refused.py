@@ -288,8 +288,7 @@ def test_a_file_that_came_to_be_where_one_was_planned(rig: Rig, plan: Path) -> N
     rig.on("gpu1", f"echo '# by hand' > {file}")
     told = rig.refused(plan, "gpu1")
     assert told == (
-        f"stale: {steps[-1]['id']}: file {file} is a file of mode 644, "
-        "and was not there when planned"
+        f"stale: {steps[-1]['id']}: file {file} is a file of mode 644, and was absent when planned"
     )
     rig.on("gpu1", f"rm {file}")
 

@@ -5,11 +5,9 @@ import subprocess
 import msgspec
 import pytest
 
-from nodevet.fixes import _perform, driver_version
+from nodevet.fixes import driver_version
 from nodevet.fixing.model import FixError, Risk
-from nodevet.remedy.rollout.state import shows
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, holds, perform, restore
 
 V = "550.54.14"
 NEW, NEWER = "550.90.07", "550.127.05"
@@ -81,7 +79,7 @@ def test_the_highest_version_that_all_have_and_the_baseline_admits(plan):
     assert change.actions[0].seconds >= 600
     assert {"-y", "--no-remove", "--no-install-recommends"} <= set(words)
     assert not [word for word in words if word.startswith("--allow")]
-    assert all(len(list(_perform.perform((action,)))) == 1 for action in change.actions)
+    assert all(len(list(perform((action,)))) == 1 for action in change.actions)
     every = (NEWER, NEW, V)
     (change,) = plan("driver_version", ">=550.90", node(*three(*every, manager=every)))
     assert change.expected == NEWER
@@ -208,14 +206,14 @@ def test_what_was_done_shows_and_is_put_back_exactly(plan):
         ]
 
     before, after = seen(V, False, COMPUTE), seen(NEW, True, COMPUTE)
-    assert [shows(action, after) for action in change.actions] == [True] * 3
-    assert [shows(action, before) for action in change.actions] == [False, True, False]
+    assert [holds(action, after) for action in change.actions] == [True] * 3
+    assert [holds(action, before) for action in change.actions] == [False, True, False]
     assert (
-        shows(change.actions[0], [State(resource=change.resources[0], exists=False, why="x")])
+        holds(change.actions[0], [State(resource=change.resources[0], exists=False, why="x")])
         is None
     )
-    assert shows(RunCommand(words=("apt-mark", "showhold")), after) is None
-    back = undo(*before, actions=change.actions)
+    assert holds(RunCommand(words=("apt-mark", "showhold")), after) is None
+    back = restore(*before, actions=change.actions)
     assert [action.words[:3] for action in back[2:]] == [
         ("apt-mark", "auto", COMPUTE),
         ("apt-mark", "unhold", COMPUTE),

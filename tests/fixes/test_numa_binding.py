@@ -6,10 +6,9 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fixes import _perform, numa_binding
+from nodevet.fixes import numa_binding
 from nodevet.fixing.model import FixError, PlannedChange, Risk
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, perform, restore
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
 
@@ -296,7 +295,7 @@ def test_every_mode_can_be_put_back(asked):
             )
             for resource in change.resources
         ]
-        ways[option] = undo(*seen, actions=change.actions)
+        ways[option] = restore(*seen, actions=change.actions)
     gone = WriteFile(path=DROP_IN, content=None)
     assert ways[""] == (gone, RELOAD)
     assert ways["restart"] == (
@@ -314,7 +313,7 @@ def test_every_mode_can_be_put_back(asked):
 def test_as_an_operation():
     found = list(numa_binding.numa_binding._inner("train.service", "0-31,64-95", "0", restart=True))
     wanted = (WriteFile(path=DROP_IN, content=TEXT), SetUnit(name="train.service", restart=True))
-    assert [str(each) for each in found] == [str(each) for each in _perform.perform(wanted)]
+    assert [str(each) for each in found] == [str(each) for each in perform(wanted)]
     for bad in (("x", "0", "0"), ("x.service", "0;1", "0"), ("x.service", "0", "0\nUser=y")):
         with pytest.raises(ValueError, match="numa_binding"):
             list(numa_binding.numa_binding._inner(*bad))

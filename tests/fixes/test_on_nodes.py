@@ -23,9 +23,7 @@ from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Host, Verdict
-from nodevet.remedy.rollout.compare import after_reset
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import State
+from nodevet.resource import State, after_reset, restore
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import FleetFolder
 
@@ -181,7 +179,7 @@ class Fleet:
         life.moments["rebooted"] = self.moment(worker, node)
         for check in reversed(life.changes):
             actions = tuple(each for change in life.changes[check] for each in change.actions)
-            for action in undo(*life.seen[check], actions=actions):
+            for action in restore(*life.seen[check], actions=actions):
                 acted = worker.act(node, action)
                 assert acted.ok, (action, acted)
         life.moments["undone"] = self.moment(worker, node)

@@ -9,8 +9,7 @@ import pytest
 
 from nodevet.fixes import swap
 from nodevet.fixing.model import FixError, Risk
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, restore
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
 
@@ -178,14 +177,14 @@ def test_back_with_priority_and_discard_and_in_the_kernels_order():
         seen("/swapfile", priority=-2),
         seen("/dev/sda2", priority=5, fstab=[line]),
     )
-    assert undo(table, unit, *swaps) == (
+    assert restore(table, unit, *swaps) == (
         WriteFile(path="/etc/fstab", content=TABLE, mode=0o640, owner=0, group=7),
         RunCommand(words=("swapon", "-p", "5", "--discard=pages", "--", "/dev/sda2")),
         RunCommand(words=("swapon", "--", "/swapfile")),
         RunCommand(words=("swapon", "--", "/dev/sdb2")),
         SetUnit(name="dev-sda2.swap", running=True, masked=False),
     )
-    assert undo(table)[1:] == (RunCommand(words=("systemctl", "daemon-reload")),)
+    assert restore(table)[1:] == (RunCommand(words=("systemctl", "daemon-reload")),)
 
 
 # --- in a pyinfra deploy

@@ -21,9 +21,7 @@ from nodevet.fixing.model import PlannedChange, Risk
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
-from nodevet.remedy.rollout.compare import same
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import State
+from nodevet.resource import State, restore, same
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import FleetFolder
 
@@ -159,7 +157,7 @@ def live(fleet: str) -> Life:
         sim("reboot", "--fleet", fleet, "n1")
         moment("rebooted")
         actions = tuple(action for change in found.changes for action in change.actions)
-        for action in undo(*found.seen, actions=actions):
+        for action in restore(*found.seen, actions=actions):
             acted = worker.act("n1", action)
             assert acted.ok, (action, acted)
         moment("undone")

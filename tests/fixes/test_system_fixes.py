@@ -6,10 +6,9 @@ import sys
 import msgspec
 import pytest
 
-from nodevet.fixes import _perform, kernel_modules, services, sysctl, transparent_hugepage
+from nodevet.fixes import kernel_modules, services, sysctl, transparent_hugepage
 from nodevet.fixing.model import FixError, Risk
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, perform, restore
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
@@ -169,9 +168,9 @@ def test_refused_where_the_file_would_be_wrong(plan, want, other, told):
 
 def test_a_parameter_of_several_numbers_can_be_put_back():
     resource = Resource(kind="kernel", name="/proc/sys/net/ipv4/tcp_rmem")
-    actions = undo(State(resource=resource, exists=True, value="4096\t131072\t6291456"))
+    actions = restore(State(resource=resource, exists=True, value="4096\t131072\t6291456"))
     assert actions == (WriteKernel(path=resource.name, value="4096 131072 6291456"),)
-    assert len(list(_perform.perform(actions))) == 1
+    assert len(list(perform(actions))) == 1
 
 
 # --- services
@@ -341,7 +340,7 @@ def test_no_plan_without_a_fault_or_without_its_evidence(
 @pytest.mark.parametrize(("check", "want", "bad", "good"), CASES)
 def test_every_action_is_a_command_and_outlasts_json(plan, check, want, bad, good):
     for change in plan(check, want, bad):
-        assert len(list(_perform.perform(change.actions))) == len(change.actions)
+        assert len(list(perform(change.actions))) == len(change.actions)
         assert msgspec.json.decode(msgspec.json.encode(change), type=type(change)) == change
 
 

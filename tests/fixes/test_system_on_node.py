@@ -23,9 +23,7 @@ from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
-from nodevet.remedy.rollout.compare import same
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import State
+from nodevet.resource import State, restore, same
 from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import FleetFolder
 
@@ -151,7 +149,7 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
         assert loaded(rebooted) == loaded(after) - {"nouveau"}
 
         for change, resources in reversed(seen):
-            for action in undo(*resources, actions=change.actions):
+            for action in restore(*resources, actions=change.actions):
                 acted = worker.act("n1", action)
                 assert acted.ok, (action, acted)
         undone = probe()

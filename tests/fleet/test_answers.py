@@ -19,7 +19,7 @@ from nodevet.fleet.controller.ssh_executor import SshExecutor, WorkError
 from nodevet.fleet.protocol import answers
 from nodevet.fleet.protocol.answers import MalformedError
 from nodevet.model import Host
-from nodevet.resource import Resource
+from nodevet.resource import KINDS, Resource
 from nodevet_sim.sshd import KeyPair, Sshd
 
 PYTHON = """#!{python} -ISE
@@ -167,7 +167,7 @@ JSON = st.recursive(
 )
 
 
-@given(value=JSON, kind=st.sampled_from([*answers.VALUES]))
+@given(value=JSON, kind=st.sampled_from([*KINDS]))
 def test_r13_any_json_is_an_answer_or_an_answer_error(value: Any, kind: str) -> None:
     resource = Resource(kind=kind, name="x")
     whole = json.dumps(value).encode()

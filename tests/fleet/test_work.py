@@ -21,7 +21,6 @@ from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Processes
-from nodevet.fixes._perform import perform
 from nodevet.fleet import Options
 from nodevet.fleet.controller import ssh_executor, worker_child
 from nodevet.fleet.controller.ssh_executor import SshExecutor
@@ -30,7 +29,7 @@ from nodevet.fleet.worker.session import HostSession
 from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet.remote.lock import SILENCE
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, perform
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
@@ -860,7 +859,7 @@ from nodevet.resource import RunCommand
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
-from nodevet.fixes._perform import perform
+from nodevet.resource import perform
 
 @operation(is_idempotent=False)
 def everything():

@@ -63,7 +63,7 @@ REFUSED: dict[str, tuple[Any, Refusal, str]] = {
     "file": (
         lambda box: box.files.update({"/etc/tmpfiles.d/nodevet-pages.conf": ("x", 0o644)}),
         Refusal.STALE,
-        "is a file of mode 644, and was not there when planned",
+        "is a file of mode 644, and was absent when planned",
     ),
     "locked": (lambda box: setattr(box, "holder", "bob"), Refusal.LOCKED, "locked by bob"),
     "owner": (

@@ -14,8 +14,7 @@ import pytest
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted, WorkError
-from nodevet.remedy.rollout.undo import undo
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, restore
 from nodevet.result import HostResult, Outcome
 
 World = Any
@@ -247,7 +246,7 @@ def test_the_way_back_may_take_as_long(node: Any) -> None:
     _, plan = node
     step = plan.steps[-1]
     assert step.fix == "driver_version"
-    seconds = [action.seconds for action in undo(*step.before, actions=step.actions)]
+    seconds = [action.seconds for action in restore(*step.before, actions=step.actions)]
     assert seconds[:2] == [step.actions[0].seconds] * 2
 
 

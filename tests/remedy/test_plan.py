@@ -314,10 +314,10 @@ def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        ((), "what it was is not known, so there is no way back"),
+        ((), "its state was not read, so it cannot be rolled back"),
         (
             (State(resource=Resource(kind="kernel", name="/sys/a"), exists=False),),
-            "there is no way back: kernel /sys/a: there is no such file",
+            "cannot be rolled back: kernel /sys/a: there is no such file",
         ),
         (
             (State(resource=Resource(kind="kernel", name="/sys/a"), exists=True, why="EIO"),),
@@ -487,12 +487,12 @@ FILE = WriteFile(path="/etc/x", content="x")
         ({"risk": Risk.DRAIN}, "the fix says risk idle and asks for drain"),
         ({"actions": ()}, "the fix would do nothing"),
         ({"effective": "soon"}, "in force 'soon'"),
-        ({"resources": ()}, "it had no way back"),
+        ({"resources": ()}, "so it cannot be rolled back"),
         ({"actions": (FILE,)}, "would change file /etc/x and does not name it"),
         ({"actions": (SetUnit(name="x.service"),)}, "would change unit x.service"),
         (
             {"actions": (RunCommand(words=("true",)),), "resources": ()},
-            "names nothing that it would change",
+            "names nothing that it changes",
         ),
         ({"subjects": ("GPU 7",)}, "answers no finding: GPU 7"),
     ],

@@ -15,7 +15,7 @@ from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
-from nodevet.resource.kernel import WriteKernel
+from nodevet.resource.kernel import WriteKernel, folded
 from nodevet.resource.unit import SetUnit
 
 
@@ -148,7 +148,7 @@ def test_a_host_as_a_diff() -> None:
         "@@ -0,0 +1,2 @@",
         "+[Unit]",
         "+Description=x",
-        "-nodevet-power-limit.service: (not there)",
+        "-nodevet-power-limit.service: (absent)",
         "+nodevet-power-limit.service: enabled",
         "$ nvidia-smi -i GPU-1 -pl 700",
         "$ sh -c 'echo '\"'\"'a b'\"'\"'; true'",
@@ -185,7 +185,7 @@ def test_a_file_that_goes_shows_what_is_lost() -> None:
 def test_an_empty_file_that_goes_or_comes_is_seen() -> None:
     assert lines(WriteFile(path="/x", content=None), held("/x", "")) == ["--- /x", "+++ /dev/null"]
     assert lines(WriteFile(path="/x", content="")) == [
-        "--- /x  (what it holds now was not looked at)",
+        "--- /x  (its content was not read)",
         "+++ /x",
     ]
 
@@ -198,8 +198,7 @@ def test_a_new_file_with_a_mode_of_its_own_says_so() -> None:
 def test_content_that_is_not_text_is_said() -> None:
     binary = seen("file", "/x", {"content": "//4=", "mode": 0o644, "owner": 0, "group": 0})
     assert (
-        lines(WriteFile(path="/x", content="a\n"), binary)[0]
-        == "--- /x  (what it holds now is not text)"
+        lines(WriteFile(path="/x", content="a\n"), binary)[0] == "--- /x  (its content is not text)"
     )
 
 
@@ -234,7 +233,7 @@ def test_kernel_files_that_differ_in_a_number_are_one() -> None:
     ],
 )
 def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: list[str]) -> None:
-    assert list(render.folded(paths)) == expected
+    assert list(folded(paths)) == expected
 
 
 @pytest.mark.parametrize(
@@ -253,9 +252,9 @@ def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: li
         (
             SetUnit(name="a", restart=True),
             {"enabled": "static", "active": "active"},
-            ["-a: static, active", "+a: restarted where it runs"],
+            ["-a: static, active", "+a: restarted if it runs"],
         ),
-        (SetUnit(name="a"), None, ["-a: (not looked at)", "+a: as it is"]),
+        (SetUnit(name="a"), None, ["-a: (not read)", "+a: as it is"]),
     ],
 )
 def test_units(action: SetUnit, before: Any, shown: list[str]) -> None:

@@ -4,99 +4,23 @@ What a node says is hostile: every list, mapping and text has a bound, numbers h
 an answer of any other form is refused with a sentence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
-from nodevet import bounds
-from nodevet.bounds import FileText, NumberList, Text
-from nodevet.resource import Resource, State
+from nodevet.bounds import Text
+from nodevet.resource import Resource, State, kind_of
 
 Form = TypeVar("Form")
 
 TOLD = 500  # characters of a reason
-CONTENT = Meta(
-    max_length=1_398_104
-)  # base64 of 1 MiB: nodevet.remote.state.look reads no larger file
 MANAGERS = Meta(max_length=4096)  # places that set one thing
-ROOM = 32  # characters of a thread's id
-
-Id = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]  # uid_t, gid_t
-Thread = Annotated[str, Meta(max_length=ROOM)]
-Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Texts = Annotated[tuple[Text, ...], bounds.MODULES]
 
 
 class MalformedError(Exception):
     """An answer that cannot be used; the message says why."""
-
-
-class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept, and put back later: no part of it may be one that is not looked at."""
-
-
-class _File(_Value, frozen=True, kw_only=True):
-    mode: Annotated[int, Meta(ge=0, le=0o7777)] | UnsetType = UNSET
-    owner: Id | UnsetType = UNSET
-    group: Id | UnsetType = UNSET
-    content: Annotated[str, CONTENT] | UnsetType = UNSET  # none of a file that is too large
-    target: Text | UnsetType = UNSET  # of a symbolic link, and nothing else
-
-    def __post_init__(self) -> None:
-        told = [part is not UNSET for part in (self.mode, self.owner, self.group)]
-        if self.target is UNSET and not all(told):
-            raise ValueError("a file without mode, owner and group")
-
-
-class _Unit(_Value, frozen=True, kw_only=True):
-    enabled: Text
-    active: Text
-    masked: bool
-    fragment: Text
-
-
-class _Module(_Value, frozen=True, kw_only=True):
-    loaded: bool
-    brings: Texts
-
-
-class _Package(_Value, frozen=True, kw_only=True):
-    version: Text
-    held: bool
-    automatic: bool | UnsetType = UNSET  # apt's alone
-
-
-class _Binding(_Value, frozen=True, kw_only=True):
-    cpus: NumberList
-    mems: NumberList
-
-
-class _Process(_Value, frozen=True, kw_only=True):
-    cpus: NumberList
-    mems: NumberList
-    started_s: float
-    threads: Annotated[dict[Thread, _Binding], Meta(max_length=1 << 14)]
-
-
-class _Swap(_Value, frozen=True, kw_only=True):
-    active: bool
-    fstab: Texts
-    priority: Whole | UnsetType | None = UNSET
-
-
-VALUES: Mapping[str, Any] = {
-    "file": _File,
-    "kernel": FileText,
-    "unit": _Unit,
-    "gpu": Text | bool | Whole | float,
-    "module": _Module,
-    "package": _Package,
-    "process": _Process,
-    "swap": _Swap,
-}
-"""The value of a touch, by its kind, as nodevet.remote.state.look has it."""
 
 
 class _Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +76,7 @@ def _seen(resource: Resource, told: _Look) -> State:
         value = None  # of what could not be read, no part is known
     elif told.exists or told.value is not None:
         try:
-            msgspec.convert(told.value, VALUES[resource.kind])
+            msgspec.convert(told.value, kind_of(resource).form)
         except (msgspec.ValidationError, RecursionError) as error:
             raise MalformedError(_malformed(f"{resource.label}: {error}")) from error
         value = told.value

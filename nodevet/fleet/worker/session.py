@@ -20,7 +20,6 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
-from nodevet.fixes._perform import ActionError, perform
 from nodevet.fleet.protocol import answers, commands, framing
 from nodevet.fleet.protocol.answers import printable
 from nodevet.fleet.protocol.payload import (
@@ -35,7 +34,7 @@ from nodevet.fleet.protocol.payload import (
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
 from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
 from nodevet.fleet.worker.batch import CLOSING, Deadline, unanswered
-from nodevet.resource import AnyAction
+from nodevet.resource import ActionError, AnyAction, perform
 
 BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node
 MISSED = 3  # of them without an answer: well before the node lets the lock go

@@ -20,9 +20,8 @@ from nodevet.remedy.journal.records import (
     StepState,
 )
 from nodevet.remedy.model import Plan, Step
-from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.step_results import begin
-from nodevet.resource import State
+from nodevet.resource import State, same
 from nodevet.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
 
 OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})

@@ -14,9 +14,8 @@ from nodevet.remedy.journal.attempts import Failure, runs_of
 from nodevet.remedy.model import Conflict
 from nodevet.remedy.plan import holders
 from nodevet.remedy.plan.contradictions import EFFECTIVE
-from nodevet.remedy.rollout.state import touch_of
 from nodevet.remedy.settings import Rollout
-from nodevet.resource import Resource
+from nodevet.resource import Resource, unnamed
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,9 +188,7 @@ def _fault(change: PlannedChange, fix: Fix) -> str:
         return "the fix would do nothing"
     if change.effective not in EFFECTIVE:
         return f"the fix is in force {change.effective!r}; it must be one of {EFFECTIVE}"
-    named = set(change.resources)
-    for action in change.actions:
-        resource = touch_of(action)
-        if resource and resource not in named:
-            return f"the fix would change {resource.label} and does not name it: it had no way back"
-    return "" if named else "the fix names nothing that it would change: it had no way back"
+    if not change.resources:
+        return "the fix names nothing that it changes, so it cannot be rolled back"
+    stray = ", ".join(each.label for each in unnamed(change.actions, change.resources))
+    return f"the fix would change {stray} and does not name it" if stray else ""

@@ -4,7 +4,6 @@ A plan comes as a file, from anywhere. Its id and the names of its hosts become 
 its paths are written on nodes, and what is not told about a step is not put back.
 """
 
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,20 +12,15 @@ from typing import TYPE_CHECKING
 from nodevet.identity import SHOWN, same_key
 from nodevet.inventory.settings import name_problem
 from nodevet.problems import quoted
-from nodevet.remedy.plan.holders import fault, resources
-from nodevet.remedy.rollout.state import unnamed
+from nodevet.remedy.plan.holders import fault
 from nodevet.remedy.settings import faults
-from nodevet.resource.file import WriteFile
-from nodevet.resource.kernel import WriteKernel
-from nodevet.resource.unit import SetUnit
+from nodevet.resource import kind_of, unit, unnamed
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Plan, Step
 
 ID = re.compile(r"[A-Za-z0-9]{8,16}")
 FIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")  # the stem of a file
-UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")  # systemd.unit(5)
-KERNEL = ("/sys/", "/proc/sys/")
 EFFECTIVE = ("now", "restart", "reset", "reboot")
 OPTIONS = ("now", "restart")
 
@@ -57,7 +51,7 @@ def contradictions(plan: "Plan") -> Iterator[str]:
     changed = {
         (step.host, resource)
         for step in plan.steps
-        for resource in set(step.resources) - set(resources(step.holders))
+        for resource in set(step.resources) - set(unit.resources(step.holders))
     }
     for (host, resource), times in touched.items():
         if times > 1 and (host, resource) in changed:
@@ -70,8 +64,11 @@ def _of_step(step: "Step") -> Iterator[str]:
         yield f"{quoted(step.fix)} cannot be the name of a fix"
     elif not re.fullmatch(r"[1-9][0-9]{0,5}", number, re.ASCII):
         yield f"its id is not of {quoted(step.host)} and {quoted(step.fix)}"
-    if stray := unnamed(step):
-        yield f"it would change what it does not name: {quoted(stray)}"
+    if not step.resources:
+        yield "it names nothing that it changes"
+    elif stray := unnamed(step.actions, step.resources):
+        named = ", ".join(quoted(each.label) for each in stray)
+        yield f"it would change what it does not name: {named}"
     if not step.actions:
         yield "it does nothing"
     if why := fault(step):
@@ -86,25 +83,12 @@ def _of_step(step: "Step") -> Iterator[str]:
         if resource not in step.resources or times > 1:
             label = quoted(resource.label)
             yield f"what {label} was is told, and is no one part of what it changes"
-    yield from _places(step)
+    yield from _names(step)
 
 
-def _places(step: "Step") -> Iterator[str]:
-    """Paths and units, of its actions and of what is put back, that are not plain ones."""
-    named = {(resource.kind, resource.name) for resource in step.resources}
-    for action in step.actions:
-        if isinstance(action, WriteFile):
-            named.add(("file", action.path))
-        elif isinstance(action, WriteKernel):
-            named.add(("kernel", action.path))
-        elif isinstance(action, SetUnit):
-            named.add(("unit", action.name))
-    for kind, name in sorted(named):
-        if kind in ("file", "kernel") and (
-            not name.startswith("/") or posixpath.normpath(name) != name or "\0" in name
-        ):
-            yield f"{kind} {quoted(name)} is not a plain path from / on"
-        elif kind == "kernel" and not name.startswith(KERNEL):
-            yield f"kernel {quoted(name)} is not below {' or '.join(KERNEL)}"
-        elif kind == "unit" and not UNIT.fullmatch(name):
-            yield f"{quoted(name)} is not the name of a unit"
+def _names(step: "Step") -> Iterator[str]:
+    """What of its resources cannot have such a name."""
+    changed = {action.resource for action in step.actions if action.resource}
+    for resource in sorted(changed.union(step.resources)):
+        if problem := kind_of(resource).name_problem(resource.name):
+            yield f"{quoted(resource.label)} {problem}"

@@ -15,8 +15,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.processes import Process, Processes, service_of
 from nodevet.fixing.model import PlannedChange, Risk
-from nodevet.resource import Resource
-from nodevet.resource.unit import SetUnit
+from nodevet.resource import kind_of, unit
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Step
@@ -61,7 +60,9 @@ def spared(evidence: Evidence, harmless: Collection[str], *, monitors: bool) -> 
 
 def needs_them_gone(change: "PlannedChange | Step") -> bool:
     """Whether a change cannot be made while anything holds the GPUs."""
-    return change.risk in (Risk.IDLE, Risk.DRAIN) and any(t.kind == "gpu" for t in change.resources)
+    return change.risk in (Risk.IDLE, Risk.DRAIN) and any(
+        kind_of(each).gpu_of(each) for each in change.resources
+    )
 
 
 def to_stop(
@@ -100,16 +101,12 @@ def around(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
     return replace(
         change,
         actions=(
-            *(SetUnit(name=name, running=False) for name in services),
+            *unit.stop(services),
             *change.actions,
-            *(SetUnit(name=name, running=True) for name in reversed(services)),
+            *unit.start(services),
         ),
-        resources=(*change.resources, *resources(services)),
+        resources=(*change.resources, *unit.resources(services)),
     )
-
-
-def resources(services: Sequence[str]) -> tuple[Resource, ...]:
-    return tuple(Resource(kind="unit", name=name) for name in services)
 
 
 def fault(step: "Step") -> str:
@@ -118,10 +115,8 @@ def fault(step: "Step") -> str:
     if not count:
         return ""
     first, middle, last = step.actions[:count], step.actions[count:-count], step.actions[-count:]
-    stops = tuple(SetUnit(name=name, running=False) for name in step.holders)
-    starts = tuple(SetUnit(name=name, running=True) for name in reversed(step.holders))
-    named = {action.name for action in middle if isinstance(action, SetUnit)}
-    if (first, last) != (stops, starts) or named & set(step.holders):
+    around = (unit.stop(step.holders), unit.start(step.holders))
+    if (first, last) != around or unit.without(middle, step.holders) != middle:
         return f"it does not just stop and start {', '.join(step.holders)} around what it does"
     return ""
 

@@ -15,13 +15,9 @@ from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Verdict
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan.candidates import Candidate, Draft, Left, Rules, Withheld
-from nodevet.remedy.plan.holders import resources
 from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
-from nodevet.remedy.rollout.state import shows
-from nodevet.remedy.rollout.undo import UndoError, undo
 from nodevet.report.parts.words import difference, subjects_of
-from nodevet.resource import Action, Resource, RunCommand, State
-from nodevet.resource.unit import SetUnit
+from nodevet.resource import Resource, RestoreError, State, holds, restore, unit
 
 ORDER = (
     "kernel_modules",  # without its module no GPU answers
@@ -42,8 +38,6 @@ ORDER = (
 
 LAST = ("driver_version",)
 """A new driver's library does not talk to the old module: nothing on a GPU works until a reboot."""
-
-RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
 class FixStates(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,11 +240,11 @@ def _unfit(each: Candidate, found: FixStates) -> Clash | None:
     seen = _of(each, found.seen)
     for resource in each.change.resources:
         if resource not in {one.resource for one in seen}:
-            return f"{resource.label}: what it was is not known, so there is no way back", ""
+            return f"{resource.label}: its state was not read, so it cannot be rolled back", ""
     try:
-        undo(*seen, actions=each.change.actions)
-    except UndoError as error:
-        return f"there is no way back: {error}", ""
+        restore(*seen, actions=each.change.actions)
+    except RestoreError as error:
+        return f"cannot be rolled back: {error}", ""
     return _waiting(each, seen)
 
 
@@ -258,10 +252,10 @@ def _waiting(each: Candidate, seen: Sequence[State]) -> Clash | None:
     """It was done already, and only what brings it into force is missing."""
     rest = [
         action
-        for action in each.change.actions
-        if action != RELOAD and not (isinstance(action, SetUnit) and action.name in each.holders)
+        for action in unit.without(each.change.actions, each.holders)
+        if action != unit.RELOAD
     ]
-    if each.change.effective == "now" or not all(shows(action, seen) for action in rest):
+    if each.change.effective == "now" or not all(holds(action, seen) for action in rest):
         return None
     why = f"it is set, and in force after a {each.change.effective}"
     if each.change.effective != "restart":
@@ -276,7 +270,7 @@ def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Resource], Se
     found: dict[tuple[str, Resource], list[str]] = {}
     changed: set[tuple[str, Resource]] = set()
     for each in candidates:
-        around = set(resources(each.holders))
+        around = set(unit.resources(each.holders))
         for resource in set(each.change.resources):
             found.setdefault((each.host, resource), []).append(each.fix)
             changed |= {(each.host, resource)} - {(each.host, one) for one in around}
@@ -289,7 +283,7 @@ def _does(one: Candidate, other: Candidate) -> bool:
         one.host == other.host
         and set(one.change.resources) > set(other.change.resources)
         and all(
-            any(_covers(mine, theirs) for mine in one.change.actions)
+            any(mine.covers(theirs) for mine in one.change.actions)
             for theirs in other.change.actions
         )
     )
@@ -315,16 +309,6 @@ def _barred(
         "one plan cannot have both",
         f"apply this plan, stop {names}, then plan --fix {each.fix}",
     )
-
-
-def _covers(one: Action, other: Action) -> bool:
-    """Whether one action leaves a thing as another one would."""
-    if not isinstance(one, SetUnit) or not isinstance(other, SetUnit) or other.restart:
-        return one == other
-    wanted = [getattr(other, part) for part in ("enabled", "running", "masked")]
-    found = [getattr(one, part) for part in ("enabled", "running", "masked")]
-    pairs = zip(wanted, found, strict=True)
-    return one.name == other.name and all(want in (None, mine) for want, mine in pairs)
 
 
 def _collision(

@@ -3,26 +3,16 @@
 What came from a node, an inventory or somebody's plan file is escaped as in every report.
 """
 
-import difflib
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
-
-from ClusterShell.RangeSet import RangeSet
 
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.printable import brief, cells, plain
 from nodevet.remedy.model import Conflict, Plan, Step
-from nodevet.remedy.rollout.undo import UndoError, chosen, text_of
 from nodevet.remedy.settings import told
 from nodevet.report.parts.text import count, cut_pair, nodeset, pad
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
-from nodevet.resource import Resource, State
-from nodevet.resource.file import WriteFile
-from nodevet.resource.kernel import WriteKernel
-from nodevet.resource.unit import SetUnit
+from nodevet.resource import diff as actions_diff
 
 GAP = "  "
 WIDEST = 64  # columns that a column aligns to; a longer cell pushes its own line only
@@ -31,9 +21,6 @@ EFFECT = {
     "reset": "in force after a GPU reset",
     "reboot": "in force after a reboot",
 }
-CONTEXT = 3  # unchanged lines around a change of a file
-
-_NUMBERS = re.compile(r"(\d+)")
 
 
 def fold(plan: Plan) -> str:
@@ -85,138 +72,7 @@ def step_lines(step: Step) -> Iterator[str]:
     old, new = _values(step)
     yield f"-{what}: {old}"
     yield f"+{what}: {new}"
-    before = {seen.resource: seen for seen in step.before}
-    for kind, actions in groupby(step.actions, type):
-        if kind is WriteKernel:
-            yield from _kernel(
-                [action for action in actions if isinstance(action, WriteKernel)], before
-            )
-            continue
-        for action in actions:
-            if isinstance(action, WriteFile):
-                yield from _file(action, before.get(Resource(kind="file", name=action.path)))
-            elif isinstance(action, SetUnit):
-                yield from _unit(action, before.get(Resource(kind="unit", name=action.name)))
-            elif not isinstance(action, WriteKernel):
-                yield f"$ {plain(shlex.join(action.words))}"
-
-
-def _file(action: WriteFile, before: State | None) -> Iterator[str]:
-    path = plain(action.path)
-    old, about = _content(before)
-    new = None if action.content is None else action.content
-    if new is None and before and not before.exists:
-        return
-    head = "/dev/null" if before and not before.exists else f"{path}{about}"
-    yield f"--- {head}"
-    yield f"+++ {'/dev/null' if new is None else path}"
-    changed = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=CONTEXT))[2:]
-    yield from (line if line.startswith("@@") else plain(line) for line in changed)
-    if before and before.exists and isinstance(before.value, Mapping):
-        was = _owned(*(before.value.get(key) for key in ("mode", "owner", "group")))
-    else:
-        was = _owned(0o644, 0, 0)
-    now = _owned(action.mode, action.owner, action.group)
-    if new is not None and now != was:
-        if before and before.exists:
-            yield f"-{path}: {was}"
-        yield f"+{path}: {now}"
-
-
-def _content(before: State | None) -> tuple[str | None, str]:
-    """What a file holds now, and what is to be said of it."""
-    if before is None:
-        return None, "  (what it holds now was not looked at)"
-    if not before.exists:
-        return None, ""
-    try:
-        text = text_of(before)
-    except UndoError:
-        return None, "  (what it holds now was not seen)"
-    return text, "  (what it holds now is not text)" if text is None else ""
-
-
-def _lines(text: str | None) -> list[str]:
-    if not text:
-        return []
-    rows = text.split("\n")
-    return rows[:-1] if rows[-1] == "" else [*rows[:-1], f"{rows[-1]}  (no newline at its end)"]
-
-
-def _owned(mode: Any, owner: Any, group: Any) -> str:
-    shown = f"{mode:04o}" if isinstance(mode, int) else "not seen"
-    return plain(f"mode {shown}, owner {owner}, group {group}")
-
-
-def _kernel(actions: Sequence[WriteKernel], before: Mapping[Resource, State]) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for action in actions:
-        seen = before.get(Resource(kind="kernel", name=action.path))
-        groups.setdefault((_held(seen), plain(action.value)), []).append(action.path)
-    for (old, new), paths in groups.items():
-        for where in folded(paths):
-            yield f"-{where}: {old}"
-            yield f"+{where}: {new}"
-
-
-def _held(seen: State | None) -> str:
-    if seen is None:
-        return "(not looked at)"
-    try:
-        return plain(chosen(seen)) if seen.exists else "(not there)"
-    except UndoError:
-        return plain(str(seen.value))
-
-
-def folded(paths: Sequence[str]) -> Iterator[str]:
-    """Paths that differ in one number as one: /sys/.../policy[0-223]/scaling_governor."""
-    groups: dict[tuple[str, ...], list[list[str]]] = {}
-    for path in dict.fromkeys(paths):
-        pieces = _NUMBERS.split(path)
-        groups.setdefault(tuple(pieces[::2]), []).append(pieces)
-    for members in groups.values():
-        differ = [place for place in range(len(members[0])) if len({m[place] for m in members}) > 1]
-        if len(members) == 1 or len(differ) != 1:
-            yield from (plain("".join(pieces)) for pieces in members)
-            continue
-        (place,) = differ
-        numbers = RangeSet.fromlist([pieces[place] for pieces in members])
-        head, tail = "".join(members[0][:place]), "".join(members[0][place + 1 :])
-        yield plain(f"{head}[{numbers}]{tail}")
-
-
-def _unit(action: SetUnit, before: State | None) -> Iterator[str]:
-    name = plain(action.name)
-    yield f"-{name}: {_unit_before(before)}"
-    parts = {
-        "enabled": action.enabled,
-        "disabled": _negated(action.enabled),
-        "running": action.running,
-        "stopped": _negated(action.running),
-        "masked": action.masked,
-        "not masked": _negated(action.masked),
-        "restarted where it runs": action.restart,
-    }
-    yield f"+{name}: {', '.join(part for part, on in parts.items() if on) or 'as it is'}"
-
-
-def _negated(value: bool | None) -> bool | None:
-    return None if value is None else not value
-
-
-def _unit_before(before: State | None) -> str:
-    if before is None or (before.exists and not isinstance(before.value, Mapping)):
-        return "(not looked at)"
-    if not before.exists:
-        return "(not there)"
-    value = before.value
-    words = {"enabled": ("enabled", "disabled"), "active": ("running", "stopped")}
-    told = [
-        words[key][not value[key]] if isinstance(value[key], bool) else str(value[key])
-        for key in ("enabled", "active")
-        if value.get(key) is not None
-    ]
-    return plain(", ".join([*told, *(["masked"] if value.get("masked") is True else [])]))
+    yield from actions_diff(step.actions, step.before)
 
 
 def _values(step: Step) -> tuple[str, str]:

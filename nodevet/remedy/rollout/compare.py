@@ -1,16 +1,14 @@
 """Compare-and-set: whether a step may still run, and whether it holds. Pure; the check decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from enum import Enum
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.fixing.model import FixError, PlannedChange
 from nodevet.judge import judge
@@ -18,11 +16,10 @@ from nodevet.model import Baseline, Finding, Verdict
 from nodevet.remedy.model import Step
 from nodevet.remedy.plan.holders import around
 from nodevet.remedy.rollout.subjects import gone
-from nodevet.resource import State
+from nodevet.resource import after_reset
+from nodevet.resource.core import canonical
 
 FINE = (Verdict.OK, Verdict.NOT_APPLICABLE)
-SETTINGS = ("file", "kernel", "gpu")
-"""Kinds of touches that stay as they were set unless something else sets them."""
 
 
 class StepStatus(Enum):
@@ -167,69 +164,3 @@ def same_change(step: Step, change: PlannedChange) -> bool:
         canonical(getattr(step, f)) == canonical(getattr(change, f))
         for f in (*fields, "effective", "services")
     )
-
-
-def canonical(value: Any) -> bytes:
-    """A value's JSON form: what was read back from a file equals what was made here."""
-    return msgspec.json.encode(value, order="sorted")
-
-
-def after_reset(evidence: Evidence) -> Evidence:
-    """The evidence as it would be with every pending mode of a GPU in force."""
-    data = evidence[Gpus].data
-    if data is None or not data.gpus:
-        return evidence
-    gpus = replace(data, gpus=tuple(_reset(gpu) for gpu in data.gpus))
-    return evidence.having(gpus)
-
-
-def _reset(gpu: Gpu) -> Gpu:
-    ecc = gpu.ecc_current if gpu.ecc_pending is None else gpu.ecc_pending
-    mig = gpu.mig_current if gpu.mig_pending is None else gpu.mig_pending
-    return replace(gpu, ecc_current=ecc, mig_current=mig)
-
-
-def same(one: State, other: State) -> bool:
-    """Whether a touch is now what it was. One that could not be looked at is not.
-
-    A unit that had failed is stopped where it is put back: nothing makes it fail again.
-    """
-    if one.why or other.why:
-        return False
-    if one.resource.kind == "process" and not other.exists:
-        return True  # it ended; a later one was never bound
-    return one.exists == other.exists and canonical(_still(one)) == canonical(_still(other))
-
-
-def moved(then: Sequence[State], now: Sequence[State]) -> list[tuple[State, State]]:
-    """Settings that are no longer what they were, then and now, of those that were seen twice."""
-    present = {seen.resource: seen for seen in now if not seen.why}
-    return [
-        (seen, present[seen.resource])
-        for seen in then
-        if seen.resource.kind in SETTINGS
-        and seen.resource in present
-        and not same(seen, present[seen.resource])
-    ]
-
-
-def ended(then: State, now: State) -> bool:
-    """Whether a process is there no more; its number may have gone to another one by now."""
-    if then.resource.kind != "process" or then.why or now.why:
-        return False
-    return not now.exists or (then.exists and _started(then) != _started(now))
-
-
-def _started(seen: State) -> Any:
-    return seen.value.get("started_s") if isinstance(seen.value, Mapping) else None
-
-
-def _still(seen: State) -> Any:
-    value = seen.value
-    if (
-        seen.resource.kind == "unit"
-        and isinstance(value, Mapping)
-        and value.get("active") == "failed"
-    ):
-        return {**value, "active": "inactive"}
-    return value

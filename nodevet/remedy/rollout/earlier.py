@@ -5,11 +5,10 @@ from functools import partial
 
 from nodevet.evidence.document import Evidence
 from nodevet.remedy.model import Step
-from nodevet.remedy.rollout.compare import SETTINGS, moved
 from nodevet.remedy.rollout.ledger import WRITTEN, Ledger
-from nodevet.remedy.rollout.session import BlindError, apart
+from nodevet.remedy.rollout.session import BlindError
 from nodevet.remedy.rollout.step_run import Steps
-from nodevet.resource import State
+from nodevet.resource import State, apart, kind_of, moved
 from nodevet.result import Outcome
 
 
@@ -53,7 +52,7 @@ class Earlier:
 
     def _settings(self, step: Step) -> tuple[State, ...]:
         after = self.ledger.results[step.id].after
-        return tuple(seen for seen in after if seen.resource.kind in SETTINGS)
+        return tuple(seen for seen in after if kind_of(seen.resource).is_setting)
 
     def _broken(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
         """Those of which the check no longer says ok. Of one whose subject is gone nobody can

@@ -30,12 +30,11 @@ from nodevet.remedy.journal.journal import (
 from nodevet.remedy.model import PlannedNode, Step
 from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
-from nodevet.remedy.rollout.compare import same
 from nodevet.remedy.rollout.left import Revertible, parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, of_packages
 from nodevet.remedy.rollout.waits import waits_for
-from nodevet.resource import Resource, State
+from nodevet.resource import Resource, State, same
 from nodevet.result import HostResult, Outcome, Refusal, StepResult, worst
 
 BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})

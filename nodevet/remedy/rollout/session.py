@@ -1,27 +1,31 @@
 """One node that is worked on: its session, which may be lost and come back, and its journal."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.fleet.executor import Executor, LockedError, WorkError
-from nodevet.model import show
 from nodevet.remedy.journal.journal import Journal
-from nodevet.remedy.rollout.compare import ended, same
-from nodevet.remedy.rollout.undo import PAIRS, UndoError, undo
-from nodevet.resource import AnyAction, Resource, State
-from nodevet.resource.file import WriteFile
-from nodevet.resource.kernel import WriteKernel
-from nodevet.resource.unit import SetUnit
+from nodevet.resource import (
+    AnyAction,
+    Resource,
+    RestoreError,
+    State,
+    apart,
+    ended,
+    kind_of,
+    restore,
+    same,
+)
+from nodevet.result import said
 
 Answer = TypeVar("Answer")
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)  # seconds, before each try to come back
-BRIEF = 300  # characters of a command's output in one line of a report
 
 
 class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +137,14 @@ class NodeSession:
             return []
         for _ in range(2):
             try:
-                undoing = undo(*_whole(changed, before), actions=tuple(actions))
-            except UndoError as error:
+                restoring = restore(*_whole(changed, before), actions=actions)
+            except RestoreError as error:
                 return [str(error)]
             told = []
-            for action in undoing:
+            for action in restoring:
                 acted = self.executor.act(self.host, action)
                 if not acted.ok:
-                    told.append(f"{words(action)}: {said(acted.code, acted.output)}")
+                    told.append(f"{action.label}: {said(acted.code, acted.output)}")
             now = self.look(resources)
             if not (changed := _differing(before, now)):
                 break
@@ -156,11 +160,10 @@ class NodeSession:
         return {seen.resource: seen for seen in now}, _left(before, now)
 
     def _sweep(self, before: Sequence[State], now: Sequence[State]) -> None:
-        """Remove files that were not there, and are not, once more: what a crash of the node
-        left beside them of a write goes with that. It is no part of what was before, or is."""
+        """What a crash of the node left of a write is no part of what was before, or is."""
         for then, at in zip(before, now, strict=True):
-            if then.resource.kind == "file" and not (then.exists or at.exists or at.why):
-                self.executor.act(self.host, WriteFile(path=then.resource.name, content=None))
+            for action in kind_of(then.resource).sweep(then, at):
+                self.executor.act(self.host, action)
 
 
 def _differing(before: Sequence[State], now: Sequence[State]) -> list[State]:
@@ -184,57 +187,5 @@ def _whole(changed: Sequence[State], before: Sequence[State]) -> list[State]:
     """With the other half of what one command sets together."""
     wanted = {seen.resource for seen in changed}
     for seen in changed:
-        uuid, _, field = seen.resource.name.rpartition(":")
-        for pair in PAIRS.items():
-            if field in pair:
-                wanted |= {Resource(kind="gpu", name=f"{uuid}:{each}") for each in pair}
+        wanted.update(kind_of(seen.resource).restored_with(seen.resource))
     return [seen for seen in before if seen.resource in wanted]
-
-
-def apart(then: State, now: State) -> str:
-    """How a touch is not what it was."""
-    return f"is {state(now)}, and was {state(then)}"
-
-
-def state(seen: State) -> str:
-    """What a touch was seen as, in few words."""
-    if seen.why:
-        return f"unknown ({seen.why})"
-    if not seen.exists:
-        return "not there"
-    value = seen.value
-    if seen.resource.kind == "file" and isinstance(value, Mapping):
-        mode = value.get("mode")
-        return f"a file of mode {mode:o}" if isinstance(mode, int) else "a file"
-    return show(value)
-
-
-def words(action: AnyAction) -> str:
-    """An action as one line."""
-    if isinstance(action, WriteFile):
-        return f"remove {action.path}" if action.content is None else f"write {action.path}"
-    if isinstance(action, WriteKernel):
-        return f"write {action.value} to {action.path}"
-    if isinstance(action, SetUnit):
-        parts: dict[str, Any] = {
-            "mask": action.masked,
-            "enable": action.enabled,
-            "start": action.running,
-            "restart": action.restart or None,
-        }
-        told = [
-            _OFF[key] if value is False else key
-            for key, value in parts.items()
-            if value is not None
-        ]
-        return f"{' and '.join(told) or 'reload'} {action.name}"
-    return " ".join(action.words)
-
-
-_OFF = {"mask": "unmask", "enable": "disable", "start": "stop"}
-
-
-def said(code: int | None, output: str) -> str:
-    """How a command ended, with the end of what it said."""
-    text = output.strip()[-BRIEF:]
-    return f"ended with {code}{f': {text}' if text else ''}"

@@ -4,12 +4,13 @@ from msgspec.structs import replace
 
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
+from nodevet.resource import kind_of
 from nodevet.result import Ran, StepResult
 
 
 def of_packages(step: Step) -> bool:
     """Whether it changes packages: after a driver's, NVML says nothing until a reboot."""
-    return any(resource.kind == "package" for resource in step.resources)
+    return any(kind_of(resource).hides_gpus for resource in step.resources)
 
 
 def begin(step: Step, **rest: object) -> StepResult:

@@ -23,15 +23,23 @@ from nodevet.remedy.journal.journal import (
 )
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
-from nodevet.remedy.rollout.compare import SETTINGS, StepContext, StepStatus, moved, same
+from nodevet.remedy.rollout.compare import StepContext, StepStatus
 from nodevet.remedy.rollout.left import parted
-from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession, apart, said, words
-from nodevet.remedy.rollout.state import shows, unnamed
+from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, recalled
-from nodevet.remedy.rollout.undo import UndoError, undo
-from nodevet.resource import State
-from nodevet.resource.unit import SetUnit
-from nodevet.result import Outcome, Ran, Refusal, StepResult
+from nodevet.resource import (
+    RestoreError,
+    State,
+    apart,
+    holds,
+    kind_of,
+    moved,
+    restarts,
+    restore,
+    same,
+    unnamed,
+)
+from nodevet.result import Outcome, Ran, Refusal, StepResult, said
 
 
 class MovedError(Exception):
@@ -94,16 +102,16 @@ class Steps:
 
         Raises RefusedError where that is not what it was when planned, or cannot be put back.
         """
-        if stray := unnamed(step):
+        if stray := ", ".join(each.label for each in unnamed(step.actions, step.resources)):
             raise RefusedError(
                 Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
             )
         try:
             before = self.session.look(step.resources)
-            undo(*before, actions=step.actions)
+            restore(*before, actions=step.actions)
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
-        except (BlindError, UndoError) as error:
+        except (BlindError, RestoreError) as error:
             raise RefusedError(
                 Refusal.PRECONDITION, f"{step.id}: there is no way back: {error}"
             ) from error
@@ -173,7 +181,7 @@ class Steps:
             ran.append(Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output))
             result = replace(result, ran=tuple(ran))
             if not acted.ok:
-                why = f"{words(action)}: {said(acted.code, acted.output)}"
+                why = f"{action.label}: {said(acted.code, acted.output)}"
                 return self.revert(step, result, why), evidence
         self.witness = self._watch(watched)
         return self._judged(step, result, evidence)
@@ -251,15 +259,13 @@ class Steps:
         lost = [
             one.resource.label
             for one, two in zip(first, after, strict=True)
-            if one.resource.kind in SETTINGS and not same(one, two)
+            if kind_of(one.resource).is_setting and not same(one, two)
         ]
         if lost:
             why = f"does not stay as it was set: {', '.join(lost)}"
             return Verification(why=why, after=after, evidence=evidence)
         held = self.verdict(step, evidence, after)
-        if held.gone or not any(
-            isinstance(action, SetUnit) and action.restart for action in step.actions
-        ):
+        if held.gone or not restarts(step.actions):
             return held
         limit = time.monotonic() + self.session.terms.boot_settle
         while held.why and time.monotonic() < limit:  # until it is on its GPUs again
@@ -301,15 +307,10 @@ class Steps:
     def _in_place(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> bool:
         """Whether what comes into force later is set: as the check would say then, or, of what
         the evidence does not show before a reboot, as the node shows it."""
-        if any(
-            resource.kind == "gpu" and "_pending" in resource.name for resource in step.resources
-        ):
+        if any(kind_of(each).waits(each, evidence) is not None for each in step.resources):
             return self.context.waits(step, evidence)
-        last = {
-            getattr(action, "path", None) or getattr(action, "name", action): action
-            for action in step.actions
-        }
-        return all(shows(action, after) is not False for action in last.values())
+        last = {action.resource or action: action for action in step.actions}
+        return all(holds(action, after) is not False for action in last.values())
 
     # --- after ------------------------------------------------------------------------------
 
@@ -389,16 +390,16 @@ class Steps:
             number
             for number in open_ones
             if not (
-                shows(step.actions[number], now)
-                or (shows(step.actions[number], now) is None and number == open_ones[0])
+                holds(step.actions[number], now)
+                or (holds(step.actions[number], now) is None and number == open_ones[0])
             )
         ]
         if missing:
-            named = ", ".join(words(step.actions[number]) for number in missing)
+            named = ", ".join(step.actions[number].label for number in missing)
             cut, again = f"{why} before all was done: {named}", then is not None
             return self.revert(step, result, cut, then, again=again), evidence
         told = replace(result, why=f"{why}; all of it had taken place")
-        unheard = any(shows(step.actions[number], now) is None for number in open_ones)
+        unheard = any(holds(step.actions[number], now) is None for number in open_ones)
         return self._judged(step, told, evidence, then if unheard else None)
 
     def resume(

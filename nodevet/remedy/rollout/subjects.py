@@ -7,6 +7,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.remedy.model import Step
+from nodevet.resource import kind_of
 
 _RANGES = re.compile(r"\d{1,7}(-\d{1,7})?(,\d{1,7}(-\d{1,7})?)*", re.ASCII)
 _LARGEST = 1 << 16  # CPUs; the kernel's NR_CPUS is at most 8192
@@ -48,8 +49,8 @@ def _unlisted(step: Step, evidence: Evidence) -> Iterator[str]:
     if gpus is None:
         return
     listed = {gpu.uuid for gpu in gpus}
-    touched = (t.name.rpartition(":")[0] for t in step.resources if t.kind == "gpu")
-    for uuid in dict.fromkeys((*step.gpus, *touched)):
+    changed = (kind_of(each).gpu_of(each) for each in step.resources)
+    for uuid in dict.fromkeys(filter(None, (*step.gpus, *changed))):
         if uuid not in listed:
             yield uuid
 

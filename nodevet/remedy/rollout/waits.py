@@ -1,15 +1,11 @@
 """Whether what was put back is in force, or waits for a reboot, a reset or a restart. Pure."""
 
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Processes, service_of
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.model import Step
-from nodevet.resource.unit import SetUnit
-
-PENDING = {"ecc_pending": "ecc_current", "mig_pending": "mig_current"}
-"""A mode that waits -> the one in force."""
+from nodevet.resource import kind_of, restarts
 
 
 def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
@@ -18,28 +14,14 @@ def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
     `then`: the step before it was put back now. `evidence` was read after that. What the evidence
     does not show was not put in force, as far as anybody knows.
     """
-    modes = [
-        resource.name for resource in step.resources if resource.name.rpartition(":")[2] in PENDING
-    ]
-    if step.effective != "now" and modes:
-        gpus = ((data := evidence[Gpus].data) and data.gpus) or ()
-        by_uuid = {gpu.uuid: gpu for gpu in gpus}
-        waiting = any(_waits(by_uuid.get(name.rpartition(":")[0]), name) for name in modes)
-        return f"a {step.effective}" if waiting else ""
+    modes = [kind_of(each).waits(each, evidence) for each in step.resources]
+    if step.effective != "now" and any(waits is not None for waits in modes):
+        return f"a {step.effective}" if any(modes) else ""
     if step.effective in ("reboot", "reset"):
         return f"a {step.effective}" if _booted_into(then, evidence) else ""
-    restarts = any(isinstance(action, SetUnit) and action.restart for action in step.actions)
-    if step.services and not restarts and _bound(step, then, evidence):
+    if step.services and not restarts(step.actions) and _bound(step, then, evidence):
         return f"a restart of {', '.join(step.services)}"
     return ""
-
-
-def _waits(gpu: Gpu | None, name: str) -> bool:
-    field = name.rpartition(":")[2]
-    if gpu is None:
-        return True
-    pending, current = getattr(gpu, field), getattr(gpu, PENDING[field])
-    return current is None or (pending is not None and pending != current)
 
 
 def _booted_into(then: StepState, evidence: Evidence) -> bool:

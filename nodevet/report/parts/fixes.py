@@ -5,11 +5,9 @@ from itertools import groupby
 
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
-from nodevet.remedy.rollout.compare import ended, same
-from nodevet.remedy.rollout.session import said, state, words
 from nodevet.report.parts.text import count, duration, name, nodeset
-from nodevet.resource import State
-from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
+from nodevet.resource import State, describe, ended, same
+from nodevet.result import HostResult, Outcome, Ran, Result, StepResult, said
 
 LONGEST = 240  # columns of one reason
 
@@ -68,10 +66,10 @@ def change(step: StepResult) -> str:
 def ran(one: Ran) -> str:
     """An action and how it ended."""
     if one.ok is None:
-        return f"{plain(words(one.action))}: its end is not known"
+        return f"{plain(one.action.label)}: its end is not known"
     if one.ok:
-        return plain(words(one.action))
-    return brief(f"{words(one.action)}: {said(one.code, one.output)}", LONGEST)
+        return plain(one.action.label)
+    return brief(f"{one.action.label}: {said(one.code, one.output)}", LONGEST)
 
 
 def verdicts(step: StepResult) -> str:
@@ -99,7 +97,7 @@ def moved(step: StepResult) -> list[tuple[str, str, str]]:
     """(resource, before, after) of what is not as it was, in words."""
     rows = []
     for then, now in changed(step):
-        before, after = plain(state(then)), plain(state(now))
+        before, after = plain(describe(then)), plain(describe(now))
         other = f"{after}, other content" if after == before else after
         rows.append((plain(then.resource.label), before, other))
     return rows

@@ -1,13 +1,12 @@
-"""What puts each kind of touch back, and what is refused because nothing would."""
+"""What restores each kind of resource, and what is refused because nothing would."""
 
 import base64
 from typing import Any
 
 import pytest
 
-from nodevet.remedy.rollout.undo import UndoError, text_of, undo
-from nodevet.resource import Action, Resource, RunCommand, State
-from nodevet.resource.file import WriteFile
+from nodevet.resource import Action, Resource, RestoreError, RunCommand, State, restore
+from nodevet.resource.file import WriteFile, text_of
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
 
@@ -114,7 +113,7 @@ def smi(*words: str) -> RunCommand:
     ],
 )
 def test_one_touch_is_put_back_by_one_action(before: State, action: Action) -> None:
-    assert undo(before) == (action,)
+    assert restore(before) == (action,)
 
 
 def test_clocks_that_one_command_sets_are_put_back_by_one() -> None:
@@ -124,34 +123,34 @@ def test_clocks_that_one_command_sets_are_put_back_by_one() -> None:
         gpu("app_clock_graphics_mhz", 1755),
         gpu("app_clock_memory_mhz", 2619),
     ]
-    assert set(undo(*locked)) == {smi("-lgc", "210,1980"), smi("-ac", "2619,1755")}
-    assert len(undo(*locked)) == 2
+    assert set(restore(*locked)) == {smi("-lgc", "210,1980"), smi("-ac", "2619,1755")}
+    assert len(restore(*locked)) == 2
 
 
 def test_half_of_a_pair_is_refused() -> None:
-    with pytest.raises(UndoError, match="are put back together"):
-        undo(gpu("app_clock_graphics_mhz", 1755))
+    with pytest.raises(RestoreError, match="are restored together"):
+        restore(gpu("app_clock_graphics_mhz", 1755))
 
 
 def test_pairs_of_two_gpus_are_not_mixed() -> None:
     other = seen("gpu", "GPU-2:app_clock_memory_mhz", 2619)
-    with pytest.raises(UndoError, match="together"):
-        undo(gpu("app_clock_graphics_mhz", 1755), other)
+    with pytest.raises(RestoreError, match="together"):
+        restore(gpu("app_clock_graphics_mhz", 1755), other)
 
 
 def test_threads_of_a_process_keep_their_own_cpus() -> None:
     value = {"cpus": "0-7", "mems": "0", "threads": {"44": {"cpus": "3", "mems": "0"}}}
-    assert undo(seen("process", "42", value)) == (
+    assert restore(seen("process", "42", value)) == (
         RunCommand(words=("taskset", "-a", "-p", "-c", "0-7", "42")),
         RunCommand(words=("taskset", "-p", "-c", "3", "44")),
     )
-    assert undo(seen("process", "42", exists=False)) == ()
+    assert restore(seen("process", "42", exists=False)) == ()
 
 
 def test_a_new_unit_ends_while_its_file_is_there_and_systemd_reads_what_is_left() -> None:
     path = "/etc/systemd/system/nodevet-a.service"
     new = seen("unit", "nodevet-a.service", exists=False)
-    assert undo(seen("file", path, exists=False), new) == (
+    assert restore(seen("file", path, exists=False), new) == (
         SetUnit(name="nodevet-a.service", enabled=False, running=False),
         WriteFile(path=path, content=None),
         RunCommand(words=("systemctl", "daemon-reload")),
@@ -161,7 +160,7 @@ def test_a_new_unit_ends_while_its_file_is_there_and_systemd_reads_what_is_left(
 def test_a_unit_that_was_there_starts_with_its_old_file() -> None:
     path = "/etc/systemd/system/a.service.d/x.conf"
     old = unit("disabled", "active")
-    done = undo(old, seen("file", path, exists=False))
+    done = restore(old, seen("file", path, exists=False))
     assert done == (
         WriteFile(path=path, content=None),
         SetUnit(name="a.service", enabled=False, running=True, masked=False),
@@ -171,18 +170,18 @@ def test_a_unit_that_was_there_starts_with_its_old_file() -> None:
 def test_a_unit_that_the_step_restarted_is_restarted_again() -> None:
     actions = (SetUnit(name="a.service", restart=True),)
     drop_in = seen("file", "/etc/systemd/system/a.service.d/x.conf", exists=False)
-    assert undo(unit(), drop_in, actions=actions)[-1] == SetUnit(
+    assert restore(unit(), drop_in, actions=actions)[-1] == SetUnit(
         name="a.service", enabled=True, running=True, restart=True, masked=False
     )
     # only what changed is put back: the unit itself is as it was
-    assert undo(drop_in, actions=actions)[-1] == SetUnit(name="a.service", restart=True)
-    stopped = undo(unit(active="inactive"), drop_in, actions=actions)[-1]
+    assert restore(drop_in, actions=actions)[-1] == SetUnit(name="a.service", restart=True)
+    stopped = restore(unit(active="inactive"), drop_in, actions=actions)[-1]
     assert isinstance(stopped, SetUnit) and not stopped.restart and stopped.running is False
 
 
 def test_what_was_touched_last_is_put_back_first() -> None:
     one, two = seen("kernel", "/sys/epp", "balance"), seen("kernel", "/sys/governor", "powersave")
-    assert [getattr(action, "path", "") for action in undo(one, two)] == [
+    assert [getattr(action, "path", "") for action in restore(one, two)] == [
         "/sys/governor",
         "/sys/epp",
     ]
@@ -190,15 +189,15 @@ def test_what_was_touched_last_is_put_back_first() -> None:
 
 def test_files_are_back_before_modules_and_swap_need_them() -> None:
     loaded, swap = module("nouveau", True), seen("swap", "all", {"active": True})
-    done = undo(seen("file", "/etc/modprobe.d/x.conf", exists=False), loaded, swap)
+    done = restore(seen("file", "/etc/modprobe.d/x.conf", exists=False), loaded, swap)
     assert [type(action) for action in done] == [WriteFile, RunCommand, RunCommand]
-    assert set(done[1:]) == {*undo(loaded), *undo(swap)}
+    assert set(done[1:]) == {*restore(loaded), *restore(swap)}
 
 
 def test_modules_go_before_what_they_need_and_with_what_came_along() -> None:
     drm = module("nvidia-drm", False, "nvidia", "nvidia_modeset")
     uvm = module("nvidia_uvm", False, "nvidia")
-    done = undo(module("nvidia", False), drm, uvm, module("nouveau", True))
+    done = restore(module("nvidia", False), drm, uvm, module("nouveau", True))
     assert done[0] == RunCommand(words=("modprobe", "--", "nouveau"))
     names = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm")
     assert set(done[1:]) == {unload(name) for name in names} and len(done) == 5
@@ -225,10 +224,11 @@ def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
         package("a", {"version": "1.0", "held": True, "automatic": True}),
         package("c", None, exists=False),
     )
-    configure, install, auto, hold, unhold = undo(*before, actions=APT)
+    configure, install, auto, hold, unhold = restore(*before, actions=APT)
     assert isinstance(configure, RunCommand) and isinstance(install, RunCommand)
     assert configure.words[3:] == ("dpkg", "--force-confold", "--configure", "-a")
-    assert install.words[3:7] == ("apt-get", "-y", "--allow-downgrades", CHANGE_HELD)
+    assert install.words[3:5] == ("apt-get", "-y")
+    assert {"--allow-downgrades", CHANGE_HELD, "--purge"} < set(install.words)
     told = install.words[install.words.index("install") + 1 :]
     assert told == ("a=1.0", "b=1:550.90.07-0ubuntu1~22.04", "c-")
     assert configure.seconds == install.seconds == 1800
@@ -240,14 +240,14 @@ def test_packages_are_put_back_at_once_and_held_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        (package("a", {"version": "$(x)"}), "'$(x)' is no version"),
-        (package("a", "1.0"), "makes no sense"),
+        (package("a", {"version": "$(x)"}), "'$(x)' is not a version"),
+        (package("a", "1.0"), "is not a valid state"),
         (seen("package", "a", why="dpkg-query hangs"), "dpkg-query hangs"),
     ],
 )
 def test_a_package_that_cannot_be_put_back_is_refused(before: State, message: str) -> None:
-    with pytest.raises(UndoError) as caught:
-        undo(before, actions=APT)
+    with pytest.raises(RestoreError) as caught:
+        restore(before, actions=APT)
     assert message in str(caught.value)
 
 
@@ -255,44 +255,44 @@ def test_a_package_that_cannot_be_put_back_is_refused(before: State, message: st
     ("before", "message"),
     [
         (file(b"\xff\xfe"), "file /etc/x.conf: its content is not UTF-8 text"),
-        (file(b"", content="%%%"), "no base64"),
-        (file(b"", content=None), "its content was not seen"),
-        (file(b"", mode=None), "None is no number"),
-        (file(b"", mode=True), "True is no number"),
+        (file(b"", content="%%%"), "not base64"),
+        (file(b"", content=None), "its content was not read"),
+        (file(b"", mode=None), "None is not a number"),
+        (file(b"", mode=True), "True is not a number"),
         (seen("file", "/etc/x", {"target": "/etc/y"}), "is a symbolic link to '/etc/y'"),
-        (seen("file", "/etc/x", "text"), "makes no sense: 'text'"),
+        (seen("file", "/etc/x", "text"), "'text' is not a valid state"),
         (seen("file", "/etc/x", why="EACCES"), "what it was is not known: EACCES"),
         (seen("kernel", "/sys/x", exists=False), "there is no such file"),
-        (seen("kernel", "/sys/x"), "its value was not seen"),
-        (seen("kernel", "/sys/x", ""), "nothing that can be written back"),
-        (seen("kernel", "/sys/x", "a\nb"), "nothing that can be written back"),
+        (seen("kernel", "/sys/x"), "its value was not read"),
+        (seen("kernel", "/sys/x", ""), "cannot be written back"),
+        (seen("kernel", "/sys/x", "a\nb"), "cannot be written back"),
         (seen("kernel", "/sys/x", "[a] [b]"), "marks several words"),
         (unit(active="activating"), "plan again when it has settled"),
         (unit("linked"), "it is linked"),
         (unit("enabled-runtime"), "it is enabled-runtime"),
         (unit(active=None), "neither on nor off"),
-        (seen("unit", "a.service"), "makes no sense"),
+        (seen("unit", "a.service"), "is not a valid state"),
         (gpu("power_limit_mw", None), "the driver does not say"),
-        (gpu("power_limit_mw", "lots"), "'lots' is no number"),
-        (gpu("power_limit_mw", -1), "-1 is no number"),
+        (gpu("power_limit_mw", "lots"), "'lots' is not a number"),
+        (gpu("power_limit_mw", -1), "-1 is not a number"),
         (gpu("persistence_mode", None, exists=False), "the driver does not say"),
         (gpu("persistence_mode", "perhaps"), "neither on nor off"),
-        (gpu("compute_mode", "FAST"), "'FAST' is no compute mode"),
-        (gpu("pcie_width", 8), "nothing is known of putting back pcie_width"),
-        (seen("gpu", "power_limit_mw", 1), "names no GPU and field"),
+        (gpu("compute_mode", "FAST"), "'FAST' is not a compute mode"),
+        (gpu("pcie_width", 8), "pcie_width cannot be restored"),
+        (seen("gpu", "power_limit_mw", 1), "does not name a GPU and a field"),
         (seen("module", "x", {"loaded": "perhaps", "brings": []}), "neither on nor off"),
-        (module("x", False, "-r"), "'-r' is no name of a module"),
+        (module("x", False, "-r"), "'-r' is not the name of a module"),
         (seen("module", "x", why="EACCES"), "what it was is not known: EACCES"),
         (seen("process", "1; reboot", {"cpus": "0", "threads": {}}), "not a process id"),
-        (seen("process", "1", {"cpus": "$(x)"}), "no list of CPUs"),
+        (seen("process", "1", {"cpus": "$(x)"}), "is not a list of CPUs"),
         (seen("swap", "/x", {}), "neither on nor off"),
-        (package("a", {"version": "1"}), "only what apt-get installed is put back"),
-        (seen("firmware", "x"), "nothing is known of putting back a firmware"),
+        (package("a", {"version": "1"}), "only what apt-get installed can be restored"),
+        (seen("firmware", "x"), "a firmware cannot be restored"),
     ],
 )
 def test_what_cannot_be_put_back_is_refused(before: State, message: str) -> None:
-    with pytest.raises(UndoError) as caught:
-        undo(before)
+    with pytest.raises(RestoreError) as caught:
+        restore(before)
     assert message in str(caught.value)
     assert before.resource.label in str(caught.value) or "process id" in message
 

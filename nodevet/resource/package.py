@@ -1,0 +1,109 @@
+"""A package of the distribution: its version, and whether it is held and came with others."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
+
+from nodevet.bounds import Text
+from nodevet.resource.core import (
+    Action,
+    Form,
+    Kind,
+    RestoreError,
+    RunCommand,
+    State,
+    mapping,
+)
+
+SECONDS = 1800  # for DKMS to build modules for every kernel
+LOCK_SECONDS = 300  # while unattended-upgrades and its like work
+VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~-]*")  # deb-version(7)
+QUIET = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
+
+_MARK = re.compile(r"apt-mark (hold|auto)")
+
+
+def install(targets: Sequence[str], *options: str) -> RunCommand:
+    """One transaction of apt-get: NAME=VERSION each, or NAME- to remove one."""
+    words = (
+        *(*QUIET, "apt-get", "-y", "--no-install-recommends", *options),
+        *("-o", "Dpkg::Options::=--force-confold", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
+        *("install", *targets),
+    )
+    return RunCommand(words=words, seconds=SECONDS)
+
+
+def mark(how: str, names: Sequence[str]) -> tuple[RunCommand, ...]:
+    """apt-mark(8): auto, hold, unhold; nothing for no names."""
+    return (RunCommand(words=("apt-mark", how, *names)),) if names else ()
+
+
+CONFIGURE = RunCommand(
+    words=(*QUIET, "dpkg", "--force-confold", "--configure", "-a"), seconds=SECONDS
+)
+"""After dpkg was killed, apt-get does nothing before this."""
+
+
+class PackageState(Form, frozen=True, kw_only=True):
+    version: Text
+    held: bool
+    automatic: bool | UnsetType = UNSET  # apt's alone
+
+
+class PackageKind(Kind):
+    form = PackageState
+    hides_gpus = True
+
+    def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
+        """Whether packages are as apt-get and apt-mark were told: NAME=VERSION; hold, auto."""
+        if "apt-get" in words and "install" in words:
+            halves = (word.partition("=") for word in words[words.index("install") + 1 :])
+            expected: list[tuple[str, str, object]] = [
+                (name, "version", v) for name, _, v in halves
+            ]
+        elif match := _MARK.fullmatch(" ".join(words[:2])):
+            field = {"hold": "held", "auto": "automatic"}[match[1]]
+            expected = [(name, field, True) for name in words[2:]]
+        else:
+            return None
+        known = {each.resource.name: each for each in states if each.resource.kind == "package"}
+        if any(name not in known or known[name].why for name, _, _ in expected):
+            return None
+        return all(known[name].mapping.get(field) == value for name, field, value in expected)
+
+    def restore_rank(self, before: State) -> int:
+        return -1
+
+    def restore(
+        self, before: State, among: Sequence[State], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        """All in one transaction, for they depend on one another; then what held them.
+
+        Only if the step itself used apt-get: the versions come from the node's repositories.
+        """
+        if not any("apt-get" in each.words for each in actions if isinstance(each, RunCommand)):
+            raise RestoreError(
+                f"{before.resource.label}: only what apt-get installed can be restored"
+            )
+        targets: list[str] = []
+        marks: dict[str, list[str]] = {"auto": [], "hold": [], "unhold": []}
+        for each in sorted(among, key=lambda each: each.resource.name):
+            name = each.resource.name
+            if not each.exists:
+                targets.append(f"{name}-")
+                continue
+            value = mapping(each)
+            version = value.get("version")
+            if not isinstance(version, str) or not VERSION.fullmatch(version):
+                raise RestoreError(f"{each.resource.label}: {version!r} is not a version")
+            targets.append(f"{name}={version}")
+            marks["hold" if value.get("held") else "unhold"].append(name)
+            if value.get("automatic"):
+                marks["auto"].append(name)
+        options = ("--allow-downgrades", "--allow-change-held-packages", "--purge")
+        marking = [run for how, names in marks.items() for run in mark(how, names)]
+        return [CONFIGURE, install(targets, *options), *marking]
+
+
+KIND = PackageKind()

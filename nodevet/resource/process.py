@@ -1,0 +1,90 @@
+"""A process: the CPUs and memory that it and its threads may use."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from nodevet.bounds import NumberList
+from nodevet.resource.core import (
+    Action,
+    Form,
+    Kind,
+    RestoreError,
+    RunCommand,
+    State,
+    mapping,
+)
+
+CPUS = re.compile(r"[0-9]+([,-][0-9]+)*")
+THREADS = Meta(max_length=1 << 14)
+
+Thread = Annotated[str, Meta(max_length=32)]  # its id
+
+
+class Binding(Form, frozen=True, kw_only=True):
+    cpus: NumberList
+    mems: NumberList
+
+
+class ProcessState(Form, frozen=True, kw_only=True):
+    cpus: NumberList
+    mems: NumberList
+    started_s: float  # seconds after boot
+    threads: Annotated[dict[Thread, Binding], THREADS]  # those that differ
+
+
+class ProcessKind(Kind):
+    form = ProcessState
+
+    def same(self, one: State, other: State) -> bool:
+        """One that ended since needs nothing: a later one was never bound."""
+        return not other.exists or super().same(one, other)
+
+    def ended(self, then: State, now: State) -> bool:
+        """Its number may be another one's by now."""
+        started = then.mapping.get("started_s"), now.mapping.get("started_s")
+        return not now.exists or (then.exists and started[0] != started[1])
+
+    def restore(
+        self, before: State, among: Sequence[State], actions: Sequence[Action]
+    ) -> Sequence[Action]:
+        """The CPUs of a process and of each thread that differs; one that did not exist has ended.
+
+        Which memory it may use is its cgroup's, and no action changes that.
+        """
+        if not before.exists:
+            return []
+        value = mapping(before)
+        threads = value.get("threads") or {}
+        if not isinstance(threads, Mapping):
+            raise RestoreError(f"{before.resource.label}: its threads were not read")
+        return [
+            bind(_pid(before.resource.name), _cpus(before, value)),
+            *(
+                RunCommand(words=("taskset", "-p", "-c", _cpus(before, bound), _pid(str(thread))))
+                for thread, bound in sorted(threads.items())
+            ),
+        ]
+
+
+def bind(pid: str, cpus: str) -> RunCommand:
+    """A process with all its threads."""
+    return RunCommand(words=("taskset", "-a", "-p", "-c", cpus, pid))
+
+
+def _pid(text: str) -> str:
+    if not (text.isascii() and text.isdecimal()):
+        raise RestoreError(f"process {text}: not a process id")
+    return text
+
+
+def _cpus(state: State, bound: Any) -> str:
+    cpus = bound.get("cpus") if isinstance(bound, Mapping) else None
+    if not isinstance(cpus, str) or not CPUS.fullmatch(cpus):
+        raise RestoreError(f"{state.resource.label}: {cpus!r} is not a list of CPUs")
+    return cpus
+
+
+KIND = ProcessKind()
