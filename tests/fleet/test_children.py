@@ -17,7 +17,7 @@ import pytest
 from nodevet.evidence.document import decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import FleetError, Options, Visit, visit
-from nodevet.fleet.controller import local, shards
+from nodevet.fleet.controller import child, local, shards
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd
 
@@ -86,7 +86,7 @@ def test_a_shard_that_stalls_loses_no_host(
     hosts, known_hosts = hanging
     before = tools["children"]()
     options = Options(known_hosts=known_hosts, ssh_config=Path(os.devnull))
-    monkeypatch.setattr(shards, "STALL", 15 - options.deadline)
+    monkeypatch.setattr(child, "STALL", 15 - options.deadline)
     rest = die(tools, before, visit(hosts, options), signal.SIGSTOP)
     assert {one.status for one in rest} == {Status.TIMEOUT}
     assert all("was silent for" in one.why and "was killed" in one.why for one in rest)
@@ -98,7 +98,7 @@ def test_a_shard_that_cannot_start_loses_no_host(
     monkeypatch.setattr(shards, "PROGRAM", "nodevet.fleet.no_such_module")
     one = go([Host(name="gpu1")])["gpu1"]
     assert one.status is Status.PROBE_FAILED
-    assert "ended with 1: " in one.why and "No module named" in one.why
+    assert "exited with 1: " in one.why and "No module named" in one.why
 
 
 CONTROLLER = """
@@ -161,9 +161,9 @@ def test_local_probes_that_fail_say_why(
 ) -> None:
     host = Host(name="here", local=True)
     for serve, status, why in (
-        ("import time; time.sleep(90)", Status.TIMEOUT, "no answer within 3 s"),
-        ("raise SystemExit('no luck')", Status.PROBE_FAILED, "the node's command.*: no luck"),
-        ("print('hello')", Status.PROBE_FAILED, "the answer holds no evidence"),
+        ("import time; time.sleep(90)", Status.TIMEOUT, "timed out after 3 s"),
+        ("raise SystemExit('no luck')", Status.PROBE_FAILED, "command on the node.*: no luck"),
+        ("print('hello')", Status.PROBE_FAILED, "no evidence in the response"),
         ("print('x' * (3 << 20))", Status.PROBE_FAILED, "more than 2 MiB of output"),
     ):  # fmt: skip
         monkeypatch.setattr(local, "SERVE", serve)
@@ -189,5 +189,5 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    with pytest.raises(FleetError, match=r"cannot start a process .*: No space left on device"):
+    with pytest.raises(FleetError, match=r"cannot start a child process: No space left on device"):
         list(visit([Host(name="gpu1")], Options()))

@@ -60,7 +60,7 @@ def test_d10_a_match_exec_that_hangs_costs_its_own_host_alone(
     )
     assert list(visits)[-1] == "hangs"  # though it was the first to be begun
     assert visits["hangs"].status is Status.TIMEOUT
-    assert visits["hangs"].why == "no answer within 3 s (reading ssh_config)"
+    assert visits["hangs"].why == "timed out after 3 s (reading ssh_config)"
     assert {visits[name].why for name in ("gpu1", "gpu2")} == {""}
     gone(started)
 
@@ -86,7 +86,7 @@ def test_d10_a_match_exec_ends_with_who_began_it_however_that_ends(tmp_path: Pat
         ("true", True),
         ("exit 255", False),
         ("cat; echo out; echo err >&2; test ! -e /dev/fd/3", True),
-        ("kill -9 $$", "Match exec: ended by signal 9: "),
+        ("kill -9 $$", "Match exec: killed by signal 9: "),
     ],
 )
 def test_how_a_match_exec_ends(

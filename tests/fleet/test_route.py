@@ -29,7 +29,7 @@ def test_match_exec_that_does_not_end_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodevet.fleet.ssh.match_exec.SECONDS", 0.1)
-    with pytest.raises(SshConfigError, match=r"Match exec: no end within 0\.1 s: exec sleep 60"):
+    with pytest.raises(SshConfigError, match=r"Match exec: timed out after 0\.1 s: exec sleep 60"):
         resolve(tmp_path, 'Match exec "exec sleep 60"\n  Port 1\n')
 
 

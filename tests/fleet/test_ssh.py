@@ -48,7 +48,7 @@ EXPECTED = {
     "behind-unknown": (UNREACHABLE, r"jump host \[127.*\]:\d+: host key not known.*"),
     "behind-refused": (UNREACHABLE, r"jump host \[127.*\]:\d+ cannot connect: .*"),
     "behind-nothing": (UNREACHABLE, r"jump host nowhere.invalid: name not found.*"),
-    "round-and-round": (UNREACHABLE, "ProxyJump goes round in circles: .*"),
+    "round-and-round": (UNREACHABLE, "ProxyJump is a loop: .*"),
     "command-fails": (UNREACHABLE, "connection closed before the SSH banner"),
     "not-certified": (UNREACHABLE, r"authentication failed \(tried publickey\)"),
     "without-agent": (UNREACHABLE, r"authentication failed \(no key: no ssh-agent, no key file\)"),

@@ -70,7 +70,7 @@ CASES = {
     ),
     "no-such-key": (
         "{at} {ed}", "PubkeyAcceptedAlgorithms -ssh-ed25519*\nIdentityFile {dir}/plain",
-        r"authentication failed \(a key of type ssh-ed25519 is not to be used\)",
+        r"authentication failed \(ssh_config does not allow the key of type ssh-ed25519\)",
     ),
     "bound": ("{at} {ed}", "BindAddress 127.0.0.1\nAddressFamily inet", ""),
     "inet6": ("{at} {ed}", "AddressFamily inet6", "name not found"),

@@ -22,7 +22,8 @@ from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.processes import Processes
 from nodevet.fleet import Options
-from nodevet.fleet.controller import ssh_executor, worker_child
+from nodevet.fleet.controller import child
+from nodevet.fleet.controller import worker as worker_module
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.worker.session import HostSession
@@ -196,7 +197,7 @@ def test_a_command_that_does_not_end_is_ended(worker: SshExecutor, server: Sshd)
     begun = time.monotonic()
     done = worker.act("n1", RunCommand(words=("sh", "-c", "echo begun; sleep 77")), seconds=4)
     assert not done.ok and done.code == 124 and time.monotonic() - begun < 20
-    assert done.output == "begun\nno end within 2 s"
+    assert done.output == "begun\ntimed out after 2 s"
     assert worker.act("n1", RunCommand(words=("true",))).ok
     assert not [
         pid for pid in server.sessions() if b"77" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -317,7 +318,7 @@ def test_who_cannot_be_reached_is_told(host: Host) -> None:
         assert told.value.status == "unreachable"
         with pytest.raises(WorkError, match="it could not be opened: connection refused"):
             worker.probe("gone")
-        with pytest.raises(WorkError, match="over SSH only"):
+        with pytest.raises(WorkError, match="fixes need SSH"):
             worker.open("@local")
 
 
@@ -337,7 +338,7 @@ def test_nothing_is_left_when_the_worker_ends(
 
 def child_of(worker: SshExecutor) -> int:
     """The process that keeps the sessions now."""
-    return worker._posts[0]._child._process.pid
+    return worker._workers[0].pid
 
 
 def test_a_killed_child_fails_the_calls_that_wait(host: Host) -> None:
@@ -392,7 +393,7 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
     how: int,
 ) -> None:
     before = tools["children"]()
-    monkeypatch.setattr(ssh_executor, "STALL", 1)
+    monkeypatch.setattr(child, "STALL", 1)
     hosts = [replace(host, name=name) for name in ("n1", "n2", "n3")]
     with SshExecutor(hosts, options(deadline=6)) as worker:
         worker.open("n1")
@@ -402,7 +403,7 @@ def test_worker_child_that_is_gone_costs_what_it_had_in_hand_and_no_other_host(
         os.kill(first, how)
         error = busy.told()
         assert error.status == "lost"
-        assert ("killed by signal 9" if how == signal.SIGKILL else "hangs") in str(error)
+        assert ("killed by signal 9" if how == signal.SIGKILL else "hung") in str(error)
         wait_for(lambda: not server.sessions())  # and with them their locks
         with pytest.raises(WorkError, match="no session: it was not opened") as told:
             worker.act("n2", RunCommand(words=("true",)))
@@ -441,9 +442,9 @@ def test_worker_child_that_cannot_be_started_again_is_told(
 ) -> None:
     with SshExecutor([host], options()) as worker:
         worker.open("n1")
-        monkeypatch.setattr(worker_child, "PROGRAM", "nodevet.no_such_program")
+        monkeypatch.setattr(worker_module, "PROGRAM", "nodevet.no_such_program")
         os.kill(child_of(worker), signal.SIGKILL)
-        with pytest.raises(WorkError, match="the process that keeps the sessions") as told:
+        with pytest.raises(WorkError, match="the process that keeps the SSH sessions") as told:
             worker.open("n1")
         assert told.value.status in ("unreachable", "lost")
 
@@ -699,7 +700,7 @@ with SshExecutor([host], Options(ssh_config=Path("/dev/null"))) as worker:
     worker.open("n1")
     worker.lock("n1", "the first")
     print("held", flush=True)
-    worker.act("n1", Run(words=("sh", "-c", sys.argv[2])), seconds=600)
+    worker.act("n1", RunCommand(words=("sh", "-c", sys.argv[2])), seconds=600)
     time.sleep(600)
 """
 

@@ -784,7 +784,7 @@ AGREEABLE = f"sed -i /set.power_limit_mw/d {STATE_FILE}"
     [
         ("NVML_ERROR_NO_PERMISSION", "-pl 700: ended with"),
         ("ignored", "the check says: GPU 0: 500 W, expected 700 W"),
-        ("hang", "no end within 8 s"),
+        ("hang", "timed out after 8 s"),
     ],
 )
 def test_a_driver_that_does_not_take_it(node: Node, does: str, told: str) -> None:

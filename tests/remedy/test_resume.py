@@ -43,7 +43,7 @@ def rebooting(box: Any, w: World) -> None:
 def silent(box: Any, w: World) -> None:
     def fault(box: Any, call: str, when: str) -> None:
         if call == "probe":
-            raise WorkError("timeout", "no answer within 60 s")
+            raise WorkError("timeout", "timed out after 60 s")
 
     w.executor.fault = fault
 

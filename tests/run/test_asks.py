@@ -84,7 +84,7 @@ def test_what_cannot_be_asked(context: Write, own: str, words: str) -> None:
 def test_a_shard_is_told() -> None:
     told = {"sysctl": ("vm.swappiness",), "services": ("a.service",)}
     (order,) = orders([Host(name="gpu1")], Options(asks=told), 1)
-    again = framing.read_order(framing.write_order(order)).asks
+    again = framing.read_order(framing.read_frame(framing.write_order(order))).asks
     assert {section: tuple(names) for section, names in again.items()} == told
 
 

@@ -1,34 +1,89 @@
-"""A child process of a sweep: started with its input, read without waiting, ended for sure."""
+"""A child process: started in a session of its own, read and written to, ended for sure."""
 
 import os
+import select
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import IO, cast
 
 from nodevet.fleet import FleetError
-from nodevet.fleet.protocol.commands import last_line
+from nodevet.printable import last_line
 
+STALL = 30  # seconds beyond the time of its work, after which a silent child is taken for dead
 READ = 1 << 20
+ENDING = 0.5  # seconds for one to end that has closed its output
+KILLED = 5  # seconds for the kernel to end one that was killed
+TAIL = 4096  # bytes of its stderr
 
 
-class Child:
-    """Runs in a session of its own, so that a Ctrl-C on the terminal reaches the parent alone."""
+class StalledError(Exception):
+    """The child does not read what is written to it."""
 
-    def __init__(self, argv: Sequence[str], stdin: bytes) -> None:
-        """Raises FleetError where it cannot be started."""
+
+@dataclass(frozen=True)
+class Ending:
+    """How a child ended. For people: `was killed by signal 9`, `exited with 1: No module ...`."""
+
+    code: int  # negative: the signal
+    stderr: bytes  # its last bytes
+
+    def __str__(self) -> str:
+        killed = self.code < 0
+        how = f"was killed by signal {-self.code}" if killed else f"exited with {self.code}"
+        last = last_line(self.stderr)
+        return f"{how}: {last}" if last else how
+
+
+class ChildProcess:
+    """Its session is its own, so that a Ctrl-C on the terminal reaches the parent alone."""
+
+    def __init__(self, argv: Sequence[str], stdin: bytes | None = None) -> None:
+        """`stdin`: all its input; None: a pipe, for `write`. Raises FleetError."""
         try:
             self._errors, self._process = _start(argv, stdin)
         except OSError as error:
-            why = f"cannot start a process for the visits: {error.strerror}"
+            why = f"cannot start a child process: {error.strerror}"
             raise FleetError(f"{why} ({error.filename or tempfile.gettempdir()})") from error
         self.output = cast(IO[bytes], self._process.stdout)
+        self._writing = threading.Lock()
+        self._ending: Ending | None = None
+        if self._process.stdin is not None:
+            os.set_blocking(self._process.stdin.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def read(self) -> bytes:
         """What it has written since; empty once it has closed its output."""
         return os.read(self.output.fileno(), READ)
+
+    def write(self, data: bytes, seconds: float) -> None:
+        """Write to the pipe, all of it; threads may do so at the same time.
+
+        Raises StalledError if it does not read it in time, OSError if it is gone, ValueError
+        after `hang_up`.
+        """
+        end, rest = time.monotonic() + seconds, memoryview(data)
+        with self._writing:
+            descriptor = cast(IO[bytes], self._process.stdin).fileno()
+            ready = select.poll()
+            ready.register(descriptor, select.POLLOUT)
+            while rest:
+                if not ready.poll(max(0.0, end - time.monotonic()) * 1000):
+                    raise StalledError
+                rest = rest[os.write(descriptor, rest) :]
+
+    def hang_up(self) -> None:
+        """Close the pipe, which asks it to end by itself."""
+        with self._writing, suppress(OSError):
+            cast(IO[bytes], self._process.stdin).close()
 
     def kill(self) -> None:
         """Kill it and all it started. One that runs as root (sudo) ends at its own deadline."""
@@ -36,43 +91,40 @@ class Child:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def end(self) -> tuple[int, bytes]:
-        """Kill what is left of it; its exit code and the end of its stderr."""
-        if not self.output.closed:
+    def end(self) -> Ending:
+        """Kill what is left of it, and collect it. May be called again, by the same thread."""
+        if self._ending is None:
             self.output.close()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.5)  # it closed its output, so it is about to end
+                self._process.wait(ENDING)
             self.kill()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
-        code = self._process.returncode
-        return (-1 if code is None else code), self._complaint()
+                self._process.wait(KILLED)
+            if self._process.stdin is not None:
+                self.hang_up()
+            code = self._process.returncode
+            self._ending = Ending(-signal.SIGKILL if code is None else code, self._tail())
+        return self._ending
 
-    def _complaint(self) -> bytes:
-        if self._errors.closed:
-            return b""
+    def _tail(self) -> bytes:
         with self._errors as errors:
             size = errors.seek(0, os.SEEK_END)
-            errors.seek(max(0, size - 4096))
+            errors.seek(max(0, size - TAIL))
             return errors.read()
 
 
-def _start(argv: Sequence[str], stdin: bytes) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
+def _start(argv: Sequence[str], stdin: bytes | None) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
     """The file that takes its stderr, and the process. Raises OSError."""
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
-        with tempfile.TemporaryFile() as order:
-            order.write(stdin)
-            order.seek(0)
+        with ExitStack() as given:
+            source: int | IO[bytes] = subprocess.PIPE
+            if stdin is not None:
+                source = given.enter_context(tempfile.TemporaryFile())
+                source.write(stdin)
+                source.seek(0)
             process = subprocess.Popen(
-                argv, stdin=order, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+                argv, stdin=source, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
         stack.pop_all()  # closed by end()
     return errors, process
-
-
-def ended(code: int, stderr: bytes) -> str:
-    """How a child ended, for people: `was killed by signal 9`, `ended with 1: No module ...`."""
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-    last = last_line(stderr)
-    return f"{how}: {last}" if last else how

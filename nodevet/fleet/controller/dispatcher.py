@@ -64,8 +64,7 @@ class Dispatcher:
         self._sources.remove(source)
         if late:
             source.child.kill()
-        code, stderr = source.child.end()
-        return list(source.unfinished(code, stderr, late=late))
+        return list(source.unfinished(source.child.end(), late=late))
 
 
 def dispatch(hosts: Sequence[Host], options: Options) -> Generator[Visit]:

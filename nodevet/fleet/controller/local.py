@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from nodevet.fleet import Options, Visit
-from nodevet.fleet.controller.child import Child
+from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.protocol.commands import explain
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.model import Host, Status
@@ -26,7 +26,7 @@ class LocalProbe:
         self._done = False
         self._fault = ""
         as_root = (host.sudo or options.sudo) and os.geteuid() != 0
-        self.child = Child(
+        self.child = ChildProcess(
             [*(("sudo", "-n") if as_root else ()), sys.executable, "-I", "-c", SERVE],
             request(
                 nonce=nonce,
@@ -54,17 +54,17 @@ class LocalProbe:
             self._done = True
             yield self._visit(Status.VETTED, "", evidence)
 
-    def unfinished(self, code: int, stderr: bytes, *, late: bool) -> Iterator[Visit]:
+    def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
         """The visit, if the evidence never became whole."""
         if self._done:
             return
         self._done = True
         if late:
-            yield self._visit(Status.TIMEOUT, f"no answer within {self._deadline:g} s")
-        elif self._fault or self._answer.begun or code == 0:
+            yield self._visit(Status.TIMEOUT, f"timed out after {self._deadline:g} s")
+        elif self._fault or self._answer.begun or ending.code == 0:
             yield self._visit(Status.PROBE_FAILED, self._fault or self._answer.missing())
         else:
-            yield self._visit(Status.PROBE_FAILED, explain(code, stderr, python=None))
+            yield self._visit(Status.PROBE_FAILED, explain(ending.code, ending.stderr, python=None))
 
     def _visit(self, status: Status, why: str, evidence: bytes | None = None) -> Visit:
         seconds = round(time.monotonic() - self._started, 3)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nodevet.fleet import FleetError, Options, Visit
-from nodevet.fleet.controller.child import Child, ended
+from nodevet.fleet.controller import child
+from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.payload import payload
 from nodevet.model import Host, Status
@@ -16,7 +17,7 @@ from nodevet.model import Host, Status
 PROGRAM = "nodevet.fleet.worker.shard"
 LARGEST = 500  # hosts; pyinfra's State takes time with the square of them
 WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than it gains
-STALL = 30  # seconds beyond the deadline without a word
+SLACK = 1 << 20  # bytes of evidence beyond Options.max_output
 
 
 class Shard:
@@ -24,32 +25,33 @@ class Shard:
 
     def __init__(self, order: framing.BatchOrder, hosts: Sequence[Host]) -> None:
         self._hosts = {target.number: hosts[target.number] for target in order.targets}
-        self._reader = framing.FrameReader()
+        self._reader = framing.FrameReader(order.max_output + SLACK)
         self._fault = ""
-        self._patience = order.deadline + STALL
-        self.child = Child([sys.executable, "-I", "-m", PROGRAM], framing.write_order(order))
+        self._patience = order.deadline + child.STALL
+        self.child = ChildProcess([sys.executable, "-I", "-m", PROGRAM], framing.write_order(order))
         self.due = time.monotonic() + self._patience
 
     def take(self, chunk: bytes) -> Iterator[Visit]:
-        """The visits in what it wrote. One that writes nonsense is killed."""
+        """The visits in what it wrote. One that writes malformed frames is killed."""
         self.due = time.monotonic() + self._patience
         try:
-            for number, outcome in self._reader.take(chunk):
+            for frame in self._reader.take(chunk):
+                number, outcome = framing.read_outcome(frame)
                 host = self._hosts.pop(number)
                 evidence = outcome.evidence if outcome.status == Status.VETTED else None
                 yield Visit(
                     host.name, Status(outcome.status), outcome.why, evidence, outcome.seconds
                 )
         except (ValueError, KeyError, TypeError) as error:
-            self._fault = f"wrote nonsense: {type(error).__name__}: {error}"
+            self._fault = f"wrote malformed output: {type(error).__name__}: {error}"
             self.child.kill()
 
-    def unfinished(self, code: int, stderr: bytes, *, late: bool) -> Iterator[Visit]:
+    def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
         """The hosts that it has not answered for, now that it is gone."""
         if late:
             status, how = Status.TIMEOUT, f"was silent for {self._patience:g} s and was killed"
         else:
-            status, how = Status.PROBE_FAILED, self._fault or ended(code, stderr)
+            status, how = Status.PROBE_FAILED, self._fault or str(ending)
         for host in self._hosts.values():
             yield Visit(host.name, status, f"the process that visits this host {how}")
         self._hosts.clear()
@@ -65,7 +67,7 @@ def shards(hosts: Sequence[Host], options: Options, cpus: int) -> Iterator[Shard
 
 
 def check_files(options: Options) -> None:
-    """Raises FleetError where a file that was named is not there, or keys cannot be accepted."""
+    """Raises FleetError if a file that was named is missing, or new keys cannot be stored."""
     if options.host_keys == "accept-new":
         path = (options.known_hosts or Path("~/.ssh/known_hosts")).expanduser()
         try:

@@ -1,11 +1,10 @@
 """One session per host for as long as work is done there: `SshExecutor`.
 
-A child process keeps the connections; this side asks it in JSON lines and is safe to use from
+A child process keeps the connections; this side asks it in frames and is safe to use from
 many threads. A child that hangs or dies ends its sessions, and with them the locks: a call that it
 had in hand is `lost`, and another child does whatever is asked next. Times in seconds.
 """
 
-import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -15,9 +14,10 @@ import msgspec
 
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import check_files, orders
-from nodevet.fleet.controller.worker_child import STALL, Post
+from nodevet.fleet.controller.worker import Worker
 from nodevet.fleet.executor import Acted, WorkError
 from nodevet.fleet.protocol import answers
+from nodevet.fleet.protocol.framing import SessionAnswer, SessionRequest
 from nodevet.model import Host
 from nodevet.resource import AnyAction, Resource, RunCommand, State
 
@@ -28,26 +28,26 @@ class SshExecutor:
     """Sessions to hosts. Blocking; threads may use it for different hosts at the same time.
 
     A host's calls wait for one another. Every call ends within its own time: Options.deadline,
-    or `seconds`. Raises FleetError where nothing can be reached at all.
+    or `seconds`. Raises FleetError if no host can be reached at all.
     """
 
     def __init__(self, hosts: Sequence[Host], options: Options) -> None:
         remote = [host for host in hosts if not host.local]
         self._options = options
         self._local = {host.name for host in hosts if host.local}
-        self._places: dict[str, tuple[Post, int]] = {}
+        self._places: dict[str, tuple[Worker, int]] = {}
         self._fenced: set[str] = set()  # hosts that are changed under a lock alone
         self._turns = {host.name: threading.Lock() for host in remote}
-        self._posts: list[Post] = []
+        self._workers: list[Worker] = []
         if not remote:
             return
         check_files(options)
         try:
             for order in orders(remote, options, 1):
-                post = Post(order)
-                self._posts.append(post)
+                worker = Worker(order)
+                self._workers.append(worker)
                 for target in order.targets:
-                    self._places[target.name] = (post, target.number)
+                    self._places[target.name] = (worker, target.number)
         except BaseException:
             self.end()
             raise
@@ -65,10 +65,10 @@ class SshExecutor:
 
     def end(self) -> None:
         """Close every session and end the child processes. May be called again."""
-        for post in self._posts:
-            post.hang_up()
-        for post in self._posts:
-            post.end()
+        for worker in self._workers:
+            worker.hang_up()
+        for worker in self._workers:
+            worker.end()
 
     def open(self, host: str) -> None:
         """Connect, unless there is a session."""
@@ -80,17 +80,17 @@ class SshExecutor:
 
     def probe(self, host: str) -> bytes:
         """The evidence document."""
-        return base64.b64decode(self._ask(host, "probe"))
+        return self._ask(host, "probe").body
 
     def look(self, host: str, resources: Sequence[Resource]) -> tuple[State, ...]:
-        """What the touches are now, in their order."""
+        """The state of each resource, in their order."""
         if not resources:
             return ()
         found = self._found(host, "look", resources)
         return _usable(lambda: answers.looked(found, resources))
 
     def managers(self, host: str, resources: Sequence[Resource]) -> Mapping[str, tuple[str, ...]]:
-        """Who else would set each touch: label -> places, `unit x.service (file:line)`."""
+        """Who else would set each resource: label -> places, `unit x.service (file:line)`."""
         if not resources:
             return {}
         found = self._found(host, "managers", resources)
@@ -105,34 +105,41 @@ class SshExecutor:
         self._ask(host, "lock", who=who)
 
     def act(self, host: str, action: AnyAction, *, seconds: float | None = None) -> Acted:
-        """Do one thing on the node. After a WorkError nobody knows whether it was done."""
+        """Do one thing on the node. After a WorkError it is unknown whether it was done."""
         if seconds is None and isinstance(action, RunCommand) and action.seconds is not None:
             seconds = max(action.seconds, self._options.deadline)
-        text = msgspec.json.encode(action).decode()
-        return Acted(**self._ask(host, "act", seconds=seconds, action=text))
+        body = msgspec.json.encode(action)
+        return Acted(**self._ask(host, "act", seconds=seconds, body=body).result)
 
     def reboot(self, host: str, *, seconds: float) -> str:
         """Reboot, and wait for another boot id, which is returned; the lock is gone."""
-        return str(self._ask(host, "reboot", seconds=seconds))
+        return str(self._ask(host, "reboot", seconds=seconds).result)
 
     def _found(self, host: str, ask: str, resources: Sequence[Resource] = ()) -> bytes:
         """What nodevet.remote finds on the node, as the node wrote it."""
         asked = [{"kind": resource.kind, "name": resource.name} for resource in resources]
-        return base64.b64decode(self._ask(host, "remote", ask=ask, resources=asked))
+        return self._ask(host, "remote", ask=ask, resources=asked).body
 
-    def _ask(self, host: str, do: str, *, seconds: float | None = None, **rest: Any) -> Any:
+    def _ask(
+        self,
+        host: str,
+        do: str,
+        *,
+        seconds: float | None = None,
+        body: bytes = b"",
+        **arguments: Any,
+    ) -> SessionAnswer:
         if host in self._local:
-            raise WorkError("unreachable", "fixes go over SSH only, and this host is @local")
-        post, number = self._places[host]
+            raise WorkError("unreachable", "fixes need SSH, and this host is @local")
+        worker, number = self._places[host]
         with self._turns[host]:
             limit = self._options.deadline if seconds is None else seconds
             fenced = host in self._fenced  # a new child does not know
-            asked = {"host": number, "do": do, "seconds": limit, "fenced": fenced, **rest}
-            return post.ask(asked, limit + STALL)
+            return worker.ask(SessionRequest(number, do, limit, fenced, arguments, body))
 
 
 def _usable(decode: Callable[[], Found]) -> Found:
-    """Raises WorkError for an answer of the node that is none."""
+    """Raises WorkError for a malformed answer of the node."""
     try:
         return decode()
     except answers.MalformedError as error:

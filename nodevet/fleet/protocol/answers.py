@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from nodevet.bounds import Text
+from nodevet.printable import brief, plain
 from nodevet.resource import Resource, State, kind_of
 
 Form = TypeVar("Form")
@@ -23,13 +24,13 @@ class MalformedError(Exception):
     """An answer that cannot be used; the message says why."""
 
 
-class _Look(msgspec.Struct, frozen=True, kw_only=True):
+class _StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
     exists: bool
     value: Any
     why: Text
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True):
+class LockAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A lock that is held, with what the actions under it need; or not, and who has it."""
 
     held: bool
@@ -42,14 +43,14 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.held and not (self.acting and self.python):
-            raise ValueError("a lock without what acts under it")
+            raise ValueError("a lock without what actions under it need")
 
 
-class _Refused(msgspec.Struct, frozen=True, kw_only=True):
+class _RefusedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-class _Whole(msgspec.Struct, frozen=True, kw_only=True):
+class _ResultAnswer(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw
 
 
@@ -59,19 +60,19 @@ def result(document: bytes) -> bytes:
     Raises MalformedError, with the node's words if it says why nothing was found.
     """
     try:
-        return bytes(_decoded(document, _Whole).result)
+        return bytes(_decoded(document, _ResultAnswer).result)
     except MalformedError:
-        refused = _decoded(document, _Refused)
-    raise MalformedError(printable(refused.error[: 2 * TOLD])[:TOLD])
+        refused = _decoded(document, _RefusedAnswer)
+    raise MalformedError(brief(refused.error, TOLD))
 
 
 def looked(found: bytes, resources: Sequence[Resource]) -> tuple[State, ...]:
     """What the touches are, in their order. Raises MalformedError."""
-    told = _each(found, tuple[_Look, ...], resources)
+    told = _each(found, tuple[_StateAnswer, ...], resources)
     return tuple(_seen(resource, each) for resource, each in zip(resources, told, strict=True))
 
 
-def _seen(resource: Resource, told: _Look) -> State:
+def _seen(resource: Resource, told: _StateAnswer) -> State:
     if told.why:
         value = None  # of what could not be read, no part is known
     elif told.exists or told.value is not None:
@@ -82,19 +83,19 @@ def _seen(resource: Resource, told: _Look) -> State:
         value = told.value
     else:
         value = None
-    return State(resource=resource, exists=told.exists, value=value, why=printable(told.why))
+    return State(resource=resource, exists=told.exists, value=value, why=plain(told.why))
 
 
 def managers(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
     """Who else would set each touch: label -> places. Raises MalformedError."""
     told = _each(found, tuple[Annotated[tuple[Text, ...], MANAGERS], ...], resources)
     pairs = zip(resources, told, strict=True)
-    return {resource.label: tuple(map(printable, each)) for resource, each in pairs}
+    return {resource.label: tuple(map(plain, each)) for resource, each in pairs}
 
 
-def lock(found: bytes) -> Lock:
+def lock(found: bytes) -> LockAnswer:
     """Raises MalformedError."""
-    return _decoded(found, Lock)
+    return _decoded(found, LockAnswer)
 
 
 def _each(
@@ -114,12 +115,4 @@ def _decoded(document: bytes, form: type[Form]) -> Form:
 
 
 def _malformed(why: str) -> str:
-    return f"malformed response: {printable(why)[:TOLD]}"
-
-
-def printable(text: str) -> str:
-    """Text from a node without anything that a terminal would obey."""
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else sign.encode("unicode_escape").decode()
-        for sign in text
-    )
+    return f"malformed response: {brief(why, TOLD)}"

@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 
 from nodevet.fleet.protocol.payload import BOOT, TOO_OLD, fence
+from nodevet.printable import last_line
 
 FENCED = 96
 NO_PYTHON = 97
@@ -66,24 +67,17 @@ def explain(code: int, stderr: bytes, *, python: str | None) -> str:
     """Why a node gave no evidence, from the exit code of its command and what it complained."""
     last = last_line(stderr)
     if code == NO_PYTHON:
-        return f"{python} is not on the node" if python else "no python3 on the node"
+        return f"{python} not found on the node" if python else "no python3 on the node"
     if code == TOO_OLD:
         return last or "the node's Python is older than 3.6"
     if b"Unknown option: -I" in stderr:
         return f"{python or 'python3'} on the node is not Python 3.6 or newer"
     if last.startswith("sudo:"):
         return f"{last} (a NOPASSWD rule is needed)" if "password" in last else last
-    ended = "the connection was lost" if code < 0 else f"the node's command ended with {code}"
+    ended = "connection lost" if code < 0 else f"command on the node exited with {code}"
     return f"{ended}: {last}" if last else ended
 
 
 def timed_out(code: int) -> bool:
     """Whether timeout(1) ended the probe: 124, or 137 where it had to kill it."""
     return code in (124, 128 + 9)
-
-
-def last_line(text: bytes) -> str:
-    """The last line that says something, made safe to print, at most 200 characters."""
-    lines = text[-4096:].decode("ascii", "backslashreplace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return "".join(sign if sign.isprintable() else "?" for sign in said[-1][:200]) if said else ""

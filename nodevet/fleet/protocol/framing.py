@@ -1,7 +1,8 @@
-"""What the parent and a shard say to each other. Pure.
+"""What parent and child processes say to each other: frames. Pure.
 
-Parent to shard: one JSON line, then the payload. Shard to parent: for each host
-one JSON line that gives a length, then so many bytes of evidence, untouched.
+A frame is its head, one line of JSON that gives the length of its body, then so many bytes,
+untouched. A batch child gets one frame, its order, and answers with one for each host. A worker
+child gets an order too, then requests, and gives one answer to each.
 """
 
 import json
@@ -9,10 +10,76 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 500 hosts, a few hundred bytes each
+INPUT_LIMIT = 1 << 26  # bytes of a body that a child takes: the payload, or an action's content
+
+
+class FrameError(ValueError):
+    """What no parent and no child writes; the message says why."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    head: Mapping[str, Any]
+    body: bytes = b""
+
+
+def write_frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
+    return json.dumps({**head, "bytes": len(body)}).encode() + b"\n" + body
+
+
+class FrameReader:
+    """Splits what came into frames, of which a body has at most `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._text = bytearray()
+        self._searched = 0  # bytes of a head that is not whole
+        self._head: dict[str, Any] | None = None
+        self._size = 0  # of its body
+
+    def take(self, chunk: bytes) -> Iterator[Frame]:
+        """Each whole frame. Raises FrameError."""
+        self._text += chunk
+        while self._take_head() and len(self._text) >= self._size:
+            head, self._head = self._head, None
+            body = bytes(memoryview(self._text)[: self._size])
+            del self._text[: self._size]
+            yield Frame(head or {}, body)
+
+    def _take_head(self) -> bool:
+        """Whether there is a head."""
+        if self._head is not None:
+            return True
+        end = self._text.find(b"\n", self._searched)
+        self._searched = 0 if end >= 0 else len(self._text)
+        if max(end, self._searched) > HEAD_LIMIT:
+            raise FrameError(f"a head of more than {HEAD_LIMIT >> 20} MiB")
+        if end < 0:
+            return False
+        try:
+            head = json.loads(self._text[:end])
+        except ValueError as error:
+            raise FrameError(f"a head that is not JSON: {error}") from error
+        size = head.pop("bytes", None) if isinstance(head, dict) else None
+        if type(size) is not int or not 0 <= size <= self._limit:
+            raise FrameError(f"not the length of a body: {str(size)[:20]}")
+        del self._text[: end + 1]
+        self._head, self._size = head, size
+        return True
+
+
+def read_frame(text: bytes, limit: int = INPUT_LIMIT) -> Frame:
+    """The one frame that a text is. Raises FrameError."""
+    frames = list(FrameReader(limit).take(text))
+    if len(frames) != 1:
+        raise FrameError(f"{len(frames)} whole frames; there must be one")
+    return frames[0]
+
 
 @dataclass(frozen=True)
 class SshTarget:
-    """One host, as a shard needs it. `number` is its place in the parent's list."""
+    """One host, as a child needs it. `number` is its place in the parent's list."""
 
     number: int
     name: str
@@ -29,7 +96,7 @@ class SshTarget:
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """What one shard is to do. Times in seconds; see nodevet.fleet.Options."""
+    """What one child is to do. Times in seconds; see nodevet.fleet.Options."""
 
     parallel: int
     connect_timeout: float
@@ -54,49 +121,79 @@ class VisitOutcome:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class SessionRequest:
+    """What the session of one host is to do; `body` goes with it: an action."""
+
+    host: int
+    do: str
+    seconds: float
+    fenced: bool
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class SessionAnswer:
+    """What came of a request. `status` as of WorkError, or locked; empty if it was done."""
+
+    status: str = ""
+    why: str = ""
+    result: Any = None
+    body: bytes = b""  # a document, as the node wrote it
+
+
 def write_order(order: BatchOrder) -> bytes:
-    plain = {name: value for name, value in asdict(order).items() if name != "payload"}
-    return json.dumps(plain).encode() + b"\n" + order.payload
+    head = {name: value for name, value in asdict(order).items() if name != "payload"}
+    return write_frame(head, order.payload)
 
 
-def read_order(text: bytes) -> BatchOrder:
-    line, _, payload = text.partition(b"\n")
-    plain: dict[str, Any] = json.loads(line)
-    targets: Sequence[dict[str, Any]] = plain.pop("targets")
-    return BatchOrder(
-        **plain, targets=tuple(SshTarget(**target) for target in targets), payload=payload
-    )
+def read_order(frame: Frame) -> BatchOrder:
+    head = dict(frame.head)
+    targets = tuple(SshTarget(**target) for target in head.pop("targets"))
+    return BatchOrder(**head, targets=targets, payload=frame.body)
 
 
 def write_outcome(number: int, outcome: VisitOutcome) -> bytes:
+    seconds = round(outcome.seconds, 3)
     head = {
-        "number": number,
-        "status": outcome.status,
-        "why": outcome.why,
-        "seconds": round(outcome.seconds, 3),
-        "bytes": len(outcome.evidence),
+        "number": number, "status": outcome.status, "why": outcome.why, "seconds": seconds,
+    }  # fmt: skip
+    return write_frame(head, outcome.evidence)
+
+
+def read_outcome(frame: Frame) -> tuple[int, VisitOutcome]:
+    """The host's number, and its outcome. Raises KeyError."""
+    head = frame.head
+    outcome = VisitOutcome(head["status"], head["why"], frame.body, head["seconds"])
+    return head["number"], outcome
+
+
+def write_request(number: int, request: SessionRequest) -> bytes:
+    head = {
+        "id": number,
+        "host": request.host,
+        "do": request.do,
+        "seconds": request.seconds,
+        "fenced": request.fenced,
+        "arguments": request.arguments,
     }
-    return json.dumps(head).encode() + b"\n" + outcome.evidence
+    return write_frame(head, request.body)
 
 
-class FrameReader:
-    """Splits what a shard wrote into messages."""
+def read_request(frame: Frame) -> tuple[int, SessionRequest]:
+    head = dict(frame.head)
+    return head.pop("id"), SessionRequest(**head, body=frame.body)
 
-    def __init__(self) -> None:
-        self._text = bytearray()
 
-    def take(self, chunk: bytes) -> Iterator[tuple[int, VisitOutcome]]:
-        """Each whole message: a host's number and outcome.
+def write_answer(number: int, answer: SessionAnswer) -> bytes:
+    head = {
+        "id": number, "status": answer.status, "why": answer.why, "result": answer.result,
+    }  # fmt: skip
+    return write_frame(head, answer.body)
 
-        Raises ValueError, KeyError or TypeError for what no shard writes.
-        """
-        self._text += chunk
-        while (stop := self._text.find(b"\n") + 1) > 0:
-            head = json.loads(self._text[:stop])
-            end = stop + head["bytes"]
-            if len(self._text) < end:
-                return
-            evidence = bytes(self._text[stop:end])
-            del self._text[:end]
-            outcome = VisitOutcome(head["status"], head["why"], evidence, head["seconds"])
-            yield head["number"], outcome
+
+def read_answer(frame: Frame) -> tuple[int, SessionAnswer]:
+    """The request's number, and its answer. Raises KeyError and TypeError."""
+    head = dict(frame.head)
+    return head.pop("id"), SessionAnswer(**head, body=frame.body)

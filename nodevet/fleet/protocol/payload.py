@@ -198,9 +198,9 @@ class Answer:
     def missing(self) -> str:
         """Why there is no document, now that no more output will come."""
         if self._found is None:
-            return "the answer holds no evidence"
+            return "no evidence in the response"
         have, want = len(self._said) - self._start, self._end - self._start
-        return f"the answer is cut short: {have} of {want} bytes"
+        return f"truncated response: {have} of {want} bytes"
 
     @property
     def said(self) -> bytes:
@@ -221,5 +221,5 @@ class Answer:
     def _document(self, head: re.Match[bytes]) -> bytes:
         text = bytes(memoryview(self._said)[self._start : self._end])
         if hashlib.sha256(text).hexdigest().encode() != head[2]:
-            raise AnswerError("the answer was altered on the way: its SHA-256 differs")
+            raise AnswerError("corrupted response: its SHA-256 differs")
         return text

@@ -53,7 +53,7 @@ class BoundedPacketizer(Packetizer):
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Raises SSHException for more than a server may send."""
         if n > PACKET_LIMIT:
-            raise SSHException(f"a packet of {n:,} bytes")
+            raise SSHException(f"a packet of {n:,} bytes is too large")
         self._read += n
         if not self.agreed and self._read > HANDSHAKE_LIMIT:
             raise SSHException(f"more than {HANDSHAKE_LIMIT:,} bytes before the keys are agreed on")
@@ -85,7 +85,8 @@ def await_banner(sock: socket.socket, seconds: float) -> BufferedSocket:
         sock.close()
         if seen:
             raise UnreachableError("not an SSH server") from error
-        raise NoBannerError(f"connected, but no banner within {seconds:g} s") from error
+        why = f"timed out after {seconds:g} s (waiting for the SSH banner)"
+        raise NoBannerError(why) from error
     except OSError as error:
         sock.close()
         raise HungUpError(refused(error)) from error

@@ -41,7 +41,7 @@ class NoBannerError(TooLateError):
 
 def unresolved(error: socket.gaierror) -> str:
     if error.errno == socket.EAI_AGAIN:
-        return "name not found: the name server does not answer"
+        return "name not found: the name server did not answer"
     return "name not found"
 
 

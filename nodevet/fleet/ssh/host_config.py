@@ -92,7 +92,7 @@ class SshConfig:
     ) -> HostConfig:
         """One hop of a ProxyJump."""
         if len(chain) > MAX_HOPS:
-            raise SshConfigError(f"ProxyJump goes round in circles: {' -> '.join(chain)}")
+            raise SshConfigError(f"ProxyJump is a loop: {' -> '.join(chain)}")
         given = {"port": str(hop.port) if hop.port else None, "user": hop.user}
         return self._resolve(hop.host, given, (), chain, before)
 
@@ -166,7 +166,7 @@ def _proxy_command(found: ConfigValues) -> str | None:
     if not command or command.lower() == "none":
         return None
     if not all(_SAFE.fullmatch(word) for word in (found.name, found.hostname, found.user)):
-        raise SshConfigError("ProxyCommand: the host or user name holds signs unsafe in a shell")
+        raise SshConfigError("ProxyCommand: host or user name with characters unsafe in a shell")
     known = {sign: found.tokens[sign] for sign in "hknpr"}
     try:
         return tokens(command, known, environment=False)

@@ -54,7 +54,7 @@ class HostKeys:
             names = (spell(address, config.port),)
             its = known.hosts.judge(names, (), key_type, key)
             if its.trust in (Trust.CHANGED, Trust.REVOKED):
-                why = f"it is not that of its address in {its.where} (CheckHostIP)"
+                why = f"expected the one of its address in {its.where} (CheckHostIP)"
                 raise UnreachableError(f"host key changed: {why}")
         if self._accept_new and _new(judgement):
             judgement = self._accept(config, key_type, key)
@@ -64,7 +64,7 @@ class HostKeys:
         """Add the key, unless the files by now say something about the host."""
         path = next(iter(self._user_files(config)), NOWHERE)
         if path == NOWHERE:
-            raise UnreachableError(f"host key not known, and {path} cannot keep an accepted one")
+            raise UnreachableError(f"host key not known, and {path} cannot store it")
         name = hashed(config.names[0]) if config.hash_names else config.names[0]
         try:
             with _locked(Path(path), self._patience) as descriptor:
@@ -76,7 +76,7 @@ class HostKeys:
                     known.refresh()
                     judgement = _judge(known, config, key_type, key)
         except OSError as error:
-            why = f"{path}: {error.strerror}; the accepted host key must be written there"
+            why = f"{path}: {error.strerror}; the accepted host key must be stored there"
             raise UnreachableError(why) from error
         return judgement
 
@@ -139,7 +139,7 @@ def _locked(path: Path, patience: float) -> Iterator[int]:
         try:
             while not _lock(descriptor):
                 if time.monotonic() > end:
-                    raise TooLateError(f"known_hosts {path}: locked for {patience:g} s")
+                    raise TooLateError(f"timed out after {patience:g} s ({path} is locked)")
                 gevent.sleep(GLANCE)
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 yield descriptor
@@ -209,13 +209,13 @@ def _explain(judgement: Judgement, key_type: str) -> None:
     if trust is Trust.REVOKED:
         raise UnreachableError(f"host key revoked ({where})")
     if trust is Trust.CHANGED:
-        raise UnreachableError(f"host key changed: it is not the one in {where}")
+        raise UnreachableError(f"host key changed: expected the one in {where}")
     if trust is Trust.AUTHORITY:
         raise UnreachableError(
             f"host key not known; {where} names a certificate authority for it, and host "
             "certificates are not supported (add its own key with ssh-keyscan)"
         )
     if judgement.types:
-        known = ", ".join(judgement.types)
-        raise OtherKeyError(f"host key not known: it shows {key_type}, known is {known} ({where})")
+        told = f"server offers {key_type}, known_hosts has {', '.join(judgement.types)}"
+        raise OtherKeyError(f"host key not known: {told} ({where})")
     raise UnreachableError("host key not known (add it with ssh-keyscan, or --accept-new)")

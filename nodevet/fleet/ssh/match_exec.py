@@ -47,7 +47,7 @@ def fulfilled(command: str) -> bool:
     try:
         code = process.wait(SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise SshConfigError(f"Match exec: no end within {SECONDS} s: {command}") from error
+        raise SshConfigError(f"Match exec: timed out after {SECONDS} s: {command}") from error
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -56,5 +56,5 @@ def fulfilled(command: str) -> bool:
         if process.stdin is not None:
             process.stdin.close()
     if code in SIGNALS:
-        raise SshConfigError(f"Match exec: ended by signal {code - 128}: {command}")
+        raise SshConfigError(f"Match exec: killed by signal {code - 128}: {command}")
     return code == 0

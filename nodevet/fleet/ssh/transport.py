@@ -113,7 +113,9 @@ class Transports:
         address = sock.getpeername()[0] if config.check_ip else ""
         self._host_keys.check(config, shown.get_name(), key, address)
         if not algorithms.large(config, shown):
-            raise UnreachableError(f"host key of {shown.get_bits()} bits: RequiredRSASize")
+            raise UnreachableError(
+                f"host key of {shown.get_bits()} bits: RequiredRSASize is larger"
+            )
         return transport
 
     def close(self) -> None:
@@ -157,14 +159,14 @@ class Transports:
             with gevent.Timeout(self._timeout, TimeoutError()):
                 return _connect(config)
         except TimeoutError as error:
-            raise TooLateError(f"no answer within {self._timeout:g} s") from error
+            raise TooLateError(f"timed out after {self._timeout:g} s (connecting)") from error
         except socket.gaierror as error:
             raise UnreachableError(unresolved(error)) from error
         except UnicodeError as error:
             raise UnreachableError("name not found: it is not a valid host name") from error
         except OSError as error:
             if error.errno == errno.ETIMEDOUT:
-                raise TooLateError("no answer") from error
+                raise TooLateError("connection timed out") from error
             raise UnreachableError(refused(error)) from error
 
     def _handshake(
@@ -182,7 +184,7 @@ class Transports:
             cast(BoundedPacketizer, transport.packetizer).agreed = True
         except TimeoutError as error:
             transport.close()
-            raise TooLateError(f"banner, then silence for {self._timeout:g} s") from error
+            raise TooLateError(f"timed out after {self._timeout:g} s (key exchange)") from error
         except (SSHException, OSError, EOFError) as error:
             transport.close()
             raise UnreachableError(handshake_failure(error)) from error
@@ -198,7 +200,7 @@ class Transports:
         unusable: list[str] = []
         for key in self._keys.offer(config, connection.agents, unusable):
             if not algorithms.usable(config, key):
-                unusable.append(f"a key of type {key.get_name()} is not to be used")
+                unusable.append(f"ssh_config does not allow the key of type {key.get_name()}")
                 continue
             tried += 1
             try:
@@ -206,7 +208,7 @@ class Transports:
             except BadAuthenticationType as error:
                 wanted = ", ".join(error.allowed_types)
                 raise UnreachableError(
-                    f"authentication failed (the node takes {wanted})"
+                    f"authentication failed (the server accepts {wanted})"
                 ) from error
             except AuthenticationException:
                 if transport.is_active():
@@ -220,12 +222,12 @@ class Transports:
                 raise UnreachableError("connection closed during authentication") from error
             if more:
                 raise UnreachableError(
-                    f"authentication failed (the node also wants {', '.join(more)})"
+                    f"authentication failed (the server also requires {', '.join(more)})"
                 )
             return
         told = ["tried publickey" + (f", {tried} keys" if tried > 1 else "")] if tried else []
         if tried > 1 and not transport.is_active():
-            told.append("the node takes no more; name the right one, or set IdentitiesOnly")
+            told.append("the server accepts no more; name the right key, or set IdentitiesOnly")
         told += unusable
         why = "; ".join(told) or "no key: no ssh-agent, no key file"
         raise UnreachableError(f"authentication failed ({why})")
@@ -260,7 +262,7 @@ class Transports:
         connection = Connection()
         try:
             seconds = self._timeout * 3
-            with gevent.Timeout(seconds, TooLateError("no session in time")):
+            with gevent.Timeout(seconds, TooLateError(f"timed out after {seconds:g} s")):
                 return self.open(hop, connection, seconds), connection
         except BaseException:
             connection.close()

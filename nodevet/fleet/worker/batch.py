@@ -30,6 +30,7 @@ from nodevet.fleet.ssh.host_config import SshConfig
 from nodevet.fleet.ssh.transport import Transports
 
 FILES_PER_HOST = 4  # socket, agent, both ends of a proxy command
+INTERNAL = "internal error (please report)"
 CLOSING = 5  # seconds that closing one connection may take
 
 
@@ -85,7 +86,7 @@ class Batch:
             with gevent.Timeout(self._order.deadline, Deadline()):
                 outcome = self._ask(connector, target)
         except Deadline:
-            why = f"no answer within {self._order.deadline:g} s ({connector.stage})"
+            why = f"timed out after {self._order.deadline:g} s ({connector.stage})"
             outcome = framing.VisitOutcome("timeout", why)
         finally:
             with gevent.Timeout(CLOSING, False):
@@ -123,16 +124,16 @@ class Batch:
         except (AnswerError, commands.CommandError) as error:
             return framing.VisitOutcome("probe_failed", str(error))
         except Exception as error:  # a fault of ours must not cost the other hosts
-            why = f"nodevet failed: {type(error).__name__}: {error}"
+            why = f"{INTERNAL}: {type(error).__name__}: {error}"
             return framing.VisitOutcome("probe_failed", why[:300])
 
 
 def unanswered(
     error: NoAnswerError, answer: Answer, python: str | None, seconds: float
 ) -> framing.VisitOutcome:
-    """How a program of ours ended that was sent to a node and did not answer."""
+    """How a program that was sent to a node ended without an answer."""
     if commands.timed_out(error.code):
-        return framing.VisitOutcome("timeout", f"the probe did not end within {seconds:g} s")
+        return framing.VisitOutcome("timeout", f"timed out after {seconds:g} s (running the probe)")
     on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
     said = answer.said if on_stdout else error.stderr
     why = commands.explain(error.code, said, python=python)
@@ -156,7 +157,7 @@ def prepare(threads: int) -> None:
 
 def main() -> None:
     """Read the order from stdin, visit, write outcomes to stdout."""
-    order = framing.read_order(sys.stdin.buffer.read())
+    order = framing.read_order(framing.read_frame(sys.stdin.buffer.read()))
     parallel = min(order.parallel, open_files() // FILES_PER_HOST)
     prepare(parallel)
     writer = FrameWriter(sys.stdout.fileno())

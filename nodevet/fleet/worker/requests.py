@@ -4,7 +4,6 @@ Its stdin ends when the parent closes it or is gone, whatever ended it; then eve
 closed, and with them the locks.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -16,9 +15,11 @@ from gevent.os import make_nonblocking, nb_read
 from gevent.pool import Pool
 
 from nodevet.fleet.protocol import framing
+from nodevet.fleet.protocol.framing import Frame, FrameReader, SessionAnswer, SessionRequest
 from nodevet.fleet.worker.batch import (
     CLOSING,
     FILES_PER_HOST,
+    INTERNAL,
     Deadline,
     FrameWriter,
     hosts_of,
@@ -39,45 +40,49 @@ class RequestServer:
         self._turns: dict[int, BoundedSemaphore] = {}
         self._writer = writer
 
-    def answer(self, request: dict[str, Any]) -> None:
+    def answer(self, frame: Frame) -> None:
         """Write one answer, whatever happens."""
-        said: dict[str, Any]
+        number, request = framing.read_request(frame)
         try:
-            turn = self._turns.setdefault(request["host"], BoundedSemaphore())
-            with turn:
-                said = {"result": self._do(**request)}
-        except SessionError as fault:
-            said = {"status": fault.status, "why": str(fault), **fault.more}
+            with self._turns.setdefault(request.host, BoundedSemaphore()):
+                found = self._do(request)
+            answer = (
+                SessionAnswer(body=found)
+                if isinstance(found, bytes)
+                else SessionAnswer(result=found)
+            )
+        except SessionError as error:
+            answer = SessionAnswer(error.status, str(error), error.more or None)
         except Exception as error:  # a fault of ours must not cost the other hosts
-            said = {"status": "failed", "why": f"nodevet failed: {type(error).__name__}: {error}"}
-        self._writer.put(json.dumps({"id": request["id"], **said}).encode() + b"\n")
+            answer = SessionAnswer("failed", f"{INTERNAL}: {type(error).__name__}: {error}")
+        self._writer.put(framing.write_answer(number, answer))
 
-    def _do(self, *, id: int, host: int, do: str, seconds: float, fenced: bool, **rest: Any) -> Any:
-        session = self.sessions[host]
-        session.fenced = session.fenced or fenced
+    def _do(self, request: SessionRequest) -> Any:
+        session, seconds = self.sessions[request.host], request.seconds
+        session.fenced = session.fenced or request.fenced
+        given = {"body": request.body} if request.body else {}
         try:
             with gevent.Timeout(seconds, Deadline()):
-                return getattr(session, f"do_{do}")(seconds=seconds, **rest)
+                do = getattr(session, f"do_{request.do}")
+                return do(seconds=seconds, **request.arguments, **given)
         except Deadline:
-            why = f"no answer within {seconds:g} s ({session.stage})"
+            why = f"timed out after {seconds:g} s ({session.stage})"
             session.drop(why)
             raise SessionError("timeout", why) from None
 
 
 def main() -> None:
-    """Serve the requests on stdin: one line for the order, then one for each request."""
+    """Serve the requests on stdin: one frame for the order, then one for each request."""
     make_nonblocking(0)
-    lines = _lines()
-    order = framing.read_order(next(lines))
+    frames = _frames()
+    order = framing.read_order(next(frames))
     prepare(max(1, min(len(order.targets), open_files() // FILES_PER_HOST)))
-    writer = FrameWriter(sys.stdout.fileno())
     transports = transports_of(order)
-    server = RequestServer(writer)
-
+    server = RequestServer(FrameWriter(sys.stdout.fileno()))
     for target, host in hosts_of(order, transports):
         server.sessions[target.number] = HostSession(host, target, order)
-    for line in lines:
-        gevent.spawn(server.answer, json.loads(line))
+    for frame in frames:
+        gevent.spawn(server.answer, frame)
     with gevent.Timeout(CLOSING, False):
         closing = Pool()
         for session in server.sessions.values():
@@ -87,12 +92,8 @@ def main() -> None:
     os._exit(0)  # threads may still wait for a name server; there is nothing left to do
 
 
-def _lines() -> Iterator[bytes]:
-    """The lines on stdin, until it ends."""
-    text = bytearray()
+def _frames() -> Iterator[Frame]:
+    """The frames on stdin, until it ends."""
+    reader = FrameReader(framing.INPUT_LIMIT)
     while chunk := nb_read(0, READ):
-        text += chunk
-        *whole, rest = text.split(b"\n") if b"\n" in chunk else (text,)
-        for line in whole:
-            yield bytes(line)
-        text = bytearray(rest)
+        yield from reader.take(chunk)

@@ -7,7 +7,6 @@ import math
 import re
 import secrets
 import time
-from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -21,7 +20,6 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
 from nodevet.fleet.protocol import answers, commands, framing
-from nodevet.fleet.protocol.answers import printable
 from nodevet.fleet.protocol.payload import (
     PROBE,
     REMOTE,
@@ -34,6 +32,7 @@ from nodevet.fleet.protocol.payload import (
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
 from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
 from nodevet.fleet.worker.batch import CLOSING, Deadline, unanswered
+from nodevet.printable import block, brief, last_line
 from nodevet.resource import ActionError, AnyAction, perform
 
 BEAT = 15  # seconds between two signs of life to the one who holds the lock on the node
@@ -42,7 +41,8 @@ LOCKING = 60  # seconds that it may take to get the lock
 LOCKED = 30 * 86400  # seconds that a lock is held at most
 MARGIN = 10  # seconds that what is inside must end before what is around it
 REBOOTING = 60  # seconds for `systemctl reboot` to return
-TOLD = 1 << 14  # characters of a command's output
+OUTPUT = 1 << 14  # characters of a command's output
+TOLD = 500  # of what a node says where there is room for a sentence
 Found = TypeVar("Found")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -114,7 +114,7 @@ class HostSession:
     def do_close(self, *, seconds: float) -> None:
         self.drop("it was closed")
 
-    def do_probe(self, *, seconds: float) -> str:
+    def do_probe(self, *, seconds: float) -> bytes:
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
         told = request(
             nonce=nonce,
@@ -124,14 +124,13 @@ class HostSession:
             asked_s=time.time(),
             asks=self._order.asks,
         )
-        document = self._ask(PROBE, nonce, told, limit)
-        return b64encode(document).decode("ascii")
+        return self._ask(PROBE, nonce, told, limit)
 
-    def do_remote(self, *, seconds: float, ask: str, **rest: Any) -> str:
+    def do_remote(self, *, seconds: float, ask: str, **rest: Any) -> bytes:
         """What nodevet.remote.main answers to `ask`: JSON, as the node wrote it."""
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
         told = wish(nonce=nonce, do=ask, deadline=limit, **rest)
-        return b64encode(_result(self._ask(REMOTE, nonce, told, limit))).decode("ascii")
+        return _result(self._ask(REMOTE, nonce, told, limit))
 
     def do_lock(self, *, seconds: float, who: str) -> str:
         """The lock's path, once it is held."""
@@ -150,8 +149,8 @@ class HostSession:
             found = _usable(answers.lock, _result(document))
             if not found.held:
                 holder = ("who", "since", "running")
-                more = {key: printable(getattr(found, key)) for key in holder}
-                raise SessionError("locked", printable(found.path), **more)
+                more = {key: brief(getattr(found, key), TOLD) for key in holder}
+                raise SessionError("locked", brief(found.path, TOLD), **more)
             fence = commands.Fence(found.path, found.acting, found.python, token)
         except BaseException:
             channel.close()
@@ -160,23 +159,23 @@ class HostSession:
         self._beat = gevent.spawn(self._keep, channel)
         return found.path
 
-    def do_act(self, *, seconds: float, action: str) -> dict[str, Any]:
-        """{ok, code, output}, however the command ends."""
+    def do_act(self, *, seconds: float, body: bytes) -> dict[str, Any]:
+        """{ok, code, output}, however the command ends. `body`: the action."""
         self._need()
         limit = max(seconds / 2, seconds - MARGIN)
         try:
             within = max(limit / 2, limit - MARGIN)
-            commands = list(perform((ACTIONS.decode(action),), seconds=within))
+            commands = list(perform((ACTIONS.decode(body),), seconds=within))
         except ActionError as error:
             return {"ok": False, "code": 2, "output": f"nodevet refuses this action: {error}"}
         ok, said, code = True, "", 0
         for each in commands:
             ok, output, late = self._execute(each, limit, self._around())
             code = output.code
-            said += printable(output.output) + (f"\nno end within {limit:g} s" if late else "")
+            said += block(output.output) + (f"\ntimed out after {limit:g} s" if late else "")
             if not ok:
                 break
-        return {"ok": ok, "code": code, "output": said[-TOLD:].strip("\n")}
+        return {"ok": ok, "code": code, "output": said[-OUTPUT:].strip("\n")}
 
     def do_reboot(self, *, seconds: float) -> str:
         """The new boot id, in a new connection."""
@@ -186,11 +185,11 @@ class HostSession:
         try:
             ok, output, _ = self._execute(REBOOT, REBOOTING, self._around())
             if not ok:
-                raise SessionError("failed", f"systemctl reboot: {printable(output.output)[:500]}")
+                raise SessionError("failed", f"systemctl reboot: {brief(output.output, TOLD)}")
         except SessionError as fault:
             if fault.status != "lost" or isinstance(fault, FencedError):
                 raise
-        why = "it does not go down"
+        why = "it did not go down"
         while (left := end - time.monotonic()) > 1:
             self.drop("the node reboots")
             gevent.sleep(1)
@@ -199,18 +198,18 @@ class HostSession:
                     self.do_open(seconds=left)
                     booted = self._boot_id()
             except (SessionError, Deadline) as fault:
-                why = str(fault) or "no answer"
+                why = str(fault) or "timed out"
                 continue
             if booted != before:
                 return booted
         self.drop("the node did not come back from its reboot")
-        raise SessionError("timeout", f"no other boot id within {seconds:g} s: {why}")
+        raise SessionError("timeout", f"timed out after {seconds:g} s (rebooting): {why}")
 
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)
         booted = output.stdout.strip()
         if not ok or not UUID.fullmatch(booted):  # what a profile prints is no boot id
-            raise SessionError("failed", f"not a valid boot id: {printable(output.output[:200])}")
+            raise SessionError("failed", f"not a valid boot id: {brief(output.output, 200)}")
         return booted
 
     def _around(self) -> commands.Fence | None:
@@ -226,7 +225,7 @@ class HostSession:
     ) -> tuple[bool, NodeOutput, bool]:
         """Run one of pyinfra's commands on the host: success, output, whether it was ended.
 
-        Under a lock where a fence is given.
+        Under a lock if a fence is given.
         """
         self._need()
         started, mark = time.monotonic(), secrets.token_hex(8)
@@ -240,7 +239,7 @@ class HostSession:
         except (NoAnswerError, UnreachableError, SSHException, OSError, EOFError) as error:
             raise self._lost(error) from error
         if output.code == commands.FENCED and output.stderr_lines[-1:] == [mark]:
-            why = printable(" ".join(output.stderr_lines[-2:-1]))[:500]
+            why = brief(" ".join(output.stderr_lines[-2:-1]), TOLD)
             self.drop(f"the lock on the node was lost: {why}")
             raise FencedError(f"nothing was done: {self._closed}")
         late = commands.timed_out(output.code) and time.monotonic() - started >= limit
@@ -280,7 +279,7 @@ class HostSession:
             raise SessionError("lost", f"no session: {self._closed}")
 
     def _lost(self, error: Exception) -> SessionError:
-        last = commands.last_line(error.stderr) if isinstance(error, NoAnswerError) else str(error)
+        last = last_line(error.stderr) if isinstance(error, NoAnswerError) else str(error)
         why = self._closed or "the connection was lost" + (f": {last}" if last else "")
         self.drop(why)
         return SessionError("lost", why)
@@ -310,7 +309,7 @@ def _result(document: bytes) -> bytes:
 
 
 def _usable(decode: Callable[[bytes], Found], document: bytes) -> Found:
-    """Raises SessionError for an answer that is none."""
+    """Raises SessionError for a malformed answer."""
     try:
         return decode(document)
     except answers.MalformedError as error:

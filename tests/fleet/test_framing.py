@@ -8,12 +8,23 @@ from hypothesis import strategies as st
 
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
+from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import (
+    FrameError,
     FrameReader,
+    SessionAnswer,
+    SessionRequest,
     VisitOutcome,
+    read_answer,
+    read_frame,
     read_order,
+    read_outcome,
+    read_request,
+    write_answer,
+    write_frame,
     write_order,
     write_outcome,
+    write_request,
 )
 from nodevet.fleet.protocol.payload import request
 from nodevet.model import Host
@@ -30,21 +41,64 @@ outcomes = st.builds(
 @given(st.lists(outcomes, max_size=5), st.integers(1, 97))
 def test_outcomes_arrive_whatever_the_chunks(sent: list[VisitOutcome], size: int) -> None:
     text = b"".join(write_outcome(n, outcome) for n, outcome in enumerate(sent))
-    reader = FrameReader()
+    reader = FrameReader(200)
     came = [
-        message
+        read_outcome(frame)
         for start in range(0, len(text), size)
-        for message in reader.take(text[start : start + size])
+        for frame in reader.take(text[start : start + size])
     ]
     assert came == list(enumerate(sent))
 
 
+ARGUMENTS = st.dictionaries(st.sampled_from(["ask", "who"]), st.text(max_size=9) | st.none())
+
+
+@given(st.text(max_size=9), st.booleans(), ARGUMENTS, st.binary(max_size=99))
+def test_a_request_and_its_answer_arrive_as_they_were(
+    text: str, fenced: bool, arguments: dict[str, str | None], body: bytes
+) -> None:
+    request = SessionRequest(7, text, 1.5, fenced, arguments, body)
+    assert read_request(read_frame(write_request(3, request))) == (3, request)
+    answer = SessionAnswer(text, text, arguments, body)
+    assert read_answer(read_frame(write_answer(4, answer))) == (4, answer)
+
+
+def test_a_body_travels_as_it_is() -> None:
+    body = bytes(range(256)) * 9
+    assert write_frame({"id": 1}, body).endswith(b"}\n" + body)
+
+
 @pytest.mark.parametrize(
-    "text", [b"\n", b"[]\n", b"{}\n", b"null\n", b'{"bytes": "x"}\n', b"\xff\n"]
+    "text",
+    [
+        b"\n",
+        b"[]\n",
+        b"{}\n",
+        b"null\n",
+        b'{"bytes": "x"}\n',
+        b'{"bytes": true}\n',
+        b'{"bytes": -1}\n',
+        b'{"bytes": 100}\n',
+        b"\xff\n",
+    ],
 )
-def test_nonsense_is_an_error(text: bytes) -> None:
-    with pytest.raises((ValueError, KeyError, TypeError)):
-        list(FrameReader().take(text))
+def test_what_is_not_a_frame_is_an_error(text: bytes) -> None:
+    with pytest.raises(FrameError):
+        list(FrameReader(99).take(text))
+
+
+def test_a_head_without_an_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "HEAD_LIMIT", 1000)
+    reader = FrameReader(99)
+    assert not list(reader.take(b"x" * 999))
+    with pytest.raises(FrameError, match="head of more than"):
+        list(reader.take(b"xx"))
+
+
+@pytest.mark.parametrize("text", [b"", write_frame({})[:-1], write_frame({}) * 2])
+def test_what_is_not_one_frame_is_not_read_as_one(text: bytes) -> None:
+    with pytest.raises(FrameError, match="must be one"):
+        read_frame(text)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +122,13 @@ def test_every_host_is_in_one_shard(
     assert [len(order.targets) for order in made] == sizes
     assert sorted(target.name for order in made for target in order.targets) == sorted(names)
     assert sum(order.parallel for order in made) == max(Options(**options).parallel, len(made))
-    assert read_order(write_order(made[0])) == made[0]
+    assert read_order(read_frame(write_order(made[0]))) == made[0]
 
 
 def test_a_host_that_is_a_whole_machine_is_probed_as_one() -> None:
     hosts = [Host(name="gpu1", whole_machine=True), Host(name="gpu2")]
     (order,) = orders(hosts, Options(), 8)
-    read = read_order(write_order(order))
+    read = read_order(read_frame(write_order(order)))
     assert [target.whole_machine for target in read.targets] == [True, False]
     asked = request(nonce="n", root="/", whole_machine=True, deadline=9, asked_s=None)
     assert json.loads(asked)["whole_machine"] is True
