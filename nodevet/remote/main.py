@@ -16,7 +16,7 @@ from nodevet.remote.request import Refused, RequestError, receive
 REQUEST_SECONDS = 60  # for the request to arrive
 MODULES = {
     "probe": "nodevet.remote.probe.main",
-    "look": "nodevet.remote.state.look",
+    "look": "nodevet.remote.look",
     "managers": "nodevet.remote.managers.search",
     "lock": "nodevet.remote.lock",
 }

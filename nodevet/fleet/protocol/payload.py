@@ -24,7 +24,9 @@ It holds no quote, so that it can travel inside any shell's quotes.
 
 PROBE = "nodevet.remote.probe"
 REMOTE = "nodevet.remote"
-BEYOND = tuple(f"{REMOTE}.{name}" for name in ("fence", "lock", "managers", "state"))
+BEYOND = tuple(
+    f"{REMOTE}.{name}" for name in ("fence", "kinds", "lock", "look", "managers", "state")
+)
 """What a probe does not need."""
 
 _HEAD_LENGTH = 128  # bytes; longer than any frame's head

@@ -1,10 +1,10 @@
-"""Who else would set what a fix is about to set: then or at the next boot they would undo it.
+"""Who else sets what a fix is about to set, and would undo it then or at the next boot.
 
 Looked for: tmpfiles.d, sysctl.d, sysfs.conf, modprobe.d, modules-load.d; services that are
 enabled or running, by themselves, a timer, a path, a socket or a device, or transient, with their
 drop-ins; cron, rc.local, udev rules and what they run; the scripts that all of these name, and
-those that these call, three deep; tuned's profile; cpupower and its like. DCGM owns settings
-where somebody configures it to, not by running. Files named nodevet-* are ours.
+those that these call, three deep; tuned's profile; cpupower and its like. DCGM manages settings
+if it is configured to, not by running. Files named nodevet-* are ours.
 
 Not looked at: what a compiled program does by itself; services that another unit's own file alone
 pulls in (Wants= and the like) and that do not run now; user managers; at(1); what is started from
@@ -15,9 +15,10 @@ import fnmatch
 import os
 import re
 
-from nodevet.remote.managers.patterns import BINDING, names_key, needle, pins
+from nodevet.remote.kinds import kind
+from nodevet.remote.managers.node_files import NodeFiles
+from nodevet.remote.managers.patterns import names_key, pins
 from nodevet.remote.managers.programs import Programs
-from nodevet.remote.managers.unit_files import Node
 from nodevet.remote.managers.units import Units
 from nodevet.remote.probe.files import path_under
 from nodevet.remote.tools import ToolError, show
@@ -26,43 +27,46 @@ AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is mean
 VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
 PROFILES = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 INCLUDES = 8
-MOST = 20  # owners told of one touch
+MOST = 20  # managers named of one resource
 QUOTES = re.compile("[\"']")
+BINDING = re.compile(r"^\s*(?:CPUAffinity|NUMAPolicy|NUMAMask|AllowedCPUs|AllowedMemoryNodes)\s*=")
 
 
 def managers(request):
-    """For each touch the list of its other owners, each named with its place: file:line.
+    """For each resource the list of its other managers, each named with its place: file:line.
 
-    A place that could not be read is told as if it were one: nobody knows.
+    A place that could not be read is listed too: it may hold one.
     """
     survey = Survey(request["root"])
     answers, known = [], {}
     for resource in request["resources"]:
-        loaded = resource["kind"] == "module" and survey.has_module(resource["name"])
-        wanted = needle(resource["kind"], resource["name"], loaded)
+        wanted = patterns_of(request["root"], resource)
         if wanted is None:
             answers.append([])
             continue
-        key = wanted.same()
-        if key not in known:
-            known[key] = survey.owners(wanted)
-        found = known[key] + [place for place in survey.tmpfiles(wanted) if place not in known[key]]
+        if wanted.parts not in known:
+            known[wanted.parts] = survey.managers(wanted)
+        found = known[wanted.parts]
+        found = found + [place for place in survey.tmpfiles(wanted) if place not in found]
         answers.append(found[:MOST])
     unread = ["{}: cannot be read: {}".format(*item) for item in sorted(survey.node.unread.items())]
     return [found + unread for found in answers]
 
 
+def patterns_of(root, resource):
+    """What to look for; None if nothing else can set it."""
+    patterns = getattr(kind(resource["kind"]), "patterns", None)
+    return patterns(root, resource["name"]) if patterns else None
+
+
 class Survey(object):
     def __init__(self, root):
         self.root = root
-        self.node = Node(root)
+        self.node = NodeFiles(root)
         self.units = Units(self.node)
         self.programs = Programs(self.node)
 
-    def has_module(self, name):
-        return os.path.isdir(path_under(self.root, "/sys/module/" + name.replace("-", "_")))
-
-    def owners(self, wanted):
+    def managers(self, wanted):
         found = []
         if wanted.drop_ins:
             return list(self.drop_ins(wanted.drop_ins))
@@ -97,7 +101,7 @@ class Survey(object):
         try:
             return show(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
         except ToolError:
-            return True  # nobody knows
+            return True  # it may be
 
     def services(self, wanted):
         return ["unit " + name for name in wanted.services if self.lives(name)]
@@ -132,7 +136,7 @@ class Survey(object):
     def drop_ins(self, unit):
         """Other drop-ins that bind a unit to CPUs or memory."""
         for path in self.units.drop_ins(unit):
-            for place in self.matches(re.compile(BINDING), path):
+            for place in self.matches(BINDING, path):
                 yield place
 
     def files(self, wanted):

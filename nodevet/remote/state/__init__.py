@@ -1,1 +1,1 @@
-"""The live state of what a fix can touch; it never changes anything."""
+"""One file per kind of resource that a fix can touch; see nodevet.remote.kinds."""

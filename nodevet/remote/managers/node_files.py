@@ -20,7 +20,7 @@ CRON = (
 SINGLE = ("/etc/crontab", "/etc/rc.local", "/etc/rc.d/rc.local", "/etc/rc.d/boot.local")
 
 
-class Node(object):
+class NodeFiles(object):
     """The files of one node, each read once. `unread`: those that could not be, with why."""
 
     def __init__(self, root):

@@ -1,0 +1,58 @@
+"""A setting of a GPU: <UUID>:<field of nodevet.evidence.gpu.Gpu>."""
+
+from nodevet.remote.look import absent, seen, unseen
+from nodevet.remote.managers.patterns import Patterns
+from nodevet.remote.probe.children import gather
+from nodevet.remote.probe.collectors.gpu import NO_GETTER
+
+SMI = r"nvidia-smi\b(?!\s+[a-z]).*\s(?:{})(?:[\s=,;|&\"')0-9]|$)"  # not dmon, pmon, topo
+GPU_FIELDS = {  # field: options of nvidia-smi that set it
+    "power_limit_mw": "-pl|--power-limit",
+    "persistence_mode": "-pm|--persistence-mode",
+    "ecc_pending": "-e|--ecc-config",
+    "mig_pending": "-mig|--multi-instance-gpu",
+    "compute_mode": "-c|--compute-mode",
+    "locked_clock_graphics_min_mhz": "-lgc|-rgc|--lock-gpu-clocks|--reset-gpu-clocks",
+    "locked_clock_graphics_max_mhz": "-lgc|-rgc|--lock-gpu-clocks|--reset-gpu-clocks",
+    "locked_clock_memory_min_mhz": "-lmc|-rmc|--lock-memory-clocks|--reset-memory-clocks",
+    "locked_clock_memory_max_mhz": "-lmc|-rmc|--lock-memory-clocks|--reset-memory-clocks",
+    "app_clock_graphics_mhz": "-ac|-rac|--applications-clocks|--reset-applications-clocks",
+    "app_clock_memory_mhz": "-ac|-rac|--applications-clocks|--reset-applications-clocks",
+}
+DCGM = r"dcgmi\s+config\b.*(?:--set|--enforce)"
+MIG = r"mig-parted\s+apply"
+
+
+def prepare(root, request):
+    """The section of the evidence: NVML is asked once for all of them."""
+    return gather(("gpu",), root, request, request["deadline"])["gpu"]
+
+
+def look(root, name, section):
+    """A field of nodevet.evidence.gpu.Gpu, as the probe reads it.
+
+    What no driver tells (whether clocks are locked) is not there: it can only be reset.
+    """
+    if section["status"] != "ok":
+        return unseen("NVML: " + section["why"])
+    uuid, _, field = name.rpartition(":")
+    for each in section["data"].get("gpus") or ():
+        if uuid and each.get("uuid") == uuid:
+            why = each["errors"].get(field) or each["errors"].get("handle")
+            if why == NO_GETTER:
+                return absent()
+            if why is not None or each.get(field) is None:
+                return unseen(why or "no such setting of a GPU", exists=True)
+            return seen(each[field])
+    return unseen("no GPU answers by this UUID")
+
+
+def patterns(root, name):
+    """What sets a field: nvidia-smi, dcgmi, mig-parted."""
+    field = name.rpartition(":")[2]
+    if field not in GPU_FIELDS:
+        return None
+    words = SMI.format(GPU_FIELDS[field]) + "|" + DCGM
+    if field == "mig_pending":
+        return Patterns(words + "|" + MIG, services=("nvidia-mig-manager.service",))
+    return Patterns(words)

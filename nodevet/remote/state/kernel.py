@@ -1,0 +1,63 @@
+"""A file of /sys or /proc/sys."""
+
+import re
+
+from nodevet.remote.look import absent, absolute, seen, unseen
+from nodevet.remote.managers.patterns import Patterns
+from nodevet.remote.probe.files import read, reason
+
+GOVERNORS = (
+    "cpupower.service",
+    "cpufrequtils.service",
+    "loadcpufreq.service",
+    "ondemand.service",
+    "power-profiles-daemon.service",
+    "auto-cpufreq.service",
+    "tlp.service",
+)
+GOVERNOR_WORDS = (
+    r"cpupower\b.*\bfrequency-set|cpufreq-set|tuned-adm\s+profile|powerprofilesctl\s+set"
+    r"|x86_energy_perf_policy|cpupower\b.*\bset\s"
+)
+GOVERNOR_FILES = (
+    ("/etc/default/cpufrequtils", r"^\s*GOVERNOR\s*="),
+    ("/etc/default/cpupower", r"frequency-set|^\s*governor\s*="),
+    ("/etc/sysconfig/cpupower", r"frequency-set|^\s*governor\s*="),
+)
+
+
+def look(root, path):
+    """The text, without the newline at its end."""
+    try:
+        text = read(root, absolute(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return absent()
+    except OSError as error:
+        return unseen(reason(error), exists=True)
+    return seen(text[:-1] if text.endswith("\n") else text)
+
+
+def patterns(root, path):
+    """What a sysctl, a governor or another kernel file is set by."""
+    if path.startswith("/proc/sys/"):
+        key = path[len("/proc/sys/") :].replace("/", ".")
+        words = re.escape(key).replace(r"\.", "[./]")
+        return Patterns(words, tuned=r"^\s*{}\s*=".format(words), key=key)
+    name = path.rpartition("/")[2]
+    if "/cpufreq/" in path and name in ("scaling_governor", "energy_performance_preference"):
+        tuned = {
+            "scaling_governor": r"^\s*governor\s*=",
+            "energy_performance_preference": r"^\s*energy_perf(?:ormance_preference|_bias)\s*=",
+        }[name]
+        return Patterns(
+            name + "|" + GOVERNOR_WORDS,
+            services=GOVERNORS,
+            files=GOVERNOR_FILES,
+            tuned=tuned + "|" + name,
+            path=path,
+        )
+    last = re.escape("/".join(path.split("/")[-2:]))
+    tuned = last
+    if path == "/sys/kernel/mm/transparent_hugepage/enabled":
+        tuned += r"|^\s*transparent_hugepages?\s*="
+    return Patterns(last, tuned=tuned, path=path)

@@ -1,0 +1,40 @@
+"""A swap device or file, or all of them."""
+
+import re
+
+from nodevet.remote.look import absent, seen
+from nodevet.remote.managers.patterns import Patterns
+from nodevet.remote.probe.files import read, resolve
+
+
+def look(root, name):
+    """{active, priority, fstab: its lines in /etc/fstab} of a device or file, or of `all`."""
+    rows = [row.split() for row in read(root, "/proc/swaps").splitlines()[1:]]
+    active = [row for row in rows if row and name in ("all", row[0])]
+    try:
+        table = read(root, "/etc/fstab").splitlines()
+    except FileNotFoundError:
+        table = []
+    lines = [line for line in table if is_swap(root, line, name)]
+    found = {"active": bool(active), "fstab": lines}
+    if name != "all":
+        found["priority"] = int(active[0][4]) if active else None
+    return seen(found) if active or lines else absent(found)
+
+
+def is_swap(root, line, name):
+    """Whether a line of fstab(5) is of a swap device."""
+    words = line.split()
+    if len(words) < 3 or words[0].startswith("#") or words[2] != "swap":
+        return False
+    place = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, words[0])
+    return name in ("all", place) or name == resolve(root, place)
+
+
+def by_link(match):
+    return "/dev/disk/by-{}/".format(match.group(1).lower())
+
+
+def patterns(root, name):
+    """Who calls swapon(8) or swapoff(8)."""
+    return Patterns(r"\bswap(?:on|off)\b")
