@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from nodevet.fixing.model import Risk
 from nodevet.model import (
     Finding,
     HostReport,
@@ -22,6 +23,8 @@ from nodevet.model import (
     not_applicable,
     unknown,
 )
+from nodevet.resource import Resource, RunCommand, State
+from nodevet.result import Approval, HostResult, Outcome, Ran, Result, StepResult
 
 GOLDEN = Path(__file__).parent / "golden"
 WANTED = {
@@ -301,6 +304,46 @@ def golden() -> Callable[[str, str], None]:
 @pytest.fixture(scope="session")
 def previous() -> Run:
     return night_before()
+
+
+@pytest.fixture(scope="session")
+def fixed() -> Result:
+    """A run of fixes in which every text that a node, a plan or a person gives is hostile."""
+    steps = tuple(
+        StepResult(
+            id="1",
+            fix=nasty,
+            subjects=(nasty,),
+            expected=nasty,
+            actual=f"not {nasty}",
+            risk=Risk.LIVE,
+            outcome=Outcome.CHANGED,
+            why=nasty,
+            before=(State(resource=Resource(kind=nasty, name=nasty), exists=True, value=nasty),),
+            after=(State(resource=Resource(kind=nasty, name=nasty), exists=True, value="other"),),
+            ran=(Ran(action=RunCommand(words=(nasty,)), ok=False, code=1, output=nasty),),
+            verdicts={nasty: "ok"},
+        )
+        for nasty in NASTY
+    )
+    approval = Approval(who=NASTY[0], key=NASTY[0], file=NASTY[0])
+    return Result(
+        nodevet="0.1.0",
+        plan=NASTY[0],
+        digest="d" * 64,
+        author=NASTY[0],
+        approvals=(approval,),
+        started="2026-07-14T02:00:05+02:00",
+        seconds=61.5,
+        stopped=NASTY[0],
+        hosts=(
+            *tuple(
+                HostResult(host=nasty, outcome=Outcome.FAILED, why=nasty, steps=steps[:3])
+                for nasty in NASTY
+            ),
+            HostResult(host="gpu001", outcome=Outcome.CHANGED, seconds=2.5, steps=steps[:1]),
+        ),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -109,7 +109,7 @@ def test_two_findings_of_one_check_and_subject_are_kept_apart(make):
     assert [change.before for change in found.fixed] == [two]
 
 
-def test_unknown_after_wrong_is_a_change_and_no_fix(make):
+def test_unknown_after_a_failure_is_a_change_and_not_fixed(make):
     dark = unknown(make.gpu(0), check="pcie_link", why="NVML: GPU is lost")
     found = changes(run(make, bad(make)), run(make, dark))
     assert len(found.changed) == 1

@@ -50,14 +50,20 @@ def test_golden_html_data(case, cases, golden):
     golden(f"{case}.html.json", stdlib_json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "html"])
+def test_golden_of_a_run_of_fixes(name, fixed, golden):
+    golden(file_of("fixes", name), report.render(name, fixed))
+
+
 @pytest.mark.parametrize("name", ["table", "markdown"])
 def test_golden_with_an_earlier_run(name, cases, previous, golden):
     golden(f"since.{name}.{SUFFIX[name]}", report.render(name, cases["mixed"], previous=previous))
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_text_can_be_written_and_holds_no_control_character(name, cases):
-    text = report.render(name, cases["hostile"])
+@pytest.mark.parametrize("kind", ["checks", "fixes"])
+def test_every_text_can_be_written_and_holds_no_control_character(kind, name, cases, fixed):
+    text = report.render(name, cases["hostile"] if kind == "checks" else fixed)
     text.encode("utf-8")
     assert text.endswith("\n")
     assert not [

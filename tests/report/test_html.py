@@ -49,11 +49,12 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory, cases, previous, fleet):
+def pages(tmp_path_factory, cases, previous, fleet, fixed):
     folder = tmp_path_factory.mktemp("pages")
     made = {name: report.render("html", run) for name, run in cases.items()}
     made["since"] = report.render("html", cases["mixed"], previous=previous)
     made["fleet"] = report.render("html", fleet)
+    made["fixes"] = report.render("html", fixed)
     for page, text in made.items():
         (folder / f"{page}.html").write_text(text, encoding="utf-8")
     return folder
@@ -121,9 +122,9 @@ class Page:
 
 def test_totals_and_differences_come_first(page):
     here = page("mixed")
-    assert here.find("h1").text == "39 of 128 hosts are wrong"
+    assert here.find("h1").text == "39 of 128 hosts fail"
     chips = here.script("[...document.querySelectorAll('.chip')].map(c => c.textContent)")
-    assert chips[:3] == ["128 hosts", "39 wrong", "2 unknown"]
+    assert chips[:3] == ["128 hosts", "39 fail", "2 unknown"]
     assert len(here.lines()) == 10
     assert here.find("#lines tr.advice").text == "Advice: reseat the riser"
     first = " ".join(here.lines()[0].split())
@@ -160,7 +161,7 @@ def test_check_verdict_and_severity_filter(page):
 def test_search_by_host_value_and_uuid(page):
     here = page("mixed")
     for words, hosts in {
-        "gpu01 wrong": ["gpu013", "gpu019"],
+        "gpu01 fail": ["gpu013", "gpu019"],
         "POWERSAVE gpu044": ["gpu044"],
         "gpu-gpu077-0003": ["gpu077"],
         "refused": ["gpu120", "gpu121"],
@@ -183,7 +184,7 @@ def test_a_line_shows_its_hosts(page):
 @pytest.mark.parametrize(
     ("fragment", "hosts"),
     [
-        ("#check=pcie_link&verdict=wrong", ["gpu019", "gpu013"]),
+        ("#check=pcie_link&verdict=fail", ["gpu019", "gpu013"]),
         ("#verdict=timed+out", ["gpu122"]),
         ("#q=gpu12&verdict=probe+failed", ["gpu123"]),
         ("#line=1", ["gpu013"]),
@@ -206,9 +207,9 @@ def test_a_deep_link_to_a_host_opens_it(page):
 
 
 def test_back_closes_the_host_and_a_changed_address_is_followed(page):
-    here = page("mixed", "#verdict=wrong")
+    here = page("mixed", "#verdict=fail")
     here.find("#matrix tbody a").click()
-    assert here.fragment() == "#verdict=wrong&host=gpu001"
+    assert here.fragment() == "#verdict=fail&host=gpu001"
     here.browser.back()
     assert not here.find("#panel").is_displayed()
     here.script("location.hash = '#host=gpu100'")
@@ -220,7 +221,7 @@ def test_back_closes_the_host_and_a_changed_address_is_followed(page):
 
 def test_a_cell_leads_to_its_check(page):
     here = page("mixed")
-    here.find("#matrix td.wrong").click()
+    here.find("#matrix td.fail").click()
     assert here.focused().startswith("power_limit")
 
 
@@ -376,3 +377,14 @@ def test_without_script_the_table_is_there(browser, pages, cases):
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert text.strip() == report.render("table", cases["mixed"]).strip()
+
+
+def test_a_page_of_fixes_shows_its_hosts_in_the_style_that_its_policy_allows(page, fixed):
+    here = page("fixes")
+    names = here.script("[...document.querySelectorAll('summary code')].map(c => c.textContent)")
+    assert names == [name(host.host) for host in fixed.hosts]
+    opened = here.script("[...document.querySelectorAll('details')].map(d => d.open)")
+    assert opened == [host.host != "gpu001" for host in fixed.hosts]
+    assert here.script("document.scripts.length") == 0
+    shown = here.script("getComputedStyle(document.querySelector('.fixes .bad')).fontWeight")
+    assert shown == "600", "the style is applied"

@@ -111,7 +111,7 @@ def test_every_host_with_a_difference_has_a_diff(cases):
     ("expected", "actual"),
     [(None, None), ([1], ["1"]), ({"a": 1}, {"a": "1"}), (1, 1), ([], None), ([1, 2], [1, 2])],
 )
-def test_wrong_always_shows_in_the_diff(expected, actual, make):
+def test_a_failure_always_shows_in_the_diff(expected, actual, make):
     host = make.vetted("a", (fail(Subject(), check="c", expected=expected, actual=actual),))
     assert any(line[0] == "+" for line in diff.hunks(host))
 
