@@ -5,12 +5,11 @@ from pathlib import Path
 import click
 
 from nodevet.cli.common import options
-
-KINDS = ("checks", "fixes", "baselines", "formats", "hosts")
+from nodevet.run import listing
 
 
 @click.command("list")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")))
 @options.hosts
 @options.project
 def command(
@@ -20,30 +19,16 @@ def command(
     limit: tuple[str, ...],
     project: Path,
 ) -> None:
-    """Name the checks, fixes, baselines, report formats, or the hosts of an inventory."""
-    from nodevet.run.context import open_project
+    """List the checks, fixes, baselines, report formats or sections of the evidence, or the hosts
+    of an inventory.
+    """
     from nodevet.run.targets import Targets
 
-    if kind == "checks":
-        catalog, _ = open_project(project)
-        for check in catalog.ids:
-            click.echo(f"{check:18} {catalog.title(check)}")
-    elif kind == "fixes":
-        catalog, _ = open_project(project)
-        for check in catalog.fixes:
-            click.echo(f"{check:22} {catalog.fix_title(check)}")
-    elif kind == "baselines":
-        from nodevet.baseline import available
-
-        _, folders = open_project(project)
-        for name, path in available(folders):
-            click.echo(f"{name:28} {path}")
-    elif kind == "formats":
-        from nodevet.report import formats
-
-        click.echo("\n".join(formats()))
+    if kind == "hosts":
+        hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
+        found = [listing.Listed(host.name, ",".join(sorted(host.groups))) for host in hosts]
     else:
-        chosen = Targets(names=targets, inventories=inventories, limit=limit)
-        for host in chosen.hosts():
-            groups = ",".join(sorted(host.groups))
-            click.echo(f"{host.name:28} {groups}".rstrip())
+        found = list(listing.KINDS[kind](project))
+    width = max((len(one.name) for one in found), default=0)
+    for one in found:
+        click.echo(f"{one.name:{width}}  {one.about}".rstrip())

@@ -1,0 +1,233 @@
+"""One addition is new files alone: no list, table or switch names it. In a copy of the package."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+OUTSIDE = ("checks", "fixes", "baselines")  # that are in the package once it is installed
+NAME = "site_rule"
+
+
+class Tree:
+    """A copy of nodevet as pip would install it, to which files are added."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(REPO / "nodevet", folder / "nodevet")  # with what is compiled of it
+        for name in OUTSIDE:
+            shutil.copytree(REPO / name, folder / "nodevet" / name)
+        shutil.copytree(REPO / "docs", folder / "docs")
+        self.added: set[str] = set()
+
+    def add(self, path: str, text: str) -> None:
+        """A file of the repository that is not there yet."""
+        inside = path.split("/", maxsplit=1)[0] in OUTSIDE
+        target = self.folder / "nodevet" / path if inside else self.folder / path
+        assert not target.exists(), path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        self.added.add(path)
+
+    def python(self, *words: str, stdin: str = "", code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(self.folder)},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def nodevet(self, *words: str, code: int = 0) -> str:
+        return self.python("-m", "nodevet", *words, code=code)
+
+    def listed(self, kind: str) -> list[str]:
+        return [line.split()[0] for line in self.nodevet("list", kind).splitlines()]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path / "site")
+
+
+def recipe(heading: str) -> set[str]:
+    """The files that a recipe of CONTRIBUTING.md names, by the placeholder in their names."""
+    text = (REPO / "CONTRIBUTING.md").read_text()
+    part = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return {path for path in re.findall(r"`([\w./<>*]+)`", part) if "<" in path}
+
+
+def written(tree: Tree, placeholder: str) -> set[str]:
+    """The files that were added, with the placeholder for the name."""
+    found = {path.replace(NAME, placeholder) for path in tree.added}
+    return {re.sub(r"/[\w-]+\.yaml$", "/*.yaml", path) for path in found}
+
+
+CHECK = '''\
+"""The node says where it is.
+
+**Why it matters.** Racks have owners.
+
+**Read from** the hostname.
+
+**Verdicts** fail elsewhere; unknown if the hostname is not known.
+
+**To put it right** move the node.
+"""
+from nodevet.model import Check, Want, fail, ok, unknown
+
+
+class Place(Want):
+    """`r1`"""
+
+    bare = "prefix"
+    prefix: str
+
+
+def judge(evidence, want):
+    data = evidence.host.data
+    if data is None or data.hostname is None:
+        yield unknown(why="the hostname is not known")
+    elif data.hostname.startswith(want.prefix):
+        yield ok()
+    else:
+        yield fail(expected=want.prefix, actual=data.hostname)
+
+
+CHECK = Check(wants=Place, reads=("host.hostname",), judge=judge)
+'''
+CASES = {
+    "ok": ("{hostname: r1n1}", "{verdict: ok}"),
+    "elsewhere": ("{hostname: r2n1}", "{verdict: fail, expected: r1, actual: r2n1}"),
+    "unread": ("{status: denied, why: EACCES}", "{verdict: unknown}"),
+}
+EVIDENCE = {"hostname": "r2n1"}
+
+
+def add_check(tree: Tree) -> None:
+    tree.add(f"checks/{NAME}.py", CHECK)
+    for case, (host, finding) in CASES.items():
+        text = f"want: r1\nevidence:\n  host: {host}\nfindings:\n  - {finding}\n"
+        tree.add(f"tests/checks/{NAME}/{case}.yaml", text)
+
+
+def saved(tree: Tree, **sections: Any) -> str:
+    """A file of evidence with these sections."""
+    whole = {name: {"status": "ok", "data": data} for name, data in sections.items()}
+    file = tree.folder / "n1.json"
+    file.write_text(json.dumps({"schema": 1, "probe": "0", "sections": whole}))
+    return str(file)
+
+
+def judged(tree: Tree, expect: dict[str, Any], **sections: Any) -> list[dict[str, Any]]:
+    """What a check of this evidence finds, by a baseline that expects this."""
+    baseline = tree.folder / "own.yaml"
+    baseline.write_text(json.dumps({"nodevet": 1, "expect": expect}))
+    evidence = saved(tree, **sections)
+    words = ("check", "--evidence", evidence, "--max-age", "none", "-b", str(baseline))
+    run = json.loads(tree.nodevet(*words, "--format", "json", code=1))
+    found: list[dict[str, Any]] = run["hosts"][0]["findings"]
+    return found
+
+
+def test_a_check(tree: Tree) -> None:
+    add_check(tree)
+    assert written(tree, "<id>") == recipe("A new check")
+    assert NAME in tree.listed("checks")
+    assert tree.nodevet("explain", NAME).startswith("The node says where it is.")
+    schema = json.loads(tree.nodevet("schema"))
+    assert NAME in schema["properties"]["expect"]["properties"]
+    (found,) = judged(tree, {NAME: "r1"}, host=EVIDENCE)
+    assert (found["verdict"], found["expected"], found["actual"]) == ("fail", "r1", "r2n1")
+
+
+def test_the_page_and_the_tests_of_a_check(tree: Tree) -> None:
+    add_check(tree)
+    tree.python("docs/generate.py")
+    pages = [*(tree.folder / "docs").rglob("*.md")]
+    assert any(NAME in page.read_text() for page in pages)
+    for name in ("conftest.py", "test_cases.py"):
+        shutil.copy(REPO / "tests/checks" / name, tree.folder / "tests/checks" / name)
+    words = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "tests/checks")
+    told = tree.python("-m", "pytest", *words, "-k", NAME)
+    assert re.search(r"\b[3-9] passed", told), told
+
+
+FIX = '''\
+"""Moves the node.
+
+**What it does.** Nothing yet.
+"""
+from nodevet.fixing.model import Fix, Risk
+
+
+def plan(evidence, findings, want):
+    return iter(())
+
+
+FIX = Fix(plan=plan, risk=Risk.IDLE)
+'''
+
+
+def test_a_fix(tree: Tree) -> None:
+    add_check(tree)
+    tree.add(f"fixes/{NAME}.py", FIX)
+    assert NAME in tree.listed("fixes")
+    told = tree.nodevet("explain", NAME)
+    assert "Fix available, at risk idle or below." in told
+    assert "Moves the node." in told
+
+
+def test_a_check_and_a_fix_of_a_project(tree: Tree, tmp_path: Path) -> None:
+    """The same two files, in a folder of the user's own."""
+    for folder, text in (("checks", CHECK), ("fixes", FIX)):
+        (tmp_path / "own" / folder).mkdir(parents=True)
+        (tmp_path / "own" / folder / f"{NAME}.py").write_text(text)
+    own = ("--project", str(tmp_path / "own"))
+    for kind in ("checks", "fixes"):
+        assert NAME in tree.nodevet("list", kind, *own).split()
+    assert "Fix available" in tree.nodevet("explain", NAME, *own)
+    assert NAME in tree.nodevet("schema", *own)
+
+
+FORMAT = '''\
+"""Loud."""
+
+ENDING = ".loud"
+
+
+def render_checks(run):
+    return f"{len(run.hosts)} HOSTS!\\n"
+
+
+def render_fixes(result):
+    return f"{len(result.hosts)} HOSTS CHANGED!\\n"
+'''
+
+
+def test_a_report_format(tree: Tree) -> None:
+    tree.add("nodevet/report/loud.py", FORMAT)
+    assert written(tree, "") == {"nodevet/report/loud.py"}
+    assert "loud" in tree.listed("formats")
+    words = (
+        "check",
+        "--evidence",
+        saved(tree, host=EVIDENCE),
+        "--max-age",
+        "none",
+        "-b",
+        "generic",
+    )
+    assert tree.nodevet(*words, "--format", "loud", code=3) == "1 HOSTS!\n"
+    assert "loud" in tree.nodevet("apply", "--help")
