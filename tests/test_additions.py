@@ -85,6 +85,7 @@ CHECK = '''\
 
 **To put it right** move the node.
 """
+from nodevet.evidence.host import HostInfo
 from nodevet.model import Check, Want, fail, ok, unknown
 
 
@@ -96,7 +97,7 @@ class Place(Want):
 
 
 def judge(evidence, want):
-    data = evidence.host.data
+    data = evidence[HostInfo].data
     if data is None or data.hostname is None:
         yield unknown(why="the hostname is not known")
     elif data.hostname.startswith(want.prefix):
@@ -130,13 +131,15 @@ def saved(tree: Tree, **sections: Any) -> str:
     return str(file)
 
 
-def judged(tree: Tree, expect: dict[str, Any], **sections: Any) -> list[dict[str, Any]]:
+def judged(
+    tree: Tree, expect: dict[str, Any], *, code: int = 1, **sections: Any
+) -> list[dict[str, Any]]:
     """What a check of this evidence finds, by a baseline that expects this."""
     baseline = tree.folder / "own.yaml"
     baseline.write_text(json.dumps({"nodevet": 1, "expect": expect}))
     evidence = saved(tree, **sections)
     words = ("check", "--evidence", evidence, "--max-age", "none", "-b", str(baseline))
-    run = json.loads(tree.nodevet(*words, "--format", "json", code=1))
+    run = json.loads(tree.nodevet(*words, "--format", "json", code=code))
     found: list[dict[str, Any]] = run["hosts"][0]["findings"]
     return found
 
@@ -182,7 +185,9 @@ FIX = Fix(plan=plan, risk=Risk.IDLE)
 
 def test_a_fix(tree: Tree) -> None:
     add_check(tree)
+    before = set(tree.added)
     tree.add(f"fixes/{NAME}.py", FIX)
+    assert {path.replace(NAME, "<check>") for path in tree.added - before} == recipe("A new fix")
     assert NAME in tree.listed("fixes")
     told = tree.nodevet("explain", NAME)
     assert "Fix available, at risk idle or below." in told
@@ -199,6 +204,56 @@ def test_a_check_and_a_fix_of_a_project(tree: Tree, tmp_path: Path) -> None:
         assert NAME in tree.nodevet("list", kind, *own).split()
     assert "Fix available" in tree.nodevet("explain", NAME, *own)
     assert NAME in tree.nodevet("schema", *own)
+
+
+COLLECTOR = '''\
+"""Where the node stands, from /etc/rack."""
+
+from nodevet.remote.probe.files import Record, read
+
+
+def collect(root, request):
+    found = Record()
+    found.take("rack", lambda: read(root, "/etc/rack").strip())
+    return found
+'''
+SECTION = '''\
+"""Section site_rule."""
+
+from nodevet.bounds import Text
+from nodevet.evidence.core import SectionRecord
+
+
+class Rack(SectionRecord, frozen=True, kw_only=True):
+    """Where the node stands. /etc/rack."""
+
+    rack: Text | None = None
+'''
+OF_SECTION = (
+    CHECK.replace("evidence.host import HostInfo", f"evidence.{NAME} import Rack")
+    .replace("HostInfo", "Rack")
+    .replace("host.hostname", f"{NAME}.rack")
+    .replace("data.hostname", "data.rack")
+)
+
+
+def test_a_section_of_the_evidence(tree: Tree) -> None:
+    tree.add(f"nodevet/remote/probe/collectors/{NAME}.py", COLLECTOR)
+    tree.add(f"nodevet/evidence/{NAME}.py", SECTION)
+    assert written(tree, "<section>") == recipe("A new section of the evidence")
+    assert NAME in tree.listed("sections")
+    (tree.folder / "root/etc").mkdir(parents=True)
+    (tree.folder / "root/etc/rack").write_text("r2")
+    told = json.loads(tree.nodevet("probe", "--root", str(tree.folder / "root"), NAME))
+    assert told["sections"][NAME]["data"]["rack"] == "r2"
+    sent = "import sys, zlib; from nodevet.fleet.protocol.payload import payload"
+    sent += "; sys.stdout.write(zlib.decompress(payload().split(b'\\n', 1)[1]).decode())"
+    assert f"nodevet.remote.probe.collectors.{NAME}" in tree.python("-c", sent)
+    tree.add(f"checks/{NAME}.py", OF_SECTION)
+    (found,) = judged(tree, {NAME: "r1"}, **{NAME: {"rack": "r2"}})
+    assert (found["verdict"], found["expected"], found["actual"]) == ("fail", "r1", "r2")
+    (found,) = judged(tree, {NAME: "r2"}, code=0, **{NAME: {"rack": "r2"}})
+    assert found["verdict"] == "ok"
 
 
 FORMAT = '''\
@@ -218,7 +273,7 @@ def render_fixes(result):
 
 def test_a_report_format(tree: Tree) -> None:
     tree.add("nodevet/report/loud.py", FORMAT)
-    assert written(tree, "") == {"nodevet/report/loud.py"}
+    assert {path.replace("loud", "<name>") for path in tree.added} == recipe("A new report format")
     assert "loud" in tree.listed("formats")
     words = (
         "check",

@@ -49,9 +49,16 @@ def formats(project: Path) -> Iterator[Listed]:
 
 def sections(project: Path) -> Iterator[Listed]:
     """Every section of the evidence."""
-    from nodevet.remote.probe.main import SECTIONS
+    from nodevet.remote.probe.sections import names
 
-    yield from map(Listed, sorted(SECTIONS))
+    yield from map(Listed, names())
+
+
+def resources(project: Path) -> Iterator[Listed]:
+    """Every kind of resource that a fix can change."""
+    from nodevet import resource
+
+    yield from map(Listed, resource.KINDS)
 
 
 KINDS = {
@@ -60,5 +67,6 @@ KINDS = {
     "baselines": baselines,
     "formats": formats,
     "sections": sections,
+    "resources": resources,
 }
 """What can be listed. Each takes the project's folder."""
