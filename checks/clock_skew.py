@@ -23,7 +23,17 @@ from pydantic import Field
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import NO_OTHER_CLOCK, HostInfo
-from nodevet.model import NODE, Check, Finding, Severity, Want, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    NODE,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 YEAR = 365 * 86400
 HALF_HOUR = 1800  # seconds; time zones differ by as much
@@ -44,7 +54,7 @@ DRIFTED = (
 )
 
 
-class ClockSkew(Want):
+class Params(CheckParams):
     """`clock_skew: {}` or `clock_skew: 30`"""
 
     bare: ClassVar[str] = "maximum"
@@ -53,7 +63,7 @@ class ClockSkew(Want):
     """Seconds, ahead or behind."""
 
 
-def judge(evidence: Evidence, want: ClockSkew) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     host = evidence[HostInfo]
     if host.data is None:
         yield unknown(why=f"host: {host.why}")
@@ -65,8 +75,8 @@ def judge(evidence: Evidence, want: ClockSkew) -> Iterator[Finding]:
     else:
         skew = host.data.clock_s - host.data.asked_s
         actual = f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
-        expected = f"at most {want.maximum:g} s off"
-        if abs(skew) <= want.maximum:
+        expected = f"at most {params.maximum:g} s off"
+        if abs(skew) <= params.maximum:
             yield ok(expected=expected, actual=actual)
         else:
             yield fail(expected=expected, actual=actual, advice=advice(skew))
@@ -82,7 +92,7 @@ def advice(skew: float) -> str:
 
 
 CHECK = Check(
-    wants=ClockSkew,
+    params=Params,
     reads=("host.clock_s", "host.asked_s"),
     judge=judge,
     severity=Severity.WARNING,

@@ -6,7 +6,7 @@ no job starts at all. In DEFAULT a stray process can share a GPU with a job unse
 
 **Read from** NVML, nvmlDeviceGetComputeMode.
 
-**Verdicts.** A GPU without compute modes is exempt where DEFAULT is wanted, else
+**Verdicts.** A GPU without compute modes is exempt where DEFAULT is expected, else
 wrong.
 
 **To put it right** `nvidia-smi -c DEFAULT` (or another mode). The mode is lost at
@@ -20,10 +20,10 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Check, Finding, Want, compare, fail, not_applicable
+from nodevet.model import Check, CheckParams, Finding, compare, fail, not_applicable
 
 
-class ComputeMode(Want):
+class Params(CheckParams):
     """`compute_mode: DEFAULT`"""
 
     bare: ClassVar[str] = "mode"
@@ -31,19 +31,19 @@ class ComputeMode(Want):
     mode: Literal["DEFAULT", "EXCLUSIVE_PROCESS", "PROHIBITED", "EXCLUSIVE_THREAD"]
 
 
-def judge(evidence: Evidence, want: ComputeMode) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
-        elif unsupported(gpu, "compute_mode") and want.mode == "DEFAULT":
+        elif unsupported(gpu, "compute_mode") and params.mode == "DEFAULT":
             yield not_applicable(subject_of(gpu), why="this GPU has no compute modes")
         elif unsupported(gpu, "compute_mode"):
             advice = "no setting helps: give nodes with this GPU a baseline without compute_mode"
-            yield fail(subject_of(gpu), expected=want.mode, actual="not supported", advice=advice)
+            yield fail(subject_of(gpu), expected=params.mode, actual="not supported", advice=advice)
         elif gpu.compute_mode is None:
             yield unread(subject_of(gpu), gpu, "compute_mode")
         else:
-            yield compare(subject_of(gpu), expected=want.mode, actual=gpu.compute_mode)
+            yield compare(subject_of(gpu), expected=params.mode, actual=gpu.compute_mode)
 
 
-CHECK = Check(wants=ComputeMode, reads=(*IN_HAND, "gpu.gpus[].compute_mode"), judge=judge)
+CHECK = Check(params=Params, reads=(*IN_HAND, "gpu.gpus[].compute_mode"), judge=judge)

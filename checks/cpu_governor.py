@@ -28,10 +28,19 @@ from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers, spans
-from nodevet.model import Check, Finding, Severity, Subject, Want, compare, not_applicable, unknown
+from nodevet.model import (
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    compare,
+    not_applicable,
+    unknown,
+)
 
 
-class CpuGovernor(Want):
+class Params(CheckParams):
     """`cpu_governor: performance`"""
 
     bare: ClassVar[str] = "governor"
@@ -39,7 +48,7 @@ class CpuGovernor(Want):
     governor: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
-def judge(evidence: Evidence, want: CpuGovernor) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Cpufreq]
     if section.status == "absent":
         yield not_applicable(why="the kernel offers no cpufreq here")
@@ -54,7 +63,7 @@ def judge(evidence: Evidence, want: CpuGovernor) -> Iterator[Finding]:
             if policies.cpus == "":
                 yield not_applicable(subject_of(policies), why="every CPU of it is offline")
             else:
-                yield judge_policies(policies, want.governor)
+                yield judge_policies(policies, params.governor)
         doubt = uncovered(evidence)
         if doubt:
             yield unknown(why=doubt)
@@ -85,19 +94,19 @@ def uncovered(evidence: Evidence) -> str:
     return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(left)}"
 
 
-def judge_policies(policies: CpufreqPolicies, wanted: str) -> Finding:
+def judge_policies(policies: CpufreqPolicies, expected: str) -> Finding:
     subject = subject_of(policies)
     if policies.cpus is None:  # a governor of no CPU may be one of long ago
         return unread(subject, policies, "cpus")
     if policies.governor is None:
         return unread(subject, policies, "governor")
-    if policies.governor == wanted:
-        return compare(subject, expected=wanted, actual=wanted)
+    if policies.governor == expected:
+        return compare(subject, expected=expected, actual=expected)
     offered = policies.governors_available
-    lacks = offered is not None and wanted not in offered
+    lacks = offered is not None and expected not in offered
     return compare(
         subject,
-        expected=wanted,
+        expected=expected,
         actual=policies.governor,
         why=count(policies),
         advice=only(policies) if lacks else "",
@@ -110,8 +119,8 @@ def only(policies: CpufreqPolicies) -> str:
     told = f"{driver} offers {', '.join(policies.governors_available or ())} only"
     if driver in ("intel_pstate", "amd-pstate-epp"):
         other = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
-        return f"{told}: want one of these, or boot with {other}=passive, which offers the others"
-    return f"{told}: want one of these, or have the kernel load another cpufreq driver"
+        return f"{told}: params one of these, or boot with {other}=passive, which offers the others"
+    return f"{told}: params one of these, or have the kernel load another cpufreq driver"
 
 
 def count(policies: CpufreqPolicies) -> str:
@@ -121,7 +130,7 @@ def count(policies: CpufreqPolicies) -> str:
 
 
 CHECK = Check(
-    wants=CpuGovernor,
+    params=Params,
     reads=("cpu.online", "cpufreq.policies[].cpus", "cpufreq.policies[].governor"),
     judge=judge,
     severity=Severity.WARNING,

@@ -28,7 +28,17 @@ from pydantic import Field
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem, FileSystems
-from nodevet.model import Check, Finding, Severity, Subject, Want, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 Percent = (
     Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$")]
@@ -40,7 +50,7 @@ IN_MEMORY = ("/dev/shm", "/run")  # noqa: S108 - nothing is written there
 Path = Annotated[str, Field(pattern=r"^/")]
 
 
-class DiskSpace(Want):
+class Params(CheckParams):
     """`disk_space: 5%` or `disk_space: {minimum_percent: 10, read_only: [/]}`"""
 
     bare: ClassVar[str] = "minimum_percent"
@@ -53,7 +63,7 @@ class DiskSpace(Want):
     """Paths that are read-only by design; they need no room."""
 
 
-def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[FileSystems]
     if section.status == "absent":
         yield not_applicable(why=section.why)
@@ -65,7 +75,7 @@ def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
         if not any(found.path == "/" for found in section.data.filesystems):
             yield unknown(Subject(kind="filesystem", id="/"), why="it is not among those found")
         for found in section.data.filesystems:
-            yield judge_one(found, want)
+            yield judge_one(found, params)
         there = set(section.data.found or ())
         left = sorted(there - {found.path for found in section.data.filesystems})
         if left:
@@ -73,7 +83,7 @@ def judge(evidence: Evidence, want: DiskSpace) -> Iterator[Finding]:
             yield unknown(why=why + ", ".join(path[:100] for path in left[:8]))
 
 
-def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
+def judge_one(found: FileSystem, params: Params) -> Finding:
     subject = Subject(kind="filesystem", id=found.path)
     if found.remote:
         return not_applicable(subject, why=f"on the network ({found.type}), and so not asked")
@@ -86,15 +96,15 @@ def judge_one(found: FileSystem, want: DiskSpace) -> Finding:
         unread.append(f"remote: {found.why('remote')}")
     if found.read_only is None:
         unread.append(f"read_only: {found.why('read_only')}")
-    elif found.read_only and (found.immutable or found.path in want.read_only):
+    elif found.read_only and (found.immutable or found.path in params.read_only):
         return not_applicable(subject, why="read-only by design")
-    elif found.path not in want.read_only:
+    elif found.path not in params.read_only:
         wanted["access"] = "read-write"
         actual["access"] = "read-only" if found.read_only else "read-write"
         bad += ["access"] if found.read_only else []
     for name, fields, minimum in (
-        ("free", ("size_b", "available_b"), percent(want.minimum_percent)),
-        ("free inodes", ("inodes", "inodes_available"), percent(want.minimum_inodes_percent)),
+        ("free", ("size_b", "available_b"), percent(params.minimum_percent)),
+        ("free inodes", ("inodes", "inodes_available"), percent(params.minimum_inodes_percent)),
     ):
         total, left = (getattr(found, field) for field in fields)
         missing = [field for field in fields if getattr(found, field) is None]
@@ -154,7 +164,7 @@ def room(found: FileSystem) -> str:
 
 
 CHECK = Check(
-    wants=DiskSpace,
+    params=Params,
     reads=(
         "filesystems.filesystems[].available_b",
         "filesystems.filesystems[].immutable",

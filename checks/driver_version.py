@@ -13,7 +13,7 @@ version means that one only; `550.*` means the branch; `>=550.90.07,<560` a rang
 the two are of different versions, or is not there while the module is loaded, no version is
 admitted. Without a loaded module and without the library it is unknown.
 
-**To put it right** install the wanted version of every driver package that is there, the
+**To put it right** install the expected version of every driver package that is there, the
 fabric manager's with it, then reboot, or unload and load the modules while nothing uses a
 GPU. Hold the packages so that an unattended upgrade does not change them. After an upgrade
 that left the old module loaded: reboot.
@@ -31,7 +31,7 @@ from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
-from nodevet.model import Check, Finding, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, fail, ok, unknown
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -60,7 +60,7 @@ def checked(text: str) -> str:
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 
 
-class DriverVersion(Want):
+class Params(CheckParams):
     """`driver_version: '>=550.90.07,<560'` or `driver_version: 550.90.07`"""
 
     bare: ClassVar[str] = "version"
@@ -68,18 +68,18 @@ class DriverVersion(Want):
     version: Annotated[str, AfterValidator(checked)]
 
 
-def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Gpus]
     if section.data is None and MISMATCH in section.why:
         yield fail(
-            expected=want.version,
+            expected=params.version,
             actual="library and kernel module of different versions",
             why=f"NVML: {section.why}{loaded(evidence)}",
             advice="reboot, or unload and load the nvidia modules",
         )
     elif half_a_driver(evidence):
         yield fail(
-            expected=want.version,
+            expected=params.version,
             actual="kernel module without its library",
             why=half_a_driver(evidence),
             advice=INSTALL_LIBRARY,
@@ -91,11 +91,11 @@ def judge(evidence: Evidence, want: DriverVersion) -> Iterator[Finding]:
     else:
         actual = section.data.driver_version
         try:
-            admitted = specifiers(want.version).contains(Version(actual), prereleases=True)
+            admitted = specifiers(params.version).contains(Version(actual), prereleases=True)
         except InvalidVersion:
             yield unknown(actual=actual, why="not a version")
         else:
-            yield (ok if admitted else fail)(expected=want.version, actual=actual)
+            yield (ok if admitted else fail)(expected=params.version, actual=actual)
 
 
 def loaded(evidence: Evidence) -> str:
@@ -104,13 +104,13 @@ def loaded(evidence: Evidence) -> str:
     return f"; the loaded module is {version}" if version else ""
 
 
-def asks(want: DriverVersion) -> Mapping[str, tuple[str, ...]]:
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     """Where the driver is not this, its packages: a fix needs to know them."""
-    return {"packages": (want.version,)}
+    return {"packages": (params.version,)}
 
 
 CHECK = Check(
-    wants=DriverVersion,
+    params=Params,
     reads=("gpu.driver_version", "modules.nvidia_version"),
     judge=judge,
     asks=asks,

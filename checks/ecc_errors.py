@@ -32,7 +32,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
-from nodevet.model import Check, Finding, Want, fail, not_applicable, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 NO_SUCH_PART = (*NOT_TOLD, "NVML_ERROR_INVALID_ARGUMENT")  # a location that the driver knows not
@@ -46,7 +46,7 @@ PARTS = ("dram", "sram", "cache")
 Most = Annotated[int, Field(ge=0)]
 
 
-class EccErrors(Want):
+class Params(CheckParams):
     """`ecc_errors: {}` or `ecc_errors: {volatile_uncorrected: 0, volatile_corrected: 10000}`"""
 
     volatile_uncorrected: Most | None = 0
@@ -59,24 +59,24 @@ class EccErrors(Want):
     """Whether a GPU that says that its SRAM has passed NVIDIA's threshold is wrong."""
 
     @model_validator(mode="after")
-    def _something(self) -> "EccErrors":
+    def _something(self) -> "Params":
         if not limits(self):
             raise ValueError("give the most that is allowed of at least one count")
         return self
 
 
-def limits(want: EccErrors) -> dict[str, int]:
+def limits(params: Params) -> dict[str, int]:
     """The most that is allowed, by field of the evidence; a flag counts as 0 or 1."""
-    counts = want.model_dump(exclude={"sram_threshold"}, exclude_none=True)
-    return {**counts, **({"sram_threshold_exceeded": 0} if want.sram_threshold else {})}
+    counts = params.model_dump(exclude={"sram_threshold"}, exclude_none=True)
+    return {**counts, **({"sram_threshold_exceeded": 0} if params.sram_threshold else {})}
 
 
-def judge(evidence: Evidence, want: EccErrors) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
         else:
-            yield from judge_gpu(gpu, limits(want))
+            yield from judge_gpu(gpu, limits(params))
 
 
 class Count(NamedTuple):
@@ -205,7 +205,7 @@ def of(gpu: Gpu) -> str:
 
 
 CHECK = Check(
-    wants=EccErrors,
+    params=Params,
     reads=(
         *IN_HAND,
         *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),

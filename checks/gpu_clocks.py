@@ -25,12 +25,12 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Verdict, Want, not_applicable, unknown
+from nodevet.model import Check, CheckParams, Finding, Verdict, not_applicable, unknown
 
 Mhz = Annotated[int, Field(gt=0, le=20_000)]
 
 
-class GpuClocks(Want):
+class Params(CheckParams):
     """`gpu_clocks: {graphics: max, memory: default}` or `gpu_clocks: {locked_graphics: 1980}`"""
 
     graphics: Mhz | Literal["max", "default"] | None = None
@@ -43,24 +43,24 @@ class GpuClocks(Want):
     """In MHz: the lower and the upper lock are at it."""
 
     @model_validator(mode="after")
-    def _something(self) -> "GpuClocks":
+    def _something(self) -> "Params":
         if not self.model_dump(exclude_none=True):
             raise ValueError("give at least one clock")
         return self
 
 
-def judge(evidence: Evidence, want: GpuClocks) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, want)
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
 
 
-def judge_gpu(gpu: Gpu, want: GpuClocks) -> Finding:
+def judge_gpu(gpu: Gpu, params: Params) -> Finding:
     """One finding: of the clocks that are wrong, else of those unread, else of all."""
     subject = subject_of(gpu)
     expected: dict[str, int | str] = {}
     actual: dict[str, int] = {}
     unread, missing = [], []
-    for clock, wanted in want.model_dump(exclude_none=True).items():
+    for clock, wanted in params.model_dump(exclude_none=True).items():
         for field in fields(clock):
             found, target, why = getattr(gpu, field), wanted, ""
             if isinstance(wanted, str):
@@ -118,7 +118,7 @@ def label(field: str) -> str:
 
 
 CHECK = Check(
-    wants=GpuClocks,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].app_clock_graphics_mhz",

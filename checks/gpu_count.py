@@ -35,7 +35,17 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
-from nodevet.model import Check, Finding, Subject, Verdict, Want, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Verdict,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 
@@ -70,7 +80,7 @@ Layer = int | str  # what it counts, or why that was not read
 Number = Annotated[int, Field(ge=0, le=4096)]
 
 
-class GpuCount(Want):
+class Params(CheckParams):
     """`gpu_count: 8` or `gpu_count: {minimum: 4}`"""
 
     bare: ClassVar[str] = "count"
@@ -79,7 +89,7 @@ class GpuCount(Want):
     minimum: Number | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "GpuCount":
+    def _one(self) -> "Params":
         if (self.count is None) == (self.minimum is None):
             raise ValueError("give either count or minimum")
         return self
@@ -88,21 +98,21 @@ class GpuCount(Want):
         return number == self.count if self.minimum is None else number >= self.minimum
 
 
-def judge(evidence: Evidence, want: GpuCount) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     layers: dict[str, Layer] = {
         "NVML counts": listed(evidence),
         "NVML reaches": reached(evidence),
         "PCI bus": on_bus(evidence),
         "/dev": len_or_why(device_numbers(evidence)),
     }
-    kept = left_out(evidence, layers["PCI bus"], want)
+    kept = left_out(evidence, layers["PCI bus"], params)
     if isinstance(layers["PCI bus"], int):
         layers["PCI bus"] -= len(kept)
-    found = total(layers, want, [gpu for gpu in gpus(evidence) if lost(gpu)])
-    if half_a_driver(evidence) and not want.admits(0):
+    found = total(layers, params, [gpu for gpu in gpus(evidence) if lost(gpu)])
+    if half_a_driver(evidence) and not params.admits(0):
         found = without_library(evidence, found)
     if found.verdict is Verdict.FAIL and not found.advice:
-        found = msgspec.structs.replace(found, advice=advised(evidence, layers, want))
+        found = msgspec.structs.replace(found, advice=advised(evidence, layers, params))
     yield found
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
         yield from one_sided(located(evidence), functions(evidence), kept)
@@ -122,12 +132,12 @@ def without_library(evidence: Evidence, found: Finding) -> Finding:
     )
 
 
-def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> Finding:
+def total(layers: Mapping[str, Layer], params: Params, gone: Sequence[Gpu]) -> Finding:
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
     reasons = [layer for layer in layers.values() if isinstance(layer, str)]
     reasons += [f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in gone]
     why = "; ".join(dict.fromkeys(reasons))
-    expected = want.count if want.minimum is None else f"at least {want.minimum}"
+    expected = params.count if params.minimum is None else f"at least {params.minimum}"
     agreed = len(set(counts.values())) == 1
     actual = next(iter(counts.values())) if agreed else counts
     if gone:
@@ -135,14 +145,14 @@ def total(layers: Mapping[str, Layer], want: GpuCount, gone: Sequence[Gpu]) -> F
         return fail(expected=expected, actual=counts, why=why, advice=advice)
     if not agreed and counts:
         return fail(expected=expected, actual=actual, why=why)
-    if not all(want.admits(count) for count in counts.values()):
+    if not all(params.admits(count) for count in counts.values()):
         return fail(expected=expected, actual=actual, why=why)
     if why:
         return unknown(expected=expected, actual=actual if counts else None, why=why)
     return ok(expected=expected, actual=actual)
 
 
-def advised(evidence: Evidence, layers: Mapping[str, Layer], want: GpuCount) -> str:
+def advised(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> str:
     """What to do about a count that is wrong while no GPU says that it is lost."""
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
     bus, reached = counts.get("PCI bus"), counts.get("NVML reaches")
@@ -152,7 +162,7 @@ def advised(evidence: Evidence, layers: Mapping[str, Layer], want: GpuCount) -> 
         return UNDRIVEN
     if len(set(counts.values())) > 1:
         return APART
-    if want.count is not None and max(counts.values()) > want.count:
+    if params.count is not None and max(counts.values()) > params.count:
         return MORE
     there = [each.address for each in functions(evidence) if answers(each)]
     seen = f" ({', '.join(there)} are there)" if 0 < len(there) <= MOST_TOLD else ""
@@ -214,11 +224,11 @@ def answers(function: PciFunction) -> bool:
     return function.kind == "gpu" and function.revision != "ff"
 
 
-def left_out(evidence: Evidence, on_bus: Layer, want: GpuCount) -> frozenset[str]:
+def left_out(evidence: Evidence, on_bus: Layer, params: Params) -> frozenset[str]:
     """Addresses of the GPUs that are held for virtual machines, where that is as wanted."""
     there = (each for each in functions(evidence) if answers(each))
     kept = frozenset(each.address for each in there if each.driver in KEPT_FOR_GUESTS)
-    fits = isinstance(on_bus, int) and want.admits(on_bus - len(kept))
+    fits = isinstance(on_bus, int) and params.admits(on_bus - len(kept))
     return kept if fits else frozenset()
 
 
@@ -284,7 +294,7 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
 
 
 CHECK = Check(
-    wants=GpuCount,
+    params=Params,
     reads=(
         "gpu.count",
         "gpu.gpus[].bus_id",

@@ -27,7 +27,7 @@ from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Check, Finding, Subject, Want, fail, not_applicable, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, Subject, fail, not_applicable, ok, unknown
 
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
 """What drivers before 570 answer to the field of the recovery action."""
@@ -53,11 +53,11 @@ ADVICE = {
 }
 
 
-class GpuLost(Want):
+class Params(CheckParams):
     """`gpu_lost: {}`"""
 
 
-def judge(evidence: Evidence, want: GpuLost) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     off = off_the_bus(evidence)
     gpus = located(evidence)
     if not gpus:
@@ -157,7 +157,7 @@ def answers(gpu: Gpu) -> bool:
 
 
 CHECK = Check(
-    wants=GpuLost,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

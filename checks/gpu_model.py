@@ -25,7 +25,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, Finding, Value, Verdict, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 NAME = (
     "the ids are right and the name is not: a vGPU that its host chose, or a driver that spells "
@@ -58,7 +58,7 @@ Ids = Annotated[
 ]
 
 
-class GpuModel(Want):
+class Params(CheckParams):
     """`gpu_model: "10de:2330"` or `gpu_model: {device: "10de:20b2", subsystem: ["10de:1463"]}`"""
 
     bare: ClassVar[str] = "device"
@@ -71,9 +71,9 @@ class GpuModel(Want):
     """As NVML spells it, NVIDIA H100 80GB HBM3."""
 
 
-def judge(evidence: Evidence, want: GpuModel) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = [
-        gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, pci_of(evidence, gpu), want))
+        gpu if isinstance(gpu, Finding) else (gpu, judge_gpu(gpu, pci_of(evidence, gpu), params))
         for gpu in each_gpu(evidence)
     ]
     verdicts = [entry[1].verdict for entry in found if not isinstance(entry, Finding)]
@@ -98,13 +98,13 @@ def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
     return msgspec.structs.replace(finding, advice=advice)
 
 
-def judge_gpu(gpu: Gpu, function: PciFunction | Finding, want: GpuModel) -> Finding:
+def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Finding:
     subject = subject_of(gpu)
-    wanted = {"device": want.device}
-    if want.subsystem:
-        wanted["subsystem"] = want.subsystem
-    if want.name:
-        wanted["name"] = (want.name,)
+    wanted = {"device": params.device}
+    if params.subsystem:
+        wanted["subsystem"] = params.subsystem
+    if params.name:
+        wanted["name"] = (params.name,)
     by_nvml = {"device": gpu.pci_device, "subsystem": gpu.pci_subsystem, "name": gpu.name}
     by_pci = {} if isinstance(function, Finding) else ids(function)
     expected: dict[str, Value] = {}
@@ -149,7 +149,7 @@ def pci_why(function: PciFunction, key: str) -> str:
 
 
 CHECK = Check(
-    wants=GpuModel,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

@@ -30,7 +30,17 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import Pci
-from nodevet.model import Check, Finding, Subject, Want, compare, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    compare,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 
@@ -44,7 +54,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$"), AfterValidator(spelled
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 
 
-class KernelModules(Want):
+class Params(CheckParams):
     """`kernel_modules: {loaded: [nvidia, nvidia_uvm], absent: [nouveau]}`"""
 
     loaded: Names = ()
@@ -53,25 +63,25 @@ class KernelModules(Want):
     """Whether the loaded nvidia module must be of NVML's version."""
 
     @model_validator(mode="after")
-    def _apart(self) -> "KernelModules":
+    def _apart(self) -> "Params":
         both = sorted(set(self.loaded) & set(self.absent))
         if both:
             raise ValueError(f"{', '.join(both)}: in loaded and in absent")
         return self
 
 
-def judge(evidence: Evidence, want: KernelModules) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Modules]
-    for names, expected in ((want.loaded, "loaded"), (want.absent, "not loaded")):
+    for names, expected in ((params.loaded, "loaded"), (params.absent, "not loaded")):
         for name in names:
             if section.data is None:
                 yield unknown(Subject(kind="module", id=name), why=f"modules: {section.why}")
             else:
                 yield judge_module(section.data, name, expected)
-    yield from unlisted(evidence, (*want.loaded, *want.absent))
-    if want.version_matches:
+    yield from unlisted(evidence, (*params.loaded, *params.absent))
+    if params.version_matches:
         yield judge_version(evidence)
-    elif not want.loaded and not want.absent:
+    elif not params.loaded and not params.absent:
         yield unknown(why="the baseline asks for nothing")
 
 
@@ -138,7 +148,7 @@ def judge_version(evidence: Evidence) -> Finding:
 
 
 CHECK = Check(
-    wants=KernelModules,
+    params=Params,
     reads=(
         "gpu.driver_version",
         "modules.loaded[]",

@@ -29,7 +29,7 @@ from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
-from nodevet.model import Check, Finding, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
@@ -44,7 +44,7 @@ CORRECTED = (
 DAY = 86400.0  # seconds
 
 
-class MachineCheck(Want):
+class Params(CheckParams):
     """`machine_check: {}` or `machine_check: {corrected: 10, corrected_per_day: 50}`"""
 
     corrected: Annotated[int, Field(ge=0)] | None = None
@@ -53,12 +53,12 @@ class MachineCheck(Want):
     """The same, for each day since boot."""
 
 
-def judge(evidence: Evidence, want: MachineCheck) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     log = logged(evidence)
     if isinstance(log, Finding):
         yield log
     else:
-        yield judge_events(log.events or (), want, days(evidence, log), *coverage(log))
+        yield judge_events(log.events or (), params, days(evidence, log), *coverage(log))
 
 
 def days(evidence: Evidence, log: KernelLog) -> float | str:
@@ -75,7 +75,7 @@ def days(evidence: Evidence, log: KernelLog) -> float | str:
 
 
 def judge_events(
-    events: Sequence[KernelEvent], want: MachineCheck, up: float | str, doubt: str, since: str
+    events: Sequence[KernelEvent], params: Params, up: float | str, doubt: str, since: str
 ) -> Finding:
     """`up`: days that the log covers; `doubt`: why it may not hold all lines of them; `since`:
     since when it does, where it begins after boot."""
@@ -85,7 +85,7 @@ def judge_events(
     if worse:
         actual = f"uncorrected {told(worse)}"
         return fail(expected="none", actual=actual, why=line_of(worse), advice=UNCORRECTED)
-    limits = allowed(want, up)
+    limits = allowed(params, up)
     count = lines(corrected)
     least = min(limits.values(), default=None)
     if corrected and least is not None and (count is None or count > least):
@@ -101,7 +101,7 @@ def judge_events(
     only = [event for event in events if event.kind == "mce_logged"]
     if only and not corrected:
         return unknown(why=f"it is not said how bad it was: {line_of(only)}", advice=NAME)
-    if want.corrected_per_day is not None and corrected and isinstance(up, str):
+    if params.corrected_per_day is not None and corrected and isinstance(up, str):
         return unknown(why=up)
     if doubt:
         return unknown(why=doubt)
@@ -109,14 +109,14 @@ def judge_events(
     return ok(expected="none", actual=actual, why=since)
 
 
-def allowed(want: MachineCheck, up: float | str) -> dict[str, float]:
+def allowed(params: Params, up: float | str) -> dict[str, float]:
     """The most corrected errors that are allowed, by how that is said."""
     found: dict[str, float] = {}
-    if want.corrected is not None:
-        found[f"at most {want.corrected} corrected"] = want.corrected
-    if want.corrected_per_day is not None and not isinstance(up, str):
-        most = want.corrected_per_day * up
-        found[f"at most {want.corrected_per_day:g} corrected a day: {most:.0f}"] = most
+    if params.corrected is not None:
+        found[f"at most {params.corrected} corrected"] = params.corrected
+    if params.corrected_per_day is not None and not isinstance(up, str):
+        most = params.corrected_per_day * up
+        found[f"at most {params.corrected_per_day:g} corrected a day: {most:.0f}"] = most
     return found
 
 
@@ -131,7 +131,7 @@ def told(events: Sequence[KernelEvent]) -> str:
 
 
 CHECK = Check(
-    wants=MachineCheck,
+    params=Params,
     reads=(
         "host.uptime_s",
         "kernel_log.complete",

@@ -8,7 +8,7 @@ gone. The other way round a scheduler that hands out slices has none.
 reset.
 
 **Verdicts.** A mode that is to change at the next reset is wrong whichever of the
-two is wanted. A GPU that cannot do MIG is exempt where off is wanted, else wrong.
+two is expected. A GPU that cannot do MIG is exempt where off is expected, else wrong.
 
 **To put it right** end all work on the GPU, then `nvidia-smi -mig 0` (or
 `-mig 1`); where the change stays pending, reset the GPU or reboot. Layouts are
@@ -22,10 +22,10 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Want, compare, fail, not_applicable
+from nodevet.model import Check, CheckParams, Finding, compare, fail, not_applicable
 
 
-class MigMode(Want):
+class Params(CheckParams):
     """`mig_mode: false`"""
 
     bare: ClassVar[str] = "enabled"
@@ -33,15 +33,15 @@ class MigMode(Want):
     enabled: bool
 
 
-def judge(evidence: Evidence, want: MigMode) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, want.enabled)
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params.enabled)
 
 
-def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
+def judge_gpu(gpu: Gpu, expected: bool) -> Finding:
     subject = subject_of(gpu)
     if unsupported(gpu, "mig_current"):
-        if wanted:
+        if expected:
             return fail(
                 subject,
                 expected=True,
@@ -52,20 +52,23 @@ def judge_gpu(gpu: Gpu, wanted: bool) -> Finding:
         return not_applicable(subject, why="this GPU cannot do MIG")
     if gpu.mig_current is None:
         return unread(subject, gpu, "mig_current")
-    if gpu.mig_current is not wanted:
-        waits = "set, and waits for a GPU reset or reboot" if gpu.mig_pending is wanted else ""
-        return compare(subject, expected=wanted, actual=gpu.mig_current, why=waits)
+    if gpu.mig_current is not expected:
+        waits = "set, and waits for a GPU reset or reboot" if gpu.mig_pending is expected else ""
+        return compare(subject, expected=expected, actual=gpu.mig_current, why=waits)
     if gpu.mig_pending is None:
         return unread(subject, gpu, "mig_pending")
-    if gpu.mig_pending is not wanted:
+    if gpu.mig_pending is not expected:
         return fail(
-            subject, expected=wanted, actual=gpu.mig_pending, why="from the next reset or reboot on"
+            subject,
+            expected=expected,
+            actual=gpu.mig_pending,
+            why="from the next reset or reboot on",
         )
-    return compare(subject, expected=wanted, actual=gpu.mig_current)
+    return compare(subject, expected=expected, actual=gpu.mig_current)
 
 
 CHECK = Check(
-    wants=MigMode,
+    params=Params,
     reads=(*IN_HAND, "gpu.gpus[].mig_current", "gpu.gpus[].mig_pending"),
     judge=judge,
 )

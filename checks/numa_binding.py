@@ -35,10 +35,10 @@ from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.processes import Process, Processes
 from nodevet.model import (
     Check,
+    CheckParams,
     Finding,
     Severity,
     Subject,
-    Want,
     fail,
     not_applicable,
     ok,
@@ -46,7 +46,7 @@ from nodevet.model import (
 )
 
 
-class NumaBinding(Want):
+class Params(CheckParams):
     """`numa_binding: true` or `numa_binding: {bound: true, memory: false}`"""
 
     bare: ClassVar[str] = "bound"
@@ -56,7 +56,7 @@ class NumaBinding(Want):
     """Whether the memory nodes are judged too."""
 
 
-def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     users, silent = users_of(evidence)
     told = not silent
     yield from silent
@@ -75,7 +75,7 @@ def judge(evidence: Evidence, want: NumaBinding) -> Iterator[Finding]:
         elif isinstance(machine, Finding):
             yield unknown(subject, why=machine.why)
         else:
-            yield judge_process(known[pid], gpus, machine, want)
+            yield judge_process(known[pid], gpus, machine, params)
     for pid in sorted(known.keys() - users.keys()):
         subject = Subject(kind="process", id=str(pid))
         if told:
@@ -126,9 +126,7 @@ def machine_of(evidence: Evidence, nodes: Mapping[int, NumaNode]) -> Machine:
     )
 
 
-def judge_process(
-    process: Process, gpus: list[Gpu], machine: Machine, want: NumaBinding
-) -> Finding:
+def judge_process(process: Process, gpus: list[Gpu], machine: Machine, params: Params) -> Finding:
     subject = Subject(kind="process", id=str(process.pid))
     if machine.flat and not any(map(machine.elsewhere, gpus)):
         return not_applicable(subject, why="the machine has one NUMA node")
@@ -139,7 +137,7 @@ def judge_process(
         return unknown(subject, why="a NUMA node's cpulist was not read")
     local = ",".join(home.cpulist or "" for home in homes.values())
     wanted = {"cpus": (process.cpus_allowed, local)}
-    if want.memory:
+    if params.memory:
         memory = machine.memory(tuple(homes))
         if isinstance(memory, str):
             return unknown(subject, why=memory)
@@ -220,7 +218,7 @@ def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> Numa
 
 
 CHECK = Check(
-    wants=NumaBinding,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

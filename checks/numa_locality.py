@@ -32,7 +32,17 @@ from nodevet.evidence.gpu import Gpu, Gpus, subject_of
 from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, Finding, Subject, Verdict, Want, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Verdict,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 MOVED = (
     "look where {} sits: its slot, or the cable of its riser, belongs to the other socket; compare "
@@ -83,7 +93,7 @@ Nodes = Annotated[
 ]
 
 
-class NumaLocality(Want):
+class Params(CheckParams):
     """`numa_locality: platform` or `numa_locality: {gpus: {0-3: 0, 4-7: 1}}`"""
 
     bare: ClassVar[str] = "gpus"
@@ -98,8 +108,8 @@ class NumaLocality(Want):
         return {index: node for key, node in self.gpus.items() for index in numbers(key) or ()}
 
 
-def judge(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
-    found = tuple(judged(evidence, want))
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    found = tuple(judged(evidence, params))
     moved = [each for each in found if each.advice == MOVED]
     right = any(each.verdict is Verdict.OK for each in found)
     for finding in found:
@@ -110,12 +120,12 @@ def judge(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
             yield finding
 
 
-def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
-    nodes, homes = nodes_of(evidence), want.node_of
+def judged(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    nodes, homes = nodes_of(evidence), params.node_of
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
-        elif want.gpus != "platform" and gpu.index not in homes:
+        elif params.gpus != "platform" and gpu.index not in homes:
             yield not_applicable(subject_of(gpu), why="the baseline names no NUMA node for it")
         elif isinstance(nodes, Finding):
             yield unknown(subject_of(gpu), why=nodes.why)
@@ -128,16 +138,16 @@ def judged(evidence: Evidence, want: NumaLocality) -> Iterator[Finding]:
 
 
 def judge_gpu(
-    evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode], wanted: int | None
+    evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode], expected: int | None
 ) -> Finding:
     subject, function = subject_of(gpu), pci_of(evidence, gpu)
     if not nodes and isinstance(function, PciFunction) and (function.numa_node or 0) > 0:
         why = f"NUMA nodes were not found, and yet the GPU is on node {function.numa_node}"
-        return unknown(subject, expected=wanted, why=why)
+        return unknown(subject, expected=expected, why=why)
     if not nodes:
-        if wanted:
+        if expected:
             why = "the kernel has no NUMA"
-            return fail(subject, expected=wanted, actual=0, why=why, advice=NO_NUMA)
+            return fail(subject, expected=expected, actual=0, why=why, advice=NO_NUMA)
         return not_applicable(subject, why="the kernel has no NUMA")
     if isinstance(function, Finding):
         return function
@@ -148,16 +158,16 @@ def judge_gpu(
     if actual < 0 and len(with_cpus) != 1:
         return unknown(
             subject,
-            expected=wanted,
+            expected=expected,
             why="the firmware does not say on which NUMA node it is",
             advice=UNTOLD,
         )
     if actual < 0:
         actual = with_cpus[0]
     if actual in nodes and has_memory_alone(nodes[actual]):
-        return judge_memory(evidence, subject, function, nodes, actual, wanted)
-    if wanted is not None and actual != wanted:
-        return fail(subject, expected=wanted, actual=actual, advice=MOVED)
+        return judge_memory(evidence, subject, function, nodes, actual, expected)
+    if expected is not None and actual != expected:
+        return fail(subject, expected=expected, actual=actual, advice=MOVED)
     if actual not in nodes:
         why = "there is no such node"
         return fail(subject, expected=sorted(nodes), actual=actual, why=why, advice=NO_NODE)
@@ -170,16 +180,16 @@ def judge_memory(
     function: PciFunction,
     nodes: Mapping[int, NumaNode],
     actual: int,
-    wanted: int | None,
+    expected: int | None,
 ) -> Finding:
     """A GPU on a node of memory alone: by that node, and by those of the nearest CPUs."""
     homes = nearest(evidence, nodes[actual], nodes)
     if isinstance(homes, str):
-        return unknown(subject, expected=wanted, why=homes)
+        return unknown(subject, expected=expected, why=homes)
     beside = spans(home.id for home in homes)
     why = f"node {actual} has memory alone, and the nearest CPUs are those of node {beside}"
-    if wanted is not None and wanted not in (actual, *(home.id for home in homes)):
-        return fail(subject, expected=wanted, actual=actual, why=why, advice=MOVED)
+    if expected is not None and expected not in (actual, *(home.id for home in homes)):
+        return fail(subject, expected=expected, actual=actual, why=why, advice=MOVED)
     local = numbers(function.local_cpulist)
     if local is None:
         return unread(subject, function, "local_cpulist")
@@ -192,7 +202,7 @@ def judge_memory(
             why=f"the CPUs beside it are not those nearest to its NUMA node {actual}",
             advice=OFFLINE,
         )
-    shown = actual if wanted is None else wanted
+    shown = actual if expected is None else expected
     return ok(subject, expected=shown, actual=shown, why=why)
 
 
@@ -216,7 +226,7 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
 
 
 CHECK = Check(
-    wants=NumaLocality,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

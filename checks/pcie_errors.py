@@ -41,10 +41,10 @@ from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import (
     NODE,
     Check,
+    CheckParams,
     Finding,
     Subject,
     Verdict,
-    Want,
     fail,
     not_applicable,
     ok,
@@ -62,7 +62,7 @@ LINES_EACH = 2  # of the log, at most, for one corrected error
 Most = Annotated[int, Field(ge=0)]
 
 
-class PcieErrors(Want):
+class Params(CheckParams):
     """`pcie_errors: {}` or `pcie_errors: {corrected: 100, corrected_per_hour: 10}`"""
 
     corrected: Most | None = None
@@ -73,7 +73,7 @@ class PcieErrors(Want):
     """The most uncorrected errors of a function that were not fatal, by its counter."""
 
 
-def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Pci]
     if section.data is None:
         yield unknown(why=f"PCI: {section.why}")
@@ -84,7 +84,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     if not section.data.functions:
         yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
         return
-    hours, doubt = uptime(evidence, want)
+    hours, doubt = uptime(evidence, params)
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
     logged = by_address(evidence)
     ports = frozenset(section.data.aer_ports or ())
@@ -97,7 +97,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     for function in section.data.functions:
         events = logged.pop(function.address, [])
         tells = bool(ports.intersection((function.address, *(function.upstream or ()))))
-        above = excess(function, events, want, hours, tells)
+        above = excess(function, events, params, hours, tells)
         if above:
             bad += 1
             yield fault(function, gpus.get(function.address), *above)
@@ -126,7 +126,7 @@ def judge(evidence: Evidence, want: PcieErrors) -> Iterator[Finding]:
     elif counted and not silent:
         yield within(evidence)
     else:
-        yield from by_log(evidence, want, len(counted), len(silent))
+        yield from by_log(evidence, params, len(counted), len(silent))
 
 
 def within(evidence: Evidence, why: str = "") -> Finding:
@@ -135,7 +135,7 @@ def within(evidence: Evidence, why: str = "") -> Finding:
     return ok(expected="within limits", actual="within limits", why=told)
 
 
-def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> Iterator[Finding]:
+def by_log(evidence: Evidence, params: Params, counted: int, silent: int) -> Iterator[Finding]:
     """What the log says, where counters are missing or nobody raises them. `counted`, `silent`:
     of how many functions the counters are believed, and are not."""
     data, host = evidence[Pci].data, evidence[HostInfo].data
@@ -163,7 +163,7 @@ def by_log(evidence: Evidence, want: PcieErrors, counted: int, silent: int) -> I
         )
         return
     yield within(evidence, why)
-    if (want.corrected, want.corrected_per_hour) != (None, None):
+    if (params.corrected, params.corrected_per_hour) != (None, None):
         yield not_applicable(why=f"corrected errors are not counted; {why}")
 
 
@@ -180,9 +180,9 @@ def short(functions: Sequence[PciFunction]) -> str:
     return f"{len(functions)} of {there} PCI functions were read: not {', '.join(left[:8])}"
 
 
-def uptime(evidence: Evidence, want: PcieErrors) -> tuple[float | None, str]:
+def uptime(evidence: Evidence, params: Params) -> tuple[float | None, str]:
     """Hours since boot, at least one; or why they cannot be told, where they are needed."""
-    if want.corrected_per_hour is None:
+    if params.corrected_per_hour is None:
         return None, ""
     host = evidence[HostInfo]
     if host.data is None:
@@ -221,7 +221,7 @@ def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
 def excess(
     function: PciFunction,
     events: Sequence[KernelEvent],
-    want: PcieErrors,
+    params: Params,
     hours: float | None,
     tells: bool,
 ) -> tuple[dict[str, object], dict[str, object], str] | None:
@@ -237,8 +237,8 @@ def excess(
             expected[name], actual[name] = f"at most {most:g}", count
 
     take("fatal", 0, aer.fatal)
-    take("nonfatal", want.nonfatal, aer.nonfatal)
-    judged = want.nonfatal > 0 and aer.nonfatal is not None  # by the counter, which tells more
+    take("nonfatal", params.nonfatal, aer.nonfatal)
+    judged = params.nonfatal > 0 and aer.nonfatal is not None  # by the counter, which tells more
     serious = [
         event
         for event in events
@@ -250,10 +250,10 @@ def excess(
     if not tells or aer.correctable is None:
         logged = sum(event.count or 0 for event in events if event.severity == "corrected")
         corrected = max(corrected, logged // LINES_EACH)
-    if want.corrected is not None:
-        take("corrected", want.corrected, corrected)
-    if want.corrected_per_hour is not None and hours:
-        take("corrected per hour", want.corrected_per_hour, round(corrected / hours, 1))
+    if params.corrected is not None:
+        take("corrected", params.corrected, corrected)
+    if params.corrected_per_hour is not None and hours:
+        take("corrected per hour", params.corrected_per_hour, round(corrected / hours, 1))
     return (expected, actual, line_of(serious or events)) if actual else None
 
 
@@ -304,7 +304,7 @@ def lines(events: Sequence[KernelEvent]) -> str:
 
 
 CHECK = Check(
-    wants=PcieErrors,
+    params=Params,
     reads=(
         "host.uptime_s",
         "host.virtualization",

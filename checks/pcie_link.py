@@ -36,7 +36,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Check, Finding, Subject, Verdict, Want, not_applicable
+from nodevet.model import Check, CheckParams, Finding, Subject, Verdict, not_applicable
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
@@ -69,7 +69,7 @@ def number(value: Any) -> Any:
     return value
 
 
-class PcieLink(Want):
+class Params(CheckParams):
     """`pcie_link: {generation: 5, width: 16}` or `pcie_link: {generation: max, width: max}`"""
 
     generation: Annotated[Literal[1, 2, 3, 4, 5, 6, "max"], BeforeValidator(number)]
@@ -90,7 +90,7 @@ WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE, Verdict.OK)
 Ports = tuple[PciFunction, ...] | str  # nearest first; or why they were not read
 
 
-def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found: list[Finding | tuple[Gpu, Finding]] = []
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
@@ -98,7 +98,7 @@ def judge(evidence: Evidence, want: PcieLink) -> Iterator[Finding]:
         elif has_no_link(gpu):
             found.append(not_applicable(subject_of(gpu), why="a vGPU has no PCIe link of its own"))
         else:
-            told, *unread = judge_gpu(gpu, ports_above(evidence, gpu), want)
+            told, *unread = judge_gpu(gpu, ports_above(evidence, gpu), params)
             found += [(gpu, told), *unread]
     every = Counter(entry[1].verdict for entry in found if not isinstance(entry, Finding))
     for entry in found:
@@ -144,11 +144,11 @@ def errors(evidence: Evidence, gpu: Gpu) -> str:
     return f"; counted so far: {told}" if told else ""
 
 
-def judge_gpu(gpu: Gpu, ports: Ports, want: PcieLink) -> tuple[Finding, ...]:
+def judge_gpu(gpu: Gpu, ports: Ports, params: Params) -> tuple[Finding, ...]:
     """One finding; where some of it is wrong, another one for what is unknown beside that: a
     waiver accepts what it names, and nothing that was not read."""
-    width = wanted_width(gpu, ports, want)
-    generation = wanted_generation(gpu, ports, want)
+    width = wanted_width(gpu, ports, params)
+    generation = wanted_generation(gpu, ports, params)
     near = () if isinstance(ports, str) else ports[:1]
     parts = [judge_generation(gpu, near, generation), judge_width(gpu, near, width)]
     if isinstance(ports, str):
@@ -181,10 +181,10 @@ def ports_above(evidence: Evidence, gpu: Gpu) -> Ports:
     return tuple(found[address] for address in function.upstream)
 
 
-def wanted_width(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
+def wanted_width(gpu: Gpu, ports: Ports, params: Params) -> int | str:
     """Lanes, or why `max` cannot be told."""
-    if want.width != "max":
-        return want.width
+    if params.width != "max":
+        return params.width
     if gpu.pcie_width_max not in WIDTHS:
         return unsaid(gpu, "pcie_width_max")
     if isinstance(ports, str):
@@ -197,10 +197,10 @@ def wanted_width(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
     return min([gpu.pcie_width_max, *(port.link_width_max or 0 for port in ports)])
 
 
-def wanted_generation(gpu: Gpu, ports: Ports, want: PcieLink) -> int | str:
+def wanted_generation(gpu: Gpu, ports: Ports, params: Params) -> int | str:
     """The generation, or why `max` cannot be told."""
-    if want.generation != "max":
-        return want.generation
+    if params.generation != "max":
+        return params.generation
     if gpu.pcie_generation_max not in RATES:
         return unsaid(gpu, "pcie_generation_max")
     if isinstance(ports, str):
@@ -341,7 +341,7 @@ def merged(subject: Subject, parts: list[Part], verdict: Verdict) -> Finding:
 
 
 CHECK = Check(
-    wants=PcieLink,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

@@ -20,14 +20,14 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Check, Finding, Severity, Want, compare
+from nodevet.model import Check, CheckParams, Finding, Severity, compare
 
 DAEMON = "nvidia-persistenced.service"
 OWN = "nodevet-persistence-mode.service"
 """Units that may be the boot-time owners of the mode; see the fix. No verdict hangs on them."""
 
 
-class PersistenceMode(Want):
+class Params(CheckParams):
     """`persistence_mode: true`"""
 
     bare: ClassVar[str] = "enabled"
@@ -35,22 +35,22 @@ class PersistenceMode(Want):
     enabled: bool
 
 
-def judge(evidence: Evidence, want: PersistenceMode) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
         elif gpu.persistence_mode is None:
             yield unread(subject_of(gpu), gpu, "persistence_mode")
         else:
-            yield compare(subject_of(gpu), expected=want.enabled, actual=gpu.persistence_mode)
+            yield compare(subject_of(gpu), expected=params.enabled, actual=gpu.persistence_mode)
 
 
-def asks(want: PersistenceMode) -> Mapping[str, tuple[str, ...]]:
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"services": (DAEMON, OWN)}
 
 
 CHECK = Check(
-    wants=PersistenceMode,
+    params=Params,
     reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
     judge=judge,
     asks=asks,

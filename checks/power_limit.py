@@ -27,7 +27,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, Finding, Want, fail, not_applicable, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -41,7 +41,7 @@ HELD = (
 )
 
 
-class PowerLimit(Want):
+class Params(CheckParams):
     """`power_limit: 700`, `power_limit: default` or `power_limit: {watts: 700, tolerance: 1%}`"""
 
     bare: ClassVar[str] = "watts"
@@ -56,26 +56,26 @@ class PowerLimit(Want):
         return self.tolerance * 1000
 
 
-def judge(evidence: Evidence, want: PowerLimit) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, want)
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params)
 
 
-def judge_gpu(gpu: Gpu, want: PowerLimit) -> Finding:
+def judge_gpu(gpu: Gpu, params: Params) -> Finding:
     subject = subject_of(gpu)
-    if unsupported(gpu, "power_limit_mw") and want.watts == "default":
+    if unsupported(gpu, "power_limit_mw") and params.watts == "default":
         return not_applicable(subject, why="this GPU's power limit cannot be set")
     if gpu.power_limit_mw is None:
         return unread(subject, gpu, "power_limit_mw")
     if gpu.power_limit_mw <= 0:
         return unknown(subject, why=f"power_limit_mw: NVML says {gpu.power_limit_mw}")
-    if want.watts != "default":
-        wanted_mw = round(want.watts * 1000)
+    if params.watts != "default":
+        wanted_mw = round(params.watts * 1000)
     elif gpu.power_limit_default_mw is not None:
         wanted_mw = gpu.power_limit_default_mw
     else:
         return unread(subject, gpu, "power_limit_default_mw")
-    expected, slack = watts(wanted_mw), want.slack_mw(wanted_mw)
+    expected, slack = watts(wanted_mw), params.slack_mw(wanted_mw)
     if abs(gpu.power_limit_mw - wanted_mw) > slack:
         return fail(
             subject,
@@ -112,7 +112,7 @@ def outside(gpu: Gpu, wanted_mw: int) -> str:
 
 
 CHECK = Check(
-    wants=PowerLimit,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].power_limit_mw",

@@ -27,7 +27,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Check, Finding, Want, fail, not_applicable, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
@@ -39,7 +39,7 @@ RESET = (
 Most = Annotated[int, Field(ge=0)]
 
 
-class RowRemapping(Want):
+class Params(CheckParams):
     """`row_remapping: {}` or `row_remapping: {uncorrected: 512, banks_none: 0}`"""
 
     uncorrected: Most | None = None
@@ -48,8 +48,8 @@ class RowRemapping(Want):
     """The most banks that may be without a spare row."""
 
 
-def judge(evidence: Evidence, want: RowRemapping) -> Iterator[Finding]:
-    counts = want.model_dump(exclude_none=True)
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    counts = params.model_dump(exclude_none=True)
     for gpu in each_gpu(evidence):
         yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, counts)
 
@@ -127,7 +127,7 @@ def advice(gpu: Gpu, above: Mapping[str, int]) -> str:
 
 
 CHECK = Check(
-    wants=RowRemapping,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].mig_current",

@@ -27,7 +27,7 @@ from pydantic import AfterValidator, Field, model_validator
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
-from nodevet.model import Check, Finding, Subject, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -56,7 +56,7 @@ def once(names: tuple[str, ...]) -> tuple[str, ...]:
 Names = Annotated[tuple[Name, ...], Field(strict=False), AfterValidator(once)]
 
 
-class Services(Want):
+class Params(CheckParams):
     """`services: {running: [nvidia-persistenced.service], enabled: [nvidia-persistenced.service]}`
     or `services: {stopped: [tuned.service], disabled: [tuned.service]}`"""
 
@@ -67,7 +67,7 @@ class Services(Want):
     stopped: Names = ()
 
     @model_validator(mode="after")
-    def _apart(self) -> "Services":
+    def _apart(self) -> "Params":
         for one, other in OPPOSITES:
             both = sorted(set(getattr(self, one)) & set(getattr(self, other)))
             if both:
@@ -79,13 +79,13 @@ class Services(Want):
         return once(tuple(name for field in LISTS for name in getattr(self, field)))
 
 
-def judge(evidence: Evidence, want: Services) -> Iterator[Finding]:
-    if not want.units:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if not params.units:
         yield unknown(why="the baseline asks for nothing")
     section = evidence[Units]
     listed = (section.data.units if section.data else None) or ()
     found = {unit.name: unit for unit in listed}
-    for name in want.units:
+    for name in params.units:
         subject = Subject(kind="unit", id=name)
         if section.data is None:
             yield unknown(subject, why=f"services: {section.why}")
@@ -94,19 +94,19 @@ def judge(evidence: Evidence, want: Services) -> Iterator[Finding]:
         elif name not in found:
             yield unknown(subject, why=NOT_ASKED)
         else:
-            yield judge_unit(subject, found[name], want)
+            yield judge_unit(subject, found[name], params)
 
 
-def judge_unit(subject: Subject, unit: Unit, want: Services) -> Finding:
+def judge_unit(subject: Subject, unit: Unit, params: Params) -> Finding:
     """One finding: what differs, else what was not read, else all that is right."""
     answers: list[tuple[str, str, bool | None, str]] = []  # wanted, actual, right, unread
-    if unit.name in want.running:
+    if unit.name in params.running:
         answers.append(state(unit, "running"))
-    if unit.name in want.stopped:
+    if unit.name in params.stopped:
         answers.append(state(unit, "stopped"))
-    if unit.name in want.enabled:
+    if unit.name in params.enabled:
         answers.append(boot(unit, "enabled"))
-    if unit.name in want.disabled:
+    if unit.name in params.disabled:
         answers.append(boot(unit, "disabled"))
     bad = [answer for answer in answers if answer[2] is False]
     doubtful = [answer for answer in answers if answer[2] is None]
@@ -171,12 +171,12 @@ def advice(unit: Unit) -> str:
     return ""
 
 
-def asks(want: Services) -> Mapping[str, tuple[str, ...]]:
-    return {"services": want.units}
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"services": params.units}
 
 
 CHECK = Check(
-    wants=Services,
+    params=Params,
     reads=(
         "services.units[].active_state",
         "services.units[].file_state",

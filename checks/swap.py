@@ -20,10 +20,10 @@ from pydantic import Field
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import NODE, Check, Finding, Severity, Want, fail, ok, unknown
+from nodevet.model import NODE, Check, CheckParams, Finding, Severity, fail, ok, unknown
 
 
-class Swap(Want):
+class Params(CheckParams):
     """`swap: none` or `swap: {maximum_kb: 4194304}`"""
 
     bare: ClassVar[str] = "maximum_kb"
@@ -32,7 +32,7 @@ class Swap(Want):
     """KiB, all together."""
 
 
-def judge(evidence: Evidence, want: Swap) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Memory]
     if section.data is None:
         yield unknown(why=f"memory: {section.why}")
@@ -43,11 +43,13 @@ def judge(evidence: Evidence, want: Swap) -> Iterator[Finding]:
     elif total < 0:
         yield unknown(why=f"swap_total_kb: {total}")
     else:
-        most = 0 if want.maximum_kb == "none" else want.maximum_kb
+        most = 0 if params.maximum_kb == "none" else params.maximum_kb
         yield (ok if total <= most else fail)(
             expected=f"at most {most} KiB" if most else "none",
             actual=f"{total} KiB" if total else "none",
         )
 
 
-CHECK = Check(wants=Swap, reads=("memory.swap_total_kb",), judge=judge, severity=Severity.WARNING)
+CHECK = Check(
+    params=Params, reads=("memory.swap_total_kb",), judge=judge, severity=Severity.WARNING
+)

@@ -28,7 +28,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameters
-from nodevet.model import Check, Finding, Severity, Subject, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
 LONGEST = 256
@@ -82,7 +82,7 @@ class Limits(pydantic.BaseModel):
         return self
 
 
-class Sysctl(Want):
+class Params(CheckParams):
     """`sysctl: {kernel.numa_balancing: 0, vm.swappiness: {maximum: 10}}` or
     `sysctl: {net.ipv4.tcp_rmem: 4096 131072 16777216, vm.overcommit_memory: {one_of: [0, 1]}}`"""
 
@@ -94,7 +94,7 @@ class Sysctl(Want):
         return self.__pydantic_extra__
 
 
-NO_NUMBER = "it holds no number: want its value as text, or look whether the name is the one meant"
+NO_NUMBER = "it is not a number: give its value as text, or check that the name is right"
 
 
 def number(text: str) -> int | None:
@@ -103,13 +103,13 @@ def number(text: str) -> int | None:
     return found if found is not None and LOWEST <= found <= HIGHEST else None
 
 
-def judge(evidence: Evidence, want: Sysctl) -> Iterator[Finding]:
-    if not want.parameters:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if not params.parameters:
         yield unknown(why="the baseline asks for nothing")
     section = evidence[Parameters]
     listed = (section.data.parameters if section.data else None) or ()
     found = {parameter.name: parameter for parameter in listed}
-    for name, wanted in want.parameters.items():
+    for name, wanted in params.parameters.items():
         subject = Subject(kind="sysctl", id=name)
         if section.data is None:
             yield unknown(subject, why=f"sysctl: {section.why}")
@@ -156,12 +156,12 @@ def span(limits: Limits) -> str:
     return f"{limits.minimum} to {limits.maximum}"
 
 
-def asks(want: Sysctl) -> Mapping[str, tuple[str, ...]]:
-    return {"sysctl": tuple(want.parameters)}
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"sysctl": tuple(params.parameters)}
 
 
 CHECK = Check(
-    wants=Sysctl,
+    params=Params,
     reads=("sysctl.parameters[].name", "sysctl.parameters[].value"),
     judge=judge,
     severity=Severity.WARNING,

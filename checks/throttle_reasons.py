@@ -28,7 +28,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Check, Finding, Want, fail, not_applicable, ok
+from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok
 
 Reason = Literal[
     "gpu_idle",
@@ -74,7 +74,7 @@ UNNAMED = "`nvidia-smi -q -d PERFORMANCE` of the driver that knows this reason n
 HOTTER_C = 10  # than every other GPU: then it is not the air of the whole node
 
 
-class ThrottleReasons(Want):
+class Params(CheckParams):
     """`throttle_reasons: {}` or `throttle_reasons: [gpu_idle, sw_power_cap]`"""
 
     bare: ClassVar[str] = "allow"
@@ -97,7 +97,7 @@ def names(mask: int) -> list[str]:
     return [BITS.get(bit, hex(bit)) for bit in bits]
 
 
-def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     heats = temperatures(gpu for gpu in each_gpu(evidence) if not isinstance(gpu, Finding))
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
@@ -107,7 +107,7 @@ def judge(evidence: Evidence, want: ThrottleReasons) -> Iterator[Finding]:
         elif gpu.event_reasons is None or not 0 <= gpu.event_reasons < 1 << 64:
             yield unread(subject_of(gpu), gpu, "event_reasons")
         else:
-            found = [name for name in names(gpu.event_reasons) if name not in want.allow]
+            found = [name for name in names(gpu.event_reasons) if name not in params.allow]
             if not found:
                 yield ok(subject_of(gpu), expected=[], actual=[])
             else:
@@ -141,4 +141,4 @@ def heat(gpu: Gpu, heats: Sequence[int]) -> str:
     return f"Look at what cools the whole node: {told}, so fans, blanking panels, inlet temperature"
 
 
-CHECK = Check(wants=ThrottleReasons, reads=(*IN_HAND, "gpu.gpus[].event_reasons"), judge=judge)
+CHECK = Check(params=Params, reads=(*IN_HAND, "gpu.gpus[].event_reasons"), judge=judge)

@@ -24,7 +24,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import Check, Finding, Severity, Subject, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
 FIELDS = ("enabled", "defrag")
 Enabled = Literal["always", "madvise", "never"]
@@ -35,7 +35,7 @@ def listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class TransparentHugepage(Want):
+class Params(CheckParams):
     """`transparent_hugepage: madvise` or
     `transparent_hugepage: {enabled: [madvise, always], defrag: madvise}`"""
 
@@ -53,16 +53,16 @@ class TransparentHugepage(Want):
     """A word, or every word that is right."""
 
     @model_validator(mode="after")
-    def _something(self) -> "TransparentHugepage":
+    def _something(self) -> "Params":
         if self.enabled is None and self.defrag is None:
             raise ValueError("give enabled or defrag")
         return self
 
 
-def judge(evidence: Evidence, want: TransparentHugepage) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Memory]
     for field in FIELDS:
-        words = getattr(want, field)
+        words = getattr(params, field)
         if words is None:
             continue
         subject = Subject(kind="transparent_hugepage", id=field)
@@ -78,7 +78,7 @@ def judge(evidence: Evidence, want: TransparentHugepage) -> Iterator[Finding]:
 
 
 CHECK = Check(
-    wants=TransparentHugepage,
+    params=Params,
     reads=("memory.thp_defrag", "memory.thp_enabled"),
     judge=judge,
     severity=Severity.WARNING,

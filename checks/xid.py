@@ -40,7 +40,17 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
-from nodevet.model import NODE, Check, Finding, Subject, Want, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    NODE,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
 POWER = (
@@ -133,7 +143,7 @@ OFF_BUS = 79  # what the driver also says without a number
 Code = Annotated[int, Field(ge=1, le=65535)]
 
 
-class Xid(Want):
+class Params(CheckParams):
     """`xid: {}` or `xid: {ignore: [13, 31, 43, 45, 63]}`"""
 
     ignore: Annotated[tuple[Code, ...], Field(strict=False)] = (13, 31, 32, 43, 45, 68, 69)
@@ -141,25 +151,25 @@ class Xid(Want):
     since: Literal["boot"] = "boot"
 
 
-def judge(evidence: Evidence, want: Xid) -> Iterator[Finding]:
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     log = logged(evidence)
     if isinstance(log, Finding):
         yield log
     else:
         events = log.events or ()
         about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
-        yield from judge_gpus(evidence, log, about_gpus, want)
+        yield from judge_gpus(evidence, log, about_gpus, params)
         yield from judge_switches([event for event in events if event.kind == "sxid"])
 
 
 def judge_gpus(
-    evidence: Evidence, log: KernelLog, events: Sequence[KernelEvent], want: Xid
+    evidence: Evidence, log: KernelLog, events: Sequence[KernelEvent], params: Params
 ) -> Iterator[Finding]:
     (doubt, since), gone = coverage(log), off_the_bus(evidence)
     gpus = located(evidence)
     at = by_address(events)
     join(evidence, gpus, at)
-    nameless = fault(NODE, at.pop("", []), want, "the GPU that they are about")
+    nameless = fault(NODE, at.pop("", []), params, "the GPU that they are about")
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
@@ -168,10 +178,10 @@ def judge_gpus(
     for gpu in gpus:
         before = since if lost(gpu) or gpu.bus_id in gone else ""
         why = f"it is lost, and the log tells only what was {before}" if before else doubt
-        yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), want, why, since)
+        yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), params, why, since)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        found = fault(subject, at[address], want, address)
+        found = fault(subject, at[address], params, address)
         if found:
             yield found
     short = unlisted(evidence, at) if gpus else None
@@ -203,10 +213,12 @@ def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent
         at[""] = [event for event in at[""] if event not in spare]
 
 
-def judge_gpu(gpu: Gpu, events: list[KernelEvent], want: Xid, doubt: str, since: str) -> Finding:
+def judge_gpu(
+    gpu: Gpu, events: list[KernelEvent], params: Params, doubt: str, since: str
+) -> Finding:
     """`since`: what silence is about, where the log begins after boot."""
     subject = subject_of(gpu)
-    found = fault(subject, events, want, board(gpu))
+    found = fault(subject, events, params, board(gpu))
     if found:
         return found
     if "handle" in gpu.errors:
@@ -222,10 +234,12 @@ def number(event: KernelEvent) -> int | None:
     return OFF_BUS if event.kind == "off_bus" else event.code
 
 
-def fault(subject: Subject, events: list[KernelEvent], want: Xid, named: str) -> Finding | None:
+def fault(
+    subject: Subject, events: list[KernelEvent], params: Params, named: str
+) -> Finding | None:
     """What is to be said against these Xids, if anything. `named`: the board, for advice."""
     codes = {number(event) for event in events}
-    bad = sorted(code for code in codes if code is not None and code not in want.ignore)
+    bad = sorted(code for code in codes if code is not None and code not in params.ignore)
     if bad:
         return fail(
             subject, expected=[], actual=bad, why=told(events), advice=advice(bad).format(named)
@@ -289,7 +303,7 @@ def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
 
 
 CHECK = Check(
-    wants=Xid,
+    params=Params,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

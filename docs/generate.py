@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from nodevet.catalog import Catalog
-from nodevet.model import Check, Want
+from nodevet.model import Check, CheckParams
 from nodevet_sim.faults import FAULTS, describe
 
 FOLDER = Path(__file__).parent
@@ -75,31 +75,31 @@ def section(name: str, text: str, check: Check) -> str:
         f"## {name}",
         text,
         "**In a baseline**",
-        "\n\nor\n\n".join(f"```yaml\n{line}\n```" for line in examples(check.wants)),
-        "\n".join(fields(check.wants)),
+        "\n\nor\n\n".join(f"```yaml\n{line}\n```" for line in examples(check.params)),
+        "\n".join(fields(check.params)),
         f"**Severity** {check.severity.value}, unless the baseline says otherwise.",
         "**Verdicts depend on** " + ", ".join(f"`{path}`" for path in check.reads) + ".",
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def examples(want: type[Want]) -> list[str]:
-    """What a baseline may say, one line each, from the Want's docstring."""
-    return re.findall(r"`([^`]+)`", want.__doc__ or "")
+def examples(params: type[CheckParams]) -> list[str]:
+    """What a baseline may say, one line each, from the docstring of its Params."""
+    return re.findall(r"`([^`]+)`", params.__doc__ or "")
 
 
-def fields(want: type[Want]) -> Iterator[str]:
-    """A table of a Want's fields."""
-    others = want.__annotations__.get("__pydantic_extra__")
-    if not want.model_fields and others is None:
+def fields(params: type[CheckParams]) -> Iterator[str]:
+    """A table of the fields of Params."""
+    others = params.__annotations__.get("__pydantic_extra__")
+    if not params.model_fields and others is None:
         yield "It takes nothing more."
         return
     yield "| field | value | default |"
     yield "|---|---|---|"
-    for name, field in want.model_fields.items():
+    for name, field in params.model_fields.items():
         default = field.default
         shown = "" if default is PydanticUndefined or default is None else f"`{as_yaml(default)}`"
-        plain = " (a plain value fills it)" if want.bare == name else ""
+        plain = " (a plain value fills it)" if params.bare == name else ""
         note = f". {field.description}" if field.description else ""
         required = "" if not field.is_required() else "required"
         yield f"| `{name}`{plain} | {kind(field.annotation)}{note} | {shown or required} |"

@@ -18,7 +18,7 @@ whole, as the unit must speak of all.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checks.compute_mode import ComputeMode
+from nodevet.checks.compute_mode import Params
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixes import _boot_unit as boot_unit
@@ -30,23 +30,23 @@ from nodevet.model import Finding
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: ComputeMode
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:
         return
-    if want.mode == "EXCLUSIVE_THREAD":
+    if params.mode == "EXCLUSIVE_THREAD":
         raise FixError("no driver has EXCLUSIVE_THREAD any more; is EXCLUSIVE_PROCESS meant?")
     wrong, others = gpus.fixable(wrong, obstacle)
     yield gpus.change(
         wrong,
-        told=lambda _: [words(want.mode)],
+        told=lambda _: [words(params.mode)],
         fields=lambda _: ["compute_mode"],
         risk=Risk.IDLE,
         owner="compute_mode",
         boot=[
-            (each.uuid, words(want.mode))
+            (each.uuid, words(params.mode))
             for each in every
             if not unsupported(each.gpu, "compute_mode")
         ],

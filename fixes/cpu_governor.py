@@ -22,7 +22,7 @@ it. The preference is not set for itself: under `performance` the kernel sets it
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.checks.cpu_governor import CpuGovernor, uncovered
+from nodevet.checks.cpu_governor import Params, uncovered
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
@@ -37,7 +37,7 @@ POLICIES = "/sys/devices/system/cpu/cpufreq"
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: CpuGovernor
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all policies that are wrong; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
@@ -49,7 +49,7 @@ def plan(
         raise FixError("the CPU frequency policies could not be read")
     for policies in every:  # the rule speaks of all
         if policies.cpus != "":
-            refuse(policies, want.governor)
+            refuse(policies, params.governor)
     doubt = uncovered(evidence)
     if doubt:
         raise FixError(f"the rule would speak of policies that were not read: {doubt}")
@@ -66,10 +66,10 @@ def plan(
                 preferences.append(resource(number, "energy_performance_preference"))
     values = list(observed.values())
     yield PlannedChange(
-        expected=want.governor,
+        expected=params.governor,
         actual=values[0] if values.count(values[0]) == len(values) else observed,
         subjects=tuple(observed),
-        actions=actions(want.governor, active(section)),
+        actions=actions(params.governor, active(section)),
         # undone from the last to the first: a preference can be set once the governor is back
         resources=(Resource(kind="file", name=RULE), *preferences, *governors),
         risk=Risk.LIVE,

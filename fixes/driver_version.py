@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from nodevet.checks.driver_version import DriverVersion, specifiers
+from nodevet.checks.driver_version import Params, specifiers
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
@@ -73,7 +73,7 @@ class Target(NamedTuple):
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: DriverVersion
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all packages of the driver; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
@@ -83,9 +83,9 @@ def plan(
     if any(finding.actual != running for finding in wrong):
         raise FixError("the finding is not of this evidence")
     listed = packages_of(evidence)
-    moved = of_driver(listed, running, want)
+    moved = of_driver(listed, running, params)
     offers = {each.name: offers_of(each, listed, running) for each in moved}
-    version = choose(offers, moved, running, want)
+    version = choose(offers, moved, running, params)
     targets = [offers[each.name][version] for each in moved]
     known = {each.name: each for each in listed}
     touched = [known[target.name] for target in targets]
@@ -159,7 +159,7 @@ def packages_of(evidence: Evidence) -> tuple[Package, ...]:
     return section.data.packages
 
 
-def of_driver(listed: Sequence[Package], running: str, want: DriverVersion) -> tuple[Package, ...]:
+def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[Package, ...]:
     """The installed packages that are to be of one version. Raises FixError."""
     there = [each for each in listed if each.version is not None]
     own = [each for each in there if carried(each.version or "") == running]
@@ -171,7 +171,7 @@ def of_driver(listed: Sequence[Package], running: str, want: DriverVersion) -> t
         and (found := carried(each.version or "")) not in (None, running)
     }
     if not any(CORE.match(each.name) for each in own):
-        raise FixError(unowned(running, set(others.values()), want))
+        raise FixError(unowned(running, set(others.values()), params))
     if others:
         told = some([f"{name} {version}" for name, version in others.items()])
         raise FixError(
@@ -187,7 +187,7 @@ def of_driver(listed: Sequence[Package], running: str, want: DriverVersion) -> t
     return tuple(sorted([*own, *follow], key=lambda each: each.name))
 
 
-def unowned(running: str, others: Collection[str], want: DriverVersion) -> str:
+def unowned(running: str, others: Collection[str], params: Params) -> str:
     """Why no package is of the driver's version."""
     if not others:
         return (
@@ -195,7 +195,7 @@ def unowned(running: str, others: Collection[str], want: DriverVersion) -> str:
             "away (nvidia-uninstall) and install packages, which nodevet does not do"
         )
     told = some(sorted(others))
-    if all(specifiers(want.version).contains(Version(each), prereleases=True) for each in others):
+    if all(specifiers(params.version).contains(Version(each), prereleases=True) for each in others):
         return f"the packages are of {told} already: it takes a reboot"
     return (
         f"the driver that runs is {running}, and the packages are of {told}: reboot, or take away "
@@ -232,10 +232,10 @@ def choose(
     offers: Mapping[str, Mapping[str, Target]],
     moved: Sequence[Package],
     running: str,
-    want: DriverVersion,
+    params: Params,
 ) -> str:
     """The highest version that is admitted and on offer for all. Raises FixError."""
-    admits = specifiers(want.version)
+    admits = specifiers(params.version)
     major = running.partition(".")[0]
     branches = {branch for each in moved for branch in BRANCH.findall(each.name)}
     every = {version for found in offers.values() for version in found}
@@ -252,7 +252,7 @@ def choose(
     named = next((each.name for each in moved if major in BRANCH.findall(each.name)), "")
     branch = f" as packages of {named}'s branch" if named else ""
     raise FixError(
-        f"no version that is admitted ({want.version}) is on offer{branch}; on offer: "
+        f"no version that is admitted ({params.version}) is on offer{branch}; on offer: "
         f"{some(sorted(every, key=Version, reverse=True)) or 'nothing'}; {SOURCES}"
         + (", and does not exchange packages for those of another branch" if named else "")
     )

@@ -17,7 +17,7 @@ with the mode.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checks.ecc_mode import EccMode
+from nodevet.checks.ecc_mode import Params
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixes import _gpus as gpus
@@ -28,16 +28,18 @@ from nodevet.model import Finding
 from nodevet.resource import RunCommand
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: EccMode) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
     """A change of the GPUs whose mode is wrong now, and one of those where it will be."""
     _, found = gpus.among(evidence, findings)
     wrong, others = gpus.fixable(found, obstacle)
-    later = tuple(each for each in wrong if each.named.read("ecc_current") == want.enabled)
+    later = tuple(each for each in wrong if each.named.read("ecc_current") == params.enabled)
     now = tuple(each for each in wrong if each not in later)
     if now:
-        yield change(now, want.enabled, Risk.REBOOT, "reboot", others)
+        yield change(now, params.enabled, Risk.REBOOT, "reboot", others)
     if later:
-        yield change(later, want.enabled, Risk.LIVE, "now", "" if now else others)
+        yield change(later, params.enabled, Risk.LIVE, "now", "" if now else others)
 
 
 def obstacle(named: Named) -> str:

@@ -24,7 +24,7 @@ the unit must speak of all.
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from nodevet.checks.gpu_clocks import GpuClocks, fields, reference
+from nodevet.checks.gpu_clocks import Params, fields, reference
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixes import _boot_unit as boot_unit
@@ -40,7 +40,7 @@ LOCKS = {"locked_graphics": "-lgc", "locked_memory": "-lmc"}
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: GpuClocks
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
@@ -48,22 +48,22 @@ def plan(
         return
     yield gpus.change(
         wrong,
-        told=lambda named: told(named, want, boot=False),
-        fields=lambda named: touched(named, want),
+        told=lambda named: told(named, params, boot=False),
+        fields=lambda named: touched(named, params),
         risk=Risk.LIVE,
         owner="gpu_clocks",
-        boot=[(each.uuid, words) for each in every for words in told(each, want, boot=True)],
+        boot=[(each.uuid, words) for each in every for words in told(each, params, boot=True)],
         note=gpus.forgotten(wrong, "clocks"),
     )
 
 
-def told(named: Named, want: GpuClocks, *, boot: bool) -> Iterator[Words]:
+def told(named: Named, params: Params, *, boot: bool) -> Iterator[Words]:
     """What nvidia-smi is told of a GPU. Raises FixError where something is not known."""
-    if sets_application(named, want):
-        pair = [application(named, field, want, boot=boot) for field in APPLICATION]
+    if sets_application(named, params):
+        pair = [application(named, field, params, boot=boot) for field in APPLICATION]
         yield ("-ac", f"{pair[0]},{pair[1]}")
     for clock, option in LOCKS.items():
-        wanted = getattr(want, clock)
+        wanted = getattr(params, clock)
         if wanted is not None:
             for field in fields(clock):
                 named.read(field)  # what cannot be read cannot be put back
@@ -71,23 +71,23 @@ def told(named: Named, want: GpuClocks, *, boot: bool) -> Iterator[Words]:
             yield (option, f"{mhz},{mhz}")
 
 
-def touched(named: Named, want: GpuClocks) -> Iterator[str]:
-    if sets_application(named, want):
+def touched(named: Named, params: Params) -> Iterator[str]:
+    if sets_application(named, params):
         yield from APPLICATION
     for clock in LOCKS:
-        if getattr(want, clock) is not None:
+        if getattr(params, clock) is not None:
             yield from fields(clock)
 
 
-def sets_application(named: Named, want: GpuClocks) -> bool:
-    asked = want.graphics is not None or want.memory is not None
+def sets_application(named: Named, params: Params) -> bool:
+    asked = params.graphics is not None or params.memory is not None
     return asked and not any(unsupported(named.gpu, field) for field in APPLICATION)
 
 
-def application(named: Named, field: str, want: GpuClocks, *, boot: bool) -> int:
+def application(named: Named, field: str, params: Params, *, boot: bool) -> int:
     """Of a clock that is not wanted: the one at boot is its default, the one now is as it is."""
     clock = field.removeprefix("app_clock_").removesuffix("_mhz")
-    wanted: int | str | None = getattr(want, clock)
+    wanted: int | str | None = getattr(params, clock)
     if wanted is None:
         return resolved(named, clock, "default") if boot else named.read(field)
     return resolved(named, clock, wanted)

@@ -24,7 +24,7 @@ setting.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.checks.kernel_modules import KernelModules, spelled
+from nodevet.checks.kernel_modules import Params, spelled
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
@@ -45,7 +45,7 @@ INITRAMFS = (
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: KernelModules
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """A change that loads what is missing, and one that keeps out what is unwanted; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
@@ -57,9 +57,9 @@ def plan(
     missing, unwanted, others = [], [], []
     for finding in wrong:
         name = finding.subject.id
-        if finding.expected == "loaded" and name in want.loaded:
+        if finding.expected == "loaded" and name in params.loaded:
             missing.append(finding)
-        elif finding.expected != "not loaded" or name not in want.absent:
+        elif finding.expected != "not loaded" or name not in params.absent:
             others.append("the driver and its library differ in version, which takes a reboot")
         elif name in modules.builtin:
             others.append(f"{name} is built into the kernel")
@@ -78,10 +78,10 @@ def plan(
         if barred := sorted(set(names) & barred_at_boot(evidence)):
             raise FixError(f"the kernel's command line keeps out {', '.join(barred)}")
         runs = tuple(RunCommand(words=("modprobe", "--", name)) for name in names)
-        yield change(missing, load(want.loaded), runs, risk=Risk.LIVE, note=left)
+        yield change(missing, load(params.loaded), runs, risk=Risk.LIVE, note=left)
     if unwanted:
         note = INITRAMFS if missing or not left else f"{INITRAMFS}; {left}"
-        yield change(unwanted, deny(want.absent), risk=Risk.REBOOT, note=note)
+        yield change(unwanted, deny(params.absent), risk=Risk.REBOOT, note=note)
 
 
 def barred_at_boot(evidence: Evidence) -> set[str]:
@@ -138,9 +138,11 @@ def deny(unwanted: Sequence[str]) -> tuple[WriteFile, ...]:
 def kernel_modules(loaded: Sequence[str] = (), absent: Sequence[str] = ()) -> Commands:
     """In a pyinfra deploy: `kernel_modules(loaded=["nvidia_uvm"], absent=["nouveau"])`; what is
     absent is so after the next boot."""
-    want = KernelModules(loaded=tuple(loaded), absent=tuple(absent))
-    runs = (RunCommand(words=("modprobe", "--", name)) for name in want.loaded)
-    yield from perform((*(load(want.loaded) if want.loaded else ()), *deny(want.absent), *runs))
+    params = Params(loaded=tuple(loaded), absent=tuple(absent))
+    runs = (RunCommand(words=("modprobe", "--", name)) for name in params.loaded)
+    yield from perform(
+        (*(load(params.loaded) if params.loaded else ()), *deny(params.absent), *runs)
+    )
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT)

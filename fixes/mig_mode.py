@@ -22,7 +22,7 @@ unit must speak of all.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from nodevet.checks.mig_mode import MigMode
+from nodevet.checks.mig_mode import Params
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixes import _boot_unit as boot_unit
@@ -36,18 +36,20 @@ ON = "no slices are made: jobs find none before the layout is applied"
 OFF = "the slices of these GPUs are lost, and no undo brings them back"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: MigMode) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
     """A change of the GPUs that keep their mode over a boot, and one of the others."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:
         return
     wrong, others = gpus.fixable(wrong, obstacle)
-    note = gpus.notes(others, ON if want.enabled else OFF)
+    note = gpus.notes(others, ON if params.enabled else OFF)
     kept = tuple(each for each in wrong if keeps(each.named))
     lost = tuple(each for each in wrong if not keeps(each.named))
     change = partial(
         gpus.change,
-        told=lambda _: [words(want.enabled)],
+        told=lambda _: [words(params.enabled)],
         fields=lambda _: ["mig_pending"],
         risk=Risk.DRAIN,
         note=note,
@@ -56,7 +58,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: MigMode) -> Iter
         yield change(kept, effective="reset")
     if lost:
         boot = [
-            (each.uuid, words(want.enabled))
+            (each.uuid, words(params.enabled))
             for each in every
             if not unsupported(each.gpu, "mig_current") and not keeps(each)
         ]

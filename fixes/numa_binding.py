@@ -34,7 +34,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nodevet.checks.numa_binding import NumaBinding, homes_of, memory_of, users_of
+from nodevet.checks.numa_binding import Params, homes_of, memory_of, users_of
 from nodevet.evidence.across import nodes_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
@@ -79,7 +79,7 @@ class Place(NamedTuple):
 def plan(
     evidence: Evidence,
     findings: Sequence[Finding],
-    want: NumaBinding,
+    params: Params,
     *,
     now: bool = False,
     restart: bool = False,
@@ -104,7 +104,7 @@ def plan(
         theirs = [each for each in members.values() if service_of(each) == service]
         try:
             place = place_of(evidence, theirs)
-            changes.append(change(service, some, place, want, now=now, restart=restart))
+            changes.append(change(service, some, place, params, now=now, restart=restart))
         except FixError as error:
             refused.append(f"{service}: {error}")
     yield from planned(changes, refused)
@@ -184,7 +184,7 @@ def change(
     service: str,
     findings: Sequence[Finding],
     place: Place,
-    want: NumaBinding,
+    params: Params,
     *,
     now: bool,
     restart: bool,
@@ -208,7 +208,7 @@ def change(
         expected=alike({each.subject.label: each.expected for each in findings}),
         actual=alike({each.subject.label: each.actual for each in findings}),
         subjects=tuple(each.subject.label for each in findings),
-        actions=actions(service, place, memory=want.memory, restart=restart, pids=pids),
+        actions=actions(service, place, memory=params.memory, restart=restart, pids=pids),
         resources=(
             Resource(kind="file", name=DROP_IN.format(service)),
             *(Resource(kind="process", name=pid) for pid in pids),

@@ -21,13 +21,13 @@ started here is stopped then and lets go of every GPU: an idle one forgets what 
 **What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its
 compute mode at once; the plan says so. A later start of nvidia-persistenced by hand switches
 it on again. A node with a GPU that does not answer is refused whole, as the owner must speak
-of all. A baseline whose `services` want the daemon stopped or disabled contradicts this fix
+of all. A baseline whose `services` params the daemon stopped or disabled contradicts this fix
 where the mode is to be on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodevet.checks.persistence_mode import DAEMON, OWN, PersistenceMode
+from nodevet.checks.persistence_mode import DAEMON, OWN, Params
 from nodevet.evidence.core import NOT_ASKED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
@@ -60,7 +60,7 @@ RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: PersistenceMode
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
@@ -68,8 +68,8 @@ def plan(
         return
     daemon, own = shown(evidence, DAEMON), shown(evidence, OWN)
     settable = [each for each in every if not unsupported(each.gpu, CHECK)]
-    boot = [(each.uuid, words(want.enabled)) for each in settable]
-    if want.enabled and is_owner(daemon):
+    boot = [(each.uuid, words(params.enabled)) for each in settable]
+    if params.enabled and is_owner(daemon):
         enable = None if daemon.file_state == "enabled" else True
         start = None if is_active(daemon) else True
         actions = of_daemon(boot, enable=enable, start=start, other=own.load_state != "not-found")
@@ -79,12 +79,12 @@ def plan(
         held = []
     yield gpus.change(
         wrong,
-        told=lambda _: [words(want.enabled)],
+        told=lambda _: [words(params.enabled)],
         fields=lambda _: [CHECK],
         risk=Risk.LIVE,
         actions=actions,
         resources=(*changed(actions), *(each.resource(CHECK) for each in held)),
-        note="" if want.enabled else LOSES,
+        note="" if params.enabled else LOSES,
     )
 
 

@@ -21,7 +21,7 @@ answer is refused whole, as the unit must speak of all.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checks.power_limit import PowerLimit, watts
+from nodevet.checks.power_limit import Params, watts
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixes import _boot_unit as boot_unit
@@ -33,14 +33,14 @@ from nodevet.model import Finding
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: PowerLimit
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all GPUs that are wrong; see `FIX`."""
     every, wrong = gpus.among(evidence, findings)
     if not wrong:
         return
     limits = {
-        each.uuid: limit(each, want)
+        each.uuid: limit(each, params)
         for each in every
         if not unsupported(each.gpu, "power_limit_mw")
     }
@@ -49,7 +49,7 @@ def plan(
         mw = limits.get(named.uuid)
         if mw is None:
             return "its power limit cannot be set"
-        if abs(named.read("power_limit_mw") - mw) > want.slack_mw(mw):
+        if abs(named.read("power_limit_mw") - mw) > params.slack_mw(mw):
             return ""
         return "its limit is set as wanted, and another limiter holds it lower"
 
@@ -65,13 +65,13 @@ def plan(
     )
 
 
-def limit(named: Named, want: PowerLimit) -> int:
+def limit(named: Named, params: Params) -> int:
     """In milliwatt. Raises FixError where the board does not allow it, or does not say."""
     low, high = named.read("power_limit_min_mw"), named.read("power_limit_max_mw")
-    if want.watts == "default":
+    if params.watts == "default":
         mw = named.read("power_limit_default_mw")
     else:
-        mw = round(want.watts * 1000)
+        mw = round(params.watts * 1000)
     if not 0 < low <= mw <= high:
         raise FixError(
             f"{named.label}: {watts(mw):g} W is wanted, and this board allows "

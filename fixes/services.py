@@ -19,7 +19,7 @@ a unit's file may enable others with it.
 import re
 from collections.abc import Iterator, Sequence
 
-from nodevet.checks.services import ACTIVE, Services
+from nodevet.checks.services import ACTIVE, Params
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
@@ -41,7 +41,7 @@ KINDS = (".service", ".socket", ".timer", ".path")
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: Services
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """A change of each unit that is wrong; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
@@ -53,20 +53,20 @@ def plan(
     for finding in wrong:
         name = finding.subject.id
         try:
-            changes.append(change(finding, known.get(name), want))
+            changes.append(change(finding, known.get(name), params))
         except FixError as error:
             refused.append(f"{name}: {error}")
     yield from planned(changes, refused)
 
 
-def change(finding: Finding, unit: Shown | None, want: Services) -> PlannedChange:
+def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChange:
     """What puts one unit right. Raises FixError."""
     if unit is None:
         raise FixError(NOT_ASKED)
     if unit.name.startswith("systemd-") or not unit.name.endswith(KINDS):
         raise FixError("targets, mounts and systemd's own units are left alone")
-    running = wish(unit.name, want.running, want.stopped)
-    enabled = wish(unit.name, want.enabled, want.disabled)
+    running = wish(unit.name, params.running, params.stopped)
+    enabled = wish(unit.name, params.enabled, params.disabled)
     told = (
         ("load_state", unit.load_state),
         ("active_state", unit.active_state),

@@ -25,7 +25,7 @@ is another owner of it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodevet.checks.swap import Swap
+from nodevet.checks.swap import Params
 from nodevet.evidence.core import Record
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Fstab, Memory, SwapUnit
@@ -47,15 +47,17 @@ SECONDS = 900  # that swapoff may take to read back what is swapped out
 LINE = r"^[[:space:]]*[^#[:space:]]+[[:space:]]+[^[:space:]]+[[:space:]]+swap([[:space:]].*)?$"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: Swap) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
     """One change that takes away all of it; see `FIX`."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     if not wrong:
         return
-    if want.maximum_kb not in ("none", 0):
+    if params.maximum_kb not in ("none", 0):
         raise FixError(
-            f"which swap may stay, for at most {want.maximum_kb} KiB, nobody says: make it smaller "
-            "by hand, or want none"
+            f"the baseline allows {params.maximum_kb} KiB, and not of which swap: reduce it by "
+            "hand, or expect none"
         )
     memory = evidence[Memory].data
     if memory is None:

@@ -20,7 +20,7 @@ happens, for net.* at least. An empty value cannot be written.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checks.sysctl import Limits, Sysctl, equal, number
+from nodevet.checks.sysctl import Limits, Params, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameter, Parameters
@@ -34,7 +34,9 @@ from nodevet.resource import Actions
 CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
 
 
-def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Iterator[PlannedChange]:
+def plan(
+    evidence: Evidence, findings: Sequence[Finding], params: Params
+) -> Iterator[PlannedChange]:
     """One change of all that is wrong; see `FIX`."""
     wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
     if not wrong:
@@ -42,7 +44,7 @@ def plan(evidence: Evidence, findings: Sequence[Finding], want: Sysctl) -> Itera
     section = evidence[Parameters].data
     known = {each.name: each for each in (section.parameters if section else None) or ()}
     conf: dict[str, str] = {}
-    for name, wanted in want.parameters.items():
+    for name, wanted in params.parameters.items():
         found = known.get(name)
         if name in wrong:
             if found is None or found.value is None:
@@ -98,7 +100,7 @@ def actions(conf: Mapping[str, str], now: Mapping[str, str]) -> Actions:
 def sysctl(values: Mapping[str, int | str]) -> Commands:
     """In a pyinfra deploy: `sysctl({"kernel.numa_balancing": 0, ...})`, all that nodevet is
     to own: the file says nothing else."""
-    wanted = Sysctl.model_validate(dict(values)).parameters
+    wanted = Params.model_validate(dict(values)).parameters
     if any(isinstance(value, Limits) or value == "" for value in wanted.values()):
         raise ValueError("sysctl: give each parameter one value")
     told = {name: str(value) for name, value in wanted.items()}

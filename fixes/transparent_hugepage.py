@@ -17,7 +17,7 @@ does not offer is refused by the write itself.
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.checks.transparent_hugepage import FIELDS, TransparentHugepage
+from nodevet.checks.transparent_hugepage import FIELDS, Params
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.fixes import _kernel_files as kernel_files
@@ -31,7 +31,7 @@ FOLDER = "/sys/kernel/mm/transparent_hugepage"
 
 
 def plan(
-    evidence: Evidence, findings: Sequence[Finding], want: TransparentHugepage
+    evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all that is wrong; see `FIX`."""
     wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
@@ -40,7 +40,7 @@ def plan(
     memory = evidence[Memory].data
     rule: dict[str, str] = {}
     for field in FIELDS:
-        words = getattr(want, field)
+        words = getattr(params, field)
         actual = getattr(memory, f"thp_{field}", None)
         if actual is None and field in wrong:
             raise FixError(f"{field}: it could not be read")

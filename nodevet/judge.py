@@ -86,7 +86,7 @@ def _ask(
         return
     said = False
     try:
-        for finding in catalog.check(wish.check).judge(evidence, wish.want):
+        for finding in catalog.check(wish.check).judge(evidence, wish.params):
             said = True
             yield _short(finding)
             if late():

@@ -114,7 +114,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str = ""
     severity: Severity = Severity.CRITICAL
-    origin: str = ""  # file:line of the want
+    origin: str = ""  # file:line of the params
     waiver: str = ""  # owner, reason, until; also when it has expired
 
     @property
@@ -186,8 +186,8 @@ def compare(subject: Subject, *, expected: Value, actual: Value, **rest: Any) ->
     return Finding(verdict=verdict, subject=subject, expected=expected, actual=actual, **rest)
 
 
-class Want(pydantic.BaseModel):
-    """What a baseline may say about one check; a subclass per check.
+class CheckParams(pydantic.BaseModel):
+    """What a baseline may say about one check; each check's module has its own as `Params`.
 
     `bare` names the field that a plain value fills: `gpu_count: 8` means
     `gpu_count: {count: 8}`.
@@ -204,19 +204,19 @@ Judge = Callable[[Any, Any], Iterator[Finding]]
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A pure question: the same evidence and want give the same findings.
+    """A pure question: the same evidence and params give the same findings.
 
     `reads` lists every place in the evidence that can change a verdict, as
     `section.field`, with `[]` for the items of a list:
     `gpu.gpus[].persistence_mode`. Tests hold it to that.
     """
 
-    wants: type[Want]
+    params: type[CheckParams]
     reads: tuple[str, ...]
     judge: Judge
     severity: Severity = Severity.CRITICAL
     asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
-    """Of a want: what the probe must be told to read, names by section (sysctl, services, ...)."""
+    """From its params: the names that the probe must read, by section (sysctl, services, …)."""
 
     @property
     def sections(self) -> frozenset[str]:
@@ -227,11 +227,11 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """One check with what a baseline wants of it."""
 
     check: str
-    want: Any  # the check's own Want
+    params: Any  # the check's own Params
     severity: Severity
     origin: str  # file:line
     fix: bool = False
-    origins: Mapping[str, str] = {}  # field of the want -> file:line
+    origins: Mapping[str, str] = {}  # field of the params -> file:line
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True):

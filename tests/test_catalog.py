@@ -9,8 +9,8 @@ from nodevet.catalog import Catalog, CatalogError
 from nodevet.fixing.model import Risk
 
 GOOD = '''"""A site check."""
-from nodevet.model import Check, Want
-CHECK = Check(wants=Want, reads=("host.kernel", "gpu.gpus[].uuid"), judge=lambda e, w: iter(()))
+from nodevet.model import Check, CheckParams
+CHECK = Check(params=CheckParams, reads=("host.kernel", "gpu.gpus[].uuid"), judge=lambda *_: ())
 '''
 SHIPPED = Path(nodevet.checks.__path__[0])
 

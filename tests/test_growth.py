@@ -175,13 +175,13 @@ def evidence(size: int) -> Evidence:
 
 
 def wants(check: str) -> list[Any]:
-    """Everything that the cases of a check want."""
-    model = CATALOG.check(check).wants
+    """Everything that the cases of a check params."""
+    model = CATALOG.check(check).params
     found = []
     for path in sorted((CASES / check).glob("*.yaml")):
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))["want"]
-        want = model.model_validate(value if isinstance(value, dict) else {model.bare: value})
-        found += [] if want in found else [want]
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))["params"]
+        params = model.model_validate(value if isinstance(value, dict) else {model.bare: value})
+        found += [] if params in found else [params]
     return found
 
 
@@ -195,7 +195,7 @@ def test_d1_a_check_grows_with_the_evidence(check: str) -> None:
     assert wanted
 
     def work(size: int) -> int:
-        return sum(1 for want in wanted for _ in judge(evidence(size), want))
+        return sum(1 for params in wanted for _ in judge(evidence(size), params))
 
     assert work(TIMES)
     grows_with_size(work)
@@ -212,7 +212,7 @@ def test_d1_170_kb_that_took_44_seconds_take_none() -> None:
     assert 150_000 < len(text) < 190_000
     found: list[Finding] = []
     check = CATALOG.check("gpu_lost")
-    took = seconds(lambda: found.extend(check.judge(decode(text), check.wants())))
+    took = seconds(lambda: found.extend(check.judge(decode(text), check.params())))
     assert sum(finding.verdict is Verdict.FAIL for finding in found) == 1900
     assert "1900 GPUs are lost: before any single one" in found[-1].advice
     assert took < 5, "it took 44 s"

@@ -13,6 +13,7 @@ from nodevet.judge import LATE, MOST, judge
 from nodevet.model import (
     MORE,
     Baseline,
+    CheckParams,
     Expectation,
     Finding,
     HostReport,
@@ -20,17 +21,16 @@ from nodevet.model import (
     Status,
     Verdict,
     Waiver,
-    Want,
     exit_code,
 )
 
 CHECK = """
-from nodevet.model import Check, Want, fail, ok, Subject
+from nodevet.model import Check, CheckParams, fail, ok, Subject
 
-def judge(evidence, want):
+def judge(evidence, params):
     {body}
 
-CHECK = Check(wants=Want, reads=(), judge=judge)
+CHECK = Check(params=CheckParams, reads=(), judge=judge)
 """
 TODAY = date(2026, 11, 20)
 
@@ -41,7 +41,9 @@ def evidence() -> Evidence:
 
 def ask(folder: Path, body: str, *waivers: Waiver, host: str = "gpu001") -> tuple[Finding, ...]:
     (folder / "site.py").write_text(CHECK.format(body=body))
-    wish = Expectation(check="site", want=Want(), severity=Severity.INFO, origin="b.yaml:3")
+    wish = Expectation(
+        check="site", params=CheckParams(), severity=Severity.INFO, origin="b.yaml:3"
+    )
     baseline = Baseline(name="b", path="b.yaml", expectations=(wish,), waivers=waivers)
     return judge(evidence(), baseline, Catalog([folder]), host=host, today=TODAY)
 
@@ -79,7 +81,9 @@ def test_a_silent_check_is_unknown(tmp_path: Path) -> None:
 
 
 def test_a_check_that_cannot_be_loaded_is_unknown(tmp_path: Path) -> None:
-    wish = Expectation(check="gone", want=Want(), severity=Severity.INFO, origin="b.yaml:3")
+    wish = Expectation(
+        check="gone", params=CheckParams(), severity=Severity.INFO, origin="b.yaml:3"
+    )
     baseline = Baseline(name="b", path="b.yaml", expectations=(wish,))
     (finding,) = judge(evidence(), baseline, Catalog([tmp_path]), host="n", today=TODAY)
     assert finding.verdict is Verdict.UNKNOWN
@@ -169,7 +173,9 @@ def test_d1_the_worst_of_what_is_not_listed_is_still_the_hosts_verdict(
     body = f"for number in range({MOST + 9}): yield ok()\n    {last}"
     text = CHECK.replace("import Check", "import Check, Finding, Verdict")
     (tmp_path / "site.py").write_text(text.format(body=body))
-    wish = Expectation(check="site", want=Want(), severity=Severity.CRITICAL, origin="b.yaml:3")
+    wish = Expectation(
+        check="site", params=CheckParams(), severity=Severity.CRITICAL, origin="b.yaml:3"
+    )
     baseline = Baseline(name="b", path="b.yaml", expectations=(wish,))
     found = judge(evidence(), baseline, Catalog([tmp_path]), host="n", today=TODAY)
     report = HostReport(host="n", status=Status.VETTED, findings=found)
@@ -186,7 +192,7 @@ def test_d1_judging_that_takes_too_long_is_ended_and_the_rest_is_unknown(tmp_pat
     for name, body in {"first": "yield ok()", "endless": "while True: yield ok()"}.items():
         (tmp_path / f"{name}.py").write_text(CHECK.format(body=body))
     wishes = tuple(
-        Expectation(check=name, want=Want(), severity=Severity.CRITICAL, origin="b.yaml:3")
+        Expectation(check=name, params=CheckParams(), severity=Severity.CRITICAL, origin="b.yaml:3")
         for name in ("first", "endless", "first")
     )
     baseline = Baseline(name="b", path="b.yaml", expectations=wishes)

@@ -12,7 +12,7 @@ from nodevet.document.tree import Mapping as Map
 from nodevet.printable import brief, sentence
 from nodevet.problems import Place, did_you_mean, either, quoted
 
-NOUNS = {  # pydantic's error type: what was wanted
+NOUNS = {  # pydantic's error type: what is expected
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -112,12 +112,12 @@ def _group(
     spot: Spot, details: list[ErrorDetails], fields: Mapping[str, Iterable[str]]
 ) -> Iterator[Complaint]:
     """The errors about one node: several members of a union become one `must be a or b`."""
-    wanted: dict[str, None] = {}
+    nouns: dict[str, None] = {}
     for detail in details:
         kind = detail["type"]
         if detail["loc"] and detail["loc"][-1] == "[key]":
             yield Complaint(
-                path=spot.path, place=spot.key, message=f"the key must be {_wanted(detail)}"
+                path=spot.path, place=spot.key, message=f"the key must be {_noun(detail)}"
             )
         elif kind == "missing":
             yield _missing(spot, str(detail["loc"][-1]))
@@ -128,9 +128,9 @@ def _group(
             message, _, advice = words.partition("; ")
             yield _at(spot, sentence(message), sentence(advice))
         else:
-            wanted[_wanted(detail)] = None
-    if wanted:
-        yield _at(spot, f"must be {either(wanted)}, not {_what(spot.node)}", _advice(spot, wanted))
+            nouns[_noun(detail)] = None
+    if nouns:
+        yield _at(spot, f"must be {either(nouns)}, not {_what(spot.node)}", _advice(spot, nouns))
 
 
 def _at(spot: Spot, message: str, advice: str) -> Complaint:
@@ -161,7 +161,7 @@ def _unknown_key(
     )
 
 
-def _wanted(detail: ErrorDetails) -> str:
+def _noun(detail: ErrorDetails) -> str:
     """What the type, the bound or the list of choices asks for."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in NOUNS:
@@ -200,29 +200,29 @@ def _is_number(node: Scalar) -> bool:
     return isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
 
 
-def _advice(spot: Spot, wanted: Mapping[str, None]) -> str:
+def _advice(spot: Spot, nouns: Mapping[str, None]) -> str:
     node = spot.node
     if not isinstance(node, Scalar):
         return ""
-    if "text" in wanted and _is_number(node) and str(node.value) != node.text:
+    if "text" in nouns and _is_number(node) and str(node.value) != node.text:
         number = f"{node.text} without quotes is the number {node.value}"
         return f'{number}; write "{node.text}"'
-    if "text" in wanted and node.value is not None:
+    if "text" in nouns and node.value is not None:
         return f'write "{brief(node.text)}"'
     if isinstance(node.value, str):
-        return _advice_for_text(node.value, wanted)
+        return _advice_for_text(node.value, nouns)
     return ""
 
 
-def _advice_for_text(text: str, wanted: Mapping[str, None]) -> str:
-    for want in wanted:
-        if want.startswith("one of "):
-            near = did_you_mean(text, want.removeprefix("one of ").split(", "))
+def _advice_for_text(text: str, nouns: Mapping[str, None]) -> str:
+    for noun in nouns:
+        if noun.startswith("one of "):
+            near = did_you_mean(text, noun.removeprefix("one of ").split(", "))
             if near:
                 return near
-        if want.endswith("number") and _looks_like_number(text):
+        if noun.endswith("number") and _looks_like_number(text):
             return f"write {text} without quotes"
-        if want == "true or false" and text.lower() in ("true", "false"):
+        if noun == "true or false" and text.lower() in ("true", "false"):
             return f"write {text.lower()} without quotes"
     return ""
 

@@ -16,7 +16,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str
     key: str  # expect, severity, fix
-    field: str = ""  # of the want; empty where the check as a whole is meant
+    field: str = ""  # of the params; empty if the check as a whole is meant
     value: Value = None  # null under expect: removed
     whole: bool = False  # takes the place of every field before it
     origin: str
@@ -24,12 +24,12 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of a want, with the file that set it."""
+    """One field of a check's params, with the file that set it."""
 
     file: File
     place: Place  # of its key
     value: Node
-    bare: bool = False  # the whole want was a plain value
+    bare: bool = False  # the params were a plain value
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,11 +105,11 @@ class _Merger:
 
     def _replace(self, file: File, entry: Entry, check: Check) -> None:
         """A plain value takes the place of everything that was wanted before."""
-        bare = check.wants.bare
+        bare = check.params.bare
         broken = isinstance(entry.value, Broken)
         if bare is None:
             broken = True
-            fields = ", ".join(check.wants.model_fields) or "names to values"
+            fields = ", ".join(check.params.model_fields) or "names to values"
             self._tell(file, entry, "takes no plain value", f"write it as a mapping of: {fields}")
         field = Field(file=file, place=entry.place, value=entry.value, bare=True)
         self.asks[entry.key] = Ask(

@@ -147,12 +147,12 @@ class _Reader:
         severity, fix, statements = _overrides(chain)
         expectations = []
         for check, ask in merged.asks.items():
-            want = self._want(check, ask, whole=identity(path) not in self._incomplete)
-            if want is not None:
+            params = self._params(check, ask, whole=identity(path) not in self._incomplete)
+            if params is not None:
                 expectations.append(
                     Expectation(
                         check=check,
-                        want=want,
+                        params=params,
                         severity=severity.get(check, ask.check.severity),
                         origin=ask.file.origin(ask.place),
                         fix=fix.get(check, False),
@@ -177,16 +177,16 @@ class _Reader:
             statements=standing((*merged.statements, *statements)),
         )
 
-    def _want(self, check: str, ask: Ask, *, whole: bool) -> object | None:
-        """The check's own Want, or None after telling what is wrong with it."""
+    def _params(self, check: str, ask: Ask, *, whole: bool) -> object | None:
+        """The check's own Params, or None after telling what is wrong with it."""
         if ask.broken:
             return None
         root = ask.node()
-        wants = ask.check.wants
+        params = ask.check.params
         try:
-            return wants.model_validate_json(json.dumps(plain(root)))
+            return params.model_validate_json(json.dumps(plain(root)))
         except pydantic.ValidationError as error:
-            for found in complaints(error, root, known_keys(wants)):
+            for found in complaints(error, root, known_keys(params)):
                 if found.missing and not whole:
                     continue
                 field = ask.fields.get(str(found.path[0])) if found.path else None
@@ -203,7 +203,10 @@ class _Reader:
             message = f"the check failed to read this: {type(error).__name__}: {error}"
             self.problems.append(
                 ask.file.problem(
-                    ask.place, dotted(("expect", check)), sentence(message), "repair its Want"
+                    ask.place,
+                    dotted(("expect", check)),
+                    sentence(message),
+                    "repair its Params",
                 )
             )
         return None

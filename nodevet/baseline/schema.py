@@ -4,7 +4,7 @@ from typing import Any
 
 from nodevet.baseline.format import FilePart
 from nodevet.catalog import Catalog
-from nodevet.model import Want
+from nodevet.model import CheckParams
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -15,10 +15,9 @@ def schema(catalog: Catalog) -> dict[str, Any]:
     definitions = whole.pop("$defs", {})
     expect = {}
     for check in catalog.ids:
-        wants = catalog.check(check).wants
-        want, inner = _want(wants, f"{check}.")
+        params, inner = _params(catalog.check(check).params, f"{check}.")
         definitions.update(inner)
-        definitions[check] = want
+        definitions[check] = params
         title = catalog.title(check)
         expect[check] = {"$ref": f"#/$defs/{check}", "description": title}
     whole["properties"]["expect"] = _by_check(expect, FilePart.model_fields["expect"].description)
@@ -50,17 +49,17 @@ def _by_check(expect: dict[str, Any], description: str | None) -> dict[str, Any]
     }
 
 
-def _want(wants: type[Want], prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of one want, and the definitions that it refers to, renamed with `prefix`.
+def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of one check's params; its definitions, renamed with `prefix`.
 
     No field is required, for what is missing here may be inherited.
     """
-    found = wants.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+    found = params.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
     inner = {f"{prefix}{name}": value for name, value in found.pop("$defs", {}).items()}
     found.pop("required", None)
     choices = [_nullable_fields(found), {"type": "null", "description": "Do not ask for it"}]
-    if wants.bare is not None:
-        choices.insert(0, _plain_only(found["properties"][wants.bare]))
+    if params.bare is not None:
+        choices.insert(0, _plain_only(found["properties"][params.bare]))
     return {"anyOf": choices}, inner
 
 
@@ -76,7 +75,7 @@ def _plain_only(field: dict[str, Any]) -> dict[str, Any]:
 def _nullable_fields(found: dict[str, Any]) -> dict[str, Any]:
     """A null removes an inherited field."""
     nullable = {name: _nullable(field) for name, field in found["properties"].items()}
-    others = found["additionalProperties"]  # a Want of free names says what each may be
+    others = found["additionalProperties"]  # params of free names says what each may be
     return {
         **found,
         "properties": nullable,

@@ -51,7 +51,7 @@ class FixError(Exception):
 
 
 Planner = Callable[..., Iterator[PlannedChange]]
-"""(evidence, failed findings of its check, the check's Want) -> changes. Pure.
+"""(evidence, failed findings of its check, the check's Params) -> changes. Pure.
 
 Takes each option of the fix as a keyword, `restart=True`. Raises FixError, also while it is
 iterated: then none of its changes may be made."""
@@ -65,8 +65,8 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()  # now, restart: what a person may ask of it beyond the baseline
 
     def changes(
-        self, evidence: Any, findings: Sequence[Finding], want: Any, options: Collection[str] = ()
+        self, evidence: Any, findings: Sequence[Finding], params: Any, options: Collection[str] = ()
     ) -> Iterator[PlannedChange]:
         """What `plan` yields with those of the `options` that this fix has. Raises as it does."""
         chosen = {name: name in options for name in self.options}
-        return self.plan(evidence, findings, want, **chosen)
+        return self.plan(evidence, findings, params, **chosen)

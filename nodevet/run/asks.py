@@ -40,7 +40,7 @@ def _asked(catalog: Catalog, wish: Expectation) -> list[tuple[str, tuple[str, ..
     if ask is None:
         return []
     try:
-        found = msgspec.convert(ask(wish.want), dict[str, tuple[AskedName, ...]])
+        found = msgspec.convert(ask(wish.params), dict[str, tuple[AskedName, ...]])
     except Exception as error:  # a fault in a user's own check
         raise AskError(
             f"{catalog.path(wish.check)}: asks failed: {type(error).__name__}: {error}"

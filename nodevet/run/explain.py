@@ -86,7 +86,7 @@ def _fix(check: str, catalog: Catalog) -> str:
 
 
 def _values(wish: Expectation) -> list[str]:
-    fields = wish.want.model_dump(exclude_none=True)
+    fields = wish.params.model_dump(exclude_none=True)
     return [f"{name}: {show(value)}" for name, value in fields.items()] + [
         f"severity: {wish.severity.value}"
     ]

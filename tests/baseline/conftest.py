@@ -18,28 +18,28 @@ CHECKS = {
     "link": '''
         """The link is as fast as it should be."""
         from typing import Literal
-        from nodevet.model import Check, Want, ok
+        from nodevet.model import Check, CheckParams, ok
 
-        class Link(Want):
+        class Link(CheckParams):
             """`link: {generation: 5, width: 16}`"""
             generation: Literal[1, 2, 3, 4, 5, "max"]
             width: Literal[1, 2, 4, 8, 16, 32] = 16
 
-        CHECK = Check(wants=Link, reads=("gpu.gpus[].pcie_width",), judge=lambda e, w: iter([ok()]))
+        CHECK = Check(params=Link, reads=("gpu.gpus[].pcie_width",), judge=lambda *_: iter([ok()]))
         ''',
     "version": '''
         """The version is right."""
         from typing import ClassVar
-        from nodevet.model import Check, Severity, Want, ok
+        from nodevet.model import Check, Severity, CheckParams, ok
 
-        class Version(Want):
+        class Version(CheckParams):
             """`version: ">=550"`"""
             bare: ClassVar[str] = "version"
             version: str
             strict: bool = True
 
         CHECK = Check(
-            wants=Version, reads=("gpu.driver_version",), judge=lambda e, w: iter([ok()]),
+            params=Version, reads=("gpu.driver_version",), judge=lambda e, w: iter([ok()]),
             severity=Severity.WARNING,
         )
         ''',
@@ -47,9 +47,9 @@ CHECKS = {
         """So many of them."""
         from typing import Annotated, ClassVar
         from pydantic import Field, model_validator
-        from nodevet.model import Check, Want, ok
+        from nodevet.model import Check, CheckParams, ok
 
-        class Number(Want):
+        class Number(CheckParams):
             """`number: 8`"""
             bare: ClassVar[str] = "count"
             count: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -61,27 +61,27 @@ CHECKS = {
                     raise ValueError("give either count or minimum; not both")
                 return self
 
-        CHECK = Check(wants=Number, reads=("gpu.count",), judge=lambda e, w: iter([ok()]))
+        CHECK = Check(params=Number, reads=("gpu.count",), judge=lambda e, w: iter([ok()]))
         ''',
     "switch": '''
         """It is on or off."""
         from typing import ClassVar
-        from nodevet.model import Check, Want, ok
+        from nodevet.model import Check, CheckParams, ok
 
-        class Switch(Want):
+        class Switch(CheckParams):
             """`switch: true`"""
             bare: ClassVar[str] = "enabled"
             enabled: bool
 
-        CHECK = Check(wants=Switch, reads=("host.kernel",), judge=lambda e, w: iter([ok()]))
+        CHECK = Check(params=Switch, reads=("host.kernel",), judge=lambda e, w: iter([ok()]))
         ''',
     "faulty": '''
-        """Its Want has a fault of its own."""
+        """Its CheckParams has a fault of its own."""
         from typing import ClassVar
         from pydantic import field_validator
-        from nodevet.model import Check, Want, ok
+        from nodevet.model import Check, CheckParams, ok
 
-        class Faulty(Want):
+        class Faulty(CheckParams):
             bare: ClassVar[str] = "name"
             name: str
 
@@ -89,26 +89,26 @@ CHECKS = {
             def look_up(cls, value):
                 return {"a": "b"}[value]
 
-        CHECK = Check(wants=Faulty, reads=("host.kernel",), judge=lambda e, w: iter([ok()]))
+        CHECK = Check(params=Faulty, reads=("host.kernel",), judge=lambda e, w: iter([ok()]))
         ''',
     "zones": '''
         """Zones, by number."""
         from typing import Annotated, ClassVar, Literal
         import pydantic
         from pydantic import Field
-        from nodevet.model import Check, Want, ok
+        from nodevet.model import Check, CheckParams, ok
 
         class Zone(pydantic.BaseModel):
             model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
             cpus: Annotated[str, Field(pattern="^[0-9-]+$")]
 
-        class Zones(Want):
+        class Zones(CheckParams):
             """`zones: platform`"""
             bare: ClassVar[str] = "zones"
             zones: Literal["platform"] | dict[Annotated[str, Field(pattern="^[0-9]+$")], Zone]
             tolerance: float | Literal["none"] = 0
 
-        CHECK = Check(wants=Zones, reads=("numa.nodes[].id",), judge=lambda e, w: iter([ok()]))
+        CHECK = Check(params=Zones, reads=("numa.nodes[].id",), judge=lambda e, w: iter([ok()]))
         ''',
 }
 

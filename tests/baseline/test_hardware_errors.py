@@ -101,7 +101,7 @@ def judged(baseline: Any, root: Path, lines: tuple[str, ...], **more: Any) -> It
     whole = {name: {"status": "ok", "data": data} for name, data in sections.items()}
     evidence = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole}))
     for check in CHECKS:
-        wants = [each.want for each in baseline.expectations if each.check == check]
+        wants = [each.params for each in baseline.expectations if each.check == check]
         assert len(wants) == 1, f"{baseline.name} does not ask for {check}"
         yield from CATALOG.check(check).judge(evidence, wants[0])
 

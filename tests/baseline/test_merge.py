@@ -9,7 +9,9 @@ from nodevet.model import Applies, GpuMatch, Severity
 
 
 def wants(baseline):
-    return {one.check: one.want.model_dump(exclude_defaults=True) for one in baseline.expectations}
+    return {
+        one.check: one.params.model_dump(exclude_defaults=True) for one in baseline.expectations
+    }
 
 
 def test_one_file_in_full(shelf):
@@ -357,5 +359,6 @@ def test_a_check_that_does_not_load_is_a_problem_of_the_line_that_asks_for_it(tm
 def test_a_fault_in_a_checks_own_validator_is_a_problem_of_the_line(shelf):
     shelf.write(x="nodevet: 1\nexpect: {faulty: c}\n")
     assert shelf.problems("x") == [
-        "x.yaml:2:10: expect.faulty: the check failed to read this: KeyError: 'c'; repair its Want"
+        "x.yaml:2:10: expect.faulty: the check failed to read this: KeyError: 'c'; "
+        "repair its Params"
     ]

@@ -37,8 +37,8 @@ def baseline(name):
     return every()[NAMES.index(name)]
 
 
-def want(name, check):
-    (found,) = (one.want for one in baseline(name).expectations if one.check == check)
+def params(name, check):
+    (found,) = (one.params for one in baseline(name).expectations if one.check == check)
     return found
 
 
@@ -81,11 +81,11 @@ def test_only_the_common_parts_are_for_no_node(name):
 )
 def test_what_each_states(name, device, generation, width, watts, count):
     assert baseline(name).applies.gpu.devices == (device,)
-    assert want(name, "gpu_model").device == (device,)
-    link = want(name, "pcie_link")
+    assert params(name, "gpu_model").device == (device,)
+    link = params(name, "pcie_link")
     assert (link.generation, link.width) == (generation, width)
-    assert want(name, "power_limit").watts == watts
-    number = want(name, "gpu_count")
+    assert params(name, "power_limit").watts == watts
+    number = params(name, "gpu_count")
     assert (number.count, number.minimum) == (count, None if count else 1)
 
 

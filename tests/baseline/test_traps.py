@@ -70,14 +70,14 @@ def test_an_unquoted_version_is_a_number(problems_of):
 def test_a_quoted_word_is_text(shelf):
     shelf.write(x=f'{HEAD}expect: {{version: "on"}}\n')
     (baseline,) = shelf.load("x")
-    assert baseline.expectations[0].want.version == "on"
+    assert baseline.expectations[0].params.version == "on"
 
 
 @pytest.mark.parametrize("word", ["550.90.07", "2026-12-31", "==550.*", "10de:2330", "v1"])
 def test_what_every_reader_takes_for_text_needs_no_quotes(shelf, word):
     shelf.write(x=f"{HEAD}expect:\n  version: {word}\n")
     (baseline,) = shelf.load("x")
-    assert baseline.expectations[0].want.version == word
+    assert baseline.expectations[0].params.version == word
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cases are data: tests/checks/<check id>/<case>.yaml holds `want`, `evidence` and `findings`.
+"""Cases are data: tests/checks/<check id>/<case>.yaml holds `params`, `evidence` and `findings`.
 
 A section of `evidence` is what the collector found, or, with `status`, the whole
 section. A finding is compared on the keys that it gives; a subject is its label, and of `why` and
@@ -24,7 +24,7 @@ CATALOG = Catalog()
 class Case(NamedTuple):
     check_id: str
     name: str
-    want: Any
+    params: Any
     document: dict[str, Any]
     findings: list[dict[str, Any]]
 
@@ -44,9 +44,9 @@ def document(sections: dict[str, Any]) -> dict[str, Any]:
 
 def load(path: Path) -> Case:
     text = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert set(text) == {"want", "evidence", "findings"}, path
+    assert set(text) == {"params", "evidence", "findings"}, path
     return Case(
-        path.parent.name, path.stem, text["want"], document(text["evidence"]), text["findings"]
+        path.parent.name, path.stem, text["params"], document(text["evidence"]), text["findings"]
     )
 
 
@@ -63,18 +63,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def want_of(check_id: str, value: Any) -> Any:
-    """A Want from what a baseline says, bare or not."""
-    model = CATALOG.check(check_id).wants
+    """A CheckParams from what a baseline says, bare or not."""
+    model = CATALOG.check(check_id).params
     if not isinstance(value, dict):
         assert model.bare, f"{check_id} takes no plain value"
         value = {model.bare: value}
     return model.model_validate(value)
 
 
-def findings_of(check_id: str, want: Any, answer: dict[str, Any]) -> list[Finding]:
+def findings_of(check_id: str, params: Any, answer: dict[str, Any]) -> list[Finding]:
     """What a check says of the probe's answer, by way of its JSON form."""
     evidence = decode(msgspec.json.encode(answer))
-    return list(CATALOG.check(check_id).judge(evidence, want))
+    return list(CATALOG.check(check_id).judge(evidence, params))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture
-def make_want() -> Callable[..., Any]:
+def make_params() -> Callable[..., Any]:
     return want_of
 
 

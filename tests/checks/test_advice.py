@@ -15,7 +15,7 @@ LEFT_OUT = ("not in the evidence", "did not read", "could not be read")
 LATER = frozenset({"kernel_modules", "numa_binding", "swap"})  # theirs comes with their fixes
 
 
-def left(catalog, case, findings, make_want):
+def left(catalog, case, findings, make_params):
     """The wrong findings that stay when the check's fix has planned what it can."""
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
     fix = catalog.fix(case.check_id)
@@ -23,7 +23,7 @@ def left(catalog, case, findings, make_want):
         return wrong
     evidence = decode(msgspec.json.encode(case.document))
     try:
-        changes = list(fix.plan(evidence, wrong, make_want(case.check_id, case.want)))
+        changes = list(fix.plan(evidence, wrong, make_params(case.check_id, case.params)))
     except FixError as error:  # the plan tells the advice of all that it refuses as one
         told = any(finding.advice for finding in wrong)
         return [] if told or any(words in str(error) for words in LEFT_OUT) else wrong
@@ -40,15 +40,15 @@ def identified(document):
     return document
 
 
-def test_what_no_fix_answers_has_advice(case, catalog, ask, make_want):
+def test_what_no_fix_answers_has_advice(case, catalog, ask, make_params):
     case = case._replace(document=identified(case.document))
-    found = ask(case.check_id, make_want(case.check_id, case.want), case.document)
-    for finding in left(catalog, case, found, make_want):
+    found = ask(case.check_id, make_params(case.check_id, case.params), case.document)
+    for finding in left(catalog, case, found, make_params):
         assert finding.advice or case.check_id in LATER, finding
 
 
-def test_advice_is_short_and_one_line(case, ask, make_want):
-    for finding in ask(case.check_id, make_want(case.check_id, case.want), case.document):
+def test_advice_is_short_and_one_line(case, ask, make_params):
+    for finding in ask(case.check_id, make_params(case.check_id, case.params), case.document):
         assert finding.advice.isprintable()
         assert len(finding.advice) <= ADVICE
         assert finding.advice.count(". ") < SENTENCES

@@ -83,10 +83,10 @@ def gpu_of(index, block):
 
 
 @pytest.fixture
-def say(ask, make_want, make_document):
+def say(ask, make_params, make_document):
     """What a check says of one capture: (verdict, expected, actual) by subject."""
 
-    def of(capture, check, want):
+    def of(capture, check, params):
         root = ElementTree.parse(CAPTURES / "nvidia-smi-xml" / capture).getroot()
         gpus = [gpu_of(index, block) for index, block in enumerate(root.findall("gpu"))]
         sections = {
@@ -101,7 +101,7 @@ def say(ask, make_want, make_document):
                 "device_nodes": [{"path": f"/dev/nvidia{gpu['minor_number']}"} for gpu in gpus]
             },
         }
-        found = ask(check, make_want(check, want), make_document(sections))
+        found = ask(check, make_params(check, params), make_document(sections))
         return [(finding.verdict.value, finding.expected, finding.actual) for finding in found]
 
     return of
@@ -167,9 +167,9 @@ FACTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("capture", "check", "want", "told"), FACTS)
-def test_fact(capture, check, want, told, say):
-    assert say(capture, check, want) == told
+@pytest.mark.parametrize(("capture", "check", "params", "told"), FACTS)
+def test_fact(capture, check, params, told, say):
+    assert say(capture, check, params) == told
 
 
 def test_a_count_that_the_list_does_not_bear_out(say):
@@ -178,7 +178,7 @@ def test_a_count_that_the_list_does_not_bear_out(say):
     assert actual == {"NVML counts": 4, "NVML reaches": 1, "PCI bus": 1, "/dev": 1}
 
 
-def test_on_an_xe9680_no_gpu_is_degraded(ask, make_want, make_document):
+def test_on_an_xe9680_no_gpu_is_degraded(ask, make_params, make_document):
     """16 functions of this machine are downgraded, and none of them is in a GPU's path."""
     facts = json.loads(
         (CAPTURES / "lspci/gpud-dell-xe9680-8xh100-vvv.facts.json").read_text(encoding="utf-8")
@@ -228,7 +228,7 @@ def test_on_an_xe9680_no_gpu_is_degraded(ask, make_want, make_document):
         },
         "pci": {"functions": functions},
     }
-    for want in ({"generation": 5, "width": 16}, {"generation": "max", "width": "max"}):
-        found = ask("pcie_link", make_want("pcie_link", want), make_document(sections))
+    for params in ({"generation": 5, "width": 16}, {"generation": "max", "width": "max"}):
+        found = ask("pcie_link", make_params("pcie_link", params), make_document(sections))
         assert [finding.verdict for finding in found] == [Verdict.OK] * 8
         assert {finding.actual for finding in found} == {"Gen5 x16"}

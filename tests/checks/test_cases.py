@@ -5,8 +5,8 @@ import msgspec
 from nodevet.model import Verdict
 
 
-def test_findings(case, ask, make_want):
-    found = ask(case.check_id, make_want(case.check_id, case.want), case.document)
+def test_findings(case, ask, make_params):
+    found = ask(case.check_id, make_params(case.check_id, case.params), case.document)
     told = [msgspec.to_builtins(finding) | {"subject": finding.subject.label} for finding in found]
     given = [
         {key: said(finding[key], wanted[key]) for key in wanted}
@@ -37,17 +37,17 @@ def test_every_case_belongs_to_a_check(cases, catalog):
     assert {case.check_id for case in cases} <= set(catalog.ids)
 
 
-def test_unknown_and_exempt_say_why(case, ask, make_want):
-    for finding in ask(case.check_id, make_want(case.check_id, case.want), case.document):
+def test_unknown_and_exempt_say_why(case, ask, make_params):
+    for finding in ask(case.check_id, make_params(case.check_id, case.params), case.document):
         if finding.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE):
             assert finding.why
         if finding.verdict is Verdict.FAIL:
             assert finding.expected != finding.actual
 
 
-def test_an_empty_document_is_never_ok(check_id, cases, ask, make_want, make_document):
+def test_an_empty_document_is_never_ok(check_id, cases, ask, make_params, make_document):
     for case in cases:
         if case.check_id == check_id:
-            found = ask(check_id, make_want(check_id, case.want), make_document({}))
+            found = ask(check_id, make_params(check_id, case.params), make_document({}))
             assert found
             assert {finding.verdict for finding in found} == {Verdict.UNKNOWN}

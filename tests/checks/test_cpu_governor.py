@@ -10,12 +10,12 @@ def policies(ids, cpus, governor="performance"):
 
 
 @pytest.fixture
-def verdicts(ask, make_want, make_document):
+def verdicts(ask, make_params, make_document):
     """(subject, verdict, why) of each finding."""
 
     def of(*groups, online):
         document = make_document({"cpu": {"online": online}, "cpufreq": {"policies": [*groups]}})
-        found = ask("cpu_governor", make_want("cpu_governor", "performance"), document)
+        found = ask("cpu_governor", make_params("cpu_governor", "performance"), document)
         return [(each.subject.label, each.verdict, each.why) for each in found]
 
     return of

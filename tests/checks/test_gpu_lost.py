@@ -20,10 +20,10 @@ SECTIONS = {
 
 @pytest.mark.parametrize("why", ["NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED"])
 @pytest.mark.parametrize("part", ["ecc", "remapping", "retired_pages", "fabric", "nvlinks"])
-@pytest.mark.parametrize(("check", "want"), [("gpu_lost", {}), ("gpu_count", 1)])
-def test_any_call_can_say_it(check, want, part, why, ask, make_want, make_document):
+@pytest.mark.parametrize(("check", "params"), [("gpu_lost", {}), ("gpu_count", 1)])
+def test_any_call_can_say_it(check, params, part, why, ask, make_params, make_document):
     def verdicts(sections):
-        found = ask(check, make_want(check, want), make_document(sections))
+        found = ask(check, make_params(check, params), make_document(sections))
         return [finding.verdict for finding in found]
 
     assert verdicts(SECTIONS) == [Verdict.OK]

@@ -11,10 +11,10 @@ NOUVEAU = {"loaded": ["nouveau"], "builtin": [], "errors": {"nvidia_version": "E
 
 
 @pytest.fixture
-def verdict(ask, make_want, make_document):
+def verdict(ask, make_params, make_document):
     """The worst verdict of a check on a node without NVML."""
 
-    def of(check, want, section, modules):
+    def of(check, params, section, modules):
         function = {"address": "0000:19:00.0", "class_code": "030200", "vendor": "10de"}
         nodes = [{"path": "/dev/nvidia0"}]
         sections = {
@@ -22,7 +22,7 @@ def verdict(ask, make_want, make_document):
             "pci": {"functions": [function | {"revision": "a1"}]},
             "modules": modules | {"device_nodes": nodes},
         }
-        found = ask(check, make_want(check, want), make_document(sections))
+        found = ask(check, make_params(check, params), make_document(sections))
         return max(found, key=lambda each: each.verdict is Verdict.FAIL)
 
     return of
@@ -31,16 +31,16 @@ def verdict(ask, make_want, make_document):
 CHECKS = [("gpu_count", 1), ("driver_version", "550.*"), ("kernel_modules", {"loaded": ["nvidia"]})]
 
 
-@pytest.mark.parametrize(("check", "want"), CHECKS)
-def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, want):
-    found = verdict(check, want, {"status": "absent", "why": NO_LIBRARY}, LOADED)
+@pytest.mark.parametrize(("check", "params"), CHECKS)
+def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, params):
+    found = verdict(check, params, {"status": "absent", "why": NO_LIBRARY}, LOADED)
     assert found.verdict is Verdict.FAIL
     assert "kernel module nvidia 550.90.07 is loaded" in found.why
     assert "libnvidia-ml.so.1 is not installed" in found.why
     assert "install the library" in found.advice
 
 
-@pytest.mark.parametrize(("check", "want"), [("gpu_count", 1), ("driver_version", "550.*")])
+@pytest.mark.parametrize(("check", "params"), [("gpu_count", 1), ("driver_version", "550.*")])
 @pytest.mark.parametrize(
     ("section", "modules"),
     [
@@ -50,8 +50,8 @@ def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, want):
         ({"status": "error", "why": "NVML_ERROR_DRIVER_NOT_LOADED: not loaded"}, LOADED),
     ],
 )
-def test_t6_what_is_something_else_stays_unknown(verdict, check, want, section, modules):
-    assert verdict(check, want, section, modules).verdict is Verdict.UNKNOWN
+def test_t6_what_is_something_else_stays_unknown(verdict, check, params, section, modules):
+    assert verdict(check, params, section, modules).verdict is Verdict.UNKNOWN
 
 
 def test_t6_a_version_that_the_library_refuses_is_told_as_that(verdict):

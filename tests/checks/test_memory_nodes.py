@@ -9,10 +9,10 @@ ALONE = {"cpulist": "", "cpus_present": ""}
 
 
 @pytest.fixture
-def say(ask, make_want, make_document):
+def say(ask, make_params, make_document):
     """The findings on a GPU of node 1 and the process that computes on it."""
 
-    def of(check, want, *nodes, mems="0-1"):
+    def of(check, params, *nodes, mems="0-1"):
         gpu = {"index": 0, "bus_id": "0009:01:00.0", "processes": [{"pid": 7}]}
         process = {"pid": 7, "cpus_allowed": "0-71", "mems_allowed": mems}
         sections = {
@@ -26,7 +26,7 @@ def say(ask, make_want, make_document):
             },
             "processes": {"complete": True, "processes": [process]},
         }
-        (found,) = ask(check, make_want(check, want), make_document(sections))
+        (found,) = ask(check, make_params(check, params), make_document(sections))
         return found
 
     return of

@@ -21,15 +21,15 @@ def part(**counts):
 
 
 @pytest.fixture
-def say(ask, make_want, make_document):
-    def of(*parts, errors=None, want=None):
+def say(ask, make_params, make_document):
+    def of(*parts, errors=None, params=None):
         gpu = {"index": 0, "mig_current": True, "ecc": {"errors": UNTOLD}}
         if errors is None:
             gpu["mig_devices"] = [{"index": at, **each} for at, each in enumerate(parts)]
         else:
             gpu["errors"] = {"mig_devices": errors}
         sections = {"gpu": {"count": 1, "gpus": [gpu]}}
-        return ask("ecc_errors", make_want("ecc_errors", want or {}), make_document(sections))
+        return ask("ecc_errors", make_params("ecc_errors", params or {}), make_document(sections))
 
     return of
 
@@ -88,12 +88,12 @@ def remapping(**signs):
     ],
 )
 def test_t7_repairs_of_mig_devices_that_were_not_read_are_unknown(
-    told, verdict, why, ask, make_want, make_document
+    told, verdict, why, ask, make_params, make_document
 ):
     devices = [{"index": at, **each} for at, each in enumerate(told.get("mig_devices") or ())]
     gpu = {"index": 0, "mig_current": True, **told, "mig_devices": devices or None}
     record = {"errors": dict.fromkeys(("failure", "pending"), NOT_SUPPORTED)}
     gpu |= {"remapping": record, "retired_pages": record}
     document = make_document({"gpu": {"count": 1, "gpus": [gpu]}})
-    (found,) = ask("row_remapping", make_want("row_remapping", {}), document)
+    (found,) = ask("row_remapping", make_params("row_remapping", {}), document)
     assert (found.verdict.value, why in found.why) == (verdict, True), found

@@ -27,7 +27,7 @@ LINES = (  # as the driver prints them, src/nvidia/arch/nvalloc/unix/src/osinit.
 
 @pytest.mark.parametrize("revision", ["a1", "ff"])
 @pytest.mark.parametrize(
-    ("check", "want"),
+    ("check", "params"),
     [
         ("xid", {}),
         ("gpu_lost", {}),
@@ -38,7 +38,7 @@ LINES = (  # as the driver prints them, src/nvidia/arch/nvalloc/unix/src/osinit.
     ],
 )
 def test_t5_a_lost_gpu_has_one_name_and_one_count(
-    check, want, revision, ask, make_want, make_document, tmp_path
+    check, params, revision, ask, make_params, make_document, tmp_path
 ):
     (tmp_path / "dev").mkdir()
     records = ("Linux version 6.8.0", *LINES)
@@ -60,7 +60,7 @@ def test_t5_a_lost_gpu_has_one_name_and_one_count(
             "kernel_log": kernel_log.collect(str(tmp_path.resolve()), {}),
         }
     )
-    found = ask(check, make_want(check, want), document)
+    found = ask(check, make_params(check, params), document)
     about = [finding for finding in found if finding.verdict is not Verdict.OK]
     named = {(each.subject.label, each.subject.bus_id) for each in about if each.subject.id}
     assert named <= {("GPU 0", "0000:19:00.0"), ("GPU 1", ADDRESS)}
@@ -73,7 +73,7 @@ def test_t5_a_lost_gpu_has_one_name_and_one_count(
         )
 
 
-def test_t6_an_xid_line_that_cannot_be_read_is_told(ask, make_want, make_document):
+def test_t6_an_xid_line_that_cannot_be_read_is_told(ask, make_params, make_document):
     event = {"kind": "xid", "bus_id": ADDRESS, "count": 1, "text": "NVRM: Xid (PCI:...): abc"}
     document = make_document(
         {
@@ -81,6 +81,6 @@ def test_t6_an_xid_line_that_cannot_be_read_is_told(ask, make_want, make_documen
             "kernel_log": {"complete": True, "events": [event, {**event, "code": 48}]},
         }
     )
-    (finding, *_) = ask("xid", make_want("xid", {}), document)
+    (finding, *_) = ask("xid", make_params("xid", {}), document)
     assert "0 is not known" not in finding.why
     assert "a line whose number cannot be read ×1: NVRM: Xid (PCI:...): abc" in finding.why

@@ -11,7 +11,7 @@ import pytest
         ({"UnsupReq": 3, "RxErr": 0}, "UnsupReq 3", "errors of the protocol, not of the signal"),
     ],
 )
-def test_advice_by_kind(kinds, why, advice, ask, make_want, make_document):
+def test_advice_by_kind(kinds, why, advice, ask, make_params, make_document):
     aer = {"correctable": 100, "nonfatal": 0, "fatal": 0, "kinds": kinds}
     document = make_document(
         {
@@ -22,12 +22,12 @@ def test_advice_by_kind(kinds, why, advice, ask, make_want, make_document):
             "kernel_log": {"complete": True, "events": []},
         }
     )
-    (finding,) = ask("pcie_errors", make_want("pcie_errors", {"corrected": 99}), document)
+    (finding,) = ask("pcie_errors", make_params("pcie_errors", {"corrected": 99}), document)
     assert finding.why == why
     assert advice in finding.advice
 
 
-def test_a_slow_link_says_how_many_errors_it_has_had(ask, make_want, make_document):
+def test_a_slow_link_says_how_many_errors_it_has_had(ask, make_params, make_document):
     gpu = {"index": 0, "bus_id": "0000:5d:00.0", "pcie_generation": 3, "pcie_width": 16}
     gpu |= {"pcie_generation_max": 5, "pcie_width_max": 16, "pcie_replay_counter": 7}
     function = {"address": "0000:5d:00.0", "upstream": [], "aer": {"correctable": 120}}
@@ -38,13 +38,13 @@ def test_a_slow_link_says_how_many_errors_it_has_had(ask, make_want, make_docume
             "pci": {"functions": [function]},
         }
     )
-    want = make_want("pcie_link", {"generation": 5, "width": 16})
-    (finding,) = ask("pcie_link", want, document)
+    params = make_params("pcie_link", {"generation": 5, "width": 16})
+    (finding,) = ask("pcie_link", params, document)
     assert finding.advice.endswith("counted so far: 120 corrected AER errors, 7 replays")
 
 
-def test_d15_a_bus_without_a_function_to_ask_is_unknown_and_said(ask, make_want, make_document):
+def test_d15_a_bus_without_a_function_to_ask_is_unknown_and_said(ask, make_params, make_document):
     document = make_document({"pci": {"functions": []}, "host": {"virtualization": "microsoft"}})
-    (finding,) = ask("pcie_errors", make_want("pcie_errors", {}), document)
+    (finding,) = ask("pcie_errors", make_params("pcie_errors", {}), document)
     assert finding.verdict.value == "unknown"
     assert finding.why == "no NVIDIA function, NIC or NVMe was found on the PCI bus"

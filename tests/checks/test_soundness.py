@@ -123,10 +123,10 @@ def verdicts(findings: list[Any]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def say(case, ask, make_want):
+def say(case, ask, make_params):
     """What the case's check says of a document."""
-    want = make_want(case.check_id, case.want)
-    return lambda document: ask(case.check_id, want, document)
+    params = make_params(case.check_id, case.params)
+    return lambda document: ask(case.check_id, params, document)
 
 
 def decisive(document: dict[str, Any], place: Place, say: Any, fine: set[str]) -> set[str]:
@@ -210,15 +210,15 @@ def is_read(name: str, reads: tuple[str, ...]) -> bool:
     return any(read == name or read.startswith((f"{name}.", f"{name}[")) for read in reads)
 
 
-def test_everything_in_reads_changes_a_verdict(check_id, cases, ask, make_want):
+def test_everything_in_reads_changes_a_verdict(check_id, cases, ask, make_params):
     own = [case for case in cases if case.check_id == check_id]
     needed = set()
     for case in own:
-        want = make_want(check_id, case.want)
-        told = verdicts(ask(check_id, want, case.document))
+        params = make_params(check_id, case.params)
+        told = verdicts(ask(check_id, params, case.document))
         for place in evidence_places(case.document):
             if place.name not in needed and any(
-                verdicts(ask(check_id, want, other)) != told
+                verdicts(ask(check_id, params, other)) != told
                 for other in others(case.document, place)
             ):
                 needed.add(place.name)
@@ -349,13 +349,13 @@ BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = ("xid",)  # than how many GPUs there are, and where a lost one is
 
 
-def fewer(case: Any, make_want: Any, listed: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
+def fewer(case: Any, make_params: Any, listed: tuple[str, str]) -> Iterator[tuple[Any, Any]]:
     """The case's document with a count of the list's items, and it with an item less."""
     section, name = listed
     for tell in COUNTED[listed]:
         document = copy.deepcopy(case.document)
-        want = make_want(case.check_id, case.want)
-        for index in list(tell(document, case.check_id, want)):
+        params = make_params(case.check_id, case.params)
+        for index in list(tell(document, case.check_id, params)):
             without = copy.deepcopy(document)
             del without["sections"][section]["data"][name][index]
             yield document, without
@@ -390,15 +390,15 @@ def test_d15_every_list_is_counted_by_something_else(check_id):
     assert lists_read(check_id) <= COUNTED.keys() | SAID_OTHERWISE.keys()
 
 
-def test_d15_fewer_items_than_there_are_is_never_ok(check_id, cases, ask, make_want):
+def test_d15_fewer_items_than_there_are_is_never_ok(check_id, cases, ask, make_params):
     tried = set()
     for case in cases:
-        want = make_want(check_id, case.want) if case.check_id == check_id else None
-        for listed in lists_read(check_id) & COUNTED.keys() if want else ():
-            for whole, without in fewer(case, make_want, listed):
-                if is_fine(ask(check_id, want, whole)):
+        params = make_params(check_id, case.params) if case.check_id == check_id else None
+        for listed in lists_read(check_id) & COUNTED.keys() if params else ():
+            for whole, without in fewer(case, make_params, listed):
+                if is_fine(ask(check_id, params, whole)):
                     tried.add(listed)
-                    assert not is_fine(ask(check_id, want, without)), (case.name, without)
+                    assert not is_fine(ask(check_id, params, without)), (case.name, without)
     needed = lists_read(check_id) & COUNTED.keys()
     beyond = [read for read in CATALOG.check(check_id).reads if read not in IN_HAND]
     if check_id in NO_MORE_OF_THE_BUS or not any(read.startswith("pci.") for read in beyond):

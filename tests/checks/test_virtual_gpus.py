@@ -58,44 +58,44 @@ CHECKS = (
 
 
 @pytest.mark.parametrize("driver", ["nvidia", "vfio-pci", None])
-@pytest.mark.parametrize(("check", "want"), CHECKS)
-def test_d13_virtual_functions_are_no_gpus(host, ask, make_want, driver, check, want):
-    found = ask(check, make_want(check, want), host(driver))
+@pytest.mark.parametrize(("check", "params"), CHECKS)
+def test_d13_virtual_functions_are_no_gpus(host, ask, make_params, driver, check, params):
+    found = ask(check, make_params(check, params), host(driver))
     assert {finding.verdict for finding in found} == {Verdict.OK}
 
 
-@pytest.mark.parametrize(("check", "want"), CHECKS)
+@pytest.mark.parametrize(("check", "params"), CHECKS)
 def test_d13_a_gpu_that_is_missing_is_seen_among_virtual_functions(
-    host, ask, make_want, check, want
+    host, ask, make_params, check, params
 ):
-    found = ask(check, make_want(check, want), host("nvidia", nvml=3))
+    found = ask(check, make_params(check, params), host("nvidia", nvml=3))
     assert {finding.verdict for finding in found} & {Verdict.FAIL, Verdict.UNKNOWN}
 
 
-def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_want):
+def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_params):
     document = host("nvidia")
     virtual = document["sections"]["pci"]["data"]["functions"][1]
     virtual.update(physfn=None, errors={"physfn": "EACCES"})
-    found = ask("gpu_count", make_want("gpu_count", 4), document)
+    found = ask("gpu_count", make_params("gpu_count", 4), document)
     assert found[0].verdict is Verdict.UNKNOWN
     assert "physfn: EACCES" in found[0].why
 
 
 def test_d13_gpus_kept_for_virtual_machines_are_left_out_of_a_count_without_them(
-    host, ask, make_want
+    host, ask, make_params
 ):
     document = host("nvidia", nvml=3)
     held = document["sections"]["pci"]["data"]["functions"][-5]
     held["driver"] = "vfio-pci"
     document["sections"]["modules"]["data"]["device_nodes"].pop()
-    three = ask("gpu_count", make_want("gpu_count", 3), document)
+    three = ask("gpu_count", make_params("gpu_count", 3), document)
     assert [finding.verdict for finding in three] == [Verdict.OK, Verdict.NOT_APPLICABLE]
-    four = ask("gpu_count", make_want("gpu_count", 4), document)
+    four = ask("gpu_count", make_params("gpu_count", 4), document)
     assert [finding.verdict for finding in four] == [Verdict.FAIL, Verdict.FAIL]
     assert "expect one GPU less here" in four[1].advice
 
 
-def test_d13_a_vgpu_in_a_guest_has_no_link_to_be_judged(ask, make_want, make_document):
+def test_d13_a_vgpu_in_a_guest_has_no_link_to_be_judged(ask, make_params, make_document):
     unsupported = dict.fromkeys(("pcie_generation", "pcie_width"), "NVML_ERROR_NOT_SUPPORTED")
     share = gpu(0) | {"virtualization_mode": "VGPU", "errors": unsupported}
     sections = {
@@ -104,10 +104,10 @@ def test_d13_a_vgpu_in_a_guest_has_no_link_to_be_judged(ask, make_want, make_doc
         "pci": {"functions": list(functions(1, 0, None))},
         "modules": {"device_nodes": [{"path": "/dev/nvidia0"}]},
     }
-    for check, want, verdict in (
+    for check, params, verdict in (
         ("pcie_link", {"generation": 4, "width": 16}, Verdict.NOT_APPLICABLE),
         ("gpu_count", 1, Verdict.OK),
         ("gpu_lost", {}, Verdict.OK),
     ):
-        (found,) = ask(check, make_want(check, want), make_document(sections))
+        (found,) = ask(check, make_params(check, params), make_document(sections))
         assert (check, found.verdict) == (check, verdict)

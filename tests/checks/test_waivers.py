@@ -18,9 +18,9 @@ def shown(finding: Finding) -> str:
     return finding.why if bare else finding.text(finding.actual)
 
 
-def waived(case: Any, want: Any, catalog: Any, accepts: str) -> list[Finding]:
+def waived(case: Any, params: Any, catalog: Any, accepts: str) -> list[Finding]:
     """The case's findings under a waiver for this value."""
-    wish = Expectation(check=case.check_id, want=want, severity=Severity.CRITICAL, origin="b:1")
+    wish = Expectation(check=case.check_id, params=params, severity=Severity.CRITICAL, origin="b:1")
     until = date(2026, 12, 31)
     waiver = Waiver(check=case.check_id, owner="a", reason="b", until=until, accepts=accepts)
     baseline = Baseline(name="b", path="b", expectations=(wish,), waivers=(waiver,))
@@ -29,29 +29,29 @@ def waived(case: Any, want: Any, catalog: Any, accepts: str) -> list[Finding]:
 
 
 def test_d12_a_waiver_covers_what_is_shown_and_nothing_else(
-    case: Any, make_want: Callable[..., Any], catalog: Any
+    case: Any, make_params: Callable[..., Any], catalog: Any
 ) -> None:
-    want = make_want(case.check_id, case.want)
-    wrong = [f for f in waived(case, want, catalog, "") if f.verdict is Verdict.FAIL]
+    params = make_params(case.check_id, case.params)
+    wrong = [f for f in waived(case, params, catalog, "") if f.verdict is Verdict.FAIL]
     for accepts in {shown(finding) for finding in wrong}:
         for before, after in zip(
-            waived(case, want, catalog, ""), waived(case, want, catalog, accepts), strict=True
+            waived(case, params, catalog, ""), waived(case, params, catalog, accepts), strict=True
         ):
             covered = before.verdict is Verdict.FAIL and shown(before) == accepts
             assert (after.verdict is Verdict.WAIVED) is covered, (accepts, before)
 
 
 def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
-    cases: list[Any], make_want: Callable[..., Any], catalog: Any
+    cases: list[Any], make_params: Callable[..., Any], catalog: Any
 ) -> None:
     (case,) = [each for each in cases if each.name == "lanes-lost-on-one-of-two"]
-    want = make_want("pcie_link", case.want)
-    told = [f for f in waived(case, want, catalog, "x8") if f.verdict is not Verdict.OK]
+    params = make_params("pcie_link", case.params)
+    told = [f for f in waived(case, params, catalog, "x8") if f.verdict is not Verdict.OK]
     assert {f.verdict for f in told} == {Verdict.WAIVED}
     case = case._replace(document=deepcopy(case.document))
     for gpu in case.document["sections"]["gpu"]["data"]["gpus"]:
         gpu |= {"pcie_width": 1, "pcie_generation": 3}
-    told = [f for f in waived(case, want, catalog, "x8") if f.verdict is not Verdict.UNKNOWN]
+    told = [f for f in waived(case, params, catalog, "x8") if f.verdict is not Verdict.UNKNOWN]
     assert {f.verdict for f in told} == {Verdict.FAIL}
     assert all(f.waiver == "waiver covers x8, not this; until 2026-12-31 (a: b)" for f in told)
 
@@ -66,7 +66,7 @@ def test_d12_a_link_that_was_accepted_at_x8_fails_at_gen1_x1(
 )
 def test_d12_a_waiver_covers_nothing_that_was_not_read(
     cases: list[Any],
-    make_want: Callable[..., Any],
+    make_params: Callable[..., Any],
     catalog: Any,
     check: str,
     name: str,
@@ -77,7 +77,7 @@ def test_d12_a_waiver_covers_nothing_that_was_not_read(
     for gpu in case.document["sections"]["gpu"]["data"]["gpus"]:
         if check == "pcie_link":
             gpu |= {"pcie_generation": None, "errors": {"pcie_generation": "NVML_ERROR_UNKNOWN"}}
-    told = waived(case, make_want(check, case.want), catalog, accepts)
+    told = waived(case, make_params(check, case.params), catalog, accepts)
     (accepted,) = [finding for finding in told if finding.verdict is Verdict.WAIVED]
     beside = [f.verdict for f in told if f.subject == accepted.subject and f is not accepted]
     assert beside == [Verdict.UNKNOWN]

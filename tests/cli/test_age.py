@@ -17,12 +17,12 @@ from nodevet.report import formats, jsonl
 from nodevet.report import json as report_json
 
 CHECK = '''"""A check."""
-from nodevet.model import Check, Want, ok
+from nodevet.model import Check, CheckParams, ok
 
-def judge(evidence, want):
+def judge(evidence, params):
     yield ok()
 
-CHECK = Check(wants=Want, reads=(), judge=judge)
+CHECK = Check(params=CheckParams, reads=(), judge=judge)
 '''
 DAY = 86400.0
 Call = Callable[..., Result]

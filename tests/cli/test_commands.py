@@ -129,8 +129,8 @@ def test_schema_knows_the_checks_of_the_project(nodevet: Run, tmp_path: Path) ->
     (tmp_path / "checks").mkdir()
     (tmp_path / "checks" / "site_rule.py").write_text(
         '"""A rule of this site."""\n'
-        "from nodevet.model import Check, Want\n"
-        "CHECK = Check(wants=Want, reads=(), judge=lambda evidence, want: iter(()))\n"
+        "from nodevet.model import Check, CheckParams\n"
+        "CHECK = Check(params=CheckParams, reads=(), judge=lambda evidence, params: iter(()))\n"
     )
     done = nodevet("schema", cwd=tmp_path)
     known = json.loads(done.stdout)["properties"]["expect"]["properties"]

@@ -15,12 +15,12 @@ from nodevet.model import Host, HostReport, Status
 from nodevet.report import formats, jsonl
 
 CHECK = '''"""A check."""
-from nodevet.model import Check, Want, ok
+from nodevet.model import Check, CheckParams, ok
 
-def judge(evidence, want):
+def judge(evidence, params):
     yield ok()
 
-CHECK = Check(wants=Want, reads=(), judge=judge)
+CHECK = Check(params=CheckParams, reads=(), judge=judge)
 '''
 MACHINE: dict[str, Any] = {"machine_id": "m", "boot_id": "b", "uptime_s": 9000.0}
 Given = dict[str, dict[str, Any]]

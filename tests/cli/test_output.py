@@ -181,9 +181,9 @@ def test_a_check_that_exits_is_no_success(nodevet: Run, tmp_path: Path, text: st
     assert done.returncode == 2
     assert f"{path}:3: SystemExit" in done.stderr
     path.write_text(
-        '"""Own."""\nimport sys\nfrom nodevet.model import Check, Want\n'
-        f"def judge(evidence, want):\n    {text}\n    yield\n"
-        "CHECK = Check(wants=Want, reads=(), judge=judge)\n"
+        '"""Own."""\nimport sys\nfrom nodevet.model import Check, CheckParams\n'
+        f"def judge(evidence, params):\n    {text}\n    yield\n"
+        "CHECK = Check(params=CheckParams, reads=(), judge=judge)\n"
     )
     done = nodevet("check", "@local", "-b", "b", "--project", tmp_path)
     assert done.returncode == 3

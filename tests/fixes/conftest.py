@@ -53,12 +53,12 @@ def evidence_of(sections: dict[str, Any]) -> Evidence:
 
 
 def want_of(check: str, value: Any) -> Any:
-    model = CATALOG.check(check).wants
+    model = CATALOG.check(check).params
     return model.model_validate(value if isinstance(value, dict) else {model.bare: value})
 
 
-def wrong_in(check: str, want: Any, evidence: Evidence) -> list[Finding]:
-    found = CATALOG.check(check).judge(evidence, want)
+def wrong_in(check: str, params: Any, evidence: Evidence) -> list[Finding]:
+    found = CATALOG.check(check).judge(evidence, params)
     return [finding for finding in found if finding.verdict is Verdict.FAIL]
 
 
@@ -85,23 +85,23 @@ def evidence() -> Callable[[dict[str, Any]], Evidence]:
 
 @pytest.fixture
 def wrong() -> Callable[..., list[Finding]]:
-    """The wrong findings of a check: check, want as in a baseline, evidence."""
-    return lambda check, want, evidence: wrong_in(check, want_of(check, want), evidence)
+    """The wrong findings of a check: check, params as in a baseline, evidence."""
+    return lambda check, params, evidence: wrong_in(check, want_of(check, params), evidence)
 
 
 @pytest.fixture
 def plan() -> Callable[..., list[PlannedChange]]:
-    """What a fix would do: check, want as in a baseline, sections of the evidence.
+    """What a fix would do: check, params as in a baseline, sections of the evidence.
 
     Raises FixError as the fix does. `findings` are those of the sections, unless given.
     """
 
     def changes(
-        check: str, want: Any, sections: dict[str, Any], findings: list[Finding] | None = None
+        check: str, params: Any, sections: dict[str, Any], findings: list[Finding] | None = None
     ) -> list[PlannedChange]:
         fix = CATALOG.fix(check)
         assert fix is not None
-        evidence, wish = evidence_of(sections), want_of(check, want)
+        evidence, wish = evidence_of(sections), want_of(check, params)
         wrong = wrong_in(check, wish, evidence) if findings is None else findings
         found = list(fix.plan(evidence, wrong, wish))
         assert all(change.risk.rank <= fix.risk.rank for change in found)

@@ -60,7 +60,7 @@ make() {{ # name version depends...
     [ -z "$*" ] || echo "Depends: $*" >>$d/DEBIAN/control
     echo 'Description: pretended' >>$d/DEBIAN/control
     case $name in nvidia-kernel-source-550)
-        u=$d/usr/lib/systemd/system; mkdir -p $u/multi-user.target.wants
+        u=$d/usr/lib/systemd/system; mkdir -p $u/multi-user.target.params
         cat >$u/pretended-module.service <<'END'
 [Unit]
 Before=nvidia-persistenced.service nvidia-fabricmanager.service

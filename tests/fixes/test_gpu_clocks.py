@@ -23,8 +23,8 @@ GONE = {
 
 
 def test_both_clocks(plan, h100, uuid):
-    want = {"graphics": "max", "memory": "default"}
-    (change,) = plan("gpu_clocks", want, {"gpu": h100({}, SLOW)})
+    params = {"graphics": "max", "memory": "default"}
+    (change,) = plan("gpu_clocks", params, {"gpu": h100({}, SLOW)})
     assert (change.expected, change.actual, change.unit) == (
         {"graphics": 1980},
         {"graphics": 1200},
@@ -49,8 +49,8 @@ def test_the_clock_that_is_not_wanted_stays_and_is_its_default_at_boot(plan, h10
 
 
 def test_locks_where_the_driver_tells_them(plan, h100, uuid):
-    want = {"locked_graphics": "max", "locked_memory": 2619}
-    (change,) = plan("gpu_clocks", want, {"gpu": h100(LOCKED, LOCKED)})
+    params = {"locked_graphics": "max", "locked_memory": 2619}
+    (change,) = plan("gpu_clocks", params, {"gpu": h100(LOCKED, LOCKED)})
     unit = change.actions[0].content
     assert unit.count(" -lgc 1980,1980 ||") == unit.count(" -lmc 2619,2619 ||") == 2
     assert unit.index(uuid(0)) < unit.index(uuid(1))
@@ -59,7 +59,7 @@ def test_locks_where_the_driver_tells_them(plan, h100, uuid):
 
 
 @pytest.mark.parametrize(
-    ("want", "gpu", "told"),
+    ("params", "gpu", "told"),
     [
         ({"graphics": "max", "locked_graphics": 1500}, {}, "locked_clock_graphics_min_mhz"),
         ({"graphics": 1500}, {"app_clock_memory_mhz": None}, "app_clock_memory_mhz"),
@@ -67,13 +67,13 @@ def test_locks_where_the_driver_tells_them(plan, h100, uuid):
         ({"graphics": 1500, "memory": "max"}, {"max_clock_memory_mhz": 0}, "NVML says 0"),
     ],
 )
-def test_refused_where_a_clock_is_not_known(plan, h100, want, gpu, told):
+def test_refused_where_a_clock_is_not_known(plan, h100, params, gpu, told):
     with pytest.raises(FixError) as refused:
-        plan("gpu_clocks", want, {"gpu": h100(SLOW | gpu)})
+        plan("gpu_clocks", params, {"gpu": h100(SLOW | gpu)})
     assert f"GPU 0: {told}" in str(refused.value) or told in str(refused.value)
 
 
 def test_a_gpu_without_application_clocks_is_left_out(plan, h100, uuid):
-    want = {"graphics": "default", "memory": "default"}
-    (change,) = plan("gpu_clocks", want, {"gpu": h100(SLOW, GONE)})
+    params = {"graphics": "default", "memory": "default"}
+    (change,) = plan("gpu_clocks", params, {"gpu": h100(SLOW, GONE)})
     assert uuid(1) not in change.actions[0].content

@@ -71,13 +71,13 @@ def node(*processes, gpus=None):
 
 @pytest.fixture
 def asked(evidence, wrong):
-    """The changes with an option: want, sections, option -> changes."""
+    """The changes with an option: params, sections, option -> changes."""
 
-    def changes(sections, *options, want=True):
+    def changes(sections, *options, params=True):
         found = evidence(sections)
-        findings = wrong("numa_binding", want, found)
-        model = numa_binding.NumaBinding
-        wish = model.model_validate(want if isinstance(want, dict) else {"bound": want})
+        findings = wrong("numa_binding", params, found)
+        model = numa_binding.Params
+        wish = model.model_validate(params if isinstance(params, dict) else {"bound": params})
         return list(numa_binding.FIX.changes(found, findings, wish, options))
 
     return changes
@@ -139,7 +139,7 @@ def test_memory_is_bound_with_a_restart_only(asked):
 
 
 def test_memory_that_is_not_judged_has_a_policy_only(asked):
-    (change,) = asked(node(process(100, mems="0-1")), want={"bound": True, "memory": False})
+    (change,) = asked(node(process(100, mems="0-1")), params={"bound": True, "memory": False})
     assert change.actions[0].content == TEXT.split("AllowedMemoryNodes", 1)[0]
 
 

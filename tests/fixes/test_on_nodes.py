@@ -126,17 +126,17 @@ class Life:
 
 
 def ask(check: str, evidence: Evidence) -> tuple[list[Finding], Any]:
-    """The findings of a check, and its want."""
-    want = CATALOG.check(check).wants.model_validate(WANTS[check])
-    return list(CATALOG.check(check).judge(evidence, want)), want
+    """The findings of a check, and its params."""
+    params = CATALOG.check(check).params.model_validate(WANTS[check])
+    return list(CATALOG.check(check).judge(evidence, params)), params
 
 
 def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
-    findings, want = ask(check, evidence)
+    findings, params = ask(check, evidence)
     fix = CATALOG.fix(check)
     assert fix is not None
     wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    return tuple(fix.plan(evidence, wrong, want))
+    return tuple(fix.plan(evidence, wrong, params))
 
 
 class Fleet:

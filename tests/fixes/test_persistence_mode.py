@@ -29,12 +29,12 @@ def split(change):
     return files, of_units, [each for each in change.actions if isinstance(each, RunCommand)]
 
 
-@pytest.mark.parametrize(("want", "word", "noted"), [(True, "1", False), (False, "0", True)])
-def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, want, word, noted):
-    gpus = h100({}, {"persistence_mode": not want}, OFF)
-    (change,) = plan("persistence_mode", want, {"gpu": gpus, "services": units(ABSENT)})
-    wrong = [1, 2] if want else [0, 1]
-    assert (change.expected, change.actual) == (want, not want)
+@pytest.mark.parametrize(("params", "word", "noted"), [(True, "1", False), (False, "0", True)])
+def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, params, word, noted):
+    gpus = h100({}, {"persistence_mode": not params}, OFF)
+    (change,) = plan("persistence_mode", params, {"gpu": gpus, "services": units(ABSENT)})
+    wrong = [1, 2] if params else [0, 1]
+    assert (change.expected, change.actual) == (params, not params)
     assert change.subjects == tuple(f"GPU {index}" for index in wrong)
     unit, enabled, *runs = change.actions
     assert unit.content.count(f" -pm {word} ||") == 3
@@ -51,14 +51,14 @@ def test_without_the_daemon_a_unit_of_nodevets_own(plan, h100, uuid, want, word,
 
 
 @pytest.mark.parametrize("daemon", [ENABLED, STOPPED, MASKED, STATIC])
-@pytest.mark.parametrize("want", [True, False])
-def test_there_is_one_owner(plan, h100, want, daemon):
+@pytest.mark.parametrize("params", [True, False])
+def test_there_is_one_owner(plan, h100, params, daemon):
     """The daemon where it can be and is to hold the GPUs; what the other one had goes."""
-    sections = {"gpu": h100({"persistence_mode": not want}), "services": units(daemon, ENABLED)}
-    (change,) = plan("persistence_mode", want, sections)
+    sections = {"gpu": h100({"persistence_mode": not params}), "services": units(daemon, ENABLED)}
+    (change,) = plan("persistence_mode", params, sections)
     files, of_units, runs = split(change)
     assert set(files) == {DROP_IN, PATH}
-    if want and daemon in (ENABLED, STOPPED):
+    if params and daemon in (ENABLED, STOPPED):
         assert files[PATH] is None and files[DROP_IN].count(" -pm 1 ||") == 1
         assert of_units[0] == SetUnit(name=OWN, enabled=False, running=False)
         assert change.actions.index(of_units[0]) < change.actions.index(
@@ -69,7 +69,7 @@ def test_there_is_one_owner(plan, h100, want, daemon):
         assert of_units == [SetUnit(name=OWN, enabled=True)]
     touched = {(each.kind, each.name) for each in change.resources}
     assert {("file", PATH), ("file", DROP_IN), ("unit", OWN)} <= touched
-    assert runs[-1].words[-2:] == ("-pm", "1" if want else "0")
+    assert runs[-1].words[-2:] == ("-pm", "1" if params else "0")
 
 
 def test_a_daemon_that_runs_is_not_touched(plan, h100, uuid):

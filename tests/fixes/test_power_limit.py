@@ -118,8 +118,8 @@ def test_a_gpu_without_a_limit_is_left_out(plan, h100, uuid):
 
 def test_within_the_tolerance_is_not_touched(plan, h100):
     near = {"power_limit_mw": 699_000, "power_limit_enforced_mw": 699_000}
-    want = {"watts": 700, "tolerance": "1%"}
-    (change,) = plan("power_limit", want, {"gpu": h100(near, LOW)})
+    params = {"watts": 700, "tolerance": "1%"}
+    (change,) = plan("power_limit", params, {"gpu": h100(near, LOW)})
     assert change.subjects == ("GPU 1",)
     assert sum(isinstance(action, RunCommand) for action in change.actions) == 1
 

@@ -19,7 +19,7 @@ from nodevet.fixing.model import FixError
 @dataclass(frozen=True)
 class Case:
     check: str
-    want: Any
+    params: Any
     gpu: dict[str, Any]  # of the one that is wrong
 
 
@@ -46,19 +46,19 @@ FIELDS = [name for name in Gpu.__struct_fields__ if name not in ("index", "error
 def actions_of(plan, case, section, findings):
     """None where the fix refuses."""
     try:
-        return [change.actions for change in plan(case.check, case.want, section, findings)]
+        return [change.actions for change in plan(case.check, case.params, section, findings)]
     except FixError:
         return None
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.want}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.params}")
 def test_a_value_that_was_not_read_is_never_built_on(case, plan, wrong, evidence, h100):
     """Whatever is taken away of either GPU: the same actions, or none at all."""
     gpus = (case.gpu, {})
     whole = {"gpu": h100(*gpus), "services": SERVICES}
-    findings = wrong(case.check, case.want, evidence(whole))
+    findings = wrong(case.check, case.params, evidence(whole))
     assert findings
-    actions = [change.actions for change in plan(case.check, case.want, whole)]
+    actions = [change.actions for change in plan(case.check, case.params, whole)]
     assert actions
     for field in FIELDS:
         for index in range(len(gpus)):
@@ -71,19 +71,19 @@ def test_a_value_that_was_not_read_is_never_built_on(case, plan, wrong, evidence
                 assert found in (None, actions), (field, index, why)
     for section in ({}, {"gpu": {"status": "error", "why": "no"}}, {"gpu": {}}, {"gpu": h100()}):
         with pytest.raises(FixError):
-            plan(case.check, case.want, section, findings)
+            plan(case.check, case.params, section, findings)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.want}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.params}")
 def test_nothing_is_done_where_nothing_is_wrong(case, plan, h100):
-    assert plan(case.check, case.want, {"gpu": h100({}, {})}) == []
-    assert plan(case.check, case.want, {"gpu": h100(case.gpu, {})}, []) == []
-    assert plan(case.check, case.want, {}, []) == []
+    assert plan(case.check, case.params, {"gpu": h100({}, {})}) == []
+    assert plan(case.check, case.params, {"gpu": h100(case.gpu, {})}, []) == []
+    assert plan(case.check, case.params, {}, []) == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.want}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.params}")
 def test_a_plan_outlasts_json_and_names_no_other_gpu(case, plan, h100, uuid):
-    for change in plan(case.check, case.want, {"gpu": h100({}, case.gpu), "services": SERVICES}):
+    for change in plan(case.check, case.params, {"gpu": h100({}, case.gpu), "services": SERVICES}):
         text = msgspec.json.encode(change)
         assert msgspec.json.decode(text, type=type(change)) == change
         assert "None" not in json.dumps(json.loads(text))

@@ -134,7 +134,9 @@ def test_half_of_the_memory_is_enough(plan):
 
 
 def test_nobody_says_which_may_stay(plan):
-    with pytest.raises(FixError, match="which swap may stay, for at most 500 KiB, nobody says"):
+    with pytest.raises(
+        FixError, match="the baseline allows 500 KiB, and not of which swap: reduce it"
+    ):
         plan("swap", 500, node())
     assert plan("swap", 1000, node()) == []
 

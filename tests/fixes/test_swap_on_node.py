@@ -48,7 +48,7 @@ SETUP = f"""\
 printf '\\t/dev/sda2 none\\tswap sw,pri=5 0 0'; }} > /etc/fstab
 chmod 640 /etc/fstab
 printf '[Swap]\\nWhat=/dev/sdb2\\n' > {VENDOR}/dev-sdb2.swap
-mkdir -p {VENDOR}/swap.target.wants
+mkdir -p {VENDOR}/swap.target.params
 ln -s ../dev-sdb2.swap {VENDOR}/swap.target.wants/
 swapoff -a && systemctl daemon-reload && systemctl restart nodevet-sim-swap
 """
@@ -104,16 +104,16 @@ def sim(*words: str | Path) -> str:
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    want = CATALOG.check("swap").wants.model_validate({"maximum_kb": "none"})
-    return list(CATALOG.check("swap").judge(evidence, want))
+    params = CATALOG.check("swap").params.model_validate({"maximum_kb": "none"})
+    return list(CATALOG.check("swap").judge(evidence, params))
 
 
 def planned(evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix("swap")
     assert fix is not None
-    want = CATALOG.check("swap").wants.model_validate({"maximum_kb": "none"})
+    params = CATALOG.check("swap").params.model_validate({"maximum_kb": "none"})
     wrong = [each for each in findings(evidence) if each.verdict is Verdict.FAIL]
-    return tuple(fix.plan(evidence, wrong, want))
+    return tuple(fix.plan(evidence, wrong, params))
 
 
 @pytest.fixture(scope="module")

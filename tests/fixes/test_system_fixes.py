@@ -55,8 +55,8 @@ def modules(loaded, builtin=(), version="550.1"):
 
 
 def test_huge_pages_now_and_at_every_boot(plan):
-    want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
-    (change,) = plan("transparent_hugepage", want, memory("always", "madvise"))
+    params = {"enabled": ["madvise", "never"], "defrag": "madvise"}
+    (change,) = plan("transparent_hugepage", params, memory("always", "madvise"))
     assert change.actions == (
         WriteFile(
             path=RULE,
@@ -74,22 +74,22 @@ def test_huge_pages_now_and_at_every_boot(plan):
 
 
 def test_another_word_that_is_right_is_left_to_its_owner(plan):
-    want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
-    (change,) = plan("transparent_hugepage", want, memory("never", "always"))
+    params = {"enabled": ["madvise", "never"], "defrag": "madvise"}
+    (change,) = plan("transparent_hugepage", params, memory("never", "always"))
     assert change.actions[0].content == f"{HEAD}w {THP}/defrag - - - - madvise\n"
 
 
 @pytest.mark.parametrize("now", [("always", "always"), (None, "defer")])
 def test_huge_pages_that_were_not_read(plan, wrong, evidence, now):
-    want = {"enabled": ["madvise", "never"], "defrag": "madvise"}
-    findings = wrong("transparent_hugepage", want, evidence(memory("always", "always")))
+    params = {"enabled": ["madvise", "never"], "defrag": "madvise"}
+    findings = wrong("transparent_hugepage", params, evidence(memory("always", "always")))
     if now[0] is None:
         with pytest.raises(FixError, match="enabled: it could not be read"):
-            plan("transparent_hugepage", want, memory(*now), findings)
+            plan("transparent_hugepage", params, memory(*now), findings)
         with pytest.raises(FixError, match="must speak of it too"):
-            plan("transparent_hugepage", want, memory(*now))
+            plan("transparent_hugepage", params, memory(*now))
     else:
-        assert plan("transparent_hugepage", want, memory(*now), findings)
+        assert plan("transparent_hugepage", params, memory(*now), findings)
 
 
 # --- sysctl
@@ -153,16 +153,16 @@ def test_a_dot_inside_a_part(plan):
 
 
 @pytest.mark.parametrize(
-    ("want", "other", "told"),
+    ("params", "other", "told"),
     [
         (WANT, {"vm__swappiness": None}, "vm.swappiness: the probe was not asked for it, and the"),
         (WANT, {"vm__min_free_kbytes": "a"}, "vm.min_free_kbytes: what it is now is no number"),
         (WANT | {"kernel.core_pattern": ""}, {}, "kernel.core_pattern: an empty value cannot be"),
     ],
 )
-def test_refused_where_the_file_would_be_wrong(plan, want, other, told):
+def test_refused_where_the_file_would_be_wrong(plan, params, other, told):
     with pytest.raises(FixError) as refused:
-        plan("sysctl", want, node(kernel__numa_balancing="1", **other))
+        plan("sysctl", params, node(kernel__numa_balancing="1", **other))
     assert told in str(refused.value)
 
 
@@ -177,7 +177,7 @@ def test_a_parameter_of_several_numbers_can_be_put_back():
 
 
 @pytest.mark.parametrize(
-    ("want", "now", "actions", "risk"),
+    ("params", "now", "actions", "risk"),
     [
         ({"running": ["a.service"]}, {}, [SetUnit(name="a.service", running=True)], Risk.LIVE),
         (
@@ -212,15 +212,15 @@ def test_a_parameter_of_several_numbers_can_be_put_back():
         ),
     ],
 )
-def test_a_unit(plan, want, now, actions, risk):
-    (change,) = plan("services", want, units(unit("a.service", **now)))
+def test_a_unit(plan, params, now, actions, risk):
+    (change,) = plan("services", params, units(unit("a.service", **now)))
     assert list(change.actions) == actions
     assert change.resources == (Resource(kind="unit", name="a.service"),)
     assert (change.risk, change.subjects, change.note) == (risk, ("unit a.service",), "")
 
 
 @pytest.mark.parametrize(
-    ("want", "shown", "told"),
+    ("params", "shown", "told"),
     [
         ("running", {"load": "not-found", "file": ""}, "it is not there"),
         ("running", {"load": "masked", "file": "masked"}, "it is masked"),
@@ -233,9 +233,9 @@ def test_a_unit(plan, want, now, actions, risk):
         ("disabled", {"file": "static"}, "it is static"),
     ],
 )
-def test_a_unit_that_is_left_alone(plan, want, shown, told):
+def test_a_unit_that_is_left_alone(plan, params, shown, told):
     with pytest.raises(FixError) as refused:
-        plan("services", {want: ["a.service"]}, units(unit("a.service", **shown)))
+        plan("services", {params: ["a.service"]}, units(unit("a.service", **shown)))
     assert told in str(refused.value)
 
 
@@ -245,9 +245,9 @@ def test_a_unit_that_is_left_alone(plan, want, shown, told):
 )
 def test_the_way_to_the_node_is_not_cut(plan, name):
     running = unit(name, active="active", file="enabled")
-    for want in ({"stopped": [name]}, {"disabled": [name]}):
+    for params in ({"stopped": [name]}, {"disabled": [name]}):
         with pytest.raises(FixError, match="out of reach"):
-            plan("services", want, units(running))
+            plan("services", params, units(running))
     assert plan("services", {"running": [name]}, units(unit(name)))
 
 
@@ -258,9 +258,9 @@ def test_what_ends_a_node_is_not_started(plan, name):
 
 
 def test_one_that_cannot_be_put_right_does_not_keep_the_others(plan):
-    want = {"running": ["a.service", "b.service", "c.service"]}
+    params = {"running": ["a.service", "b.service", "c.service"]}
     gone = unit("b.service", load="not-found", file="")
-    found = plan("services", want, units(unit("a.service"), gone, unit("c.service")))
+    found = plan("services", params, units(unit("a.service"), gone, unit("c.service")))
     assert [change.subjects for change in found] == [("unit a.service",), ("unit c.service",)]
     assert found[0].note.startswith("not in the plan: b.service: it is not there")
     assert found[1].note == ""
@@ -270,8 +270,8 @@ def test_one_that_cannot_be_put_right_does_not_keep_the_others(plan):
 
 
 def test_modules_to_load_and_to_keep_out(plan):
-    want = {"loaded": ["nvidia", "nvidia-uvm"], "absent": ["nouveau", "nvidiafb"]}
-    now, later = plan("kernel_modules", want, modules(["nvidia", "nouveau"]))
+    params = {"loaded": ["nvidia", "nvidia-uvm"], "absent": ["nouveau", "nvidiafb"]}
+    now, later = plan("kernel_modules", params, modules(["nvidia", "nouveau"]))
     assert now.actions == (
         WriteFile(path=LOAD, content=f"{HEAD}nvidia\nnvidia_uvm\n"),
         WriteFile(path=DENY.format("nvidia"), content=None),
@@ -289,8 +289,8 @@ def test_modules_to_load_and_to_keep_out(plan):
     assert (later.risk, later.effective) == (Risk.REBOOT, "reboot")
     assert "initramfs" in later.note
     assert (later.expected, later.actual) == ({"nouveau": "not loaded"}, {"nouveau": "loaded"})
-    assert plan("kernel_modules", want, modules(["nvidia", "nouveau", "nvidia_uvm"])) == [later]
-    assert plan("kernel_modules", want, modules(["nvidia"])) == [now]
+    assert plan("kernel_modules", params, modules(["nvidia", "nouveau", "nvidia_uvm"])) == [later]
+    assert plan("kernel_modules", params, modules(["nvidia"])) == [now]
 
 
 def test_what_the_command_line_keeps_out_is_not_loaded(plan):
@@ -324,22 +324,22 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "want", "bad", "good"), CASES)
+@pytest.mark.parametrize(("check", "params", "bad", "good"), CASES)
 def test_no_plan_without_a_fault_or_without_its_evidence(
-    plan, wrong, evidence, check, want, bad, good
+    plan, wrong, evidence, check, params, bad, good
 ):
-    assert plan(check, want, good) == []
-    assert plan(check, want, bad, []) == []
-    findings = wrong(check, want, evidence(bad))
+    assert plan(check, params, good) == []
+    assert plan(check, params, bad, []) == []
+    findings = wrong(check, params, evidence(bad))
     assert findings
     for sections in ({}, good, {name: {"status": "error", "why": "EIO"} for name in bad}):
         with pytest.raises(FixError):
-            plan(check, want, sections, findings)
+            plan(check, params, sections, findings)
 
 
-@pytest.mark.parametrize(("check", "want", "bad", "good"), CASES)
-def test_every_action_is_a_command_and_outlasts_json(plan, check, want, bad, good):
-    for change in plan(check, want, bad):
+@pytest.mark.parametrize(("check", "params", "bad", "good"), CASES)
+def test_every_action_is_a_command_and_outlasts_json(plan, check, params, bad, good):
+    for change in plan(check, params, bad):
         assert len(list(perform(change.actions))) == len(change.actions)
         assert msgspec.json.decode(msgspec.json.encode(change), type=type(change)) == change
 

@@ -79,8 +79,8 @@ def sim(*words: str | Path) -> str:
 
 
 def findings(check: str, evidence: Evidence) -> list[Finding]:
-    want = CATALOG.check(check).wants.model_validate(WANTS[check])
-    return list(CATALOG.check(check).judge(evidence, want))
+    params = CATALOG.check(check).params.model_validate(WANTS[check])
+    return list(CATALOG.check(check).judge(evidence, params))
 
 
 def amiss(check: str, evidence: Evidence) -> list[str]:
@@ -93,7 +93,9 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix(check)
     assert fix is not None
     wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.FAIL]
-    return tuple(fix.plan(evidence, wrong, CATALOG.check(check).wants.model_validate(WANTS[check])))
+    return tuple(
+        fix.plan(evidence, wrong, CATALOG.check(check).params.model_validate(WANTS[check]))
+    )
 
 
 def loaded(evidence: Evidence) -> set[str]:

@@ -53,18 +53,18 @@ CHECK = '''\
 """Transparent huge pages are what the baseline says."""
 from typing import ClassVar
 from nodevet.evidence.memory import Memory
-from nodevet.model import NODE, Check, Want, compare, unknown
-class Pages(Want):
+from nodevet.model import NODE, Check, CheckParams, compare, unknown
+class Pages(CheckParams):
     bare: ClassVar[str] = "mode"
     mode: str
     risk: str = "live"
-def judge(evidence, want):
+def judge(evidence, params):
     data = evidence[Memory].data
     if data is None or data.thp_enabled is None:
         yield unknown(why="not read")
     else:
-        yield compare(NODE, expected=want.mode, actual=data.thp_enabled)
-CHECK = Check(wants=Pages, reads=("memory.thp_enabled",), judge=judge)
+        yield compare(NODE, expected=params.mode, actual=data.thp_enabled)
+CHECK = Check(params=Pages, reads=("memory.thp_enabled",), judge=judge)
 '''
 FIX = '''\
 """Set it now and at boot."""
@@ -77,17 +77,17 @@ from nodevet.resource.unit import SetUnit
 PATH = "/etc/tmpfiles.d/nodevet-pages.conf"
 UNIT = "/etc/systemd/system/nodevet-pages.service"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
-def plan(evidence, findings, want):
+def plan(evidence, findings, params):
     gpus = data.gpus if (data := evidence[Gpus].data) else ()
     yield PlannedChange(
-        expected=want.mode,
+        expected=params.mode,
         actual=findings[0].actual,
         subjects=("",),
         actions=(
-            WriteFile(path=PATH, content=f"w {THP} - - - - {want.mode}\\n"),
+            WriteFile(path=PATH, content=f"w {THP} - - - - {params.mode}\\n"),
             WriteFile(path=UNIT, content="[Service]\\n"),
             SetUnit(name="nodevet-pages.service", enabled=True, running=True),
-            WriteKernel(path=THP, value=want.mode),
+            WriteKernel(path=THP, value=params.mode),
         ),
         resources=(
             Resource(kind="file", name=PATH),
@@ -95,8 +95,8 @@ def plan(evidence, findings, want):
             Resource(kind="unit", name="nodevet-pages.service"),
             Resource(kind="kernel", name=THP),
         ),
-        risk=Risk(want.risk),
-        gpus=tuple(gpu.uuid for gpu in gpus[:1]) if want.risk == "idle" else (),
+        risk=Risk(params.risk),
+        gpus=tuple(gpu.uuid for gpu in gpus[:1]) if params.risk == "idle" else (),
     )
 FIX = Fix(plan=plan, risk=Risk.REBOOT)
 '''
@@ -335,14 +335,14 @@ def cut(box: Box) -> None:
     raise WorkError("unreachable", "connection reset")
 
 
-def _want(wants: Any, value: Any) -> Any:
-    return wants.model_validate(value if isinstance(value, dict) else {wants.bare: value})
+def _params(kind: Any, value: Any) -> Any:
+    return kind.model_validate(value if isinstance(value, dict) else {kind.bare: value})
 
 
 class World:
     """Boxes, a plan for them, and a journal: what the tests put together."""
 
-    def __init__(self, folder: Path, names: Sequence[str], want: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], params: Mapping[str, Any]) -> None:
         for kind, text in (("checks", CHECK), ("fixes", FIX)):
             (folder / kind).mkdir(parents=True, exist_ok=True)
             (folder / kind / "pages.py").write_text(text)
@@ -358,12 +358,12 @@ class World:
             expectations=tuple(
                 Expectation(
                     check=check,
-                    want=_want(self.catalog.check(check).wants, value),
+                    params=_params(self.catalog.check(check).params, value),
                     severity=Severity.CRITICAL,
                     origin="b.yaml:1",
                     fix=True,
                 )
-                for check, value in want.items()
+                for check, value in params.items()
             ),
         )
         self.kept: list[tuple[str, str]] = []
@@ -396,7 +396,7 @@ class World:
                 if each.check == wish.check and each.verdict is Verdict.FAIL
             ]
             fix = self.catalog.fix(wish.check)
-            changes = fix.changes(evidence, wrong, wish.want, options) if wrong else ()
+            changes = fix.changes(evidence, wrong, wish.params, options) if wrong else ()
             for number, change in enumerate(changes, 1):
                 fields = {name: getattr(change, name) for name in change.__struct_fields__}
                 steps.append(
@@ -466,8 +466,10 @@ def world(tmp_path: Path) -> Any:
     """Makes a world: `world("n1", "n2", pages="never")`."""
     made: list[World] = []
 
-    def make(*names: str, **want: Any) -> World:
-        made.append(World(tmp_path / str(len(made)), names or ("n1",), want or {"pages": "never"}))
+    def make(*names: str, **params: Any) -> World:
+        made.append(
+            World(tmp_path / str(len(made)), names or ("n1",), params or {"pages": "never"})
+        )
         return made[-1]
 
     make.cut = cut  # type: ignore[attr-defined]  # test modules cannot import this file
@@ -492,7 +494,7 @@ class Desk:
         (self.project / "baselines").mkdir()
         file = self.project / "baselines" / "b.yaml"
         told = {
-            each.check: msgspec.json.decode(each.want.model_dump_json())
+            each.check: msgspec.json.decode(each.params.model_dump_json())
             for each in w.baseline.expectations
         }
         text = {"nodevet": 1, "title": "b", "expect": told, "fix": [*told]}
@@ -598,7 +600,7 @@ class Said(NamedTuple):
 @pytest.fixture
 def desk(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a project with a world: `desk("n1", "n2", pages="never")`."""
-    return lambda *names, **want: Desk(world(*names, **want), monkeypatch)
+    return lambda *names, **params: Desk(world(*names, **params), monkeypatch)
 
 
 # --- simulated nodes ------------------------------------------------------------------------------

@@ -91,8 +91,8 @@ def watched(model: type) -> type:
 
 @pytest.fixture
 def node(world: Callable[..., World]) -> Callable[..., World]:
-    def made(**want: Any) -> World:
-        w = world(**(want or {"compute_mode": "EXCLUSIVE_PROCESS"}))
+    def made(**params: Any) -> World:
+        w = world(**(params or {"compute_mode": "EXCLUSIVE_PROCESS"}))
         w.boxes["n1"] = watched(type(w.boxes["n1"]))("n1")
         w.terms = replace(w.terms, drain_hook="true")
         return w

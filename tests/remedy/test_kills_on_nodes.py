@@ -172,9 +172,9 @@ class Killer:
             for step in host["steps"]:
                 fix, outcome = step["fix"], step["outcome"]
                 assert outcome in AS_BEFORE | AS_WANTED, f"{self}: {json.dumps(step, indent=1)}"
-                want = self.wanted if outcome in AS_WANTED else self.before
+                params = self.wanted if outcome in AS_WANTED else self.before
                 told = f"{self}: {name} {fix} is said to be {outcome}: {step.get('why')}"
-                assert part(now[name], fix) == part(want[name], fix), told
+                assert part(now[name], fix) == part(params[name], fix), told
                 if outcome == "changed":
                     shown(step, self.wanted[name], told)
 

@@ -38,13 +38,13 @@ UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 RULES = Rules(id="0a1b2c3d", author="alice", now=NOW)
 CHECK = '''"""A check."""
-from nodevet.model import Check, Want
-CHECK = Check(wants=Want, reads=("host.kernel",), judge=lambda e, w: iter(()))
+from nodevet.model import Check, CheckParams
+CHECK = Check(params=CheckParams, reads=("host.kernel",), judge=lambda e, w: iter(()))
 '''
 FIX = '''"""Puts {name} right."""
 from nodevet.fixing.model import Fix, Risk
-def plan(evidence, findings, want):
-    yield from want(evidence, findings)
+def plan(evidence, findings, params):
+    yield from params(evidence, findings)
 FIX = Fix(plan=plan, risk=Risk.{risk})
 '''
 Planner = Callable[[Evidence, Sequence[Finding]], Sequence[PlannedChange]]
@@ -97,7 +97,7 @@ def wish(
 ) -> Any:
     return Expectation(
         check=check,
-        want=planner or (lambda evidence, findings: changes),
+        params=planner or (lambda evidence, findings: changes),
         severity=Severity.CRITICAL,
         origin=f"site.yaml:{len(check)}",
         fix=fix,
@@ -597,7 +597,7 @@ def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
         expectations=tuple(
             Expectation(
                 check=name,
-                want=catalog.check(name).wants.model_validate(wants[name]),
+                params=catalog.check(name).params.model_validate(wants[name]),
                 severity=Severity.CRITICAL,
                 origin="site.yaml:1",
                 fix=True,

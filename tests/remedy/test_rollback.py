@@ -27,8 +27,8 @@ World = Any
 CONF = "/etc/tmpfiles.d/nodevet-pages.conf"
 
 
-def applied(world: Callable[..., World], **want: Any) -> tuple[World, Any, Any]:
-    w = world(**want)
+def applied(world: Callable[..., World], **params: Any) -> tuple[World, Any, Any]:
+    w = world(**params)
     plan, box = w.plan(), w.boxes["n1"]
     before = box.everything()
     w.node(plan, w.journal())

@@ -25,12 +25,12 @@ expect:
   services: {running: [nvidia-persistenced.service]}
 """
 OWN = """\
-from nodevet.model import Check, Want, unknown
+from nodevet.model import Check, CheckParams, unknown
 
-def judge(evidence, want):
+def judge(evidence, params):
     yield unknown(why="never asked")
 
-CHECK = Check(wants=Want, reads=(), judge=judge, asks=lambda want: ANSWER)
+CHECK = Check(params=CheckParams, reads=(), judge=judge, asks=lambda params: ANSWER)
 """
 
 
@@ -70,7 +70,7 @@ def test_every_baseline_is_asked_for(context: Write) -> None:
     ("own", "words"),
     [
         ("1 / 0", "own.py: asks failed: ZeroDivisionError"),
-        ("want", "own.py: asks failed: ValidationError"),
+        ("params", "own.py: asks failed: ValidationError"),
         ('{"sysctl": "vm.swappiness"}', "own.py: asks failed: ValidationError"),
         ('{"sysctl": ("",)}', "own.py: asks failed: ValidationError"),
         ('{"sysctl": ["a." + str(n) for n in range(501)]}', "name 501 kernel parameters"),

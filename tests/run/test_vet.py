@@ -11,7 +11,16 @@ from msgspec.structs import replace
 from nodevet.catalog import Catalog
 from nodevet.fleet import Visit
 from nodevet.judge import LATE
-from nodevet.model import Applies, Baseline, Expectation, Host, Severity, Status, Verdict, Want
+from nodevet.model import (
+    Applies,
+    Baseline,
+    CheckParams,
+    Expectation,
+    Host,
+    Severity,
+    Status,
+    Verdict,
+)
 from nodevet.run import vet
 from nodevet.run.context import VetContext
 from nodevet.run.saved import SavedEvidenceError, keep, replay
@@ -71,13 +80,13 @@ def test_the_output_of_another_program_is_refused(tmp_path: Path) -> None:
 
 
 ENDLESS = """
-from nodevet.model import Check, Want, ok
+from nodevet.model import Check, CheckParams, ok
 
-def judge(evidence, want):
+def judge(evidence, params):
     while True:
         yield ok()
 
-CHECK = Check(wants=Want, reads=(), judge=judge)
+CHECK = Check(params=CheckParams, reads=(), judge=judge)
 """
 
 
@@ -86,7 +95,9 @@ def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
 ) -> None:
     monkeypatch.setattr(vet, "JUDGING", 0.05)
     (tmp_path / "endless.py").write_text(ENDLESS)
-    wish = Expectation(check="endless", want=Want(), severity=Severity.CRITICAL, origin="b:1")
+    wish = Expectation(
+        check="endless", params=CheckParams(), severity=Severity.CRITICAL, origin="b:1"
+    )
     baselines = [
         Baseline(name="long", path="long", applies=Applies(hosts=frozenset({"a"}))),
         Baseline(name="short", path="short", applies=Applies(hosts=frozenset({"b"}))),

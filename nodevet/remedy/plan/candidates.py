@@ -139,7 +139,7 @@ def _of_fix(
 ) -> Iterator[Drafted]:
     options = tuple(option for option in fix.options if option in rules.options)
     try:
-        changes = list(fix.changes(evidence, wrong, wish.want, options))
+        changes = list(fix.changes(evidence, wrong, wish.params, options))
     except FixError as error:
         advice = "; ".join(dict.fromkeys(finding.advice for finding in wrong if finding.advice))
         yield Conflict(host=host, fix=wish.check, why=str(error), advice=advice)

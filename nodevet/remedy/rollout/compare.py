@@ -57,12 +57,12 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
         if step.effective != "now" and self.waits(step, evidence):
             return StepStatus.PENDING, ""
         wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-        want = next(each.want for each in self.baseline.expectations if each.check == step.fix)
+        params = next(each.params for each in self.baseline.expectations if each.check == step.fix)
         try:
             fix = self.catalog.fix(step.fix)
             if fix is None:
                 return StepStatus.STALE, f"there is no fix for {step.fix} here"
-            changes = list(fix.changes(evidence, wrong, want, step.options))
+            changes = list(fix.changes(evidence, wrong, params, step.options))
         except FixError as error:
             return StepStatus.STALE, str(error)
         except (Exception, SystemExit) as error:  # one fix's fault costs no other node

@@ -91,32 +91,32 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("check", "value", "words"), REFUSED)
-def test_refused(check, value, words, make_want):
+def test_refused(check, value, words, make_params):
     with pytest.raises(ValidationError, match=re.escape(words)):
-        make_want(check, value)
+        make_params(check, value)
 
 
-def test_the_examples_of_a_page_are_accepted(check_id, catalog, make_want):
-    want = catalog.check(check_id).wants
-    examples = re.findall(r"`([^`]+)`", want.__doc__)
+def test_the_examples_of_a_page_are_accepted(check_id, catalog, make_params):
+    params = catalog.check(check_id).params
+    examples = re.findall(r"`([^`]+)`", params.__doc__)
     assert examples
     for example in examples:
         ((key, value),) = yaml.safe_load(example).items()
         assert key == check_id
-        assert isinstance(make_want(check_id, value), want)
+        assert isinstance(make_params(check_id, value), params)
 
 
 def test_every_want_has_a_schema_for_editors(check_id, catalog):
-    schema = catalog.check(check_id).wants.model_json_schema()
+    schema = catalog.check(check_id).params.model_json_schema()
     others = schema["additionalProperties"]
     assert others is False or (isinstance(others, dict) and others)
 
 
 def test_a_bare_field_exists(check_id, catalog):
-    want = catalog.check(check_id).wants
-    assert want.bare is None or want.bare in want.model_fields
+    params = catalog.check(check_id).params
+    assert params.bare is None or params.bare in params.model_fields
 
 
-def test_an_index_without_quotes_in_yaml(make_want):
-    want = make_want("numa_locality", {"gpus": {0: 0, "1-2": 1}})
-    assert want.node_of == {0: 0, 1: 1, 2: 1}
+def test_an_index_without_quotes_in_yaml(make_params):
+    params = make_params("numa_locality", {"gpus": {0: 0, "1-2": 1}})
+    assert params.node_of == {0: 0, 1: 1, 2: 1}
