@@ -15,7 +15,7 @@ import signal
 import struct
 import time
 
-from nodevet.remote.probe.files import Absent, Failed, reason
+from nodevet.remote.probe.files import Absent, SectionError, reason
 from nodevet.remote.probe.sections import collector
 
 STATUSES = ("ok", "absent", "denied", "error", "timeout")
@@ -27,7 +27,7 @@ NOTE_LIMIT = 200  # bytes
 PR_SET_PDEATHSIG = 1
 
 
-class Child(object):
+class Collecting(object):
     """A running collector: its process, the pipe it writes to, what has come so far."""
 
     def __init__(self, name, pid, reader):
@@ -71,7 +71,7 @@ def section(name, root, request):
         result = {"status": "ok", "data": collector(name).collect(root, request)}
     except Absent as error:
         result = failure(str(error) or "absent", "absent")
-    except Failed as error:
+    except SectionError as error:
         result = failure(str(error) or "failed")
     except OSError as error:
         denied = isinstance(error, PermissionError)
@@ -142,7 +142,7 @@ def spawn(name, root, request, seconds, prctl, unwanted):
         raise
     if pid:
         os.close(writer)
-        return Child(name, pid, reader)
+        return Collecting(name, pid, reader)
     try:
         die_with_parent(prctl, parent, seconds)
         for descriptor in unwanted + [reader]:

@@ -23,7 +23,7 @@ class Absent(Exception):  # noqa: N818
     """The node has no such thing at all; the message says what is missing."""
 
 
-class Failed(Exception):  # noqa: N818
+class SectionError(Exception):
     """A section as a whole cannot be read; the message is its reason."""
 
 
@@ -252,10 +252,10 @@ def attempt(function, *arguments):
         return None, reason(error)
 
 
-class Record(dict):
+class Reading(dict):
     """A JSON object in which a value that could not be read is null, and why.
 
-    >>> record = Record()
+    >>> record = Reading()
     >>> record.take("governor", read, "/", "/no/such/file")
     >>> record
     {'errors': {'governor': 'ENOENT'}, 'governor': None}

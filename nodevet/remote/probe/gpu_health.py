@@ -1,6 +1,6 @@
 """Error counters, memory repairs, NVLinks and the fabric of one GPU."""
 
-from nodevet.remote.probe.files import Record
+from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError, MigPart, fill, flag, number, text
 from nodevet.remote.probe.gpu_values import bus_id
 
@@ -31,7 +31,7 @@ def ecc_rows():
 
 def ecc(device):
     """The counts of a GPU; before Turing what is on its chip is not SRAM, but caches."""
-    record = Record()
+    record = Reading()
     fill(record, device, ECC)
     for name, which in ecc_kinds():
         field, sram = name.format("cache_"), name.format("sram_")
@@ -119,7 +119,7 @@ FABRIC = (
 
 def fabric(device):
     """The rest of it means something only in the state COMPLETED."""
-    record = Record()
+    record = Reading()
     fill(record, device, FABRIC_STATE)
     if record["state"] in (None, "COMPLETED"):
         fill(record, device, FABRIC)
@@ -198,7 +198,7 @@ def mig_devices(gpu, device):
         gpu.fail("mig_devices", str(failure))
         return
     for index in range(min(count, MIG_DEVICES)):
-        record = Record(index=index)
+        record = Reading(index=index)
         try:
             part = MigPart(device, index)
         except CallError as failure:
@@ -209,7 +209,7 @@ def mig_devices(gpu, device):
             continue
         fill(record, part, MIG_IDENTITY)
         record["ecc"] = ecc(part)
-        record["remapping"] = Record()
+        record["remapping"] = Reading()
         fill(record["remapping"], part, REMAPPING)
         gpu["mig_devices"].append(record)
 
@@ -223,6 +223,6 @@ def nvlinks(gpu, device):
         return
     gpu["nvlinks"] = []
     for link in range(count):
-        record = Record(link=link)
+        record = Reading(link=link)
         fill(record, device, nvlink_rows(link))
         gpu["nvlinks"].append(record)

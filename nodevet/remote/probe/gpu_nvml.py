@@ -8,7 +8,7 @@ can block one for ever, and then the announcement names it.
 
 import ctypes
 
-from nodevet.remote.probe.files import Absent, Failed, reason
+from nodevet.remote.probe.files import Absent, SectionError, reason
 
 LIBRARY = "libnvidia-ml.so.1"
 INIT_FAILURES = {
@@ -40,14 +40,14 @@ class CallError(Exception):
 def load():
     """The pynvml module. Compiling it is slow, so the library is tried first.
 
-    Raises Absent where the library is not installed, Failed where it does not load.
+    Raises Absent where the library is not installed, SectionError if it does not load.
     """
     try:
         ctypes.CDLL(LIBRARY)
     except OSError as error:
         if "No such file" in str(error) and str(error).startswith(LIBRARY):
             raise Absent("NVML_ERROR_LIBRARY_NOT_FOUND: {} is not installed".format(LIBRARY))
-        raise Failed("NVML_ERROR_LIBRARY_NOT_FOUND: it does not load: {}".format(error))
+        raise SectionError("NVML_ERROR_LIBRARY_NOT_FOUND: it does not load: {}".format(error))
     import pynvml
 
     return pynvml
@@ -69,7 +69,7 @@ def names(pynvml, prefix):
 
 
 class Nvml:
-    """The library as a whole, initialised; `close` when done. Raises Failed by name."""
+    """The library as a whole, initialised; `close` when done. Raises SectionError by name."""
 
     def __init__(self, pynvml, note):
         self.pynvml = pynvml
@@ -80,7 +80,7 @@ class Nvml:
             self.call("", "nvmlInit")
         except CallError as failure:
             name = str(failure)
-            raise Failed("{}: {}".format(name, INIT_FAILURES.get(name, "nvmlInit failed")))
+            raise SectionError("{}: {}".format(name, INIT_FAILURES.get(name, "nvmlInit failed")))
 
     def close(self):
         """nvmlShutdown. What has been read stands, even if this fails."""

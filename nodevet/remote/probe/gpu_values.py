@@ -1,6 +1,6 @@
 """Which NVML call gives which value of a GPU, and how its answer is read."""
 
-from nodevet.remote.probe.files import Record
+from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_nvml import CallError, flag, number, text
 
 
@@ -209,7 +209,7 @@ def processes(answer):
     """Compute processes, each with its memory where the driver tells it."""
     found = []
     for item in answer:
-        process = Record(pid=int(item.pid), memory_used_b=item.usedGpuMemory)
+        process = Reading(pid=int(item.pid), memory_used_b=item.usedGpuMemory)
         if item.usedGpuMemory is None:
             process.fail("memory_used_b", "NVML_VALUE_NOT_AVAILABLE")
         found.append(process)

@@ -6,7 +6,7 @@ name, and says nothing about the hardware.
 
 import re
 
-from nodevet.remote.probe.files import Record
+from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.kernel_hardware import ADDRESS, TEXT, Hardware, place, spelled
 
 EVENTS = 1000  # different ones; a healthy node has few, a broken one tens
@@ -53,7 +53,7 @@ def classify(text):
     return None
 
 
-class Reader(object):
+class LogReader(object):
     """Takes the messages of one log in their order, and gives what they say to `keep`."""
 
     def __init__(self, keep):
@@ -88,8 +88,8 @@ class Events(object):
         self.dropped = 0
 
     def reader(self):
-        """A Reader of one log, whose events are kept here."""
-        return Reader(self.keep)
+        """A LogReader of one log, whose events are kept here."""
+        return LogReader(self.keep)
 
     def keep(self, said, seconds, text, times=1):
         event = self.found.get(said)
@@ -119,7 +119,7 @@ class Events(object):
 
 def record(said, event):
     kind, code, address, severity = said
-    found = Record(kind=kind, count=event["count"], text=event["text"])
+    found = Reading(kind=kind, count=event["count"], text=event["text"])
     for field, value, why in (
         ("code", code, "the line has no number"),
         ("bus_id", address, "the line names no PCI address"),

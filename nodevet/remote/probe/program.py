@@ -6,22 +6,22 @@ import signal
 import time
 
 from nodevet.remote.probe.children import PR_SET_PDEATHSIG, find_prctl
-from nodevet.remote.probe.files import Failed, quote, reason
+from nodevet.remote.probe.files import SectionError, quote, reason
 
 CHUNK = 1 << 16  # bytes
 COMPLAINT = 4096  # bytes of what it says on stderr
 
 
 def find(name, paths):
-    """The first of these paths that can be run. Raises Failed."""
+    """The first of these paths that can be run. Raises SectionError."""
     for path in paths:
         if os.access(path, os.X_OK):
             return path
-    raise Failed(name + " is not on this node")
+    raise SectionError(name + " is not on this node")
 
 
 def printed(words, seconds, limit):
-    """What a program prints, at most `limit` bytes, within so many seconds. Raises Failed."""
+    """What a program prints, at most `limit` bytes, within so many seconds. Raises SectionError."""
     import subprocess  # costs time that most nodes need not spend
 
     name = os.path.basename(words[0])
@@ -42,7 +42,7 @@ def printed(words, seconds, limit):
             preexec_fn=die_with_us,  # noqa: PLW1509  (no threads here)
         )
     except OSError as error:
-        raise Failed("{} does not run: {}".format(name, reason(error)))
+        raise SectionError("{} does not run: {}".format(name, reason(error)))
     try:
         told, complaint = gathered(name, program, time.monotonic() + seconds, seconds, limit)
     finally:
@@ -53,12 +53,12 @@ def printed(words, seconds, limit):
         program.stderr.close()
     if program.returncode:
         said = complaint[:COMPLAINT].decode("utf-8", "backslashreplace").strip()
-        raise Failed("{} ended with {}: {}".format(name, program.returncode, quote(said)))
+        raise SectionError("{} ended with {}: {}".format(name, program.returncode, quote(said)))
     return told.decode("utf-8", "backslashreplace")
 
 
 def gathered(name, program, end, seconds, limit):
-    """Its stdout, and the beginning of its stderr, once it has ended. Raises Failed."""
+    """Its stdout, and the beginning of its stderr, once it has ended. Raises SectionError."""
     texts = {program.stdout.fileno(): b"", program.stderr.fileno(): b""}
     out, complaint = texts
     poll = select.poll()
@@ -68,7 +68,7 @@ def gathered(name, program, end, seconds, limit):
     while left or program.poll() is None:
         rest = end - time.monotonic()
         if rest <= 0:
-            raise Failed("{} does not answer within {:g} s".format(name, seconds))
+            raise SectionError("{} does not answer within {:g} s".format(name, seconds))
         if not left:
             time.sleep(0.002)
         for file, _ in poll.poll(rest * 1000) if left else ():
@@ -79,5 +79,5 @@ def gathered(name, program, end, seconds, limit):
             elif file == out or len(texts[file]) < COMPLAINT:
                 texts[file] += chunk
         if len(texts[out]) > limit:
-            raise Failed("{} printed more than {} MiB".format(name, limit >> 20))
+            raise SectionError("{} printed more than {} MiB".format(name, limit >> 20))
     return texts[out], texts[complaint]

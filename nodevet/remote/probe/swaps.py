@@ -6,7 +6,7 @@ import stat
 
 from nodevet.remote.probe.files import (
     LINE,
-    Record,
+    Reading,
     integer,
     names,
     parsed,
@@ -45,7 +45,7 @@ def area(row):
     words = row.split()
     if len(words) != 5:
         raise ValueError("not a row of {}: {}".format(SWAPS, quote(row)))
-    return Record(
+    return Reading(
         name=words[0],
         kind=words[1],
         size_kb=integer(words[2]),
@@ -92,7 +92,7 @@ def fstab(root):
     if SECRET.search(text):
         raise ValueError("a line of {} holds a password".format(FSTAB))
     mode = stat.S_IMODE(status.st_mode)
-    return [Record(text=text, mode=mode, owner=status.st_uid, group=status.st_gid)]
+    return [Reading(text=text, mode=mode, owner=status.st_uid, group=status.st_gid)]
 
 
 def units(root):
@@ -128,7 +128,7 @@ def unit(root, name):
             continue
         if not text.strip() or FROM_FSTAB.search(text):
             return None
-        record = Record(name=name, path=path)
+        record = Reading(name=name, path=path)
         record.take("what", what, text)
         return record
     return None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodevet.remote.probe.collectors import kernel_log
-from nodevet.remote.probe.kernel_events import Events, Reader
+from nodevet.remote.probe.kernel_events import Events, LogReader
 
 
 def log_of(text: str) -> list[str]:
@@ -19,7 +19,7 @@ def log_of(text: str) -> list[str]:
 def told(lines: list[str]) -> list[tuple[Any, ...]]:
     """(kind, address, severity, count) of each event, by their order."""
     events = Events()
-    reader = Reader(events.keep)
+    reader = LogReader(events.keep)
     for second, line in enumerate(lines):
         reader.add(float(second), line)
     reader.end()

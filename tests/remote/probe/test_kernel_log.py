@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nodevet.remote.probe import children
 from nodevet.remote.probe.collectors import kernel_log
 from nodevet.remote.probe.files import Absent
-from nodevet.remote.probe.kernel_events import EVENTS, Events, Reader
+from nodevet.remote.probe.kernel_events import EVENTS, Events, LogReader
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -137,7 +137,7 @@ SAID = [
 @pytest.mark.parametrize(("text", "said"), SAID)
 def test_what_a_line_says(text: str, said: Any) -> None:
     kept: list[Any] = []
-    reader = Reader(lambda *one: kept.append(one[0]))
+    reader = LogReader(lambda *one: kept.append(one[0]))
     reader.add(1.0, text)
     reader.end()
     assert kept == ([said] if said else [])

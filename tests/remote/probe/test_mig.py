@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from nodevet.evidence.gpu import Gpu
-from nodevet.remote.probe.files import Record
+from nodevet.remote.probe.files import Reading
 from nodevet.remote.probe.gpu_health import mig_devices
 from nodevet.remote.probe.gpu_nvml import Device, Nvml
 
@@ -64,7 +64,7 @@ def library(parts: dict[int, Any], most: int = 7) -> Any:
 
 
 def read(parts: dict[int, Any], mig: bool | None = True) -> Gpu:
-    gpu = Record(index=0, mig_current=mig)
+    gpu = Reading(index=0, mig_current=mig)
     notes: list[str] = []
     mig_devices(gpu, Device(Nvml(library(parts), notes.append), 0))
     return msgspec.json.decode(msgspec.json.encode(gpu), type=Gpu)

@@ -13,7 +13,7 @@ from packaging.version import Version
 from nodevet.checks.driver_version import specifiers
 from nodevet.remote.probe import program
 from nodevet.remote.probe.collectors import packages
-from nodevet.remote.probe.files import Absent, Failed
+from nodevet.remote.probe.files import Absent, SectionError
 
 Check = Callable[[str, dict[str, Any]], Any]
 Install = Callable[..., None]
@@ -148,7 +148,7 @@ def test_repositories_that_cannot_be_asked(
 )  # fmt: skip
 def test_packages_that_cannot_be_asked(node: Install, dpkg_query: str, why: str) -> None:
     node(dpkg_query=dpkg_query)
-    with pytest.raises(Failed, match=why):
+    with pytest.raises(SectionError, match=why):
         collect("550.90.07")
 
 
@@ -184,11 +184,11 @@ def test_nobody_looks_where_it_is_not_needed(node: Install, check: Check, tmp_pa
     as_wanted = check("packages", collect(">=550,<560", V))
     assert as_wanted.why("packages") == as_wanted.why("manager") == packages.AS_WANTED
     for wanted in (["550.90.07"], [V, ">=560"], ["~=550.1"]):
-        with pytest.raises(Failed):
+        with pytest.raises(SectionError):
             collect(*wanted)
     node(running=None, dpkg_query="exit 1")
     (tmp_path / "version").unlink()
-    with pytest.raises(Failed):
+    with pytest.raises(SectionError):
         collect(V)
     with pytest.raises(Absent, match="a running machine only"):
         collect(V, root=str(tmp_path))
@@ -221,8 +221,8 @@ def test_a_program_is_ended_with_its_output(tmp_path: Path) -> None:
         ("exec 1>&- 2>&-; exec sleep 60", r"does not answer within 0\.2 s"),
         ("exec yes >&2", r"does not answer within 0\.2 s"),
     ):
-        with pytest.raises(Failed, match=why):
+        with pytest.raises(SectionError, match=why):
             program.printed(("/bin/sh", "-c", text), 0.2, 100)
-    with pytest.raises(Failed, match="does not run: ENOENT"):
+    with pytest.raises(SectionError, match="does not run: ENOENT"):
         program.printed((str(tmp_path / "gone"),), 1, 100)
     assert program.printed(("/bin/sh", "-c", "echo $LC_ALL; printf '\\377'"), 9, 100) == "C\n\\xff"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodevet.remote.probe.collectors import services
-from nodevet.remote.probe.files import Absent, Failed
+from nodevet.remote.probe.files import Absent, SectionError
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -100,14 +100,14 @@ def test_a_property_that_is_not_shown(systemctl: Callable[[str], None], check: C
 )
 def test_no_answer(script: str, why: str, systemctl: Callable[[str], None]) -> None:
     systemctl(script)
-    with pytest.raises(Failed, match=why):
+    with pytest.raises(SectionError, match=why):
         collect("a.service")
 
 
 def test_one_that_hangs(systemctl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     systemctl("exec sleep 60")
     monkeypatch.setattr(services, "SECONDS", 0.2)
-    with pytest.raises(Failed, match=r"does not answer within 0\.2 s"):
+    with pytest.raises(SectionError, match=r"does not answer within 0\.2 s"):
         collect("a.service")
 
 
@@ -121,7 +121,7 @@ def test_where_there_is_no_systemctl(
 ) -> None:
     systemctl("")
     monkeypatch.setattr(services, "SYSTEMCTL", ())
-    with pytest.raises(Failed, match="systemctl is not on this node"):
+    with pytest.raises(SectionError, match="systemctl is not on this node"):
         collect("a.service")
 
 

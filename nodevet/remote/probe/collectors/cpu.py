@@ -8,7 +8,7 @@ from nodevet.remote.probe.cpulist import (
     parse_cpulist,
 )
 from nodevet.remote.probe.files import (
-    Record,
+    Reading,
     attempt,
     either,
     flag,
@@ -57,7 +57,7 @@ def packages_of(cpus, found):
 
 
 def collect(root, request):
-    cpu = Record()
+    cpu = Reading()
     rows, why = attempt(lambda: parse_rows(head(root, CPUINFO)))
     if rows is None:
         cpu.fail_all(("model_name", "vendor"), why)

@@ -6,7 +6,7 @@ See Documentation/admin-guide/pm/cpufreq.rst in the kernel tree.
 from nodevet.remote.probe.cpulist import format_cpulist
 from nodevet.remote.probe.files import (
     Absent,
-    Record,
+    Reading,
     flag,
     integer,
     line,
@@ -65,7 +65,7 @@ def policy(root, place):
     affected_cpus has the online ones. Of a policy without any, every file reads EBUSY since
     Linux 5.19; before, this one is empty, and the others keep what they said last.
     """
-    record = Record()
+    record = Reading()
     record.take("cpus", parsed, root, place + "affected_cpus", parse_cpus)
     if record["cpus"] == [] or record["errors"].get("cpus") == "EBUSY":
         return None
@@ -108,7 +108,7 @@ def collect(root, request):
     places = policy_places(root)
     policies = [(id, policy(root, place)) for id, place in sorted(places.items())]
     active = [(id, record) for id, record in policies if record is not None]
-    cpufreq = Record(inactive=format_cpulist(id for id, record in policies if record is None))
+    cpufreq = Reading(inactive=format_cpulist(id for id, record in policies if record is None))
     if active:
         cpufreq["policies"] = fold(active)
     else:

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 
-from nodevet.remote.probe.files import Absent, Record, attempt, read, read_bytes, reason, silent
+from nodevet.remote.probe.files import Absent, Reading, attempt, read, read_bytes, reason, silent
 
 PATHS = ("/", "/tmp", "/var", "/var/log", "/var/tmp", "/dev/shm", "/home", "/run")  # noqa: S108
 MOUNTS = "/proc/self/mounts"
@@ -94,7 +94,7 @@ def file_system(mounts, path, place):
     """(what tells it from the others, its record). Raises OSError, LookupError, ValueError."""
     place = resolve(mounts, place)
     kind, options = mount_of(mounts, place)
-    record = Record(path=path, type=kind, remote=is_remote(kind))
+    record = Reading(path=path, type=kind, remote=is_remote(kind))
     if record["remote"]:
         record.fail_all(ASKED, "a network file system is not asked")
         return place, record
@@ -131,11 +131,11 @@ def collect(root, request):
         except FileNotFoundError:
             continue
         except (OSError, LookupError, ValueError) as error:
-            record = Record(path=path)
+            record = Reading(path=path)
             record.fail_all(("type", "remote") + ASKED, reason(error))
             found.append(record)
             continue
         if key not in seen:
             seen.add(key)
             found.append(record)
-    return Record(filesystems=found, found=[record["path"] for record in found])
+    return Reading(filesystems=found, found=[record["path"] for record in found])

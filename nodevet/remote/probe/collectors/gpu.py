@@ -6,7 +6,7 @@ null. Nothing is set, and NVML is shut down before the answer is written.
 """
 
 from nodevet.remote.probe import settle
-from nodevet.remote.probe.files import Absent, Record, is_this_machine, silent
+from nodevet.remote.probe.files import Absent, Reading, is_this_machine, silent
 from nodevet.remote.probe.gpu_health import (
     REMAPPING,
     RETIRED_PAGES,
@@ -33,7 +33,7 @@ LOCKED_CLOCKS = (
 
 def read_gpu(nvml, index):
     """One GPU. Without a handle it is its index and why; `handle` also fails when lost."""
-    gpu = Record(index=index)
+    gpu = Reading(index=index)
     try:
         device = Device(nvml, index)
     except CallError as failure:
@@ -45,7 +45,7 @@ def read_gpu(nvml, index):
         gpu.fail(field, NO_GETTER)
     gpu["ecc"] = ecc(device)
     for field, rows in (("remapping", REMAPPING), ("retired_pages", RETIRED_PAGES)):
-        gpu[field] = Record()
+        gpu[field] = Reading()
         fill(gpu[field], device, rows)
     gpu["fabric"] = fabric(device)
     mig_devices(gpu, device)
@@ -66,14 +66,14 @@ def is_lost(gpu):
 def collect(root, request):
     """The JSON form of nodevet.evidence.gpu.Gpus. NVML has no root: it is this machine's.
 
-    Raises Absent without the library or for the tree of another machine, Failed where
+    Raises Absent without the library or for the tree of another machine, SectionError if
     the library does not load or start.
     """
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise Absent("NVML is this machine's, and {} is of another one".format(root))
     nvml = Nvml(load(), request.get("note", silent))
     try:
-        found = Record()
+        found = Reading()
         fill(found, System(nvml), NVML)
         if found["count"] is None:
             found.fail("gpus", found["errors"]["count"])

@@ -11,7 +11,7 @@ import re
 import time
 
 from nodevet.remote.probe.files import (
-    Record,
+    Reading,
     attempt,
     head,
     is_this_machine,
@@ -186,7 +186,7 @@ def asked(request):
 
 
 def collect(root, request):
-    host = Record()
+    host = Reading()
     for field, path in (
         ("hostname", "/proc/sys/kernel/hostname"),
         ("machine_id", "/etc/machine-id"),

@@ -18,8 +18,8 @@ from nodevet.remote.probe.children import PR_SET_PDEATHSIG, find_prctl
 from nodevet.remote.probe.collectors.host import parse_uptime
 from nodevet.remote.probe.files import (
     Absent,
-    Failed,
-    Record,
+    Reading,
+    SectionError,
     attempt,
     integer,
     names,
@@ -261,7 +261,7 @@ def whole(log, why="", now=None):
     if log.events.dropped:
         gaps.append("there are more than {} different events".format(len(log.events.found)))
     lost = [text for text in [log.gone] + gaps if text]
-    found = Record(
+    found = Reading(
         source=log.source,
         complete=not lost,
         since_s=log.first_s,
@@ -351,4 +351,4 @@ def collect(root, request):
     both = "/dev/kmsg: {}; journal: {}".format(reason(denied), why)
     if isinstance(denied, PermissionError):
         raise PermissionError(denied.errno, "no", both)
-    raise Failed(both)
+    raise SectionError(both)

@@ -3,7 +3,7 @@
 import re
 
 from nodevet.remote.probe import swaps
-from nodevet.remote.probe.files import Record, attempt, integer, parse_rows, parsed, pick, quote
+from nodevet.remote.probe.files import Reading, attempt, integer, parse_rows, parsed, pick, quote
 
 MEMINFO = "/proc/meminfo"
 THP = "/sys/kernel/mm/transparent_hugepage/"
@@ -38,7 +38,7 @@ def parse_choice(text):
 
 
 def collect(root, request):
-    memory = Record()
+    memory = Reading()
     rows, why = attempt(parsed, root, MEMINFO, parse_rows)
     for field, key in FIELDS:
         if rows is None:

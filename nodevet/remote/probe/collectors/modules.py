@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from nodevet.remote.probe.demand import on_demand
 from nodevet.remote.probe.files import (
-    Record,
+    Reading,
     attempt,
     line,
     names,
@@ -84,7 +84,7 @@ def builtin(root, loaded):
 
 def device_node(root, path):
     """One device node, or None for a directory such as /dev/nvidia-caps."""
-    record = Record(path=path)
+    record = Reading(path=path)
     place = path_under(root, path)
     status, why = attempt(os.stat, place)
     if status is None:
@@ -111,7 +111,7 @@ def device_nodes(root):
 
 
 def collect(root, request):
-    modules = Record()
+    modules = Reading()
     modules.take("loaded", loaded, root)
     if modules["loaded"] is None:
         modules.fail("builtin", "loaded: " + modules["errors"]["loaded"])

@@ -3,7 +3,7 @@
 import re
 
 from nodevet.remote.probe.cpulist import format_cpulist, normal, normal_mask, normal_some
-from nodevet.remote.probe.files import Absent, Record, either, integer, numbered, parsed
+from nodevet.remote.probe.files import Absent, Reading, either, integer, numbered, parsed
 
 NODES = "/sys/devices/system/node"
 LARGEST = 1024  # nodes; the kernel's limit
@@ -33,7 +33,7 @@ def present(root, place):
 
 def node(root, id):
     place = "{}/node{}/".format(NODES, id)
-    record = Record(id=id)
+    record = Reading(id=id)
     record.take("cpulist", either, root, place, ("cpulist", normal), ("cpumap", normal_mask))
     record.take("cpus_present", present, root, place)
     record.take("memory_total_kb", parsed, root, place + "meminfo", parse_amount, "MemTotal")
@@ -47,7 +47,7 @@ def collect(root, request):
         ids = numbered(root, NODES, "node", LARGEST)
     except FileNotFoundError:
         raise Absent("the kernel has no NUMA support: no " + NODES)
-    numa = Record()
+    numa = Reading()
     numa.take("online", parsed, root, NODES + "/online", normal_some)
     if ids:
         numa["nodes"] = [node(root, id) for id in ids]

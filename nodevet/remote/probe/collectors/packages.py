@@ -8,7 +8,16 @@ others rpm; they use neither the network nor a lock, and apt-cache is kept from 
 import os
 import re
 
-from nodevet.remote.probe.files import Absent, Failed, Record, attempt, line, quote, read, reason
+from nodevet.remote.probe.files import (
+    Absent,
+    Reading,
+    SectionError,
+    attempt,
+    line,
+    quote,
+    read,
+    reason,
+)
 from nodevet.remote.probe.program import find, printed
 
 RUNNING = "/sys/module/nvidia/version"
@@ -136,7 +145,7 @@ def automatic():
 
 def package(name, state, version):
     """What dpkg says of an installed package."""
-    record = Record(name=name)
+    record = Reading(name=name)
     if state.strip()[1:] == "i" and VERSION.match(version):
         record["version"] = version
     else:
@@ -146,12 +155,12 @@ def package(name, state, version):
 
 
 def of_dpkg(running):
-    """The driver's packages with what apt has of them. Raises Failed."""
+    """The driver's packages with what apt has of them. Raises SectionError."""
     query = find("dpkg-query", [folder + "/dpkg-query" for folder in FOLDERS])
     try:
         rows = parse_installed(printed((query, "--show", "--showformat=" + ROW), SECONDS, OUTPUT))
     except ValueError as error:
-        raise Failed(reason(error))
+        raise SectionError(reason(error))
     there = [row for row in rows if row[0][1:2] not in ("n", "c") and NAME.match(row[1])]
     native = [architecture for _, name, architecture, _ in there if name == "dpkg"]
     packages = [
@@ -160,7 +169,7 @@ def of_dpkg(running):
         if belongs(name, version, running)
     ]
     if len(packages) > MOST:
-        raise Failed("more than {} packages of NVIDIA's are installed".format(MOST))
+        raise SectionError("more than {} packages of NVIDIA's are installed".format(MOST))
     names, why = attempt(automatic)
     for each in packages:
         if why is None:
@@ -184,8 +193,8 @@ def offered(packages, running, native):
     try:
         successors = sorted({name for stem in stems for name in beginning_with(stem)})
         found = madison(named + [name for name in successors if name not in named])
-    except (Failed, ValueError) as error:
-        why = str(error) if isinstance(error, Failed) else reason(error)
+    except (SectionError, ValueError) as error:
+        why = str(error) if isinstance(error, SectionError) else reason(error)
         for each in packages:
             each.fail("offers", why)
         return []
@@ -193,7 +202,7 @@ def offered(packages, running, native):
         name, _, architecture = each["name"].partition(":")
         short = name if architecture in ("", native) else each["name"]
         each["offers"] = found.pop(short, [])
-    others = [Record(name=name, offers=found[name]) for name in successors if name in found]
+    others = [Reading(name=name, offers=found[name]) for name in successors if name in found]
     for each in others:
         each.fail_all(("version", "held", "automatic"), NOT_INSTALLED)
     return others
@@ -201,14 +210,14 @@ def offered(packages, running, native):
 
 def beginning_with(stem):
     """Names of packages, known to apt, of which a driver's version is all that is left. Raises
-    Failed."""
+    SectionError."""
     names = apt_cache("pkgnames", "--", stem).split()
     found = [name for name in names if name.startswith(stem) and NUMBERS.match(name[len(stem) :])]
     return found[:MOST]
 
 
 def madison(names):
-    """What the repositories have of these packages. Raises Failed, ValueError."""
+    """What the repositories have of these packages. Raises SectionError, ValueError."""
     return parse_offers(apt_cache("madison", "--", *names)) if names else {}
 
 
@@ -218,7 +227,7 @@ def apt_cache(*words):
 
 
 def of_rpm(running):
-    """The driver's packages; what the repositories have is not known. Raises Failed."""
+    """The driver's packages; what the repositories have is not known. Raises SectionError."""
     rpm = find("rpm", [folder + "/rpm" for folder in FOLDERS])
     text = printed((rpm, "-qa", "--queryformat", "%{NAME}\\t%{EVR}\\n"), SECONDS, OUTPUT)
     found = {}
@@ -226,13 +235,13 @@ def of_rpm(running):
         name, tab, version = row.partition("\t")
         if not tab or not belongs(name, version, running):
             continue
-        record = Record(name=name, version=version)
+        record = Reading(name=name, version=version)
         if name in found:
             record.fail("version", "several versions are installed")
         record.fail_all(("held", "automatic", "offers"), NO_DNF)
         found[name] = record
     if len(found) > MOST:
-        raise Failed("more than {} packages of NVIDIA's are installed".format(MOST))
+        raise SectionError("more than {} packages of NVIDIA's are installed".format(MOST))
     return list(found.values())
 
 
@@ -246,7 +255,7 @@ def collect(root, request):
     if root != "/":
         raise Absent("packages are asked for on a running machine only")
     running = attempt(line, root, RUNNING)[0]
-    found = Record()
+    found = Reading()
     if not asked or (running and all(fits(running, text) for text in asked)):
         found.fail_all(("manager", "packages"), AS_WANTED if asked else NOT_ASKED)
     elif os.path.isfile(DPKG):

@@ -9,7 +9,7 @@ import re
 from nodevet.remote.probe.cpulist import normal, normal_mask
 from nodevet.remote.probe.files import (
     Absent,
-    Record,
+    Reading,
     either,
     integer,
     link_name,
@@ -115,7 +115,7 @@ def revision(root, place):
 
 
 def aer(root, place):
-    record = Record(kinds={})
+    record = Reading(kinds={})
     for field in AER:
         record.take(field, parsed, root, place + "aer_dev_" + field, parse_aer)
         if record[field] is not None:
@@ -143,7 +143,7 @@ def function(root, address):
     """Everything about one function. Where its path does not say what is above it,
     `upstream` is empty and its reason given."""
     place = "{}/{}/".format(DEVICES, address)
-    record = Record(address=address)
+    record = Reading(address=address)
     for field, file, digits in IDS:
         record.take(field, parsed, root, place + file, parse_hex, digits)
     record.take("revision", revision, root, place)
@@ -207,7 +207,7 @@ def collect(root, request):
     for address in sorted(ports.difference(functions)):
         note(address)
         functions[address] = function(root, address)
-    found = Record(functions=[functions[address] for address in sorted(functions)])
+    found = Reading(functions=[functions[address] for address in sorted(functions)])
     found.take("aer_ports", aer_ports, root)
     found.take("firmware_sources", lambda: len(bound(root, FIRMWARE)))
     return found

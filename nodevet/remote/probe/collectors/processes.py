@@ -8,7 +8,7 @@ import re
 
 from nodevet.remote.probe.cpulist import normal_some
 from nodevet.remote.probe.files import (
-    Record,
+    Reading,
     attempt,
     integer,
     names,
@@ -111,7 +111,7 @@ def exists(root, pid):
 def process(root, pid, minors):
     """One process; `minors` is its open GPUs or the exception that reading them raised."""
     place = "/proc/{}/".format(pid)
-    record = Record(pid=pid)
+    record = Reading(pid=pid)
     started, why = attempt(parsed, root, place + "stat", parse_stat)
     if started is None:
         record.fail_all(("command", "started_s"), why)
@@ -171,4 +171,4 @@ def collect(root, request):
             wanted[pid] = minors
     records = [process(root, pid, minors) for pid, minors in sorted(wanted.items())]
     alive = [record for record in records if not record["errors"] or exists(root, record["pid"])]
-    return Record(processes=alive, complete=complete)
+    return Reading(processes=alive, complete=complete)

@@ -3,7 +3,7 @@
 import os
 import re
 
-from nodevet.remote.probe.files import Absent, Failed, Record, quote, reason
+from nodevet.remote.probe.files import Absent, Reading, SectionError, quote, reason
 from nodevet.remote.probe.program import find, printed
 
 RUNNING = "/run/systemd/system"  # as sd_booted(3) has it
@@ -43,7 +43,7 @@ def parse_show(text):
 
 def unit(name, shown):
     """What systemd says of the unit that was asked for by this name."""
-    record = Record(name=name)
+    record = Reading(name=name)
     fields = [field for field, _ in FIELDS]
     if name not in [shown.get("Id")] + shown.get("Names", "").split(" "):
         record.fail_all(fields, "systemctl answers for {}".format(quote(shown.get("Id", ""))))
@@ -57,7 +57,7 @@ def unit(name, shown):
 
 
 def ask(units):
-    """What systemctl prints of these units. Raises Failed."""
+    """What systemctl prints of these units. Raises SectionError."""
     systemctl = find("systemctl", SYSTEMCTL)
     words = (systemctl, "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--")
     return printed(words + tuple(units), SECONDS, OUTPUT)
@@ -72,20 +72,20 @@ def collect(root, request):
     good = [name for name in asked if NAME.match(name)]
     units = [unit(name, shown) for name, shown in zip(good, shown_of(good))]
     for name in sorted(set(asked).difference(good)):
-        record = Record(name=name)
+        record = Reading(name=name)
         record.fail_all([field for field, _ in FIELDS], "not the name of a systemd unit")
         units.append(record)
-    return Record(units=units)
+    return Reading(units=units)
 
 
 def shown_of(names):
-    """What systemd says of each of these units. Raises Failed."""
+    """What systemd says of each of these units. Raises SectionError."""
     if not names:
         return []
     try:
         found = parse_show(ask(names))
     except ValueError as error:
-        raise Failed(reason(error))
+        raise SectionError(reason(error))
     if len(found) != len(names):
-        raise Failed("systemctl shows {} of {} units".format(len(found), len(names)))
+        raise SectionError("systemctl shows {} of {} units".format(len(found), len(names)))
     return found

@@ -2,7 +2,7 @@
 
 import re
 
-from nodevet.remote.probe.files import LINE, Record, read, silent
+from nodevet.remote.probe.files import LINE, Reading, read, silent
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+\Z")
 SWAPPED = str.maketrans("./", "/.")
@@ -33,7 +33,7 @@ def collect(root, request):
     parameters = []
     for name in sorted(set(request.get("asks", {}).get("sysctl", ()))):
         note(name)
-        parameter = Record(name=name)
+        parameter = Reading(name=name)
         parameter.take("value", value, root, name)
         parameters.append(parameter)
-    return Record(parameters=parameters)
+    return Reading(parameters=parameters)
