@@ -12,12 +12,14 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodevet.model import Run
 from nodevet.problems import did_you_mean
 from nodevet.report.parts.errors import ReportError
-from nodevet.result import Result
+
+if TYPE_CHECKING:
+    from nodevet.result import Result
 
 
 @cache
@@ -49,9 +51,9 @@ def streamed(name: str) -> bool:
     return hasattr(module(name), "head")
 
 
-def render(name: str, document: Run | Result, **given: Any) -> str:
+def render(name: str, document: "Run | Result", **given: Any) -> str:
     """The document in this format. Raises ReportError for an unknown format or option."""
-    fixes = isinstance(document, Result)
+    fixes = not isinstance(document, Run)
     known = frozenset() if fixes else options(name)
     if stray := sorted(set(given) - known):
         listed = ", ".join(sorted(known)) or "none"
@@ -60,7 +62,7 @@ def render(name: str, document: Run | Result, **given: Any) -> str:
     return str((found.render_fixes if fixes else found.render_checks)(document, **given))
 
 
-def exit_code(name: str, document: Run | Result) -> int:
+def exit_code(name: str, document: "Run | Result") -> int:
     """The exit code of a command that prints this format: the run's own, or the format's."""
     own = getattr(module(name), "exit_code", None)
     return int(own(document) if own else document.exit_code)

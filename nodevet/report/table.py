@@ -14,13 +14,11 @@ from nodevet.model import Run, Severity
 from nodevet.printable import brief, cells, cut, plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, over_checks, summary, totals
-from nodevet.report.parts.text import name, nodeset, pad, wrap
+from nodevet.report.parts.text import GAP, column, name, nodeset, pad, wrap
 from nodevet.result import HostResult, Result
 
 ENDING = ".txt"
 ALIKE = 3  # more changes of one kind than that are counted, not listed
-GAP = "  "
-WIDEST = 60  # columns that a column aligns to; a longer cell pushes its own line only
 NARROWEST = 18  # columns that the hosts keep, however narrow the terminal
 FEWEST = 12  # columns of `what` that stay, however narrow the terminal
 
@@ -45,12 +43,12 @@ def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]
     said = [pad(row.check, checks) + GAP + row.what if row.check else row.what for row in rows]
     where = [nodeset(row.hosts) + (f" {row.subjects}" if row.named else "") for row in rows]
     labels = max((cells(row.label) for row in rows), default=0)
-    middle = _column(said)
+    middle = column(said)
     if width is not None:
         room = max(checks + len(GAP) + FEWEST, width - labels - 2 * len(GAP) - NARROWEST)
         middle = min(middle, room)
         said = [cut(text, room) for text in said]
-    wheres = _column(where)
+    wheres = column(where)
     out: list[str] = []
     for row, text, hosts in zip(rows, said, where, strict=True):
         label = pad(row.label, labels)
@@ -67,11 +65,6 @@ def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]
         room = max(NARROWEST, width - len(margin))
         out += [margin + line for line in wrap(f"advice: {row.advice}", room)]
     return [line.rstrip() for line in out]
-
-
-def _column(texts: list[str]) -> int:
-    """The width that a column aligns to."""
-    return max((cells(text) for text in texts if cells(text) <= WIDEST), default=0)
 
 
 def _fitted(lead: str, body: str, indent: int, width: int | None) -> list[str]:

@@ -74,7 +74,7 @@ def test_what_is_wrong_and_allowed_becomes_a_plan(
     assert done.returncode == 1, done.stderr
     assert "set power_limit  500 W → 700 W  gpu1 GPU 1  risk live" in done.stdout
     assert "1 step on 1 host · risk live · by alice" in done.stdout
-    assert "gpu_count" in done.stdout.split("no fix answers:")[1]
+    assert "gpu_count" in done.stdout.split("No fix available:")[1]
     assert "--fix cpu_governor" in done.stdout
     assert "next: nodevet approve plan.json" in done.stderr
     file = tmp_path / "plan.json"
@@ -122,7 +122,7 @@ def test_nothing_to_do_writes_nothing(plan: Run, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("old")
     done = plan("--fix", "compute_mode", "-o", "plan.json")
     assert done.returncode == 0
-    assert "Nothing to do: what is wrong has no fix that may enter." in done.stderr
+    assert "Nothing to do: what fails has no fix that is allowed." in done.stderr
     assert "holds an earlier plan and was left as it is" in done.stderr
     assert (tmp_path / "plan.json").read_text() == "old"
 
@@ -134,7 +134,7 @@ def test_a_setting_with_another_owner_is_not_planned(plan: Run, on: Callable[[st
     finally:
         on("rm /etc/tmpfiles.d/site.conf")
     assert done.returncode == 3
-    told = done.stdout.split("not planned:")[1]
+    told = done.stdout.split("Not planned:")[1]
     assert (
         "cpu_governor" in told and "is also set by" in told and "/etc/tmpfiles.d/site.conf" in told
     )
@@ -148,7 +148,7 @@ def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
     site = ["-i", "nodes.yaml", "-b", "two.yaml", "--author", "alice", "-o", "plan.json"]
     both = nodevet("plan", *site, cwd=tmp_path)
     assert both.returncode == 1
-    assert "gone1" in both.stdout.split("not vetted, so not planned:")[1]
+    assert "gone1" in both.stdout.split("Not checked, so not planned:")[1]
     assert list(json.loads((tmp_path / "plan.json").read_text())["nodes"]) == ["gpu1"]
     alone = nodevet("plan", "gone1", *site, cwd=tmp_path)
     assert alone.returncode == 3

@@ -107,7 +107,7 @@ def test_conflicts_are_told_once_with_their_hosts() -> None:
         for host in ("gpu001", "gpu002")
     )
     assert render.fold(plan(conflicts=found)) == (
-        "not planned:\n"
+        "Not planned:\n"
         "  cpu_governor  also set by tuned  gpu[001-002]  advice: end that\n\nNo steps\n"
     )
 
@@ -313,24 +313,26 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
         unknown=2,
     )
     assert unplanned.rest(proposal) == (
-        "no fix answers:\n"
+        "No fix available:\n"
         "  pcie_link  x8, expected x16  gpu[013-014] GPU 4  advice: another slot\n"
         "\n"
-        "a fix is there and may not enter:\n"
+        "Fix available, not allowed by the baseline:\n"
         "  cpu_governor  3 findings  gpu[001-002]  --fix cpu_governor\n"
-        "  ecc_mode      8 findings  gpu002        its risk is drain: --max-risk drain\n"
         "\n"
-        "not vetted, so not planned:\n"
+        "Fix available, above the allowed risk:\n"
+        "  ecc_mode  8 findings  gpu002  its risk is drain: --max-risk drain\n"
+        "\n"
+        "Not checked, so not planned:\n"
         "  unknown      nothing was judged: no expectations  gpu021\n"
         "  unreachable  refused                              gpu020\n"
         "\n"
         "2 findings could not be judged; `nodevet check` names them\n"
     )
-    assert "not all could be judged" in unplanned.conclusion(proposal)
+    assert "not everything could be judged" in unplanned.conclusion(proposal)
 
 
 def test_the_conclusion_of_nothing_to_do() -> None:
     assert unplanned.conclusion(Proposal(plan=plan())) == "Nothing to do"
     assert unplanned.rest(Proposal(plan=plan())) == ""
     left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
-    assert unplanned.conclusion(left) == "Nothing to do: what is wrong has no fix that may enter"
+    assert unplanned.conclusion(left) == "Nothing to do: what fails has no fix that is allowed"

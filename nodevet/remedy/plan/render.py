@@ -1,21 +1,19 @@
 """A plan as people read it: folded over hosts, or as a diff of each host. Pure.
 
-What came from a node, an inventory or somebody's plan file is escaped as in every report.
+What came from a node, an inventory or a plan file is escaped as in every report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from nodevet.model import Finding, Subject, Verdict
-from nodevet.printable import brief, cells, plain
+from nodevet.printable import brief, plain
 from nodevet.remedy.model import Conflict, Plan, Step
 from nodevet.remedy.settings import told
-from nodevet.report.parts.text import count, cut_pair, nodeset, pad
+from nodevet.report.parts.text import columns, count, cut_pair, nodeset
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
 from nodevet.resource import diff as actions_diff
 
-GAP = "  "
-WIDEST = 64  # columns that a column aligns to; a longer cell pushes its own line only
 EFFECT = {
     "restart": "in force after a restart",
     "reset": "in force after a GPU reset",
@@ -45,7 +43,7 @@ def fold(plan: Plan) -> str:
                 "; ".join(filter(None, notes)),
             ]
         )
-    return _whole(plan, table(rows))
+    return _whole(plan, columns(rows))
 
 
 def diff(plan: Plan) -> str:
@@ -120,28 +118,15 @@ def carried_out(plan: Plan) -> list[str]:
 
 
 def conflicts(found: Sequence[Conflict]) -> Iterator[str]:
-    """What is not planned although a fix is there, and why; equal ones once."""
+    """What is not planned although there is a fix, and why; equal ones once."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for each in found:
         groups.setdefault((each.fix, each.why, each.advice), []).append(each.host)
     if not groups:
         return
-    yield "not planned:"
+    yield "Not planned:"
     rows = []
     for (fix, why, advice), hosts in groups.items():
         note = f"advice: {brief(advice, ADVICE)}" if advice else ""
         rows.append([f"  {plain(fix)}", brief(why, SENTENCE), nodeset(hosts), note])
-    yield from table(rows)
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of printable cells under one another; the last column is as long as it is."""
-    widths = [
-        max((cells(cell) for cell in column if cells(cell) <= WIDEST), default=0)
-        for column in zip(*rows, strict=True)
-    ]
-    padded = (
-        [pad(cell, width) for cell, width in zip(row, widths, strict=True) if width or cell]
-        for row in rows
-    )
-    return [GAP.join(row).rstrip() for row in padded]
+    yield from columns(rows)

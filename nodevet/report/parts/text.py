@@ -1,7 +1,7 @@
 """Printable text laid out: padded, wrapped, folded as nodesets, numbers with their nouns. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from ClusterShell.RangeSet import RangeSet
@@ -10,6 +10,8 @@ from nodevet.printable import ELLIPSIS, cells, cut, plain
 
 _FOLDABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBERS = re.compile(r"(\d+)")
+GAP = "  "
+WIDEST = 60  # columns that a column aligns to; a longer cell pushes its own line only
 _MANY = 200  # hosts; folding along every number takes time with the square of them
 
 
@@ -33,6 +35,21 @@ def cut_pair(one: str, other: str, limit: int) -> tuple[str, str]:
 def pad(text: str, width: int) -> str:
     """`text` followed by spaces up to `width` columns."""
     return text + " " * (width - cells(text))
+
+
+def column(texts: Iterable[str]) -> int:
+    """The width that a column of printable texts aligns to."""
+    return max((width for width in map(cells, texts) if width <= WIDEST), default=0)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of printable cells under one another; the last column is as long as it is."""
+    widths = [column(each) for each in zip(*rows, strict=True)]
+    padded = (
+        [pad(cell, width) for cell, width in zip(row, widths, strict=True) if width or cell]
+        for row in rows
+    )
+    return [GAP.join(row).rstrip() for row in padded]
 
 
 def wrap(text: str, room: int) -> list[str]:
