@@ -1,4 +1,4 @@
-"""The lock's file and its keeper; two controllers are in tests/fleet/test_work.py."""
+"""The lock's file and its keeper; two controllers are in tests/fleet/controller."""
 
 import fcntl
 import os

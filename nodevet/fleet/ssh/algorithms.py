@@ -42,7 +42,8 @@ def chosen(keyword: str, wish: str, ours: Sequence[str]) -> tuple[str, ...]:
     if sign == "+":
         left = list(ours)
     elif sign == "-":
-        out = {each for each in ours for name in _names(each) if listed(name, names, lower=False)}
+        patterns = names.split(",")
+        out = {each for each in ours for name in _names(each) if listed(name, patterns)}
         left = [each for each in ours if each not in out]
     else:
         left = [*wanted, *(each for each in ours if sign and each not in wanted)]

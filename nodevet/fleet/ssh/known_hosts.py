@@ -8,13 +8,13 @@ import base64
 import hashlib
 import hmac
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from typing import NamedTuple
+
+from nodevet.fleet.ssh.words import listed
 
 
 class Trust(Enum):
@@ -151,7 +151,9 @@ class KnownHosts:
     def _plain(self, name: str) -> list[KnownHostsEntry]:
         """The entries that name a host in clear, or by a pattern."""
         found = list(self._exact.get(name, ()))
-        return found + [entry for entry in self._patterns if matches(name, entry.names)]
+        return found + [
+            entry for entry in self._patterns if listed(name, entry.names.lower().split(","))
+        ]
 
     def _with_key(self, name: str, key: str) -> Iterator[KnownHostsEntry]:
         """The entries that speak of this name and have this key."""
@@ -198,27 +200,6 @@ def hashed(name: str) -> str:
     salt = os.urandom(_SALT)
     digest = hmac.digest(salt, name.lower().encode(), "sha1")
     return "|".join(("", "1", *(base64.b64encode(part).decode() for part in (salt, digest))))
-
-
-def matches(name: str, patterns: str) -> bool:
-    """Whether a comma-separated pattern list speaks of a name.
-
-    >>> matches("gpu7", "gpu*,!gpu7"), matches("gpu8", "gpu*,!gpu7")
-    (False, True)
-    """
-    found = False
-    for pattern in patterns.lower().split(","):
-        if _pattern(pattern.removeprefix("!")).fullmatch(name):
-            if pattern.startswith("!"):
-                return False
-            found = True
-    return found
-
-
-@cache
-def _pattern(pattern: str) -> re.Pattern[str]:
-    signs = {"*": ".*", "?": "."}
-    return re.compile("".join(signs.get(sign) or re.escape(sign) for sign in pattern))
 
 
 def spell(host: str, port: int) -> str:

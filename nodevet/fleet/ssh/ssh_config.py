@@ -192,9 +192,9 @@ class _Pass:
                 raise SshConfigError(f"ssh_config {where}: {error}") from error
         if attribute in ("host", "originalhost"):
             name = host if attribute == "host" else self._name
-            return listed(name.lower(), argument, lower=True)
+            return listed(name.lower(), argument.lower().split(","))
         if attribute in ("user", "localuser"):
-            return listed(user if attribute == "user" else getpass.getuser(), argument, lower=False)
+            return listed(user if attribute == "user" else getpass.getuser(), argument.split(","))
         return attribute == "all" or self._final
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.keywords import ALIASES, FOLLOWED, KNOWN
-from nodevet.fleet.ssh.words import BLANKS, WordError, home, like, listed, next_word, split
+from nodevet.fleet.ssh.words import BLANKS, WordError, home, listed, next_word, split
 
 DEEPEST = 16  # files that include one another
 SYSTEM_FOLDER = "/etc/ssh"
@@ -41,10 +41,7 @@ class HostPatterns:
     patterns: tuple[str, ...]  # all, in their order, where one is more than that
 
     def fits(self, host: str) -> bool:
-        if not self.patterns:
-            return host in self.names
-        fitting = [each for each in self.patterns if like(host, each.removeprefix("!"))]
-        return bool(fitting) and not any(each.startswith("!") for each in fitting)
+        return listed(host, self.patterns) if self.patterns else host in self.names
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ class _ConfigReader:
             self.ignored += "," + ",".join(words)
         elif keyword in FOLLOWED:
             yield ConfigOption(keyword, FOLLOWED[keyword].read(words, rest), where)
-        elif keyword not in KNOWN and not listed(keyword, self.ignored, lower=True):
+        elif keyword not in KNOWN and not listed(keyword, self.ignored.lower().split(",")):
             why = f"{keyword} is not known to nodevet; IgnoreUnknown {keyword} leaves it out"
             raise WordError(why)
 

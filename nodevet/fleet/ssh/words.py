@@ -6,8 +6,8 @@ OpenSSH 9.2; a test compares them with `ssh -G`.
 
 import os
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 BLANKS = " \t\r\n"
@@ -91,19 +91,22 @@ def like(text: str, pattern: str) -> bool:
     return _compiled(pattern).fullmatch(text) is not None
 
 
-def listed(text: str, patterns: str, *, lower: bool) -> bool:
-    """Whether a comma-separated list names a text; one that `!` leaves out is not."""
+def listed(text: str, patterns: Iterable[str]) -> bool:
+    """Whether a list of patterns names a text; one that a pattern with `!` fits is not named.
+
+    >>> listed("gpu7", ("gpu*", "!gpu7")), listed("gpu8", ("gpu*", "!gpu7"))
+    (False, True)
+    """
     found = False
-    for each in (patterns.lower() if lower else patterns).split(","):
-        pattern = each.removeprefix("!")
-        if like(text, pattern):
+    for each in patterns:
+        if like(text, each.removeprefix("!")):
             if each.startswith("!"):
                 return False
             found = True
     return found
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     signs = {"*": ".*", "?": "."}
     return re.compile(

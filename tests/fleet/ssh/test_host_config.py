@@ -20,8 +20,8 @@ def test_match_exec_runs_a_command_line_and_stays_silent(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = 'Match exec "echo %h && test -d /"\n Port 1\nMatch exec "test -d /no/such"\n User x\n'
-    route = resolve(tmp_path, f"{text}Host *\n User y\n")
-    assert (route.port, route.user) == (1, "y")
+    found = resolve(tmp_path, f"{text}Host *\n User y\n")
+    assert (found.port, found.user) == (1, "y")
     assert capfd.readouterr() == ("", "")
 
 
@@ -40,8 +40,8 @@ def test_a_match_that_cannot_be_judged_is_not_taken_as_fulfilled(tmp_path: Path,
 
 
 def test_names_of_known_hosts_files_may_be_quoted(tmp_path: Path) -> None:
-    route = resolve(tmp_path, 'Host *\n  UserKnownHostsFile "/x/my hosts" /dev/null\n')
-    assert route.known_hosts == ("/x/my hosts", "/dev/null")
+    found = resolve(tmp_path, 'Host *\n  UserKnownHostsFile "/x/my hosts" /dev/null\n')
+    assert found.known_hosts == ("/x/my hosts", "/dev/null")
 
 
 def test_the_inventory_names_the_known_hosts_file_before_ssh_config(tmp_path: Path) -> None:
@@ -60,6 +60,6 @@ def test_the_inventory_names_the_known_hosts_file_before_ssh_config(tmp_path: Pa
     ],
 )
 def test_how_a_jump_may_be_written(tmp_path: Path, hop: str, where: tuple[str, int, str]) -> None:
-    route = resolve(tmp_path, f"Host gpu*\n  ProxyJump {hop}\nHost *\n  User me\n")
-    assert route.jump is not None
-    assert (route.jump.hostname, route.jump.port, route.jump.user) == where
+    found = resolve(tmp_path, f"Host gpu*\n  ProxyJump {hop}\nHost *\n  User me\n")
+    assert found.jump is not None
+    assert (found.jump.hostname, found.jump.port, found.jump.user) == where

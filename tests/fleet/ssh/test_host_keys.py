@@ -23,7 +23,7 @@ from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 ED = "ssh-ed25519"
 
 
-def route(*known_hosts: Path | str, name: str = "gpu7") -> HostConfig:
+def host_config(*known_hosts: Path | str, name: str = "gpu7") -> HostConfig:
     files = tuple(str(path) for path in known_hosts)
     return HostConfig(name, 22, "root", (), None, False, (name,), (), files, system_known_hosts=())
 
@@ -89,11 +89,11 @@ def test_d3_two_processes_accept_one_key_of_a_host(
 PROCESS = """
 import sys
 from nodevet.fleet.ssh.errors import UnreachableError
-from tests.fleet.test_host_keys import accepting, route
+from tests.fleet.ssh.test_host_keys import accepting, host_config
 path, mine = sys.argv[1:]
 for number in range(50):
     try:
-        accepting().check(route(path, name=f"gpu{number}"), "ssh-ed25519", mine)
+        accepting().check(host_config(path, name=f"gpu{number}"), "ssh-ed25519", mine)
     except UnreachableError as error:
         assert "changed" in str(error), error
 """
@@ -113,21 +113,21 @@ def test_d3_what_another_process_wrote_meanwhile_counts(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
     path.write_text("other ssh-ed25519 AAAA")  # not whole, as an editor may leave it
     keys = accepting()
-    keys.check(route(path), ED, "AAAA")
+    keys.check(host_config(path), ED, "AAAA")
     assert path.read_text() == "other ssh-ed25519 AAAA\ngpu7 ssh-ed25519 AAAA\n"
     with path.open("a") as file:
         file.write("gpu8 ssh-ed25519 AAAA\n")
     with pytest.raises(UnreachableError, match=r"host key changed: .*known_hosts:3$"):
-        keys.check(route(path, name="gpu8"), ED, "BBBB")
+        keys.check(host_config(path, name="gpu8"), ED, "BBBB")
     path.write_text("gpu9 ssh-ed25519 AAAA\n")  # rewritten, as ssh-keygen -R does
     with pytest.raises(UnreachableError, match=r"host key changed: .*known_hosts:1$"):
-        keys.check(route(path, name="gpu9"), ED, "BBBB")
+        keys.check(host_config(path, name="gpu9"), ED, "BBBB")
     assert path.read_text() == "gpu9 ssh-ed25519 AAAA\n"
 
 
 def test_d3_a_key_that_cannot_be_kept_is_not_trusted(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="/dev/null cannot store it"):
-        accepting().check(route("/dev/null"), ED, "AAAA")
+        accepting().check(host_config("/dev/null"), ED, "AAAA")
     path = tmp_path / "known_hosts"
     path.write_text("gpu1 ssh-ed25519 AAAA\n")
     keys = accepting()
@@ -135,7 +135,7 @@ def test_d3_a_key_that_cannot_be_kept_is_not_trusted(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (30, hard))  # as a full disk: half a line fits
     try:
         with pytest.raises(UnreachableError, match=r"File too large; .* must be stored there"):
-            keys.check(route(path), ED, "AAAA")
+            keys.check(host_config(path), ED, "AAAA")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_text() == "gpu1 ssh-ed25519 AAAA\n"
@@ -147,7 +147,7 @@ def test_d3_a_lock_that_somebody_keeps_costs_its_own_time_only(tmp_path: Path) -
         fcntl.flock(file, fcntl.LOCK_EX)
         started = time.monotonic()
         with pytest.raises(TooLateError, match=r"timed out after 0\.2 s \(\S+ is locked\)"):
-            accepting(0.2).check(route(path), ED, "AAAA")
+            accepting(0.2).check(host_config(path), ED, "AAAA")
         assert time.monotonic() - started >= 0.2
     assert path.read_text() == ""
 

@@ -148,7 +148,7 @@ def test_d9_names_of_ipv6_addresses_are_those_of_ssh(tmp_path: Path, line: str) 
             )
 
 
-def route(path: Path, **more: object) -> HostConfig:
+def host_config(path: Path, **more: object) -> HostConfig:
     return HostConfig(
         "gpu7", 22, "root", (), None, False, ("gpu7",), (), (str(path),), system_known_hosts=(),
         **more,
@@ -159,19 +159,19 @@ def test_d9_check_host_ip_refuses_a_key_that_is_not_the_addresses(tmp_path: Path
     file = tmp_path / "known_hosts"
     file.write_text(f"gpu7 {ED} AAAA\n192.0.2.7 {ED} BBBB\n")
     keys = HostKeys(known_hosts=None, accept_new=False, patience=1)
-    keys.check(route(file), ED, "AAAA", "192.0.2.7")
-    keys.check(route(file, check_ip=True), ED, "AAAA", "192.0.2.8")
+    keys.check(host_config(file), ED, "AAAA", "192.0.2.7")
+    keys.check(host_config(file, check_ip=True), ED, "AAAA", "192.0.2.8")
     with pytest.raises(UnreachableError, match=r"known_hosts:2 \(CheckHostIP\)"):
-        keys.check(route(file, check_ip=True), ED, "AAAA", "192.0.2.7")
+        keys.check(host_config(file, check_ip=True), ED, "AAAA", "192.0.2.7")
 
 
 def test_d9_an_accepted_name_is_hashed_where_ssh_would(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     keys = HostKeys(known_hosts=None, accept_new=True, patience=1)
-    keys.check(route(file, hash_names=True), ED, "AAAA")
+    keys.check(host_config(file, hash_names=True), ED, "AAAA")
     assert file.read_text().startswith("|1|")
     subprocess.run(["ssh-keygen", "-F", "gpu7", "-f", file], check=True, capture_output=True)
-    keys.check(route(file, hash_names=True), ED, "AAAA")
+    keys.check(host_config(file, hash_names=True), ED, "AAAA")
     assert len(file.read_text().splitlines()) == 1
 
 
