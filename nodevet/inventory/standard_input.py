@@ -22,7 +22,7 @@ def read(stream: IO[bytes] | None) -> Found | list[Word]:
     """
     text = decode((stream or sys.stdin.buffer).read(MAX_BYTES + 1), NAME)
     if text.lstrip()[:1] == "{":
-        from nodevet.inventory.ansible_json import parse
+        from nodevet.inventory.sources.ansible_json import parse
 
         return parse(text, NAME)
     words = list(_words(text))

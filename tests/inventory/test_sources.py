@@ -6,12 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.inventory import sources
+
 ROOT = Path(__file__).parents[2]
 KINDS = (
-    "not an inventory that nodevet reads: a pyinfra inventory (.py), YAML (.yaml), "
-    "the JSON of `ansible-inventory --list` (.json) or an executable that prints that JSON; "
+    "not an inventory that nodevet reads: the JSON of `ansible-inventory --list` (.json), YAML "
+    "(.yaml), a pyinfra inventory (.py) or an executable that prints Ansible's JSON; "
     "for an Ansible inventory run: ansible-inventory -i FILE --list > FILE.json"
 )
+
+
+def test_a_source_is_a_file_of_its_folder_and_no_two_claim_one_ending():
+    found = list(sources.sources())
+    names = [source.__name__.rpartition(".")[2] for source in found]
+    assert names == ["ansible_json", "fleet_yaml", "pyinfra", "script"]
+    endings = [ending for source in found for ending in source.ENDINGS]
+    assert len(endings) == len(set(endings))
+    assert all(source.ENDINGS or source.recognizes for source in found)
 
 
 def test_every_example_can_be_read(hosts, monkeypatch, tmp_path):

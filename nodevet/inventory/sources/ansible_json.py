@@ -19,6 +19,9 @@ from nodevet.inventory.settings import name_problem, validate
 from nodevet.printable import brief
 from nodevet.problems import Place, Problem
 
+KIND = "the JSON of `ansible-inventory --list` (.json)"
+ENDINGS = (".json",)
+
 VARIABLES = {
     "address": ("ansible_host", "ansible_ssh_host"),
     "port": ("ansible_port", "ansible_ssh_port"),

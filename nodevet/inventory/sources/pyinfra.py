@@ -22,7 +22,10 @@ from nodevet.inventory.settings import name_problem, validate
 from nodevet.printable import brief
 from nodevet.problems import Place, Problem
 
-RUNNER = Path(__file__).with_name("pyinfra_run.py")
+KIND = "a pyinfra inventory (.py)"
+ENDINGS = (".py",)
+
+RUNNER = Path(__file__).parent.with_name("pyinfra_run.py")
 BOOT = (
     "import sys; del sys.argv[0]; sys.path[:] = filter(None, sys.path); import runpy;"
     "runpy.run_path(sys.argv[0], run_name='__main__')"

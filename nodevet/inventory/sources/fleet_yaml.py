@@ -33,6 +33,9 @@ from nodevet.inventory.settings import GROUP, Settings, validate
 from nodevet.printable import brief
 from nodevet.problems import Place, Problem, did_you_mean
 
+KIND = "YAML (.yaml)"
+ENDINGS = (".yaml", ".yml")
+
 MAX_NODES = 1_000_000
 """Keys and values: 100,000 hosts with a few settings each."""
 
