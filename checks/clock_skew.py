@@ -25,6 +25,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import NO_OTHER_CLOCK, HostInfo
 from nodevet.model import (
     NODE,
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -93,6 +94,7 @@ def advice(skew: float) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.KERNEL,
     reads=("host.clock_s", "host.asked_s"),
     judge=judge,
     severity=Severity.WARNING,

@@ -20,7 +20,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Check, CheckParams, Finding, compare, fail, not_applicable
+from nodevet.model import Area, Check, CheckParams, Finding, compare, fail, not_applicable
 
 
 class Params(CheckParams):
@@ -46,4 +46,6 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield compare(subject_of(gpu), expected=params.mode, actual=gpu.compute_mode)
 
 
-CHECK = Check(params=Params, reads=(*IN_HAND, "gpu.gpus[].compute_mode"), judge=judge)
+CHECK = Check(
+    params=Params, area=Area.GPU, reads=(*IN_HAND, "gpu.gpus[].compute_mode"), judge=judge
+)

@@ -29,6 +29,7 @@ from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers, spans
 from nodevet.model import (
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -119,8 +120,8 @@ def only(policies: CpufreqPolicies) -> str:
     told = f"{driver} offers {', '.join(policies.governors_available or ())} only"
     if driver in ("intel_pstate", "amd-pstate-epp"):
         other = "intel_pstate" if driver == "intel_pstate" else "amd_pstate"
-        return f"{told}: params one of these, or boot with {other}=passive, which offers the others"
-    return f"{told}: params one of these, or have the kernel load another cpufreq driver"
+        return f"{told}: use one of these, or boot with {other}=passive, which offers the others"
+    return f"{told}: use one of these, or have the kernel load another cpufreq driver"
 
 
 def count(policies: CpufreqPolicies) -> str:
@@ -131,6 +132,7 @@ def count(policies: CpufreqPolicies) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.CPU,
     reads=("cpu.online", "cpufreq.policies[].cpus", "cpufreq.policies[].governor"),
     judge=judge,
     severity=Severity.WARNING,

@@ -29,6 +29,7 @@ from pydantic import Field
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem, FileSystems
 from nodevet.model import (
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -165,6 +166,7 @@ def room(found: FileSystem) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.STORAGE,
     reads=(
         "filesystems.filesystems[].available_b",
         "filesystems.filesystems[].immutable",

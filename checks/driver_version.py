@@ -31,7 +31,7 @@ from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
-from nodevet.model import Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -111,6 +111,7 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 CHECK = Check(
     params=Params,
+    area=Area.SOFTWARE,
     reads=("gpu.driver_version", "modules.nvidia_version"),
     judge=judge,
     asks=asks,

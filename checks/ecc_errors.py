@@ -32,7 +32,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
-from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 NO_SUCH_PART = (*NOT_TOLD, "NVML_ERROR_INVALID_ARGUMENT")  # a location that the driver knows not
@@ -206,6 +206,7 @@ def of(gpu: Gpu) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),

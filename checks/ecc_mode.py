@@ -14,60 +14,13 @@ two is expected. A GPU without ECC is exempt where off is expected, else wrong.
 The mode is kept in the board's InfoROM.
 """
 
-from collections.abc import Iterator
-from typing import ClassVar
-
-from nodevet.evidence.across import IN_HAND, each_gpu
-from nodevet.evidence.core import unread, unsupported
-from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, CheckParams, Finding, compare, fail, not_applicable
+from nodevet.checking.gpu_mode import OnOrOff, gpu_mode
 
 
-class Params(CheckParams):
+class Params(OnOrOff):
     """`ecc_mode: true`"""
 
-    bare: ClassVar[str] = "enabled"
 
-    enabled: bool
-
-
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params.enabled)
-
-
-def judge_gpu(gpu: Gpu, expected: bool) -> Finding:
-    subject = subject_of(gpu)
-    if unsupported(gpu, "ecc_current"):
-        if expected:
-            return fail(
-                subject,
-                expected=True,
-                actual="not supported",
-                why="this GPU has no ECC",
-                advice="no setting helps: see gpu_model, and whether the baseline is for this GPU",
-            )
-        return not_applicable(subject, why="this GPU has no ECC")
-    if gpu.ecc_current is None:
-        return unread(subject, gpu, "ecc_current")
-    if gpu.ecc_current is not expected:
-        waits = "set, and waits for a GPU reset or reboot" if gpu.ecc_pending is expected else ""
-        return compare(subject, expected=expected, actual=gpu.ecc_current, why=waits)
-    if gpu.ecc_pending is None:
-        return unread(subject, gpu, "ecc_pending")
-    if gpu.ecc_pending is not expected:
-        return fail(
-            subject,
-            expected=expected,
-            actual=gpu.ecc_pending,
-            why="from the next reset or reboot on",
-        )
-    return compare(subject, expected=expected, actual=gpu.ecc_current)
-
-
-CHECK = Check(
-    params=Params,
-    reads=(*IN_HAND, "gpu.gpus[].ecc_current", "gpu.gpus[].ecc_pending"),
-    judge=judge,
+CHECK = gpu_mode(
+    Params, current="ecc_current", pending="ecc_pending", lacking="this GPU has no ECC"
 )

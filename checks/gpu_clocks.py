@@ -25,7 +25,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, CheckParams, Finding, Verdict, not_applicable, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Verdict, not_applicable, unknown
 
 Mhz = Annotated[int, Field(gt=0, le=20_000)]
 
@@ -119,6 +119,7 @@ def label(field: str) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].app_clock_graphics_mhz",

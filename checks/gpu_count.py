@@ -36,6 +36,7 @@ from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import KEPT_FOR_GUESTS, Pci, PciFunction
 from nodevet.model import (
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -295,6 +296,7 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         "gpu.count",
         "gpu.gpus[].bus_id",

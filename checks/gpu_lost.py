@@ -27,7 +27,17 @@ from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Check, CheckParams, Finding, Subject, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 NO_SUCH_FIELD = (*NOT_SUPPORTED, "NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_FUNCTION_NOT_FOUND")
 """What drivers before 570 answer to the field of the recovery action."""
@@ -158,6 +168,7 @@ def answers(gpu: Gpu) -> bool:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

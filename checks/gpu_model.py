@@ -25,7 +25,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 NAME = (
     "the ids are right and the name is not: a vGPU that its host chose, or a driver that spells "
@@ -150,6 +150,7 @@ def pci_why(function: PciFunction, key: str) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

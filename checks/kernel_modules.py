@@ -31,6 +31,7 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.pci import Pci
 from nodevet.model import (
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -82,7 +83,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if params.version_matches:
         yield judge_version(evidence)
     elif not params.loaded and not params.absent:
-        yield unknown(why="the baseline asks for nothing")
+        yield unknown(why="the baseline names nothing to check")
 
 
 def judge_module(modules: Modules, name: str, expected: str) -> Finding:
@@ -149,6 +150,7 @@ def judge_version(evidence: Evidence) -> Finding:
 
 CHECK = Check(
     params=Params,
+    area=Area.KERNEL,
     reads=(
         "gpu.driver_version",
         "modules.loaded[]",

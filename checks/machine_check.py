@@ -29,7 +29,7 @@ from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
-from nodevet.model import Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
@@ -132,6 +132,7 @@ def told(events: Sequence[KernelEvent]) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.MEMORY,
     reads=(
         "host.uptime_s",
         "kernel_log.complete",

@@ -15,60 +15,13 @@ two is expected. A GPU that cannot do MIG is exempt where off is expected, else 
 kept with NVIDIA's mig-parted.
 """
 
-from collections.abc import Iterator
-from typing import ClassVar
-
-from nodevet.evidence.across import IN_HAND, each_gpu
-from nodevet.evidence.core import unread, unsupported
-from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, CheckParams, Finding, compare, fail, not_applicable
+from nodevet.checking.gpu_mode import OnOrOff, gpu_mode
 
 
-class Params(CheckParams):
+class Params(OnOrOff):
     """`mig_mode: false`"""
 
-    bare: ClassVar[str] = "enabled"
 
-    enabled: bool
-
-
-def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params.enabled)
-
-
-def judge_gpu(gpu: Gpu, expected: bool) -> Finding:
-    subject = subject_of(gpu)
-    if unsupported(gpu, "mig_current"):
-        if expected:
-            return fail(
-                subject,
-                expected=True,
-                actual="not supported",
-                why="this GPU cannot do MIG",
-                advice="no setting helps: see gpu_model, and whether the baseline is for this GPU",
-            )
-        return not_applicable(subject, why="this GPU cannot do MIG")
-    if gpu.mig_current is None:
-        return unread(subject, gpu, "mig_current")
-    if gpu.mig_current is not expected:
-        waits = "set, and waits for a GPU reset or reboot" if gpu.mig_pending is expected else ""
-        return compare(subject, expected=expected, actual=gpu.mig_current, why=waits)
-    if gpu.mig_pending is None:
-        return unread(subject, gpu, "mig_pending")
-    if gpu.mig_pending is not expected:
-        return fail(
-            subject,
-            expected=expected,
-            actual=gpu.mig_pending,
-            why="from the next reset or reboot on",
-        )
-    return compare(subject, expected=expected, actual=gpu.mig_current)
-
-
-CHECK = Check(
-    params=Params,
-    reads=(*IN_HAND, "gpu.gpus[].mig_current", "gpu.gpus[].mig_pending"),
-    judge=judge,
+CHECK = gpu_mode(
+    Params, current="mig_current", pending="mig_pending", lacking="this GPU cannot do MIG"
 )

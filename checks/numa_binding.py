@@ -34,6 +34,7 @@ from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.processes import Process, Processes
 from nodevet.model import (
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -219,6 +220,7 @@ def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> Numa
 
 CHECK = Check(
     params=Params,
+    area=Area.CPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

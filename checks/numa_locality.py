@@ -33,6 +33,7 @@ from nodevet.evidence.lists import numbers, spans
 from nodevet.evidence.numa import NumaNode, has_memory_alone
 from nodevet.evidence.pci import PciFunction
 from nodevet.model import (
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -227,6 +228,7 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
 
 CHECK = Check(
     params=Params,
+    area=Area.CPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

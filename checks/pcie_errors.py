@@ -40,6 +40,7 @@ from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_o
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import (
     NODE,
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -305,6 +306,7 @@ def lines(events: Sequence[KernelEvent]) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.PCIE,
     reads=(
         "host.uptime_s",
         "host.virtualization",

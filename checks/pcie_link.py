@@ -36,7 +36,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Check, CheckParams, Finding, Subject, Verdict, not_applicable
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, Verdict, not_applicable
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
@@ -342,6 +342,7 @@ def merged(subject: Subject, parts: list[Part], verdict: Verdict) -> Finding:
 
 CHECK = Check(
     params=Params,
+    area=Area.PCIE,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

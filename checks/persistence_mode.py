@@ -20,7 +20,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Check, CheckParams, Finding, Severity, compare
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, compare
 
 DAEMON = "nvidia-persistenced.service"
 OWN = "nodevet-persistence-mode.service"
@@ -51,6 +51,7 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
     judge=judge,
     asks=asks,

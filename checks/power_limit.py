@@ -27,7 +27,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -113,6 +113,7 @@ def outside(gpu: Gpu, wanted_mw: int) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].power_limit_mw",

@@ -27,7 +27,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
@@ -128,6 +128,7 @@ def advice(gpu: Gpu, above: Mapping[str, int]) -> str:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].mig_current",

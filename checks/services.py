@@ -24,10 +24,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.checking.named import each_named
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
-from nodevet.model import Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -80,20 +80,14 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    if not params.units:
-        yield unknown(why="the baseline asks for nothing")
     section = evidence[Units]
     listed = (section.data.units if section.data else None) or ()
     found = {unit.name: unit for unit in listed}
-    for name in params.units:
-        subject = Subject(kind="unit", id=name)
-        if section.data is None:
-            yield unknown(subject, why=f"services: {section.why}")
-        elif section.data.units is None:
-            yield unread(subject, section.data, "units")
-        elif name not in found:
-            yield unknown(subject, why=NOT_ASKED)
+    for each in each_named(section, params.units, label="services", listed="units", kind="unit"):
+        if isinstance(each, Finding):
+            yield each
         else:
+            subject, name = each
             yield judge_unit(subject, found[name], params)
 
 
@@ -177,6 +171,7 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 CHECK = Check(
     params=Params,
+    area=Area.KERNEL,
     reads=(
         "services.units[].active_state",
         "services.units[].file_state",

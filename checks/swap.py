@@ -20,7 +20,7 @@ from pydantic import Field
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import NODE, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
 
 
 class Params(CheckParams):
@@ -51,5 +51,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 
 CHECK = Check(
-    params=Params, reads=("memory.swap_total_kb",), judge=judge, severity=Severity.WARNING
+    params=Params,
+    area=Area.MEMORY,
+    reads=("memory.swap_total_kb",),
+    judge=judge,
+    severity=Severity.WARNING,
 )

@@ -25,10 +25,11 @@ from typing import Annotated
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.checking.named import each_named
+from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameters
-from nodevet.model import Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
 LONGEST = 256
@@ -104,23 +105,20 @@ def number(text: str) -> int | None:
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    if not params.parameters:
-        yield unknown(why="the baseline asks for nothing")
     section = evidence[Parameters]
     listed = (section.data.parameters if section.data else None) or ()
     found = {parameter.name: parameter for parameter in listed}
-    for name, wanted in params.parameters.items():
-        subject = Subject(kind="sysctl", id=name)
-        if section.data is None:
-            yield unknown(subject, why=f"sysctl: {section.why}")
-        elif section.data.parameters is None:
-            yield unread(subject, section.data, "parameters")
-        elif name not in found:
-            yield unknown(subject, why=NOT_ASKED)
-        elif found[name].value is None:
+    asked = params.parameters
+    for each in each_named(section, asked, label="sysctl", listed="parameters", kind="sysctl"):
+        if isinstance(each, Finding):
+            yield each
+            continue
+        subject, name = each
+        value = found[name].value
+        if value is None:
             yield unread(subject, found[name], "value")
         else:
-            yield judge_value(subject, wanted, found[name].value or "")
+            yield judge_value(subject, asked[name], value)
 
 
 def judge_value(subject: Subject, wanted: int | str | Limits, text: str) -> Finding:
@@ -162,6 +160,7 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 CHECK = Check(
     params=Params,
+    area=Area.KERNEL,
     reads=("sysctl.parameters[].name", "sysctl.parameters[].value"),
     judge=judge,
     severity=Severity.WARNING,

@@ -28,7 +28,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Check, CheckParams, Finding, fail, not_applicable, ok
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok
 
 Reason = Literal[
     "gpu_idle",
@@ -141,4 +141,6 @@ def heat(gpu: Gpu, heats: Sequence[int]) -> str:
     return f"Look at what cools the whole node: {told}, so fans, blanking panels, inlet temperature"
 
 
-CHECK = Check(params=Params, reads=(*IN_HAND, "gpu.gpus[].event_reasons"), judge=judge)
+CHECK = Check(
+    params=Params, area=Area.GPU, reads=(*IN_HAND, "gpu.gpus[].event_reasons"), judge=judge
+)

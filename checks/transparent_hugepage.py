@@ -24,7 +24,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
 
 FIELDS = ("enabled", "defrag")
 Enabled = Literal["always", "madvise", "never"]
@@ -79,6 +79,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 CHECK = Check(
     params=Params,
+    area=Area.MEMORY,
     reads=("memory.thp_defrag", "memory.thp_enabled"),
     judge=judge,
     severity=Severity.WARNING,

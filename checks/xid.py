@@ -42,6 +42,7 @@ from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
 from nodevet.model import (
     NODE,
+    Area,
     Check,
     CheckParams,
     Finding,
@@ -304,6 +305,7 @@ def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
 
 CHECK = Check(
     params=Params,
+    area=Area.GPU,
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",

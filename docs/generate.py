@@ -1,4 +1,4 @@
-"""Write docs/checks.md from the checks, docs/faults.md from the faults of simulated nodes.
+"""Write docs/checks/ from the checks, docs/faults.md from the faults of simulated nodes.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from nodevet.catalog import Catalog
-from nodevet.model import Check, CheckParams
+from nodevet.model import Area, CheckParams
 from nodevet_sim.faults import FAULTS, describe
 
 FOLDER = Path(__file__).parent
@@ -24,25 +24,35 @@ HEAD = """\
 # Checks
 
 One file in `checks/` is one check; its name is its id in baselines, reports and tests.
-`nodevet explain CHECK` prints the page of one. This file is written by
-`docs/generate.py`; change the check's docstring instead.
+`nodevet explain CHECK` prints its page. These pages are written by `docs/generate.py`; to change
+one, change the check's docstring.
 """
 
 NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): ""}
 
 
 def main() -> int:
-    pages = {FOLDER / "checks.md": page(Catalog()), FOLDER / "faults.md": faults_page()}
     if sys.argv[1:] not in ([], ["--check"]):
         sys.stderr.write("usage: generate.py [--check]\n")
         return 2
-    for target, text in pages.items():
-        if not sys.argv[1:]:
-            target.write_text(text, encoding="utf-8")
-        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+    pages = check_pages(Catalog())
+    stale = set((FOLDER / "checks").glob("*.md")) - set(pages)
+    pages[FOLDER / "faults.md"] = faults_page()
+    if sys.argv[1:]:
+        changed = {path for path, text in pages.items() if not current(path, text)}
+        for target in sorted(changed | stale):
             sys.stderr.write(f"{target} is not current: run python docs/generate.py\n")
-            return 1
+        return 1 if changed or stale else 0
+    for target, text in pages.items():
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    for target in stale:
+        target.unlink()
     return 0
+
+
+def current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 FAULTS_HEAD = """\
@@ -59,25 +69,40 @@ def faults_page() -> str:
     return "\n".join([FAULTS_HEAD, *(f"## {name}\n\n{describe(name)}\n" for name in FAULTS)])
 
 
-def page(catalog: Catalog) -> str:
-    """The whole of docs/checks.md."""
-    rows = [
-        f"| [`{name}`](#{name}) | {catalog.title(name)} | {catalog.check(name).severity.value} |"
-        for name in catalog.ids
-    ]
-    table = "\n".join(["| check | holds where | severity |", "|---|---|---|", *rows])
-    sections = [section(name, catalog.page(name), catalog.check(name)) for name in catalog.ids]
-    return "\n".join([HEAD, table, "", *sections])
+def check_pages(catalog: Catalog) -> dict[Path, str]:
+    """The pages of docs/checks/: one for each check, and the index that groups them by area."""
+    folder = FOLDER / "checks"
+    pages = {folder / f"{name}.md": page(catalog, name) for name in catalog.ids}
+    return {folder / "README.md": index(catalog), **pages}
 
 
-def section(name: str, text: str, check: Check) -> str:
+def index(catalog: Catalog) -> str:
+    """The checks by area, each with its title and severity."""
+    blocks = [HEAD.rstrip()]
+    for area in Area:
+        names = [name for name in catalog.ids if catalog.check(name).area is area]
+        told = [(name, catalog.title(name), catalog.check(name).severity.value) for name in names]
+        rows = [f"| [`{name}`]({name}.md) | {title} | {word} |" for name, title, word in told]
+        if rows:
+            blocks.append(f"## {area.value[0].upper()}{area.value[1:]}")
+            blocks.append("\n".join(["| check | ok if | severity |", "|---|---|---|", *rows]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def page(catalog: Catalog, name: str) -> str:
+    """One check: its docstring, what a baseline may say, what verdicts depend on, and its fix."""
+    check = catalog.check(name)
+    fix = catalog.fix(name)
+    remedy = f"fix `{name}`: {catalog.fix_title(name)}" if fix else "no fix; nothing is changed."
     blocks = [
-        f"## {name}",
-        text,
+        f"# {name}",
+        catalog.page(name),
         "**In a baseline**",
         "\n\nor\n\n".join(f"```yaml\n{line}\n```" for line in examples(check.params)),
         "\n".join(fields(check.params)),
+        f"**Area** {check.area.value}. "
         f"**Severity** {check.severity.value}, unless the baseline says otherwise.",
+        f"**`nodevet apply`** {remedy}",
         "**Verdicts depend on** " + ", ".join(f"`{path}`" for path in check.reads) + ".",
     ]
     return "\n\n".join(blocks) + "\n"
@@ -92,7 +117,7 @@ def fields(params: type[CheckParams]) -> Iterator[str]:
     """A table of the fields of Params."""
     others = params.__annotations__.get("__pydantic_extra__")
     if not params.model_fields and others is None:
-        yield "It takes nothing more."
+        yield "It takes no fields."
         return
     yield "| field | value | default |"
     yield "|---|---|---|"

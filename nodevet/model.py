@@ -41,6 +41,20 @@ class Severity(str, Enum):
         return list(Severity).index(self)
 
 
+class Area(str, Enum):
+    """What of a node a check is about; the pages of checks are grouped by it, in this order."""
+
+    GPU = "GPU"
+    PCIE = "PCIe"
+    CPU = "CPU and NUMA"
+    MEMORY = "memory"
+    STORAGE = "storage"
+    NETWORK = "network"
+    KERNEL = "kernel and services"
+    SOFTWARE = "software stack"
+    SITE = "of this site"
+
+
 class Status(str, Enum):
     """How the visit to one host ended. Every host of a run has exactly one."""
 
@@ -214,6 +228,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     params: type[CheckParams]
     reads: tuple[str, ...]
     judge: Judge
+    area: Area = Area.SITE
     severity: Severity = Severity.CRITICAL
     asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
     """From its params: the names that the probe must read, by section (sysctl, services, …)."""

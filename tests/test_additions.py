@@ -86,27 +86,27 @@ CHECK = '''\
 **To put it right** move the node.
 """
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Check, Want, fail, ok, unknown
+from nodevet.model import Check, CheckParams, fail, ok, unknown
 
 
-class Place(Want):
+class Params(CheckParams):
     """`r1`"""
 
     bare = "prefix"
     prefix: str
 
 
-def judge(evidence, want):
+def judge(evidence, params):
     data = evidence[HostInfo].data
     if data is None or data.hostname is None:
         yield unknown(why="the hostname is not known")
-    elif data.hostname.startswith(want.prefix):
+    elif data.hostname.startswith(params.prefix):
         yield ok()
     else:
-        yield fail(expected=want.prefix, actual=data.hostname)
+        yield fail(expected=params.prefix, actual=data.hostname)
 
 
-CHECK = Check(wants=Place, reads=("host.hostname",), judge=judge)
+CHECK = Check(params=Params, reads=("host.hostname",), judge=judge)
 '''
 CASES = {
     "ok": ("{hostname: r1n1}", "{verdict: ok}"),
@@ -119,7 +119,7 @@ EVIDENCE = {"hostname": "r2n1"}
 def add_check(tree: Tree) -> None:
     tree.add(f"checks/{NAME}.py", CHECK)
     for case, (host, finding) in CASES.items():
-        text = f"want: r1\nevidence:\n  host: {host}\nfindings:\n  - {finding}\n"
+        text = f"params: r1\nevidence:\n  host: {host}\nfindings:\n  - {finding}\n"
         tree.add(f"tests/checks/{NAME}/{case}.yaml", text)
 
 
@@ -209,11 +209,11 @@ def test_a_check_and_a_fix_of_a_project(tree: Tree, tmp_path: Path) -> None:
 COLLECTOR = '''\
 """Where the node stands, from /etc/rack."""
 
-from nodevet.remote.probe.files import Record, read
+from nodevet.remote.probe.files import Reading, read
 
 
 def collect(root, request):
-    found = Record()
+    found = Reading()
     found.take("rack", lambda: read(root, "/etc/rack").strip())
     return found
 '''

@@ -44,7 +44,7 @@ def test_every_noun_on_the_page_exists() -> None:
 
 
 def pages() -> list[Path]:
-    return [*sorted((REPO / "docs").glob("*.md")), *sorted(REPO.glob("*.md"))]
+    return [*sorted((REPO / "docs").rglob("*.md")), *sorted(REPO.glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

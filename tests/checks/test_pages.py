@@ -1,8 +1,10 @@
-"""Every check has a page, and docs/checks.md is made of them."""
+"""Every check has a page, and docs/checks/ is made of them."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+from nodevet.model import Area
 
 ROOT = Path(__file__).parents[2]
 
@@ -11,6 +13,23 @@ def test_docs_are_current():
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_check_that_is_gone_leaves_no_page_behind(tmp_path):
+    """The generator, run on a copy of itself, removes what no check is the source of."""
+    script = tmp_path / "generate.py"
+    script.write_text((ROOT / "docs" / "generate.py").read_text())
+    (tmp_path / "checks").mkdir()
+    stale = tmp_path / "checks" / "gone.md"
+    stale.write_text("# gone\n")
+    found = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert found.returncode == 1 and f"{stale} is not current" in found.stderr
+    subprocess.run([sys.executable, script], check=True)
+    assert not stale.exists() and (tmp_path / "checks" / "xid.md").exists()
+
+
+def test_every_shipped_check_is_about_an_area(check_id, catalog):
+    assert catalog.check(check_id).area is not Area.SITE
 
 
 def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
@@ -25,5 +44,9 @@ def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
 def test_a_check_imports_the_model_and_the_evidence_only(check_id):
     source = (ROOT / "checks" / f"{check_id}.py").read_text(encoding="utf-8")
     ours = {line.split()[1] for line in source.splitlines() if line.startswith("from nodevet")}
-    assert {".".join(name.split(".")[:2]) for name in ours} <= {"nodevet.evidence", "nodevet.model"}
+    assert {".".join(name.split(".")[:2]) for name in ours} <= {
+        "nodevet.checking",
+        "nodevet.evidence",
+        "nodevet.model",
+    }
     assert "\nimport nodevet" not in source

@@ -1,0 +1,1 @@
+"""What several checks are made of: templates of questions that repeat."""
