@@ -91,7 +91,9 @@ def rollback(
                     closed=lambda reboot: closed_rollback(asked),
                 )
                 evidence = partial(run.keep_evidence, host)
-                return NodeRollback(back, NodeSession(host, worker, journal, terms, evidence)).run()
+                return NodeRollback(
+                    back, NodeSession(host, worker, journal, terms, evidence, back.planned)
+                ).run()
 
             limits = Limits(canary=0, batch=batch, max_fail=len(todo))
             try:

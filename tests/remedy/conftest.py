@@ -115,7 +115,12 @@ class Box:
         self.hostname = ""
         self.boots = 1
         self.files: dict[str, tuple[str, int]] = {"/etc/motd": ("hello\n", 0o644)}
-        self.kernel = {THP: "always", "/proc/sys/kernel/numa_balancing": "1"}
+        self.kernel = {
+            THP: "always",
+            "/proc/sys/kernel/numa_balancing": "1",
+            "/sys/kernel/mm/transparent_hugepage/defrag": "madvise",
+            "/proc/sys/vm/nr_hugepages": "0",
+        }
         self.at_boot = dict(self.kernel)
         self.units: dict[str, dict[str, Any]] = {}
         self.gpus = [
@@ -175,7 +180,11 @@ class Box:
                 "boot_id": self.boot_id,
                 "hostname": self.hostname,
             },
-            "memory": {"thp_enabled": self.kernel[THP]},
+            "memory": {
+                "thp_enabled": self.kernel[THP],
+                "thp_defrag": self.kernel["/sys/kernel/mm/transparent_hugepage/defrag"],
+                "hugepages_total": int(self.kernel["/proc/sys/vm/nr_hugepages"]),
+            },
             "gpu": {"gpus": gpus},
             "processes": {"processes": self.processes, "complete": self.complete},
         }
@@ -342,10 +351,22 @@ def _params(kind: Any, value: Any) -> Any:
 class World:
     """Boxes, a plan for them, and a journal: what the tests put together."""
 
-    def __init__(self, folder: Path, names: Sequence[str], params: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str],
+        params: Mapping[str, Any],
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`more`: templates of checks and fixes, and name -> (field of the evidence, path)."""
         for kind, text in (("checks", CHECK), ("fixes", FIX)):
             (folder / kind).mkdir(parents=True, exist_ok=True)
             (folder / kind / "pages.py").write_text(text)
+        for name, (field, path) in more["of"].items() if more else ():
+            given = {"name": name, "field": field, "path": path}
+            for kind in ("CHECK", "FIX"):
+                text = more[kind].format(**given) if more else ""
+                (folder / {"CHECK": "checks", "FIX": "fixes"}[kind] / f"{name}.py").write_text(text)
         self.folder = folder
         self.catalog = Catalog([folder / "checks"], [folder / "fixes"])
         self.boxes = {name: Box(name) for name in names}
@@ -432,17 +453,18 @@ class World:
             today=date.today(),
         )
 
-    def session(self, host: str, journal: Journal) -> NodeSession:
-        return NodeSession(
-            host, self.executor, journal, self.terms, lambda name, _: self.kept.append((host, name))
-        )
+    def session(self, plan: Plan, host: str, journal: Journal) -> NodeSession:
+        def keep(name: str, document: bytes) -> None:
+            self.kept.append((host, name))
+
+        return NodeSession(host, self.executor, journal, self.terms, keep, plan.nodes[host])
 
     def node(
         self, plan: Plan, journal: Journal, host: str = "n1", *, resume: bool = False, **task: Any
     ) -> Any:
         """One node's run, as it ends."""
         order = NodeTask(host=host, planned=plan.nodes[host], steps=plan.of(host), **task)
-        node = NodeApply(order, self.session(host, journal), self.context(host))
+        node = NodeApply(order, self.session(plan, host, journal), self.context(host))
         return node.run(state(journal.records) if resume else None)
 
     def back(self, plan: Plan, host: str = "n1") -> Any:
@@ -454,7 +476,7 @@ class World:
             steps=plan.of(host),
             run=state(journal.records),
         )
-        return NodeRollback(order, self.session(host, journal)).run()
+        return NodeRollback(order, self.session(plan, host, journal)).run()
 
     def close(self) -> None:
         for journal in self._journals:
@@ -466,10 +488,9 @@ def world(tmp_path: Path) -> Any:
     """Makes a world: `world("n1", "n2", pages="never")`."""
     made: list[World] = []
 
-    def make(*names: str, **params: Any) -> World:
-        made.append(
-            World(tmp_path / str(len(made)), names or ("n1",), params or {"pages": "never"})
-        )
+    def make(*names: str, more: Any = None, **params: Any) -> World:
+        folder = tmp_path / str(len(made))
+        made.append(World(folder, names or ("n1",), params or {"pages": "never"}, more))
         return made[-1]
 
     make.cut = cut  # type: ignore[attr-defined]  # test modules cannot import this file

@@ -190,7 +190,7 @@ def test_what_cannot_be_put_back_is_told_loudly(world: Callable[..., World]) -> 
 # --- cut off ------------------------------------------------------------------------------------
 
 
-CALLS = 13  # of an undisturbed run
+CALLS = 12  # of an undisturbed run
 POINTS = [(number, when) for number in range(1, CALLS + 1) for when in ("before", "after")]
 
 

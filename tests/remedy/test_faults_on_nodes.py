@@ -414,7 +414,12 @@ class Node:
                 run=state(journal.records),
             )
             session = NodeSession(
-                self.name, executor or self.worker, journal, self.terms, lambda name, document: None
+                self.name,
+                executor or self.worker,
+                journal,
+                self.terms,
+                lambda name, document: None,
+                back.planned,
             )
             return NodeRollback(back, session).run()
 

@@ -70,7 +70,7 @@ def test_what_does_not_stay_put_back_is_said(
     with monkeypatch.context() as patch:
         patch.setattr("nodevet.remedy.rollout.rollback.time.sleep", elsewhere)
         result = w.back(plan)
-    assert pauses == [w.session("n1", w.journal()).terms.settle]
+    assert pauses == [w.terms.settle]
     assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3
     assert result.why == f"kernel {world.thp} is never, and was always"
     assert w.back(plan).outcome is Outcome.ROLLED_BACK and box.everything() == before

@@ -190,6 +190,7 @@ class ApplyOrder:
                 journal,
                 self.terms,
                 lambda name, document: self.keep(host, name, document),
+                planned,
             )
             context = self.context(host, baseline) if baseline else None
             return NodeApply(task, session, context).run(earlier if begun else None)

@@ -162,7 +162,7 @@ class RebootProof:
                     if (why := self.steps.context.verdict(step, evidence))
                 }
                 for step in written:
-                    said = self.steps.verdicts(step, evidence)
+                    said = self.steps.verifier.verdicts(step, evidence)
                     results[step.id] = replace(results[step.id], verdicts=said)
             held = 0 if amiss else held + 1
             if held == 2 or (amiss and time.monotonic() >= limit):

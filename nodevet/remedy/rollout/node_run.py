@@ -1,6 +1,7 @@
 """One node's sequence: lock, probe, compare, write, verify, and the reboot where it is wanted."""
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from nodevet.evidence.document import Evidence
@@ -10,6 +11,7 @@ from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout import preconditions
+from nodevet.remedy.rollout.batch import MovedError, StepBatch, batch_of
 from nodevet.remedy.rollout.boot import RebootProof
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
 from nodevet.remedy.rollout.compare import StepContext, StepStatus
@@ -18,7 +20,7 @@ from nodevet.remedy.rollout.ledger import BAD, KEPT, Ledger, NodeTask
 from nodevet.remedy.rollout.resume import NodeResume, recall
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin
-from nodevet.remedy.rollout.step_run import MovedError, Steps
+from nodevet.remedy.rollout.step_run import Steps
 from nodevet.result import HostResult, Outcome, Refusal, worst
 
 __all__ = ["NodeApply", "NodeTask"]
@@ -40,6 +42,8 @@ class NodeApply:
             services=preconditions.services_of(task.steps),
         )
         self._steps = Steps(session, context, self._clearance) if context else None
+        self._asked: Evidence | None = None  # whose steps' managers were asked
+        self._rechecked: Step | None = None  # before which moved settings were judged again
         self._unseen: tuple[str, ...] = ()  # steps that an earlier controller left, not looked at
 
     def run(self, earlier: RunState | None = None) -> HostResult:
@@ -107,7 +111,7 @@ class NodeApply:
             self._clearance.approved()
         if steps is None:
             raise RefusedError(Refusal.STALE, "the baseline that the plan was made by is not here")
-        boot, others = RebootProof(ledger, steps, self._clearance), Earlier(ledger, steps)
+        boot = RebootProof(ledger, steps, self._clearance)
         self._enter()
         evidence = self._first_look(earlier)
         if earlier is not None:
@@ -116,26 +120,48 @@ class NodeApply:
         if ledger.stopped():
             return
         evidence = self._guarded(steps, evidence)
-        for step in ledger.open():
-            if why := preconditions.other_node(
-                self.task.planned, evidence
-            ):  # it was lost, and came back
-                raise RefusedError(Refusal.STALE, why)
-            try:
-                result, evidence = steps.carry_out(step, evidence, others.settings())
-            except MovedError:
-                evidence = others.before(step, evidence)
-                if ledger.stopped():
-                    return
-                result, evidence = steps.carry_out(step, evidence)
-            ledger.results[step.id] = result
-            if ledger.stopped():
-                return
-            others.after(step, evidence)
+        while todo := ledger.open():
+            evidence = self._next(steps, todo, evidence)
             if ledger.stopped():
                 return
         if self.task.reboot and ledger.written():
             boot.prove(evidence)
+
+    def _next(self, steps: Steps, todo: Sequence[Step], evidence: Evidence) -> Evidence:
+        """The first step that is open, with those that are verified together with it."""
+        ledger, first = self.ledger, todo[0]
+        if why := preconditions.other_node(self.task.planned, evidence):  # it was lost
+            raise RefusedError(Refusal.STALE, why)
+        status = steps.status(first, evidence)
+        if status is StepStatus.UNCHANGED:
+            verdicts = steps.verifier.verdicts(first, evidence)
+            ledger.results[first.id] = begin(first, outcome=Outcome.UNCHANGED, verdicts=verdicts)
+            return evidence
+        if status is StepStatus.PENDING:
+            why = f"set already, in force after a {first.effective}"
+            ledger.results[first.id] = begin(first, outcome=Outcome.PENDING, why=why)
+            return evidence
+        batch = batch_of(todo, self._statuses(steps, todo, evidence))
+        if evidence is not self._asked:
+            steps.unmanaged(batch)
+        earlier = Earlier(ledger, steps)
+        watched = () if first is self._rechecked else earlier.settings()
+        try:
+            return StepBatch(ledger, steps).run(batch, evidence, watched)
+        except MovedError:
+            self._rechecked = first
+            return earlier.before(first, evidence)
+
+    @staticmethod
+    def _statuses(steps: Steps, todo: Sequence[Step], evidence: Evidence) -> dict[str, StepStatus]:
+        """Of the steps up to the first that is stale: it is compared again when its turn comes."""
+        found = {}
+        for step in todo:
+            try:
+                found[step.id] = steps.status(step, evidence)
+            except RefusedError:
+                break
+        return found
 
     def _enter(self) -> None:
         try:
@@ -185,22 +211,19 @@ class NodeApply:
         self._clearance.approved()
         if why := preconditions.other_node(self.task.planned, evidence):
             raise RefusedError(Refusal.STALE, why)
-        going = [step for step in todo if self._compared(steps, step, evidence) is StepStatus.GO]
+        going = [step for step in todo if steps.status(step, evidence) is StepStatus.GO]
         if not going:
             return evidence
         steps.unmanaged(going)
-        for step in going[1:]:  # the first one is looked at as it begins
-            steps.as_planned(step)
+        self._asked = evidence
+        if later := going[1:]:  # the first one is looked at as it begins
+            more = [resource for step in later[1:] for resource in step.resources]
+            seen = steps.look(later[0], more)
+            for step in later:
+                steps.as_planned(step, seen)
         cleared = self._clearance.node(
             evidence, lambda: self._probe("before"), steps=going, reboot=self.task.reboot
         )
         for step in todo if cleared is not evidence else ():
-            self._compared(steps, step, cleared)
+            steps.status(step, cleared)
         return cleared
-
-    def _compared(self, steps: Steps, step: Step, evidence: Evidence) -> StepStatus:
-        """What is to be done about a step. Raises RefusedError where it is stale."""
-        status, why = steps.context.compare(step, evidence)
-        if status is StepStatus.STALE:
-            raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-        return status

@@ -1,17 +1,22 @@
 """What an earlier controller left on one node: looked at, completed, put back, or begun anew."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.remedy.journal.journal import RunState, Stage
 from nodevet.remedy.model import Step
+from nodevet.remedy.rollout.batch import StepBatch, together
 from nodevet.remedy.rollout.boot import RebootProof
 from nodevet.remedy.rollout.clearance import RefusedError
 from nodevet.remedy.rollout.ledger import Ledger
+from nodevet.remedy.rollout.left import parted
 from nodevet.remedy.rollout.session import BlindError
 from nodevet.remedy.rollout.step_results import of_packages, recalled
-from nodevet.remedy.rollout.step_run import Steps
+from nodevet.remedy.rollout.step_run import ENDED, Steps, Written
+from nodevet.resource import Resource, State
 from nodevet.result import Outcome, Refusal, StepResult
 
 
@@ -38,15 +43,46 @@ class NodeResume:
             for step in verified:
                 if why := self.steps.context.verdict(step, evidence):
                     amiss[step.id] = why
+        written = [step for step in todo if together(step) and _whole(step, self.earlier)]
         for step in todo:
             state = self.earlier.step(step.id)
             if step in verified:
                 why = amiss.get(step.id, "")
                 self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
-            elif state.touched:
+            elif state.touched and step not in written:
                 result, evidence = self.steps.resume(step, state, evidence)
                 self.ledger.results[step.id] = result
-        return self._opened(evidence)
+        return self._opened(self._verified(written, evidence))
+
+    def _verified(self, written: Sequence[Step], evidence: Evidence) -> Evidence:
+        """Steps that were written to the end, one after the other, and not verified: looked at and
+        verified together. What was changed since by something else is left."""
+        if not written:
+            return evidence
+        steps, results = self.steps, self.ledger.results
+        for step in written:
+            steps.begun.add(step.id)
+            del results[step.id]
+        resources = dict.fromkeys(resource for step in written for resource in step.resources)
+        blind, seen = "", dict[Resource, State]()
+        try:
+            seen = steps.session.steadily(lambda: steps.session.at(resources))
+        except BlindError as error:
+            blind = str(error)
+        whole = []
+        for step in written:
+            state = self.earlier.step(step.id)
+            result = recalled(step, state, why=f"{ENDED}; all of it had taken place")
+            now = tuple(seen[resource] for resource in step.resources) if seen else ()
+            if missing := steps.context.gone(step, evidence):
+                why = f"{ENDED}; {missing}"
+                results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
+            elif blind or parted(step, state, now).told:
+                why = f"{ENDED}; {blind}" if blind else ENDED
+                results[step.id] = steps.revert(step, result, why, state)
+            else:
+                whole.append(Written(step=step, result=result, evidence=evidence, then=state))
+        return StepBatch(self.ledger, steps).resume(whole, evidence)
 
     def _opened(self, evidence: Evidence) -> Evidence:
         """Interrupted steps that were put back are open again, under all that guards a first try;
@@ -65,7 +101,7 @@ class NodeResume:
     def _again(self, step: Step, evidence: Evidence, why: str, *, rebooted: bool) -> StepResult:
         """A step that was verified before the controller ended; `why` it does not hold now."""
         ledger = self.ledger
-        said = self.steps.verdicts(step, evidence)
+        said = self.steps.verifier.verdicts(step, evidence)
         result = replace(ledger.results[step.id], verdicts=said)
         if not why:
             return replace(
@@ -94,10 +130,17 @@ class NodeResume:
             after = session.steadily(lambda: session.look(step.resources))
         except BlindError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error))
-        if self.steps.verdict(step, evidence, after).pending:
+        if self.steps.verifier.verdict(step, evidence, after).pending:
             return replace(result, outcome=Outcome.PENDING, after=after)
         then = self.earlier.step(step.id)
         return self.steps.revert(step, result, "was set, and is not any more", then)
+
+
+def _whole(step: Step, earlier: RunState) -> bool:
+    """Whether every action of a step is known to have ended well, and it was not verified."""
+    state = earlier.step(step.id)
+    ended = set(state.done) == set(range(len(step.actions)))
+    return state.stage is Stage.WRITTEN and ended and state.seen is not None
 
 
 def recall(ledger: Ledger, earlier: RunState) -> None:

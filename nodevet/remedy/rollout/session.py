@@ -1,15 +1,18 @@
 """One node that is worked on: its session, which may be lost and come back, and its journal."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from nodevet.evidence.document import Evidence, EvidenceError, decode
+from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import Executor, LockedError, WorkError
 from nodevet.remedy.journal.journal import Journal
+from nodevet.remedy.model import PlannedNode
+from nodevet.remedy.rollout.preconditions import other_node
 from nodevet.resource import (
     AnyAction,
     Resource,
@@ -59,8 +62,10 @@ class NodeSession:
         journal: Journal,
         terms: SessionTerms,
         keep: Callable[[str, bytes], None],
+        planned: PlannedNode,
     ) -> None:
         self.host = host
+        self.planned = planned
         self.executor = executor
         self.journal = journal
         self.terms = terms
@@ -72,9 +77,11 @@ class NodeSession:
         self.executor.lock(self.host, self.terms.who)
 
     def reenter(self) -> None:
-        """Come back after the session was lost: bounded tries. Raises LostError.
+        """Come back after the session was lost: bounded tries. Raises LostError, also if another
+        machine answers by now: nothing may be written there.
 
-        The node may go on holding the lock for the session that it has not missed yet.
+        The node may go on holding the lock for the session that it has not missed yet. It may have
+        been rebooted: what was begun is looked at after that, too, and nothing else is begun.
         """
         why = ""
         for pause in self.terms.pauses:
@@ -83,10 +90,15 @@ class NodeSession:
                 self.executor.close(self.host)
             try:
                 self.enter()
-            except (WorkError, LockedError) as error:
+                evidence = decode(self.executor.probe(self.host))
+            except (WorkError, LockedError, EvidenceError) as error:
                 why = str(error)
-            else:
-                return
+                continue
+            host = evidence[HostInfo].data
+            booted = host.boot_id if host else None
+            if other := other_node(self.planned, evidence, booted=booted):
+                raise LostError(f"the session was lost, and then {other}")
+            return
         raise LostError(f"the node could not be reached again: {why}")
 
     def steadily(self, call: Callable[[], Answer]) -> Answer:
@@ -119,6 +131,10 @@ class NodeSession:
         if missing:
             raise BlindError(f"the node did not say what is there: {', '.join(missing)}")
         return tuple(seen[resource] for resource in resources)
+
+    def at(self, resources: Iterable[Resource]) -> dict[Resource, State]:
+        """What each of these is now. Raises WorkError and BlindError."""
+        return {seen.resource: seen for seen in self.look(tuple(resources))}
 
     def restore(
         self, before: Sequence[State], actions: Sequence[AnyAction] = (), *, settle: bool = True

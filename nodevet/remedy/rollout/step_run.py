@@ -1,24 +1,22 @@
-"""One step on one node: write, let the check decide, put back what it does not agree with."""
+"""Steps on one node: what is asked before one is written, its actions, and the way back."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.fleet.executor import WorkError
-from nodevet.model import NODE
-from nodevet.remedy.journal.journal import (
+from nodevet.remedy.journal.journal import StepState
+from nodevet.remedy.journal.records import (
     ActionBegin,
     ActionEnd,
     ActionUnknown,
-    JournalError,
     StepFailed,
     StepLooked,
     StepReverted,
     StepReverting,
-    StepState,
     StepVerified,
 )
 from nodevet.remedy.model import Step
@@ -27,137 +25,107 @@ from nodevet.remedy.rollout.compare import StepContext, StepStatus
 from nodevet.remedy.rollout.left import parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, recalled
-from nodevet.resource import (
-    RestoreError,
-    State,
-    apart,
-    holds,
-    kind_of,
-    moved,
-    restarts,
-    restore,
-    same,
-    unnamed,
-)
+from nodevet.remedy.rollout.verify import Looks, Verification, Verifier
+from nodevet.resource import Resource, RestoreError, State, apart, holds, restore, same, unnamed
 from nodevet.result import Outcome, Ran, Refusal, StepResult, said
 
-
-class MovedError(Exception):
-    """Settings of earlier steps are no longer what they were; nothing was written."""
+ENDED = "the controller ended in the middle of it"
 
 
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a step holds. `why` says why not; then `evidence` may be missing.
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A step whose actions were begun. `ended`: its result is final; else it is to be verified."""
 
-    `gone`: nobody can tell, for what it is about is not there any more.
-    """
-
-    why: str = ""
-    gone: bool = False
-    after: tuple[State, ...] = ()
-    evidence: Evidence | None = None
-    pending: bool = False
-    verdicts: Mapping[str, str] = {}
+    step: Step
+    result: StepResult
+    evidence: Evidence
+    ended: bool = False
+    then: StepState | None = None  # by the journal, if an earlier controller wrote it
 
 
 class Steps:
-    """The steps of one node, each at a time."""
+    """The steps of one node."""
 
     def __init__(self, session: NodeSession, context: StepContext, clearance: Clearance) -> None:
         self.session = session
         self.context = context
         self.clearance = clearance
+        self.verifier = Verifier(session, context)
         self.begun: set[str] = set()  # steps with an action that was, or may have been, sent
-        self.witness: tuple[State, ...] = ()
-        """What was watched, right after the last action of the last step; empty: not looked at."""
+        self._compared: tuple[Evidence | None, dict[str, StepStatus]] = (None, {})
 
     # --- before -----------------------------------------------------------------------------
 
     def status(self, step: Step, evidence: Evidence) -> StepStatus:
-        """What is to be done about a step. Raises RefusedError."""
-        status, why = self.context.compare(step, evidence)
-        if status is StepStatus.STALE:
-            raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
-        return status
+        """What is to be done about a step, compared once on the same evidence.
 
-    def unmanaged(self, steps: Sequence[Step]) -> None:
-        """Raises RefusedError where something else on the node sets what these steps touch."""
+        Raises RefusedError if it is stale.
+        """
+        if self._compared[0] is not evidence:
+            self._compared = (evidence, {})
+        known = self._compared[1]
+        if step.id not in known:
+            status, why = self.context.compare(step, evidence)
+            if status is StepStatus.STALE:
+                raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
+            known[step.id] = status
+        return known[step.id]
+
+    def unmanaged(self, steps: Iterable[Step]) -> None:
+        """Raises RefusedError if something else on the node manages what these steps change."""
         resources = tuple(dict.fromkeys(resource for step in steps for resource in step.resources))
         try:
-            owners = self.session.executor.managers(self.session.host, resources)
+            managers = self.session.executor.managers(self.session.host, resources)
         except WorkError as error:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
-        others = [f"{label}: {', '.join(who)}" for label, who in sorted(owners.items()) if who]
+        others = [
+            f"conflict: {label} is also managed by {', '.join(who)}"
+            for label, who in sorted(managers.items())
+            if who
+        ]
         if others:
-            raise RefusedError(Refusal.MANAGER, f"set elsewhere too: {'; '.join(others)}")
+            advice = "disable it there, or drop the fix from `fix`"
+            raise RefusedError(Refusal.MANAGER, f"{'; '.join(others)}; {advice}")
 
-    def earlier(self, step: Step) -> tuple[State, ...]:
-        """As `as_planned`. Raises RefusedError where something else on the node sets it too."""
-        before = self.as_planned(step)
-        self.unmanaged([step])
-        return before
+    def look(self, step: Step, more: Iterable[Resource] = ()) -> Looks:
+        """What a step changes, and `more`, as it is now. Raises RefusedError."""
+        try:
+            return self.session.at(dict.fromkeys([*step.resources, *more]))
+        except WorkError as error:
+            raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
+        except BlindError as error:
+            why = f"{step.id}: cannot be rolled back: {error}"
+            raise RefusedError(Refusal.PRECONDITION, why) from error
 
-    def as_planned(self, step: Step) -> tuple[State, ...]:
-        """What a step touches, as it is now.
+    def as_planned(self, step: Step, seen: Looks) -> tuple[State, ...]:
+        """What a step changes, of what was seen.
 
-        Raises RefusedError where that is not what it was when planned, or cannot be put back.
+        Raises RefusedError if that is not what it was when planned, or cannot be rolled back.
         """
         if stray := ", ".join(each.label for each in unnamed(step.actions, step.resources)):
             raise RefusedError(
                 Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
             )
+        before = tuple(seen[resource] for resource in step.resources)
         try:
-            before = self.session.look(step.resources)
             restore(*before, actions=step.actions)
-        except WorkError as error:
-            raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
-        except (BlindError, RestoreError) as error:
-            raise RefusedError(
-                Refusal.PRECONDITION, f"{step.id}: there is no way back: {error}"
-            ) from error
-        planned = {seen.resource: seen for seen in step.before}
-        for seen in before:
-            then = planned.get(seen.resource)
-            if then is not None and not same(then, seen):
-                told = f"{seen.resource.label} {apart(then, seen)} when planned"
+        except RestoreError as error:
+            why = f"{step.id}: cannot be rolled back: {error}"
+            raise RefusedError(Refusal.PRECONDITION, why) from error
+        planned = {then.resource: then for then in step.before}
+        for now in before:
+            then = planned.get(now.resource)
+            if then is not None and not same(then, now):
+                told = f"{now.resource.label} {apart(then, now)} when planned"
                 raise RefusedError(Refusal.STALE, f"{step.id}: {told}")
         return before
 
     # --- the step ---------------------------------------------------------------------------
 
-    def carry_out(
-        self, step: Step, evidence: Evidence, watched: Sequence[State] = ()
-    ) -> tuple[StepResult, Evidence]:
-        """A step from compare to verified. Raises RefusedError; after that nothing was written.
-
-        `watched` are settings of earlier steps, as these left them. Raises MovedError where one is
-        another by now.
-        """
-        self.witness = ()
-        status = self.status(step, evidence)
-        if status is StepStatus.UNCHANGED:
-            verdicts = self.verdicts(step, evidence)
-            return begin(step, outcome=Outcome.UNCHANGED, verdicts=verdicts), evidence
-        if status is StepStatus.PENDING:
-            why = f"set already, in force after a {step.effective}"
-            return begin(step, outcome=Outcome.PENDING, why=why), evidence
-        before = self.earlier(step)
-        self.clearance.step(step, evidence)
-        if moved(watched, self._watch(watched)):
-            raise MovedError
+    def write(self, step: Step, before: tuple[State, ...], evidence: Evidence) -> Written:
+        """Its actions, each journaled before. One that fails is reverted; one that nobody heard
+        the end of is resolved. Raises JournalError."""
         self.session.journal.write(StepLooked(step=step.id, seen=before))
-        try:
-            return self._acted(step, begin(step, before=before), evidence, watched)
-        except JournalError as error:
-            if step.id not in self.begun:
-                raise
-            return self._unwritten(step, begin(step, before=before), str(error)), evidence
-
-    def _acted(
-        self, step: Step, result: StepResult, evidence: Evidence, watched: Sequence[State]
-    ) -> tuple[StepResult, Evidence]:
-        """Its actions, each journaled before, and the check. Raises JournalError."""
-        ran: list[Ran] = []
+        result = begin(step, before=before)
         for number, action in enumerate(step.actions):
             self.session.journal.write(ActionBegin(step=step.id, action=number))
             self.begun.add(step.id)
@@ -166,8 +134,7 @@ class Steps:
             except WorkError as error:
                 why = str(error)
                 self.session.journal.write(ActionUnknown(step=step.id, action=number, why=why))
-                ran.append(Ran(action=action, ok=None))
-                result = replace(result, ran=tuple(ran))
+                result = replace(result, ran=(*result.ran, Ran(action=action, ok=None)))
                 return self._lost(step, result, set(range(number)), why, evidence)
             self.session.journal.write(
                 ActionEnd(
@@ -178,36 +145,41 @@ class Steps:
                     output=acted.output,
                 )
             )
-            ran.append(Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output))
-            result = replace(result, ran=tuple(ran))
+            ran = Ran(action=action, ok=acted.ok, code=acted.code, output=acted.output)
+            result = replace(result, ran=(*result.ran, ran))
             if not acted.ok:
                 why = f"{action.label}: {said(acted.code, acted.output)}"
-                return self.revert(step, result, why), evidence
-        self.witness = self._watch(watched)
-        return self._judged(step, result, evidence)
+                back = self.revert(step, result, why)
+                return Written(step=step, result=back, evidence=evidence, ended=True)
+        return Written(step=step, result=result, evidence=evidence)
 
-    def _unwritten(self, step: Step, result: StepResult, why: str) -> StepResult:
+    def unwritten(self, step: Step, before: tuple[State, ...], why: str) -> StepResult:
         """A step in hand when the journal could not be written any more: reverted, which is all
-        that may be done then. The journal leaves it in doubt, so a resumed run looks at it."""
+        that may be done then. By the journal it is unknown, so a resumed run looks at it."""
+        result = begin(step, before=before)
         try:
-            left = self.session.steadily(lambda: self.session.restore(result.before, step.actions))
+            left = self.session.steadily(lambda: self.session.restore(before, step.actions))
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
         except BlindError as error:
             left = [str(error)]
         if left:
-            told = f"{why}; it could not be put back: {'; '.join(left)}"
+            told = f"{why}; rollback failed: {'; '.join(left)}"
             return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
         told = f"{why}; the step was reverted"
-        return replace(result, outcome=Outcome.FAILED, why=told, after=result.before)
+        return replace(result, outcome=Outcome.FAILED, why=told, after=before)
 
-    def _watch(self, watched: Sequence[State]) -> tuple[State, ...]:
-        """What watched settings are now; nothing where the node does not say so at once: later
-        would be too late to tell who moved them."""
-        try:
-            return self.session.look([seen.resource for seen in watched]) if watched else ()
-        except (WorkError, BlindError):  # whoever asks next learns that, too
-            return ()
+    def judged(self, step: Step, result: StepResult, held: Verification) -> StepResult:
+        """A step that holds, or of which nobody can tell, as the journal has it from now on."""
+        result = replace(result, after=held.after, verdicts=held.verdicts)
+        if held.gone:
+            return replace(result, outcome=Outcome.UNKNOWN, why=held.why)
+        self.session.journal.write(
+            StepVerified(step=step.id, verdicts=held.verdicts, pending=held.pending)
+        )
+        outcome = Outcome.PENDING if held.pending else Outcome.CHANGED
+        why = f"in force after a {step.effective}" if held.pending else result.why
+        return replace(result, outcome=outcome, why=why)
 
     def _judged(
         self,
@@ -216,65 +188,24 @@ class Steps:
         evidence: Evidence,
         unheard: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
-        """The check decides; what it does not agree with is put back.
+        """One step by itself: the check decides; what it does not agree with is reverted.
 
-        `unheard` is what the journal says of a step where nobody knows whether a command took
-        place: one that did not has not failed.
+        `unheard` is what the journal says of a step if nobody knows whether a command took place:
+        one that did not has not failed.
         """
         try:
-            held = self.held(step)
+            proof = self.verifier.verify([step])
         except LostError as error:
             return replace(result, outcome=Outcome.UNKNOWN, why=str(error)), evidence
+        held, evidence = proof.steps[step.id], proof.evidence or evidence
+        if held.gone or not held.why:
+            return self.judged(step, result, held), evidence
         result = replace(result, after=held.after, verdicts=held.verdicts)
-        if held.gone:
-            told = replace(result, outcome=Outcome.UNKNOWN, why=held.why)
-            return told, held.evidence or evidence
-        if held.why:
-            back = self.revert(step, result, held.why, unheard, again=unheard is not None)
-            return back, held.evidence or evidence
-        self.session.journal.write(
-            StepVerified(step=step.id, verdicts=held.verdicts, pending=held.pending)
-        )
-        outcome = Outcome.PENDING if held.pending else Outcome.CHANGED
-        why = f"in force after a {step.effective}" if held.pending else result.why
-        return replace(result, outcome=outcome, why=why), held.evidence or evidence
-
-    def held(self, step: Step) -> Verification:
-        """Whether a step that was written holds, also a moment later. Raises LostError."""
-        try:
-            return self.session.steadily(lambda: self._held(step))
-        except BlindError as error:
-            return Verification(why=f"cannot be verified: {error}")
-
-    def _held(self, step: Step) -> Verification:
-        first = self.session.look(step.resources)
-        self.session.journal.write(StepLooked(step=step.id, seen=first))  # what the step left
-        time.sleep(self.session.terms.settle)
-        after = self.session.look(step.resources)
-        if any(not same(one, two) for one, two in zip(first, after, strict=True)):
-            self.session.journal.write(StepLooked(step=step.id, seen=after))
-        evidence = self.session.probe("after")
-        if why := self.context.gone(step, evidence):
-            return Verification(why=why, gone=True, after=after, evidence=evidence)
-        lost = [
-            one.resource.label
-            for one, two in zip(first, after, strict=True)
-            if kind_of(one.resource).is_setting and not same(one, two)
-        ]
-        if lost:
-            why = f"does not stay as it was set: {', '.join(lost)}"
-            return Verification(why=why, after=after, evidence=evidence)
-        held = self.verdict(step, evidence, after)
-        if held.gone or not restarts(step.actions):
-            return held
-        limit = time.monotonic() + self.session.terms.boot_settle
-        while held.why and time.monotonic() < limit:  # until it is on its GPUs again
-            time.sleep(max(0.05, self.session.terms.settle))
-            held = self.verdict(step, self.session.probe("after"), after)
-        return held
+        again = unheard is not None
+        return self.revert(step, result, held.why, unheard, again=again), evidence
 
     def left(self, step: Step) -> tuple[State, ...]:
-        """What a step's touches are now, for the journal; empty where the node does not say.
+        """What a step changed, as it is now, for the journal; empty if the node does not say.
 
         A rollback goes by it. Raises LostError.
         """
@@ -284,33 +215,6 @@ class Steps:
             return ()
         self.session.journal.write(StepLooked(step=step.id, seen=seen))
         return seen
-
-    def verdict(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> Verification:
-        """What the check says of a step on this evidence."""
-        why = self.context.verdict(step, evidence)
-        held = Verification(after=after, evidence=evidence, verdicts=self.verdicts(step, evidence))
-        if not why:
-            return held
-        if self.context.gone(step, evidence):
-            return replace(held, why=why, gone=True)
-        if step.effective != "now" and self._in_place(step, evidence, after):
-            return replace(held, pending=True)
-        return replace(held, why=f"the check says: {why}")
-
-    def verdicts(self, step: Step, evidence: Evidence) -> dict[str, str]:
-        """What the step's check says of each subject."""
-        return {
-            finding.subject.label or NODE.kind: finding.verdict.value
-            for finding in self.context.ask(step.fix, evidence)
-        }
-
-    def _in_place(self, step: Step, evidence: Evidence, after: tuple[State, ...]) -> bool:
-        """Whether what comes into force later is set: as the check would say then, or, of what
-        the evidence does not show before a reboot, as the node shows it."""
-        if any(kind_of(each).waits(each, evidence) is not None for each in step.resources):
-            return self.context.waits(step, evidence)
-        last = {action.resource or action: action for action in step.actions}
-        return all(holds(action, after) is not False for action in last.values())
 
     # --- after ------------------------------------------------------------------------------
 
@@ -354,12 +258,15 @@ class Steps:
 
     def _lost(
         self, step: Step, result: StepResult, done: set[int], why: str, evidence: Evidence
-    ) -> tuple[StepResult, Evidence]:
+    ) -> Written:
         try:
             self.session.reenter()
         except LostError as error:
-            return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}"), evidence
-        return self.resolve(step, result, done, f"the session was lost ({why})", evidence)
+            result = replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {error}")
+        else:
+            told = f"the session was lost ({why})"
+            result, evidence = self.resolve(step, result, done, told, evidence)
+        return Written(step=step, result=result, evidence=evidence, ended=True)
 
     def resolve(
         self,
@@ -409,7 +316,7 @@ class Steps:
 
         Untouched: it was interrupted, and is put back.
         """
-        why = state.why or "the controller ended in the middle of it"
+        why = state.why or ENDED
         result = recalled(step, state)
         if missing := self.context.gone(step, evidence):
             return replace(result, outcome=Outcome.UNKNOWN, why=f"{why}; {missing}"), evidence
