@@ -14,6 +14,7 @@ import pytest
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import Acted, WorkError
+from nodevet.fleet.protocol.framing import SessionAnswer
 from nodevet.resource import Resource, RunCommand, State, restore
 from nodevet.result import HostResult, Outcome
 
@@ -253,9 +254,9 @@ def test_the_way_back_may_take_as_long(node: Any) -> None:
 def test_a_command_gets_the_time_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
-    def ask(host: str, do: str, *, seconds: float | None = None, **rest: Any) -> dict[str, Any]:
+    def ask(host: str, do: str, *, seconds: float | None = None, **rest: Any) -> SessionAnswer:
         asked.append(seconds)
-        return {"ok": True, "code": 0, "output": ""}
+        return SessionAnswer(result={"ok": True, "code": 0, "output": ""})
 
     with SshExecutor([], Options(deadline=100)) as worker:
         monkeypatch.setattr(worker, "_ask", ask)
