@@ -33,7 +33,7 @@ from nodevet.evidence.memory import Swap as Active
 from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import Finding, Verdict
-from nodevet.remote.probe.swaps import is_swap
+from nodevet.remote.fstab import is_on_at_boot
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.file import WriteFile
 from nodevet.resource.unit import SetUnit
@@ -148,7 +148,7 @@ def without_swap(table: Fstab) -> WriteFile:
     if None in (table.text, table.mode, table.owner, table.group):
         raise FixError(f"{FSTAB}: it is not whole in the evidence")
     lines = (table.text or "").split("\n")
-    new = "\n".join(MARK + line if is_swap(line) else line for line in lines)
+    new = "\n".join(MARK + line if is_on_at_boot(line) else line for line in lines)
     mode, owner, group = table.mode or 0, table.owner or 0, table.group or 0
     return WriteFile(path=FSTAB, content=new, mode=mode, owner=owner, group=group)
 

@@ -7,7 +7,7 @@ Values have no part that changes by itself, so that two looks can be compared.
 
 from nodevet.remote.kinds import kind
 from nodevet.remote.probe.files import is_this_machine, reason
-from nodevet.remote.tools import ToolError
+from nodevet.remote.program import ToolError
 
 
 def look(request):

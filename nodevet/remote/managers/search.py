@@ -21,7 +21,8 @@ from nodevet.remote.managers.patterns import names_key, pins
 from nodevet.remote.managers.programs import Programs
 from nodevet.remote.managers.units import Units
 from nodevet.remote.probe.files import path_under
-from nodevet.remote.tools import ToolError, show
+from nodevet.remote.program import ToolError
+from nodevet.remote.systemd import show_all
 
 AFTER = "90-nodevet-"  # a vendor's sysctl.d file that sorts before ours is meant to be overridden
 VENDORS = ("/usr/lib/", "/lib/", "/usr/local/lib/")
@@ -99,7 +100,7 @@ class Survey(object):
 
     def is_active(self, unit):
         try:
-            return show(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
+            return show_all(unit, ("ActiveState",))["ActiveState"] in ("active", "activating")
         except ToolError:
             return True  # it may be
 

@@ -4,7 +4,7 @@ import os
 import re
 
 from nodevet.remote.probe.files import path_under
-from nodevet.remote.probe.unit_path import TRANSIENT, UNIT_PATH
+from nodevet.remote.systemd import TRANSIENT, UNIT_PATH
 
 EXEC = re.compile(r"\s*(Exec[A-Za-z]*)\s*=\s*[-@:+!|]*(.*)")
 TRIGGERS = {"timer": "Unit", "path": "Unit", "socket": "Service"}  # kind: what names the service

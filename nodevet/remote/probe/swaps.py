@@ -4,6 +4,8 @@ import os
 import re
 import stat
 
+from nodevet.remote.fstab import PATH as FSTAB
+from nodevet.remote.fstab import is_on_at_boot
 from nodevet.remote.probe.files import (
     LINE,
     Reading,
@@ -15,14 +17,13 @@ from nodevet.remote.probe.files import (
     read_bytes,
     resolve,
 )
-from nodevet.remote.probe.unit_path import UNIT_PATH
+from nodevet.remote.systemd import UNIT_PATH, unit_names
 
 SWAPS = "/proc/swaps"
-FSTAB = "/etc/fstab"
 MOST = 64  # active ones, and units; no kernel has more than 32 of the first
 LIMIT = 1 << 16  # bytes of /etc/fstab, and of a unit
 SECRET = re.compile(r"(?i)(?<![a-z])pass(?:wd|word|phrase)?\d*=|\bsecret\w*=")  # an option of mount
-NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.swap\Z")
+NAME = unit_names("swap")
 WHAT = re.compile(r"^What=(.*)$", re.MULTILINE)
 FROM_FSTAB = re.compile(r"^SourcePath=/etc/fstab$", re.MULTILINE)
 
@@ -54,24 +55,11 @@ def area(row):
     )
 
 
-def is_swap(line):
-    """Whether a line of fstab(5) turns swap on at boot.
-
-    >>> is_swap("/swap none swap sw 0 0"), is_swap("#/swap none swap sw 0 0")
-    (True, False)
-    """
-    words = line.replace("\t", " ").split(" ")  # nothing else is between fields
-    words = [word for word in words if word.strip()]
-    if len(words) < 3 or words[0].startswith("#") or words[2] != "swap":
-        return False
-    return "noauto" not in (words[3].split(",") if len(words) > 3 else ())
-
-
 def fstab(root):
-    """[{text, mode, owner, group}] of /etc/fstab; nothing where no line of it turns on swap.
+    """[{text, mode, owner, group}] of /etc/fstab; empty if no line of it turns on swap.
 
-    Raises OSError, and ValueError for what could not be written again as it is, or holds a
-    password, which is nothing to keep.
+    Raises OSError, and ValueError if it could not be written again as it is, or holds a
+    password, which must not be kept.
     """
     place = os.path.join(path_under(root, os.path.dirname(FSTAB)), os.path.basename(FSTAB))
     try:
@@ -87,7 +75,7 @@ def fstab(root):
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(FSTAB + " is not UTF-8 text")
-    if not any(is_swap(line) for line in text.split("\n")):
+    if not any(is_on_at_boot(line) for line in text.split("\n")):
         return []
     if SECRET.search(text):
         raise ValueError("a line of {} holds a password".format(FSTAB))

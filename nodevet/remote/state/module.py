@@ -6,7 +6,7 @@ import re
 from nodevet.remote.look import absent, seen, unseen
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.files import path_under
-from nodevet.remote.tools import ToolError, run
+from nodevet.remote.program import ToolError, find, run
 
 MODULE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 INSMOD = re.compile(r"insmod\s+(?:\S*/)?([A-Za-z0-9_-]{1,64})\.ko(?:\.\w+)?(?:\s|\Z)")
@@ -32,7 +32,7 @@ def needed(root, name):
     """The modules that are loaded before this one, in this order. Raises ToolError."""
     if root != "/":
         return []
-    code, text = run("modprobe", "--show-depends", "--", name)
+    code, text, _ = run((find("modprobe"), "--show-depends", "--", name))
     if code != 0:
         raise ToolError("modprobe finds no such module for the running kernel")
     found = [spelt(file.group(1)) for file in map(INSMOD.match, text.splitlines()) if file]

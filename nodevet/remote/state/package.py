@@ -7,7 +7,7 @@ from nodevet.remote.look import absent, of_this_machine, seen, unseen
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.collectors.packages import automatic
 from nodevet.remote.probe.files import attempt, read
-from nodevet.remote.tools import run
+from nodevet.remote.program import find, run
 
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:_~-]{0,200}\Z")
 VERSIONLOCKS = ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list")
@@ -19,9 +19,8 @@ def look(root, name):
     if not PACKAGE.match(name):
         raise ValueError("not the name of a package")
     if os.path.isfile("/var/lib/dpkg/status"):
-        code, text = run(
-            "dpkg-query", "--show", "--showformat=${db:Status-Abbrev} ${Version}\\n", name
-        )
+        query, row = find("dpkg-query"), "--showformat=${db:Status-Abbrev} ${Version}\\n"
+        code, text, _ = run((query, "--show", row, name))
         words = text.split()  # ii 1.2.3, hi 1.2.3, rc 1.2.3, un
         if code == 1 or (words and words[0][1:] in ("n", "c")):
             return absent()  # never installed, or only its configuration is left
@@ -29,7 +28,7 @@ def look(root, name):
             return unseen("dpkg-query: not in order: {}".format(ascii(text.strip()[:80])))
         value = {"version": words[1], "held": words[0][0] == "h", "automatic": name in automatic()}
         return seen(value)
-    code, text = run("rpm", "-q", "--queryformat", "%{EVR}\\n", "--", name)
+    code, text, _ = run((find("rpm"), "-q", "--queryformat", "%{EVR}\\n", "--", name))
     rows = text.split()
     if code != 0:
         return absent() if "is not installed" in text else unseen("rpm does not answer")

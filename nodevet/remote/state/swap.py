@@ -2,6 +2,7 @@
 
 import re
 
+from nodevet.remote.fstab import PATH, swap_fields
 from nodevet.remote.look import absent, seen
 from nodevet.remote.managers.patterns import Patterns
 from nodevet.remote.probe.files import read, resolve
@@ -12,22 +13,23 @@ def look(root, name):
     rows = [row.split() for row in read(root, "/proc/swaps").splitlines()[1:]]
     active = [row for row in rows if row and name in ("all", row[0])]
     try:
-        table = read(root, "/etc/fstab").splitlines()
+        table = read(root, PATH).splitlines()
     except FileNotFoundError:
         table = []
-    lines = [line for line in table if is_swap(root, line, name)]
+    lines = [line for line in table if is_of(root, line, name)]
     found = {"active": bool(active), "fstab": lines}
     if name != "all":
         found["priority"] = int(active[0][4]) if active else None
     return seen(found) if active or lines else absent(found)
 
 
-def is_swap(root, line, name):
-    """Whether a line of fstab(5) is of a swap device."""
-    words = line.split()
-    if len(words) < 3 or words[0].startswith("#") or words[2] != "swap":
+def is_of(root, line, name):
+    """Whether a line of fstab(5) is of this swap device, turned on at boot or not: a line that
+    changes has to be seen."""
+    fields = swap_fields(line)
+    if fields is None:
         return False
-    place = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, words[0])
+    place = re.sub(r"^(UUID|LABEL|PARTUUID|PARTLABEL)=", by_link, fields[0])
     return name in ("all", place) or name == resolve(root, place)
 
 

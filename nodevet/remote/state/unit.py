@@ -4,7 +4,7 @@ import re
 
 from nodevet.remote.look import absent, of_this_machine, seen, unseen
 from nodevet.remote.managers.patterns import Patterns
-from nodevet.remote.tools import show
+from nodevet.remote.systemd import show_all
 
 PROPERTIES = ("LoadState", "UnitFileState", "ActiveState", "FragmentPath")
 UNIT_VERBS = "start|stop|enable|disable|mask|unmask"
@@ -13,7 +13,7 @@ UNIT_VERBS = "start|stop|enable|disable|mask|unmask"
 def look(root, name):
     """{enabled: UnitFileState, active: ActiveState, masked, fragment}, as systemctl has them."""
     of_this_machine(root)
-    rows = show(name, PROPERTIES)
+    rows = show_all(name, PROPERTIES)
     if rows["LoadState"] == "not-found":
         return absent()
     if rows["LoadState"] not in ("loaded", "masked"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodevet.remote.managers.search import managers
-from nodevet.remote.probe.unit_path import UNIT_PATH
+from nodevet.remote.systemd import UNIT_PATH
 
 CPUS = "/sys/devices/system/cpu"
 BASE = "/usr/lib/tuned/throughput-performance/tuned.conf"

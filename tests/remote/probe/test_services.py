@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodevet.remote import program, systemd
 from nodevet.remote.probe.collectors import services
 from nodevet.remote.probe.files import Absent, SectionError
 
@@ -37,7 +38,7 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
         place = tmp_path / "systemctl"
         place.write_text(f"#!/bin/sh\n{script}")
         place.chmod(0o755)
-        monkeypatch.setattr(services, "SYSTEMCTL", (str(tmp_path / "gone"), str(place)))
+        monkeypatch.setattr(program, "FOLDERS", (str(tmp_path / "gone"), str(tmp_path)))
         monkeypatch.setattr(services, "RUNNING", str(tmp_path))
 
     return install
@@ -106,8 +107,8 @@ def test_no_answer(script: str, why: str, systemctl: Callable[[str], None]) -> N
 
 def test_one_that_hangs(systemctl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     systemctl("exec sleep 60")
-    monkeypatch.setattr(services, "SECONDS", 0.2)
-    with pytest.raises(SectionError, match=r"does not answer within 0\.2 s"):
+    monkeypatch.setattr(systemd, "SECONDS", 0.2)
+    with pytest.raises(SectionError, match=r"timed out after 0\.2 s"):
         collect("a.service")
 
 
@@ -120,7 +121,7 @@ def test_where_there_is_no_systemctl(
     systemctl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemctl("")
-    monkeypatch.setattr(services, "SYSTEMCTL", ())
+    monkeypatch.setattr(program, "FOLDERS", ())
     with pytest.raises(SectionError, match="systemctl is not on this node"):
         collect("a.service")
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodevet.remote.fstab import is_on_at_boot
 from nodevet.remote.probe import swaps
 from nodevet.remote.probe.collectors import memory
 
@@ -98,7 +99,7 @@ def test_a_list_that_makes_no_sense_is_no_list(
     ],
 )
 def test_a_line_that_turns_swap_on(line: str, swap: bool) -> None:
-    assert swaps.is_swap(line) is swap
+    assert is_on_at_boot(line) is swap
 
 
 def test_the_table_byte_by_byte(node: Callable[[dict[str, str]], str], check: Check) -> None:
@@ -195,7 +196,7 @@ def test_a_unit_that_cannot_be_read_is_not_left_out(
 
 @given(st.text(max_size=200))
 def test_no_text_is_too_strange(text: str) -> None:
-    assert swaps.is_swap(text) in (True, False)
+    assert is_on_at_boot(text) in (True, False)
     for hostile in (text, HEADING + text):
         try:
             found = swaps.parse_swaps(hostile.strip())

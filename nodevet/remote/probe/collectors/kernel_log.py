@@ -11,10 +11,8 @@ output, or else var/log/dmesg. Times are seconds after boot, of the kernel's own
 import json
 import os
 import select
-import signal
 import time
 
-from nodevet.remote.probe.children import PR_SET_PDEATHSIG, find_prctl
 from nodevet.remote.probe.collectors.host import parse_uptime
 from nodevet.remote.probe.files import (
     Absent,
@@ -30,6 +28,7 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.probe.kernel_events import Events
 from nodevet.remote.probe.kernel_rows import Rows, printable
+from nodevet.remote.program import start
 
 LIMIT = 64 << 20  # bytes of one source
 CHUNK = 8192  # bytes; /dev/kmsg refuses a read that its record does not fit in
@@ -189,31 +188,10 @@ def find_journalctl():
     raise FileNotFoundError(2, "no journalctl", "journalctl")
 
 
-def start_journalctl():
-    """A running journalctl, which the kernel kills when we are gone. Raises OSError."""
-    import subprocess  # costs time that most nodes need not spend
-
-    prctl = find_prctl()
-
-    def die_with_us():
-        if prctl is not None:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-    return subprocess.Popen(
-        (find_journalctl(),) + ARGUMENTS,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"LC_ALL": "C", "SYSTEMD_COLORS": "0"},
-        cwd="/",
-        preexec_fn=die_with_us,  # noqa: PLW1509 - a collector has one thread
-    )
-
-
 def read_journal(events, seconds, other=frozenset(), end=None):
     """The journal of this boot, up to `end` seconds after it. Raises OSError."""
     log = Log("journal", events)
-    journalctl = start_journalctl()
+    journalctl = start((find_journalctl(),) + ARGUMENTS, stderr=False)
     deadline = time.monotonic() + seconds
     poll = select.poll()
     poll.register(journalctl.stdout, select.POLLIN)

@@ -18,13 +18,12 @@ from nodevet.remote.probe.files import (
     read,
     reason,
 )
-from nodevet.remote.probe.program import find, printed
+from nodevet.remote.program import find, printed
 
 RUNNING = "/sys/module/nvidia/version"
 DPKG = "/var/lib/dpkg/status"
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
 STATES = "/var/lib/apt/extended_states"
-FOLDERS = ("/usr/bin", "/bin")
 SECONDS = 20  # for one program
 OUTPUT = 8 << 20  # bytes
 MOST = 300  # packages
@@ -156,7 +155,7 @@ def package(name, state, version):
 
 def of_dpkg(running):
     """The driver's packages with what apt has of them. Raises SectionError."""
-    query = find("dpkg-query", [folder + "/dpkg-query" for folder in FOLDERS])
+    query = find("dpkg-query")
     try:
         rows = parse_installed(printed((query, "--show", "--showformat=" + ROW), SECONDS, OUTPUT))
     except ValueError as error:
@@ -222,13 +221,13 @@ def madison(names):
 
 
 def apt_cache(*words):
-    path = find("apt-cache", [folder + "/apt-cache" for folder in FOLDERS])
+    path = find("apt-cache")
     return printed((path,) + WITHOUT_CACHES + words, SECONDS, OUTPUT)
 
 
 def of_rpm(running):
     """The driver's packages; what the repositories have is not known. Raises SectionError."""
-    rpm = find("rpm", [folder + "/rpm" for folder in FOLDERS])
+    rpm = find("rpm")
     text = printed((rpm, "-qa", "--queryformat", "%{NAME}\\t%{EVR}\\n"), SECONDS, OUTPUT)
     found = {}
     for row in text.split("\n"):

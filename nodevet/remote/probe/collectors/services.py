@@ -1,21 +1,22 @@
 """The systemd units that a baseline asks for; `systemctl show`, which changes nothing."""
 
 import os
-import re
 
-from nodevet.remote.probe.files import Absent, Reading, SectionError, quote, reason
-from nodevet.remote.probe.program import find, printed
+from nodevet.remote.probe.files import Absent, Reading, quote
+from nodevet.remote.systemd import show, unit_names
 
 RUNNING = "/run/systemd/system"  # as sd_booted(3) has it
-SYSTEMCTL = tuple(
-    folder + "/systemctl"
-    for folder in ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
-)
-SECONDS = 15
-OUTPUT = 4 << 20  # bytes
-NAME = re.compile(
-    r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,240}"
-    r"\.(?:service|socket|timer|target|path|mount|automount|swap|slice|device)\Z"
+NAME = unit_names(
+    "service",
+    "socket",
+    "timer",
+    "target",
+    "path",
+    "mount",
+    "automount",
+    "swap",
+    "slice",
+    "device",
 )
 FIELDS = (  # field, property of systemd
     ("load_state", "LoadState"),
@@ -24,21 +25,6 @@ FIELDS = (  # field, property of systemd
     ("file_state", "UnitFileState"),
 )
 PROPERTIES = ("Id", "Names") + tuple(name for _, name in FIELDS)
-
-
-def parse_show(text):
-    """A dict for each unit, in the order in which they were named. Raises ValueError.
-
-    >>> parse_show("Id=a.service\\nSubState=dead\\n\\nId=c.service\\nSubState=running")[1]
-    {'Id': 'c.service', 'SubState': 'running'}
-    """
-    units = []
-    for block in text.strip("\n").split("\n\n"):
-        rows = [row.partition("=") for row in block.split("\n")]
-        if not all(equals for _, equals, _ in rows):
-            raise ValueError("not a row of systemctl show: {}".format(quote(block)))
-        units.append({key: value for key, _, value in rows})
-    return units
 
 
 def unit(name, shown):
@@ -56,13 +42,6 @@ def unit(name, shown):
     return record
 
 
-def ask(units):
-    """What systemctl prints of these units. Raises SectionError."""
-    systemctl = find("systemctl", SYSTEMCTL)
-    words = (systemctl, "show", "--no-pager", "--property=" + ",".join(PROPERTIES), "--")
-    return printed(words + tuple(units), SECONDS, OUTPUT)
-
-
 def collect(root, request):
     asked = sorted(set(request.get("asks", {}).get("services", ())))
     if root != "/":
@@ -70,22 +49,9 @@ def collect(root, request):
     if not os.path.isdir(RUNNING):
         raise Absent("systemd does not run here")
     good = [name for name in asked if NAME.match(name)]
-    units = [unit(name, shown) for name, shown in zip(good, shown_of(good))]
+    units = [unit(name, shown) for name, shown in zip(good, show(good, PROPERTIES) if good else ())]
     for name in sorted(set(asked).difference(good)):
         record = Reading(name=name)
         record.fail_all([field for field, _ in FIELDS], "not the name of a systemd unit")
         units.append(record)
     return Reading(units=units)
-
-
-def shown_of(names):
-    """What systemd says of each of these units. Raises SectionError."""
-    if not names:
-        return []
-    try:
-        found = parse_show(ask(names))
-    except ValueError as error:
-        raise SectionError(reason(error))
-    if len(found) != len(names):
-        raise SectionError("systemctl shows {} of {} units".format(len(found), len(names)))
-    return found
