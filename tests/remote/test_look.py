@@ -59,7 +59,7 @@ def test_modules_swap_and_processes(ask: Ask, tree: Callable[[dict[str, str]], P
         {
             "/sys/module/nvidia_uvm/refcnt": "0",
             "/proc/swaps": "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 5\n",
-            "/etc/fstab": "# x\nUUID=1 none swap sw 0 0\n/dev/sda1 / ext4 x 0 1\n/s none swap noauto\n",
+            "/etc/fstab": "UUID=1 none swap sw 0 0\n/dev/sda1 / ext4 x 0 1\n/s none swap noauto\n",
             "/dev/disk/by-uuid/1": "-> ../../sda2",
             "/proc/7/stat": stat,
             "/proc/7/status": status.format(0),
@@ -75,7 +75,10 @@ def test_modules_swap_and_processes(ask: Ask, tree: Callable[[dict[str, str]], P
     assert [each["exists"] for each in found[:2]] == [True, False]
     on = {"active": True, "fstab": ["UUID=1 none swap sw 0 0"], "priority": 5}
     assert found[2] == {"exists": True, "value": on, "why": ""}
-    assert found[3]["value"]["active"] is True and found[3]["value"]["fstab"] == [*on["fstab"], "/s none swap noauto"]
+    assert found[3]["value"]["active"] is True and found[3]["value"]["fstab"] == [
+        *on["fstab"],
+        "/s none swap noauto",
+    ]
     off = {"active": False, "fstab": [], "priority": None}
     assert found[4] == {"exists": False, "value": off, "why": ""}
     assert found[5]["value"] == {

@@ -79,8 +79,8 @@ def judged() -> Callable[[Path], list[str]]:
             "sections": {name: {"status": "ok", "data": data} for name, data in sections.items()},
         }
         check = Catalog().check("pcie_errors")
-        want = check.wants.model_validate({"corrected_per_hour": 960})
-        found = check.judge(decode(msgspec.json.encode(document)), want)
+        params = check.params.model_validate({"corrected_per_hour": 960})
+        found = check.judge(decode(msgspec.json.encode(document)), params)
         return [finding.verdict.value for finding in found]
 
     return ask
