@@ -58,9 +58,9 @@ def current(path: Path, text: str) -> bool:
 FAULTS_HEAD = """\
 # Faults of simulated nodes
 
-What a scenario can put into a node by name, `faults: [pcie-width, {power-capped: {watts: 500}}]`,
-and `nodevet sim set NODE fault=NAME` while it runs; see [simulation.md](simulation.md).
-Parameters stand with their default. This file is written by `docs/generate.py`.
+A scenario gives faults to a node by name, `faults: [pcie-width, {power-capped: {watts: 500}}]`,
+`nodevet sim set NODE fault=NAME` adds one while it runs; see [simulation.md](simulation.md).
+Parameters are listed with their default. This file is written by `docs/generate.py`.
 """
 
 

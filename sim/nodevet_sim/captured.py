@@ -74,7 +74,7 @@ def read(path: Path) -> CapturedTree:
         raise
     except BROKEN as error:
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise StateError(f"{path}: cannot be read as a capture: {what}; {GIVE}") from None
+        raise StateError(f"{path}: cannot be read as a captured tree: {what}; {GIVE}") from None
     return _below(path, _prefix(path, members), members)
 
 
@@ -96,18 +96,20 @@ def _prefix(path: Path, members: list[_Member]) -> tuple[str, ...]:
         parts = _parts(path, member.name)
         found.update(parts[:at] for at in range(len(parts) - 1) if parts[at] in TREES)
     if not found:
-        raise StateError(f"{path}: no sys or proc in it; {GIVE}")
+        raise StateError(f"{path}: it contains neither sys nor proc; {GIVE}")
     depth = min(map(len, found))
     highest = sorted("/".join(parts) for parts in found if len(parts) == depth)
     if len(highest) > 1:
         shown = ", ".join(highest[:4])
-        raise StateError(f"{path}: sys or proc in several places: {shown}; give one of them")
+        raise StateError(
+            f"{path}: it contains sys or proc in several places: {shown}; give one of them"
+        )
     return tuple(highest[0].split("/")) if highest[0] else ()
 
 
 def _parts(path: Path, name: str) -> tuple[str, ...]:
     if name.startswith("/") or ".." in name.split("/"):
-        raise StateError(f"{path}: the name {ascii(name)[:200]} leads out of it; pack it anew")
+        raise StateError(f"{path}: the name {ascii(name)[:200]} leads out of it; pack it again")
     return tuple(part for part in name.split("/") if part not in ("", "."))
 
 
@@ -136,7 +138,8 @@ def _below(path: Path, prefix: tuple[str, ...], members: list[_Member]) -> Captu
         for end in (match.start() for match in re.finditer("/", name)):
             if name[:end] in files or name[:end] in links:
                 raise StateError(
-                    f"{path}: {name} lies below {name[:end]}, which is no directory; pack it anew"
+                    f"{path}: {name} lies below {name[:end]}, which is not a directory; "
+                    "pack it again"
                 )
     return CapturedTree(files, links, tuple(skipped))
 
@@ -241,14 +244,14 @@ def _tar(source: io.BufferedIOBase, path: Path) -> Iterator[_Member]:
     while stream.read():
         pass
     if stream.tail.strip(b"\0") or len(stream.tail) < 512:  # tarfile takes any end for the end
-        raise StateError(f"{path}: the archive ends early; copy it again")
+        raise StateError(f"{path}: the archive is truncated; copy it again")
 
 
 def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> _Member:
     content = archive.extractfile(member)
     data = b"" if content is None else content.read(FILE + 1)
     if len(data) < min(member.size, FILE + 1):
-        raise StateError(f"{path}: the archive ends early, in {member.name}; copy it again")
+        raise StateError(f"{path}: the archive is truncated in {member.name}; copy it again")
     return _file(member.name, data)
 
 
@@ -272,7 +275,7 @@ def _ttar(data: bytes, path: Path) -> Iterator[_Member]:
             yield _file(name, _ttar_content(rows[at : at + int(value)]))
             at += int(value)
         elif key not in (b"Directory", b"Mode", b"") and not key.startswith((SEPARATOR, TTAR)):
-            raise StateError(f"{path}:{at}: not a line of ttar; copy it again")
+            raise StateError(f"{path}:{at}: not a valid line of a ttar archive; copy it again")
 
 
 def _ttar_content(rows: list[bytes]) -> bytes:

@@ -7,12 +7,12 @@ import click
 
 from nodevet.cli import USAGE, UserError
 
-fleet_option = click.option("--fleet", metavar="NAME", help="Where several fleets are up.")
+fleet_option = click.option("--fleet", metavar="NAME", help="The fleet, if several are up.")
 
 
 @click.group("sim")
 def command() -> None:
-    """Simulated GPU nodes: real Linux, systemd and SSH, pretended hardware.
+    """Boot and control simulated GPU nodes: real Linux, systemd and SSH, simulated hardware.
 
     \b
     nodevet sim up demo                      boot a shipped scenario, or a YAML file
@@ -23,19 +23,22 @@ def command() -> None:
 
 
 def _root() -> None:
-    """Fleets are root's: their keys, locks and control sockets. Raises UserError."""
+    """Only root owns fleets: their keys, locks and control sockets. Raises UserError."""
     if os.geteuid() != 0:
-        raise UserError("simulated nodes need root (namespaces, mounts): run it with sudo")
+        raise UserError("simulated nodes need root (namespaces, mounts); run this with sudo")
 
 
 @command.command()
 @click.argument("scenario")
-@click.option("--name", help="Name of the fleet. Default: what the scenario says.")
-@click.option("--wait/--no-wait", default=True, help="Until every node has booted.")
+@click.option("--name", help="Name of the fleet. Default: the scenario's.")
+@click.option(
+    "--wait/--no-wait", default=True, help="Wait until every node has booted. Default: --wait."
+)
 def up(scenario: str, name: str | None, wait: bool) -> int:
     """Boot the nodes of SCENARIO, a YAML file or a shipped one (see `nodevet sim scenarios`).
 
-    Exit codes: 0 every node is up, 1 one is not, 2 the scenario or this machine will not do.
+    Exit codes: 0 every node is up, 1 a node is not, 2 the scenario is not valid or this machine
+    cannot simulate nodes.
     """
     from nodevet_sim.nspawn import control, needs, place
     from nodevet_sim.scenario import ScenarioError, find, load
@@ -54,7 +57,7 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
         nodes = _ask(where, {"do": "wait"})["nodes"]
     except KeyboardInterrupt:
         click.echo(
-            f"the nodes go on booting; end them with: nodevet sim down {where.fleet}", err=True
+            f"the nodes keep booting; end them with: nodevet sim down {where.fleet}", err=True
         )
         raise
     _table(nodes)
@@ -68,9 +71,11 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
 
 @command.command()
 @click.argument("fleets", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Every fleet, and what is left of dead ones.")
+@click.option(
+    "--all", "every", is_flag=True, help="Every fleet, also what is left of those that died."
+)
 def down(fleets: tuple[str, ...], every: bool) -> int:
-    """End fleets and leave nothing of them. Without a name: the only one."""
+    """End FLEETS and remove everything of them. Without a name: the only fleet that is up."""
     from nodevet_sim.nspawn import control, place
 
     _root()
@@ -78,7 +83,9 @@ def down(fleets: tuple[str, ...], every: bool) -> int:
     wanted = known if every else fleets or (_fleet(None),)
     for name in wanted:
         if name not in known:
-            raise UserError(f"no fleet {name!r} is up; there are: {', '.join(known) or 'none'}")
+            raise UserError(
+                f"fleet {name!r} is not up; fleets that are up: {', '.join(known) or 'none'}"
+            )
     failed = 0
     for name in wanted:
         try:
@@ -93,7 +100,7 @@ def down(fleets: tuple[str, ...], every: bool) -> int:
 
 @command.command("list")
 def list_command() -> int:
-    """Every node of every fleet: address, state, boots, uptime."""
+    """List every node of every fleet: address, state, boots, uptime."""
     from nodevet_sim.nspawn import place
 
     _root()
@@ -101,7 +108,9 @@ def list_command() -> int:
     for name in fleets:
         where = place.FleetFolder(name)
         if not where.lives():
-            click.echo(f"fleet {name} died; remove what is left with: nodevet sim down {name}")
+            click.echo(
+                f"fleet {name} died; remove what is left of it with: nodevet sim down {name}"
+            )
         elif not where.control.exists():
             click.echo(f"fleet {name} is starting")
         else:
@@ -117,9 +126,9 @@ def list_command() -> int:
 @click.argument("remote", nargs=-1, type=click.UNPROCESSED)
 @fleet_option
 def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
-    """A shell of root on NODE, or a command there; its exit code is ssh's.
+    """Open a root shell on NODE, or run a command there; the exit code is ssh's.
 
-    Options go before NODE; what follows it is the command's.
+    Options go before NODE; everything after NODE is the command.
     """
     where = _of(node, fleet)
     found = _node(where, node)
@@ -140,7 +149,7 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
 @click.argument("nodes", nargs=-1, required=True)
 @fleet_option
 def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
-    """Reboot NODES, or start what is off, one after another, until each is up."""
+    """Reboot NODES, or start those that are off, one after another; wait until each is up."""
     for node in nodes:
         where = _of(node, fleet)
         status = _ask(where, {"do": "reboot", "node": node})
@@ -153,7 +162,7 @@ def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
 @click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
 @fleet_option
 def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
-    """Change NODE while it runs. KEY is what a scenario says of a node.
+    """Change NODE while it runs. KEY is a key of a node in a scenario.
 
     \b
     nodevet sim set gpu001 fault=pcie-width          a fault by name
@@ -176,10 +185,10 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
 @click.argument("node")
 @fleet_option
 def diff(node: str, fleet: str | None) -> int:
-    """What has changed on NODE's disk since its first boot, by path.
+    """Show what has changed on NODE's disk since its first boot, by path.
 
-    `-` is what was, `+` is what is: kind, mode, owner:group, size in bytes, and the sha256 of a
-    file or the target of a link. What systemd itself writes is left out: journal, timers, ...
+    `-` is before, `+` is now: kind, mode, owner:group, size in bytes, and the sha256 of a file or
+    the target of a link. What systemd itself writes is left out: journal, timers, ...
 
     Exit codes: 0 nothing has changed, 1 something has.
     """
@@ -196,17 +205,17 @@ def diff(node: str, fleet: str | None) -> int:
 @command.command()
 @click.argument("fleet", required=False)
 def inventory(fleet: str | None) -> int:
-    """Print an inventory for `-i`, with the nodes' host keys known."""
+    """Print an inventory for `-i`, with the host keys of the nodes."""
     where = _place(_fleet(fleet))
     if not where.inventory.exists():
-        raise UserError(f"fleet {where.fleet} is starting; try again when its nodes boot")
+        raise UserError(f"fleet {where.fleet} is still starting; try again in a moment")
     click.echo(where.inventory.read_text(encoding="utf-8"), nl=False)
     return 0
 
 
 @command.command()
 def scenarios() -> int:
-    """The shipped scenarios, and the faults that a scenario can name."""
+    """List the shipped scenarios, and the faults that a scenario can name."""
     from nodevet_sim.faults import FAULTS, summary
     from nodevet_sim.scenario import shipped
 
@@ -219,7 +228,7 @@ def scenarios() -> int:
 
 
 def _fleet(name: str | None) -> str:
-    """The fleet that is meant. Raises UserError where that is not clear."""
+    """The name that is given, or the only fleet's. Raises UserError."""
     from nodevet_sim.nspawn import place
 
     _root()
@@ -228,7 +237,7 @@ def _fleet(name: str | None) -> str:
         return name
     if len(known) != 1:
         raise UserError(
-            f"say which fleet: {', '.join(known)}"
+            f"several fleets are up; name one of: {', '.join(known)}"
             if known
             else "no fleet is up; start one with: nodevet sim up demo"
         )
@@ -241,15 +250,19 @@ def _place(fleet: str) -> Any:
     _root()
     known = place.fleets()
     if fleet not in known:
-        raise UserError(f"no fleet {fleet!r} is up; there are: {', '.join(known) or 'none'}")
+        raise UserError(
+            f"fleet {fleet!r} is not up; fleets that are up: {', '.join(known) or 'none'}"
+        )
     where = place.FleetFolder(fleet)
     if not where.lives():
-        raise UserError(f"fleet {fleet} died; remove what is left with: nodevet sim down {fleet}")
+        raise UserError(
+            f"fleet {fleet} died; remove what is left of it with: nodevet sim down {fleet}"
+        )
     return where
 
 
 def _of(node: str, fleet: str | None) -> Any:
-    """The fleet that has this node. Raises UserError where none or several have it."""
+    """The fleet that has this node. Raises UserError if none or several have it."""
     from nodevet_sim.nspawn import place
 
     if fleet is not None:
@@ -260,12 +273,12 @@ def _of(node: str, fleet: str | None) -> Any:
     if len(found) == 1:
         return found[0]
     if found:
-        raise UserError(f"several fleets have {node}: say --fleet {found[0].fleet}, for one")
-    raise UserError(f"no node {node!r}; `nodevet sim list` shows what is up")
+        raise UserError(f"several fleets have {node}; give one, such as --fleet {found[0].fleet}")
+    raise UserError(f"node {node!r} is in no fleet that is up; list them with: nodevet sim list")
 
 
 def _nodes(where: Any) -> list[dict[str, Any]]:
-    """The nodes of one fleet of several; one that does not answer is told, and has none."""
+    """The nodes of one fleet of several; none, and a message, if it does not answer."""
     try:
         return list(_ask(where, {"do": "list"})["nodes"])
     except UserError as error:
@@ -277,7 +290,9 @@ def _node(where: Any, name: str) -> dict[str, Any]:
     for node in _ask(where, {"do": "list"})["nodes"]:
         if node["name"] == name:
             return dict(node)
-    raise UserError(f"fleet {where.fleet} has no node {name!r}; see: nodevet sim list")
+    raise UserError(
+        f"fleet {where.fleet} has no node {name!r}; list its nodes with: nodevet sim list"
+    )
 
 
 def _ask(where: Any, request: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ waivers:
 
 
 def main() -> int:
-    """Vet the fleet; returns 0 where the run went as it should. Raises NeedError."""
+    """Vet the fleet; returns 0 if the run went as it should. Raises NeedError."""
     check(nodes=8)
     shutil.rmtree(FOLDER, ignore_errors=True)
     baselines = FOLDER / "project" / "baselines"
@@ -47,20 +47,20 @@ def main() -> int:
         code = nodevet(
             *check_of(inventory, "report.html", "run.json"), "--save", str(FOLDER / "evidence")
         )
-        mended = code == 1 and mend(inventory)
+        fixed = code == 1 and fix(inventory)
     finally:
         nodevet("sim", "down", FLEET)
-    if not mended:
-        print(f"\nthe demo expects differences, exit code 1 (it was {code}), and mends some")
+    if not fixed:
+        print(f"\nthe demo did not go as expected: `check` exited with {code}, expected 1")
         return 1
     again = f"{program()} check --evidence {FOLDER}/evidence --project {FOLDER}/project"
     print(
-        f"\nexit code {code}: something is wrong, as it should be here"
+        f"\nexit code {code}: some nodes differ from their baseline, as intended here"
         f"\nreports   {FOLDER.resolve() / 'report.html'}, and after the fixes report-after.html"
-        f"\nthe run   {FOLDER}/fixed: what was done, in result.html; `nodevet rollback` undoes it"
+        f"\nthe run   {FOLDER}/fixed: with result.html; `nodevet rollback` reverts it"
         f"\nevidence  {FOLDER}/evidence; judge it again, without the nodes:"
         f"\n          {again} --format diff"
-        f"\nthe nodes to play with: {program()} sim up demo, then {program()} sim --help"
+        f"\nnodes to try things on: {program()} sim up demo, then {program()} sim --help"
     )
     return 0
 
@@ -75,8 +75,8 @@ def check_of(inventory: Path, html: str, json: str) -> list[str]:
     ]
 
 
-def mend(inventory: Path) -> bool:
-    """Plan what can be put right, approve it, apply it, and vet again; whether all went well."""
+def fix(inventory: Path) -> bool:
+    """Plan what can be fixed, approve it, apply it, and vet again; whether all went well."""
     project, plan = FOLDER / "project", str(FOLDER / "plan.json")
     key = make_key(FOLDER / "id_reviewer")
     signer = f"reviewer@demo {' '.join(key.public.split()[:2])}\n"
@@ -109,4 +109,4 @@ if __name__ == "__main__":
     except NeedError as error:
         sys.exit(f"demo: {error}")
     except KeyboardInterrupt:
-        sys.exit("demo: stopped; `nodevet sim down --all` removes what is left")
+        sys.exit("demo: interrupted; `nodevet sim down --all` removes what is left")

@@ -1,7 +1,7 @@
 """What a simulated node is, once its scenario is understood: the nouns of the sim. Pure.
 
 `scenario` makes them, the runtime boots them. Everything about hardware is data:
-`files` and `links` are the node's pretended /sys and /proc, `state` is what its NVML
+`files` and `links` are the node's simulated /sys and /proc, `state` is what its NVML
 answers from. What hardware cannot say (a full disk, a hanging sshd) has a field of its own.
 """
 
@@ -23,7 +23,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """A process of the node that holds GPUs, pretended to run where it says."""
+    """A process of the node that holds GPUs, simulated to run where it says."""
 
     gpus: tuple[int, ...]  # minor numbers, /dev/nvidia<N>
     command: str = "python3"  # as /proc/<pid>/comm has it, at most 15 bytes

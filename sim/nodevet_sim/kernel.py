@@ -1,4 +1,4 @@
-"""The pretended kernel of a node: /sys, /proc and /dev/kmsg as a FUSE file system.
+"""The simulated kernel of a node: /sys, /proc and /dev/kmsg as a FUSE file system.
 
 Here is what files it has and how each of them behaves (the manifest); the C sources in
 kernelfs/ serve them. What the kernel forgets over a reboot is forgotten when the daemon is

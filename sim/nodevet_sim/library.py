@@ -1,4 +1,4 @@
-"""Builds the pretended libnvidia-ml.so.1 from the C sources beside this file; its state file.
+"""Builds the simulated libnvidia-ml.so.1 from the C sources beside this file; its state file.
 
 What a state file says is in sim/nodevet_sim/nvml/state.h.
 """

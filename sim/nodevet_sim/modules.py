@@ -68,7 +68,7 @@ def described(
 
 
 def known(modules: Collection[ModuleEntry]) -> str:
-    """The pretended kernel's own list of them; see kernelfs/modules.c."""
+    """The simulated kernel's own list of them; see kernelfs/modules.c."""
     return "".join(
         f"{each.name} {each.how} {','.join(each.needs) or '-'} {each.size} {each.users}\n"
         for each in modules

@@ -174,7 +174,7 @@ class XmlNode:
         unknown = sorted(nodes.keys() - {gpu.bus_id for gpu in self.gpus})
         if unknown:
             there = ", ".join(gpu.bus_id for gpu in self.gpus)
-            raise StateError(f"{self.path}: no GPU {', '.join(unknown)}; there are: {there}")
+            raise StateError(f"{self.path}: no GPU {', '.join(unknown)}; choose one of: {there}")
         device = next(filter(None, map(_nvidia_id, self.gpus)), "10de:0000")
         board = next((gpu.pci_subsystem for gpu in self.gpus if gpu.pci_subsystem), "10de:0000")
         ports = self._ports(nodes)

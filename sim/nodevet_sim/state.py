@@ -1,4 +1,4 @@
-"""Described hardware as text: what the pretended NVML library answers. Pure but for profiles.
+"""Described hardware as text: what the simulated NVML library answers. Pure but for profiles.
 
 A state is `key = value` lines; sim/nodevet_sim/nvml/state.h says what they mean. A
 profile (sim/nodevet_sim/profiles/*.state) is a state for any number of equal GPUs,
@@ -35,7 +35,7 @@ def profiles() -> tuple[str, ...]:
 def profile_text(name: str) -> str:
     """One shipped profile. Raises StateError."""
     if name not in profiles():
-        raise StateError(f"no profile {name!r}; there are: {', '.join(profiles())}")
+        raise StateError(f"no profile {name!r}; choose one of: {', '.join(profiles())}")
     return files("nodevet_sim").joinpath(f"profiles/{name}.state").read_text(encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 pending, rebooted, ok; put back as it was.
 
 The packages are named like NVIDIA's and hold a version, which a unit of theirs gives to the
-pretended driver at boot. While they are installed the library begins to refuse the old module.
+simulated driver at boot. While they are installed the library begins to refuse the old module.
 """
 
 import json
@@ -58,10 +58,10 @@ make() {{ # name version depends...
         $name $version >$d/DEBIAN/control
     case $name in libnvidia-compute-*) echo 'Multi-Arch: same' >>$d/DEBIAN/control;; esac
     [ -z "$*" ] || echo "Depends: $*" >>$d/DEBIAN/control
-    echo 'Description: pretended' >>$d/DEBIAN/control
+    echo 'Description: simulated' >>$d/DEBIAN/control
     case $name in nvidia-kernel-source-550)
-        u=$d/usr/lib/systemd/system; mkdir -p $u/multi-user.target.params
-        cat >$u/pretended-module.service <<'END'
+        u=$d/usr/lib/systemd/system; mkdir -p $u/multi-user.target.wants
+        cat >$u/simulated-module.service <<'END'
 [Unit]
 Before=nvidia-persistenced.service nvidia-fabricmanager.service
 [Service]
@@ -73,7 +73,7 @@ ExecStart=/bin/sh -c 'v=/usr/share/nvidia-kernel-source-550/version; \
     echo "driver_version = $(cat $v)" >>/run/nodevet-sim/nvml.state; \
     mount --bind $v /sys/module/nvidia/version'
 END
-        ln -s ../pretended-module.service $u/multi-user.target.wants/
+        ln -s ../simulated-module.service $u/multi-user.target.wants/
         cat >$d/DEBIAN/postinst <<'END'
 #!/bin/sh
 [ -z "$2" ] || echo 'init = NVML_ERROR_LIB_RM_VERSION_MISMATCH' >>/run/nodevet-sim/nvml.state

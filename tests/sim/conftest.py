@@ -1,4 +1,4 @@
-"""A node with described GPUs: runs the real probe over the pretended NVML library."""
+"""A node with described GPUs: runs the real probe over the simulated NVML library."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from nodevet_sim.library import build, environment
 
 @pytest.fixture(scope="session")
 def nvml(tmp_path_factory):
-    """The pretended library, built once."""
+    """The simulated library, built once."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
     return build(tmp_path_factory.mktemp("nvml"))

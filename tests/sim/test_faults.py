@@ -70,7 +70,7 @@ def read(nvml: Path, tmp_path: Path) -> Read:
             described.name, machine_id(described.name), sockets=1, cores_per_socket=1
         )
         root = place / "root"
-        # of a module that is not loaded the pretended kernel shows nothing
+        # of a module that is not loaded the simulated kernel shows nothing
         there = (each for each in described.modules if each.how == "available")
         absent = {f"sys/module/{each.name}/initstate" for each in there}
         files = {path: text for path, text in described.files.items() if path not in absent}
@@ -215,8 +215,8 @@ def describe_text(described: SimulatedNode) -> str:
     ("faults", "words"),
     [
         ([{"pcie-width": {"width": 8}}, {"pcie-width": {"width": 4}}], "pcie-width and pcie-width"),
-        (["gpu-missing", "gpu-lost"], "gpu-missing and gpu-lost contradict each other on GPU 3"),
-        (["gpu-lost", "pcie-width"], "gpu-lost and pcie-width contradict each other on sys/"),
+        (["gpu-missing", "gpu-lost"], "gpu-missing and gpu-lost conflict on GPU 3"),
+        (["gpu-lost", "pcie-width"], "gpu-lost and pcie-width conflict on sys/"),
         (["clock-skew", {"clock-skew": {"seconds": 5}}], "on clock_offset_s"),
         ([{"pcie-width": {"gpu": 8}}], "there is no GPU 8; the node has 8, from 0"),
         ([{"pcie-width": {"width": 8}}, {"power-capped": {"watts": 900}}], "not 900 W"),

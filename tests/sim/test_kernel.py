@@ -1,4 +1,4 @@
-"""The pretended /sys, /proc and /dev/kmsg, mounted and used as a node's programs would."""
+"""The simulated /sys, /proc and /dev/kmsg, mounted and used as a node's programs would."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The pretended NVML library itself: how it is built and how it reads its state."""
+"""The simulated NVML library itself: how it is built and how it reads its state."""
 
 import os
 import re

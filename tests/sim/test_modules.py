@@ -1,4 +1,4 @@
-"""Kernel modules that are pretended: what a scenario says of them, and modprobe over them."""
+"""Kernel modules that are simulated: what a scenario says of them, and modprobe over them."""
 
 import signal
 import subprocess
@@ -122,7 +122,7 @@ def daemon(program: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def mounted(daemon: subprocess.Popen[bytes], tmp_path: Path) -> Path:
-    """The pretended kernel's files."""
+    """The simulated kernel's files."""
     return tmp_path / "kernel"
 
 

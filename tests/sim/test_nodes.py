@@ -371,7 +371,7 @@ def test_a_node_whose_systemd_or_kernel_dies_is_no_longer_running(fleet: str) ->
     nodevet("sim", "reboot", "--fleet", fleet, "ws001")
     (kernel,) = kernels(fleet, node=3)
     os.kill(kernel, signal.SIGKILL)
-    assert "its pretended kernel ended with -9" in await_state(fleet, "ws001", "failed")
+    assert "its simulated kernel ended with -9" in await_state(fleet, "ws001", "failed")
     nodevet("sim", "reboot", "--fleet", fleet, "ws001")
     assert states(fleet)["ws001"] == "running"
 

@@ -585,8 +585,8 @@ PROCESS = "<process_info><pid>%s</pid><type>C</type></process_info>"
 @pytest.mark.parametrize(
     ("content", "line", "message"),
     [
-        ("<product_name>hang</product_name>", 1, "an order to the pretended library"),
-        ("<serial>NVML_ERROR_UNKNOWN</serial>", 1, "an order to the pretended library"),
+        ("<product_name>hang</product_name>", 1, "reserved for the simulated library"),
+        ("<serial>NVML_ERROR_UNKNOWN</serial>", 1, "reserved for the simulated library"),
         ("\n<serial>a\nb</serial>", 2, "not one line of at most 255 bytes"),
         (f"<serial>{'x' * 300}</serial>", 1, "not one line of at most 255 bytes"),
         ("<performance_state>fast</performance_state>", 1, "nvidia-smi has no such word"),
@@ -596,8 +596,8 @@ PROCESS = "<process_info><pid>%s</pid><type>C</type></process_info>"
         ("<persistence_mode>On</persistence_mode>", 1, "nvidia-smi has no such word"),
         ("<pci><pci_bus_id>1</pci_bus_id></pci>", 1, "not a PCI address"),
         (HALF, 1, "one of: n/a, degraded, full"),
-        (f"<processes>{PROCESS % ''}</processes>", 1, "without a <pid>"),
-        (f"<processes>{PROCESS % 123456 * 50}</processes>", 1, "50 compute processes do not fit"),
+        (f"<processes>{PROCESS % ''}</processes>", 1, "has no <pid>"),
+        (f"<processes>{PROCESS % 123456 * 50}</processes>", 1, "50 compute processes, but"),
     ],
 )  # fmt: skip
 def test_what_a_state_cannot_say_is_an_error_with_its_place(written, content, line, message):
@@ -625,7 +625,7 @@ BOMB = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
         (log("", "").replace(":11:", ":10:"), "GPU 1 has the bus id of GPU 0, 0000:10:00.0"),
         (log("").replace(" id=", " name="), "a <gpu> without a bus id"),
         (log(root=VERSION + "<gpu/>" * 256), "more than 255 GPUs"),
-        ('<?xml version="1.0" encoding="nope"?>' + log(), "its encoding is not known"),
+        ('<?xml version="1.0" encoding="nope"?>' + log(), "unsupported encoding"),
         ("<a>" * 100000 + "</a>" * 100000, "the root element is <a>"),
         ("<a>" + "<b/>" * 500001 + "</a>", "more than 500000 elements"),
     ],
@@ -709,7 +709,7 @@ def test_numa_nodes_that_the_caller_knows(written):
     assert [gpu.numa_node for gpu in machine.gpus] == [-1, 1]
     assert [gpu.ports[0].numa_node for gpu in machine.gpus] == [-1, 1]
     assert machine.sockets == 2
-    with pytest.raises(StateError, match=r"no GPU 0000:99:00\.0; there are: 0000:10:00\.0, "):
+    with pytest.raises(StateError, match=r"no GPU 0000:99:00\.0; choose one of: 0000:10:00\.0, "):
         node.machine(numa={"0000:99:00.0": 1})
 
 

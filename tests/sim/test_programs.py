@@ -1,4 +1,4 @@
-"""The programs of a simulated node, over the pretended NVML library and a state file."""
+"""The programs of a simulated node, over the simulated NVML library and a state file."""
 
 import os
 import re

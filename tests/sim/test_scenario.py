@@ -168,27 +168,27 @@ def test_a_machine_as_it_is_wanted(spec: Callable[[str], NodeSpec]) -> None:
 
 WRONG = [
     ("", "the file is empty; begin with the line: sim: 1"),
-    ("nodes: {}\n", ":1:1: sim: the version of the format is missing; begin with"),
-    ("sim: 2\nnodes: {}\n", ":1:6: sim: this nodevet reads version 1"),
-    ("sim: 1\n", "nodes: the nodes are missing"),
+    ("nodes: {}\n", ":1:1: sim: the format version is missing; begin with"),
+    ("sim: 2\nnodes: {}\n", ":1:6: sim: this nodevet reads format version 1"),
+    ("sim: 1\n", "nodes: `nodes` is missing"),
     ("sim: 1\nnode: {}\nnodes: {}\n", ":2:1: node: unknown key; did you mean nodes?"),
-    ("sim: 1\nnodes: [a]\n", ":2:8: nodes: names with keys are wanted here"),
+    ("sim: 1\nnodes: [a]\n", ":2:8: nodes: expected names with keys"),
     ("sim: 1\nnodes:\n  n1:\n", ":3:3: n1: it does not say which GPUs it has; write gpus:"),
     ("sim: 1\nnodes:\n  n[1-300]: {gpus: none}\n", ":3:3: nodes.n[1-300]: "),
-    ("sim: 1\nnodes:\n  n_1: {gpus: none}\n", '"n_1" is no name for a simulated node'),
+    ("sim: 1\nnodes:\n  n_1: {gpus: none}\n", '"n_1" is not a valid name for a simulated node'),
     (
         "sim: 1\nnodes:\n  n[1-2]: {gpus: none}\n  n2: {gpus: none}\n",
         ":4:3: nodes: n2 is described ",
     ),
     (
         "sim: 1\nnodes:\n  n1: {gpus: h100}\n",
-        ":3:14: nodes.n1.gpus: no GPU profile has this name; ",
+        ":3:14: nodes.n1.gpus: there is no such GPU profile; ",
     ),
     (
         "sim: 1\nnodes:\n  n1: {gpu: t4}\n",
         ":3:8: nodes.n1.gpu: is not a key that is known here; did",
     ),
-    ("sim: 1\nnodes:\n  n1: {template: x}\n", ':3:8: nodes.n1.template: no template is named "x"'),
+    ("sim: 1\nnodes:\n  n1: {template: x}\n", ':3:8: nodes.n1.template: there is no template "x"'),
     (
         "sim: 1\nnodes:\n  n1: {gpus: t4, cores: 0}\n",
         ":3:25: nodes.n1.cores: must be at least 1, not 0",
@@ -198,7 +198,7 @@ WRONG = [
     ("sim: 1\nnodes:\n  n1: {gpus: none, sockets: 32, cores: 512}\n", "a node has at most 4096"),
     (
         "sim: 1\nnodes:\n  n1: {gpus: t4, faults: [pcie-widht]}\n",
-        ":3:27: nodes.n1.faults[0]: no fault ",
+        ":3:27: nodes.n1.faults[0]: there is no fault ",
     ),
     ("sim: 1\nnodes:\n  n1: {gpus: t4, faults: [{pcie-width: {gpux: 3}}]}\n", "did you mean gpu?"),
     (
@@ -215,7 +215,7 @@ WRONG = [
         "did you mean power_limit_mw?",
     ),
     ("sim: 1\nnodes:\n  n1: {gpus: t4, nvml: {gpu.4.lost: 1}}\n", "no GPU 4, but 4 of them"),
-    ("sim: 1\nnodes:\n  n1: {gpus: none, nvml: {count: 1}}\n", "the node has no GPUs; remove it"),
+    ("sim: 1\nnodes:\n  n1: {gpus: none, nvml: {count: 1}}\n", "the node has no GPUs; remove nvml"),
     ("sim: 1\nnodes:\n  n1: {gpus: t4, files: {/etc/passwd: x}}\n", "is not below /sys or /proc"),
     (
         "sim: 1\nnodes:\n  n1: {gpus: t4, files: {/sys/../etc/passwd: x}}\n",
@@ -227,7 +227,7 @@ WRONG = [
     ),
     (
         "sim: 1\nnodes:\n  n1: {gpus: t4, files: {/proc/1/status: x}}\n",
-        "/proc/1/status is the real kernel's; it cannot be pretended",
+        "/proc/1/status belongs to the real kernel and cannot be simulated",
     ),
     ("sim: 1\nnodes:\n  n1: {gpus: t4, load: [{gpus: [4]}]}\n", "the node has no /dev/nvidia4"),
     (
@@ -237,11 +237,11 @@ WRONG = [
     ("sim: 1\nnodes:\n  n1: {gpus: none, swap: [{name: swap, kb: 40}]}\n", "swap[0].name: "),
     (
         "sim: 1\nnodes:\n  n1: {gpus: none, swap: [{name: /s, kb: 40, used_kb: 41}]}\n",
-        "more is used than there is",
+        "more is used than the swap has",
     ),
     (
         "sim: 1\nnodes:\n  n1: {gpus: none, swap: [{name: /s, kb: 40}, {name: /s, kb: 41}]}\n",
-        "n1.swap: two are named /s",
+        "n1.swap: two swap areas are named /s",
     ),
     ("sim: 1\nnodes:\n  n1: {gpus: {xml: no.xml}}\n", "no.xml: No such file or directory"),
     ("sim: 1\nnodes:\n  n1: {gpus: t4, tree: no.tar}\n", "no.tar: cannot be read as a capture"),
@@ -420,7 +420,7 @@ def test_a_hostile_tree_stays_in_its_place(tmp_path: Path, spec: Callable[[str],
     node = describe(spec("gpus: t4, tree: tree"))
     assert not {"proc/1/status", "proc/sys/kernel/hostname"} & set(node.files)
     assert node.files["sys/devices/system/cpu/online"] == b"0-1\n"
-    with pytest.raises(ScenarioError, match="lead in circles"):
+    with pytest.raises(ScenarioError, match="form a loop"):
         spec("gpus: t4, tree: tree, files: {/sys/class/loop/x: 1}")
 
 
@@ -502,7 +502,7 @@ class TestChanged:
         ("key", "value", "words"),
         [
             ("governer", "x", "did you mean governor?"),
-            ("template", "x", "nothing of a node is called 'template'"),
+            ("template", "x", "a node has no key 'template'"),
             ("governor", "x y", "governor: "),
             ("gpu.3.losst", "1", "did you mean lost?"),
             ("nvml.drivr_version", "1", "did you mean driver_version?"),

@@ -1,4 +1,4 @@
-"""What is set through the pretended NVML: by the real pynvml, in processes of their own."""
+"""What is set through the simulated NVML: by the real pynvml, in processes of their own."""
 
 import json
 import os

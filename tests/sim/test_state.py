@@ -94,7 +94,7 @@ def test_overrides_win_and_bus_ids_are_given(gpus_of):
 @pytest.mark.parametrize(
     ("arguments", "overrides", "words"),
     [
-        (("h100", 1), {}, "no profile 'h100'; there are: a100-sxm-40, "),
+        (("h100", 1), {}, "no profile 'h100'; choose one of: a100-sxm-40, "),
         (("t4", 1), {"gpu.0.pcie_widht": 8}, "did you mean pcie_width?"),
         (("t4", 1), {"gpu.0.ecc.volatile_corected": 8}, "did you mean ecc.volatile_corrected?"),
         (("t4", 1), {"gpu.0.nvlinks.3.activ": 1}, "did you mean active?"),

@@ -28,7 +28,7 @@ def pcie_width(healthy: Healthy, want: PcieWidth) -> Patch:
     now = healthy.number(gpu, "pcie_width")
     width = want.width or max(now // 2, 1)
     if width >= now:
-        raise FaultError(f"GPU {gpu} runs on {now} lanes; give fewer of them")
+        raise FaultError(f"GPU {gpu} runs on {now} lanes; give a smaller width")
     files = {f"{place}/current_link_width": f"{width}\n" for place in healthy.ends(gpu)}
     return Patch(healthy.present(files), {f"gpu.{gpu}.pcie_width": str(width)}, gpu=gpu)
 
@@ -40,7 +40,7 @@ class PcieGen(OneGpu):
 def pcie_gen(healthy: Healthy, want: PcieGen) -> Patch:
     """A GPU's link trained at a lower generation than both of its ends can do.
 
-    `gpu`; `generation`, by default one less than now. An idle GPU below Gen3 is excused.
+    `gpu`; `generation`, by default one less than now. An idle GPU may run below Gen3.
     """
     gpu = healthy.gpu(want.gpu)
     now = healthy.number(gpu, "pcie_generation")
@@ -53,10 +53,10 @@ def pcie_gen(healthy: Healthy, want: PcieGen) -> Patch:
 
 
 def gpu_lost(healthy: Healthy, want: OneGpu) -> Patch:
-    """A GPU no longer answers: NVML_ERROR_GPU_IS_LOST, its configuration space reads all ones.
+    """A GPU has fallen off the bus: NVML_ERROR_GPU_IS_LOST, its config space reads all ones.
 
     `gpu`. The driver stays bound, its device node stays, and what the kernel remembers
-    (its ids, its AER counters) is still read. The kernel log is silent: add xid-79.
+    (its ids, its AER counters) can still be read. For the kernel log add xid-79.
     """
     gpu = healthy.gpu(want.gpu)
     place = healthy.place(gpu)
@@ -70,9 +70,9 @@ def gpu_lost(healthy: Healthy, want: OneGpu) -> Patch:
 
 
 def gpu_missing(healthy: Healthy, want: OneGpu) -> Patch:
-    """A GPU is not there: neither for NVML, nor on the PCI bus, nor in /dev.
+    """A GPU is missing from NVML, the PCI bus and /dev.
 
-    `gpu`. The GPUs behind it move up in NVML's order and keep all else, as after a removal.
+    `gpu`. The GPUs after it move up in NVML's order and keep everything else, as after a removal.
     """
     gpu = healthy.gpu(want.gpu)
     healthy.place(gpu)
@@ -86,7 +86,7 @@ class NvmlHang(OneGpu):
 def nvml_hang(healthy: Healthy, want: NvmlHang) -> Patch:
     """An NVML call on one GPU never returns.
 
-    `gpu`; `call`, what is asked for, as evidence names it: temperature_gpu_c.
+    `gpu`; `call`, the value that is read, by its name in the evidence: temperature_gpu_c.
     """
     gpu = healthy.gpu(want.gpu)
     key = f"gpu.{gpu}.{want.call}"
@@ -121,14 +121,14 @@ def lower_limit(healthy: Healthy, gpu: int, watts: int | None) -> int:
     limit = max(default * 7 // 10 // 1000 * 1000, lowest) if watts is None else watts * 1000
     if not lowest <= limit < default:
         allowed = f"{lowest / 1000:g} W and more, below {default / 1000:g} W"
-        raise FaultError(f"GPU {gpu} takes {allowed}, not {limit / 1000:g} W")
+        raise FaultError(f"GPU {gpu} accepts {allowed}, not {limit / 1000:g} W")
     return limit
 
 
 def persistence_off(healthy: Healthy, want: SomeGpus) -> Patch:
     """Persistence mode is off, and nvidia-persistenced does not start.
 
-    `gpu`, by default all; the daemon is off in any case.
+    `gpu`, by default all; the daemon is off in either case.
     """
     state = {f"gpu.{gpu}.persistence_mode": "0" for gpu in healthy.gpus(want.gpu)}
     return Patch(state=state, services={"nvidia-persistenced.service": False})
@@ -139,7 +139,7 @@ class EccUncorrected(OneGpu):
 
 
 def ecc_uncorrected(healthy: Healthy, want: EccUncorrected) -> Patch:
-    """A GPU counts uncorrected ECC errors in its memory, since the driver was loaded and in all.
+    """A GPU's memory has uncorrected ECC errors, volatile and aggregate.
 
     `gpu`; `count`, 1.
     """
@@ -157,7 +157,7 @@ class RowRemap(OneGpu):
 
 
 def row_remap_pending(healthy: Healthy, want: RowRemap) -> Patch:
-    """Rows of a GPU's memory wait for a reset to be remapped.
+    """Memory rows of a GPU are pending a remap at the next reset.
 
     `gpu`; `count` of rows after uncorrected errors, 1.
     """
@@ -175,7 +175,7 @@ class Xid79(OneGpu):
 
 
 def xid_79(healthy: Healthy, want: Xid79) -> Patch:
-    """The kernel log says that a GPU has fallen off the bus. The GPU itself: add gpu-lost.
+    """The kernel log says that a GPU has fallen off the bus. Combine it with gpu-lost.
 
     `gpu`; `after`, seconds after boot, 3.
     """
@@ -200,7 +200,7 @@ class AnyXid(OneGpu):
 
 
 def xid(healthy: Healthy, want: AnyXid) -> Patch:
-    """The kernel log has an Xid of a GPU.
+    """The kernel log reports an Xid for a GPU.
 
     `gpu`; `code`, 63; `text` after the process; `after`, seconds after boot, 3.
     """
@@ -227,7 +227,7 @@ class Thermal(OneGpu):
 
 
 def thermal_throttle(healthy: Healthy, want: Thermal) -> Patch:
-    """A GPU is so hot that its hardware slows it down.
+    """A GPU is in hardware thermal slowdown.
 
     `gpu`; `celsius`, by default the GPU's own slowdown temperature.
     """

@@ -23,7 +23,7 @@ class Governor(FaultParams):
 
 
 def governor_powersave(healthy: Healthy, want: Governor) -> Patch:
-    """The CPUs run under a governor that saves power.
+    """The CPUs run a power-saving cpufreq governor.
 
     `governor`, powersave.
     """
@@ -48,9 +48,9 @@ class NoParams(FaultParams):
 
 
 def numa_swapped(healthy: Healthy, want: NoParams) -> Patch:
-    """The firmware tells the wrong NUMA node of every GPU: the first node's for the last's.
+    """The firmware reports the NUMA nodes of the GPUs swapped: the first node's for the last's.
 
-    Seen by a baseline that says which GPU belongs where; nothing else contradicts it.
+    Only a baseline that says which GPU belongs to which node detects it.
     """
     places = [healthy.place(gpu) for gpu in range(count_of(healthy.state))]
     known = {place: _text(healthy, f"{place}/numa_node") for place in places}
@@ -86,7 +86,7 @@ def driver_mismatch(healthy: Healthy, want: DriverMismatch) -> Patch:
     if not count_of(healthy.state):
         raise FaultError("the node has no GPU")
     if library == want.module:
-        raise FaultError(f"the library is {library}, too; give another `module`")
+        raise FaultError(f"the library has version {library} too; give another `module`")
     told = _text(healthy, "proc/driver/nvidia/version").replace(library, want.module)
     files = {
         "sys/module/nvidia/version": f"{want.module}\n",
@@ -96,7 +96,7 @@ def driver_mismatch(healthy: Healthy, want: DriverMismatch) -> Patch:
 
 
 def python_missing(healthy: Healthy, want: NoParams) -> Patch:
-    """There is no Python on the node, neither in PATH nor as platform-python."""
+    """Python is not installed, neither in PATH nor as platform-python."""
     folders = "/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /usr/libexec"
     remove = 'rm -f "$folder"/python* "$folder"/platform-python*'
     return Patch(boot=(f"{ONLY_INSIDE} && for folder in {folders}; do {remove}; done",))
@@ -107,7 +107,7 @@ class DiskFull(FaultParams):
 
 
 def disk_full(healthy: Healthy, want: DiskFull) -> Patch:
-    """The root disk has no byte left. It lies in this machine's memory, so it is made small.
+    """The root disk is full. It is in this machine's memory, so it is made small.
 
     `size_mb` of the whole disk, 128.
     """
@@ -117,12 +117,12 @@ def disk_full(healthy: Healthy, want: DiskFull) -> Patch:
 
 
 def sshd_hang(healthy: Healthy, want: NoParams) -> Patch:
-    """sshd takes connections and never says a word."""
+    """sshd accepts connections and never answers."""
     return Patch(node={"sshd": "hangs"})
 
 
 def sshd_stopped(healthy: Healthy, want: NoParams) -> Patch:
-    """No sshd runs: the node refuses connections."""
+    """sshd is not running: the node refuses connections."""
     return Patch(node={"sshd": "stopped"})
 
 
@@ -131,7 +131,7 @@ class SlowSessions(FaultParams):
 
 
 def slow(healthy: Healthy, want: SlowSessions) -> Patch:
-    """Every command over SSH begins late.
+    """Every command over SSH is delayed.
 
     `seconds`, 120.
     """
@@ -145,7 +145,7 @@ class WrongClock(FaultParams):
 def clock_skew(healthy: Healthy, want: WrongClock) -> Patch:
     """The node's wall clock is wrong.
 
-    `seconds` ahead of the true time, 300; below zero: behind it.
+    `seconds` ahead of the true time, 300; negative: behind it.
     """
     return Patch(node={"clock_offset_s": want.seconds})
 
@@ -171,10 +171,10 @@ WantedBy=multi-user.target
 
 
 def reverts_on_boot(healthy: Healthy, want: RevertedSettings) -> Patch:
-    """Another unit, site-power.service, sets governor and power limit back at every boot.
+    """Another unit, site-power.service, resets governor and power limit at every boot.
 
-    `governor`, powersave; `watts`, by default 70 % of the board's default. What the node
-    has is set: the governor where there is cpufreq, the limit where there are GPUs.
+    `governor`, powersave; `watts`, by default 70 % of the board's default. The governor is
+    set if the node has cpufreq, the limit if it has GPUs.
     """
     rows = []
     if any(GOVERNOR.fullmatch(path) for path in healthy.files):

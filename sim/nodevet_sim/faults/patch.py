@@ -119,9 +119,7 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     for name, patch in named:
         for other, its in named:
             if its.gpu in patch.gone:
-                raise FaultError(
-                    f"{name} and {other} contradict each other on GPU {its.gpu}; keep one"
-                )
+                raise FaultError(f"{name} and {other} conflict on GPU {its.gpu}; keep one")
     return Patch(
         **merged,  # type: ignore[arg-type]
         gone=frozenset(gpu for _, patch in named for gpu in patch.gone),
@@ -136,5 +134,5 @@ def _merged(table: str, named: Iterable[tuple[str, Patch]]) -> dict[str, object]
         for key, value in getattr(patch, table).items():
             other, known = found.setdefault(key, (name, value))
             if known != value:
-                raise FaultError(f"{other} and {name} contradict each other on {key}; keep one")
+                raise FaultError(f"{other} and {name} conflict on {key}; keep one")
     return {key: value for key, (_, value) in found.items()}

@@ -1,4 +1,4 @@
-/* kernelfs [-b USEC] MANIFEST MOUNTPOINT: serves the /sys, /proc and /dev/kmsg of a pretended
+/* kernelfs [-b USEC] MANIFEST MOUNTPOINT: serves the /sys, /proc and /dev/kmsg of a simulated
  * kernel, until it gets SIGTERM or is unmounted. SIGHUP: the manifest has changed.
  *
  * -b  the CLOCK_BOOTTIME at which the node booted, in microseconds; otherwise: now

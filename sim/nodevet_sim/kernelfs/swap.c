@@ -1,4 +1,4 @@
-/* Swap that is pretended: mm/swapfile.c, without a byte of it.
+/* Swap that is simulated: mm/swapfile.c, without a byte of it.
  *
  * The file of the rule `swap` holds the areas that there are, a line `name KiB used-KiB` each.
  * `on name [priority]` and `off name`, written to it, are swapon(2) and swapoff(2); what is

@@ -1,4 +1,4 @@
-/* The files of the pretended kernel: a tree of nodes that are never freed.
+/* The files of the simulated kernel: a tree of nodes that are never freed.
  *
  * The kernel holds a node's address as its inode for as long as it likes; a node that
  * the manifest no longer has is only marked as gone. One thread uses all of this.

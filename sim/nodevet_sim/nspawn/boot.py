@@ -88,5 +88,5 @@ async def run(*words: object) -> str:
     )
     said, complaint = await process.communicate()
     if process.returncode != 0:
-        raise NodeError(f"{words[0]} ended with {process.returncode}: {last_words(complaint)}")
+        raise NodeError(f"{words[0]} exited with {process.returncode}: {last_words(complaint)}")
     return said.decode("utf-8", "replace")

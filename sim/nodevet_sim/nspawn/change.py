@@ -19,8 +19,8 @@ async def apply(running: RunningNode, new: SimulatedNode) -> None:
     refuse(old, new)
     if running.state != RUNS:
         raise NodeError(
-            f"{new.name} is {running.state}, nothing was changed; change it when it runs"
-            f"{'' if running.state == BOOTS else f' (nodevet sim reboot {new.name})'}"
+            f"{new.name} is {running.state}, so nothing was changed; "
+            + ("wait until it runs" if running.state == BOOTS else f"nodevet sim reboot {new.name}")
         )
     running.node = new
     try:
@@ -55,11 +55,16 @@ async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
 def refuse(old: SimulatedNode, new: SimulatedNode) -> None:
     """Raises NodeError where a node would have to be made anew."""
     if (new.name, new.disk_mb) != (old.name, old.disk_mb):
-        raise NodeError("the name and the size of a node's disk are fixed when it is made")
+        raise NodeError("the name and the disk size of a node are fixed when it is created")
     if (new.state is None) != (old.state is None):
-        raise NodeError("a driver is installed when a node is made; change the scenario")
+        raise NodeError(
+            "a driver is installed when a node is created; change the scenario and "
+            "boot the fleet again"
+        )
     if new.boot[: len(old.boot)] != old.boot:
-        raise NodeError("what a fault did to a node's disk is not undone; make the node anew")
+        raise NodeError(
+            "what a fault did to a node's disk cannot be undone; create the fleet again"
+        )
 
 
 def revised(live: str, old: str, new: str) -> str:

@@ -72,11 +72,11 @@ def _await_answer(where: FleetFolder, supervisor: "subprocess.Popen[bytes]") -> 
     limit = time.monotonic() + START_SECONDS
     while not where.control.exists():
         if supervisor.poll() is not None or time.monotonic() > limit:
-            told = "no answer in time"
+            told = "its supervisor did not answer in time"
             with suppress(FileNotFoundError):  # `down` was faster
                 said = where.log.read_text(encoding="utf-8", errors="replace").strip()
                 told = said or f"its supervisor ended with {supervisor.poll()}"
-            raise ControlError(f"the fleet does not start: {told}")
+            raise ControlError(f"the fleet did not start: {told}")
         time.sleep(0.05)
 
 
@@ -86,7 +86,7 @@ def ask(
     """One request to a supervisor, and its answer. Raises ControlError."""
     if not where.folder.exists():
         known = ", ".join(place.fleets()) or "none"
-        raise ControlError(f"no fleet {where.fleet!r} is up; there are: {known}")
+        raise ControlError(f"fleet {where.fleet!r} is not up; fleets: {known}")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(seconds)
         try:
@@ -103,7 +103,7 @@ def ask(
                 f"end it with: nodevet sim down {where.fleet}"
             ) from error
     if not line.endswith(b"\n"):
-        raise ControlError(f"fleet {where.fleet} ended while it was asked")
+        raise ControlError(f"fleet {where.fleet} ended before it answered; see: nodevet sim list")
     reply: dict[str, Any] = json.loads(line)
     if "error" in reply:
         raise ControlError(reply["error"])
@@ -120,7 +120,10 @@ def down(where: FleetFolder) -> None:
         if not _within(DOWN_SECONDS, lambda: not where.lives()):
             _signal(where, signal.SIGKILL)
             if not _within(DOWN_SECONDS, lambda: not where.lives()):
-                raise ControlError(f"the supervisor of {where.fleet} does not end")
+                raise ControlError(
+                    f"the supervisor of {where.fleet} does not end; "
+                    f"run again: nodevet sim down {where.fleet}"
+                )
     clean(where)
 
 

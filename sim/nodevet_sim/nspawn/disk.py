@@ -155,7 +155,7 @@ def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, C
         "/etc/systemd/journald.conf",
         "[Journal]\nStorage=persistent\nReadKMsg=yes\nSystemMaxUse=32M\n",
     )
-    # the container's /proc/sys is read-only, but not the pretended files in it
+    # the container's /proc/sys is read-only, but not the simulated files in it
     yield (
         "/etc/systemd/system/systemd-sysctl.service.d/nodevet-sim.conf",
         "[Unit]\nConditionPathIsReadWrite=\n",

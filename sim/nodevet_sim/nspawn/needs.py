@@ -36,13 +36,13 @@ def program(name: str) -> str | None:
 
 
 def missing() -> tuple[str, ...]:
-    """What is missing, a sentence each; empty where nodes can be simulated."""
+    """What is missing, a sentence each; empty if nodes can be simulated."""
     return tuple(_missing())
 
 
 def _missing() -> Iterator[str]:
     if os.geteuid() != 0:
-        yield "simulated nodes need root (namespaces, mounts): run it with sudo"
+        yield "simulated nodes need root (namespaces, mounts); run this with sudo"
     packages = {package for name, package in PROGRAMS.items() if program(name) is None}
     packages |= {package for path, package in HEADERS.items() if not Path(path).exists()}
     if not INIT.exists():
@@ -51,14 +51,17 @@ def _missing() -> Iterator[str]:
         wanted = " ".join(sorted(packages))
         yield f"not installed: {wanted} (Debian, Ubuntu: apt install {wanted})"
     if not Path("/dev/fuse").exists():
-        yield "no /dev/fuse: load the module (modprobe fuse), or let this container have it"
+        yield (
+            "/dev/fuse is missing: load the module (modprobe fuse), "
+            "or pass the device to this container"
+        )
     filesystems = Path("/proc/filesystems").read_text(encoding="ascii").split()
     if "overlay" not in filesystems and os.geteuid() == 0:
-        yield "the kernel has no overlay file system: load the module (modprobe overlay)"
+        yield "the kernel does not support overlayfs: load the module (modprobe overlay)"
 
 
 def check(nodes: int) -> None:
-    """Raises NeedError where so many nodes cannot be simulated, all reasons in one message."""
+    """Raises NeedError if so many nodes cannot be simulated, with all reasons in one message."""
     found = missing() or tuple(_no_room(nodes))
     if found:
         raise NeedError("; ".join(found))
@@ -71,7 +74,7 @@ def _no_room(nodes: int) -> Iterator[str]:
     if wanted > free:
         more = max(1024, 2 * (limit - free + wanted))
         yield (
-            f"{nodes} nodes need {wanted} inotify instances, and {free} of {limit} are free: "
+            f"{nodes} nodes need {wanted} inotify instances, but only {free} of {limit} are free: "
             f"sysctl -w fs.inotify.max_user_instances={more}"
         )
 

@@ -1,4 +1,4 @@
-"""One simulated node: its disk, its network, its pretended kernel, and its boots.
+"""One simulated node: its disk, its network, its simulated kernel, and its boots.
 
 Everything here runs inside the supervisor, in a mount namespace of its own: when the
 supervisor is gone, so are the mounts, the network namespaces and their interfaces.
@@ -120,7 +120,7 @@ class RunningNode:
             kernel_ends = asyncio.create_task(self._kernel.wait())
             await asyncio.wait((ending, kernel_ends), return_when="FIRST_COMPLETED")
             if not ending.done():
-                raise NodeError(f"its pretended kernel ended with {kernel_ends.result()}")
+                raise NodeError(f"its simulated kernel exited with {kernel_ends.result()}")
             kernel_ends.cancel()
         return await ending
 
@@ -174,7 +174,11 @@ class RunningNode:
             )
             if not hearing.done():
                 hearing.cancel()
-                how = f"ended with {ending.result()}" if ending.done() else "is not up in time"
+                how = (
+                    f"exited with {ending.result()}"
+                    if ending.done()
+                    else f"did not come up within {BOOT_SECONDS:g} s"
+                )
                 console = (self.folder / "console").read_bytes()
                 raise NodeError(f"{self.node.name} {how}: {boot.last_words(console)}")
             said = dict(
@@ -225,7 +229,7 @@ class RunningNode:
                 mark.unlink(missing_ok=True)
 
     def write_manifest(self) -> None:
-        """What the pretended kernel serves. What was injected into its log is not said again."""
+        """What the simulated kernel serves. What was injected into its log is not said again."""
         log = [
             altered(line, seconds=min(line.seconds, self.uptime_s))
             for line in self.node.kernel_log
@@ -258,7 +262,7 @@ class RunningNode:
                 said = b""
                 if self._kernel.stdout is not None and self._kernel.returncode is not None:
                     said = await self._kernel.stdout.read(2000)
-                raise NodeError(f"the pretended kernel does not start: {boot.last_words(said)}")
+                raise NodeError(f"the simulated kernel did not start: {boot.last_words(said)}")
             await asyncio.sleep(0.01)
 
     async def _stop_kernel(self) -> None:
@@ -271,7 +275,7 @@ class RunningNode:
             await run("umount", "--lazy", self.shared / "kernel")
 
     def reload_kernel(self) -> None:
-        """Let the pretended kernel take what changed in the description."""
+        """Let the simulated kernel take what changed in the description."""
         self.write_manifest()
         if self._kernel is not None:
             self._kernel.send_signal(signal.SIGHUP)
@@ -312,16 +316,19 @@ class RunningNode:
         if self.state == BOOTS:
             raise NodeError(f"{self.node.name} is booting; try again when it is up")
         if not before:
-            raise NodeError(f"{self.node.name} could not be made: {self.why}; make the fleet anew")
+            raise NodeError(
+                f"{self.node.name} could not be created: {self.why}; "
+                "create the fleet again: nodevet sim down, then nodevet sim up"
+            )
         if self.state == RUNS:
             await self._go_down()
         self._power.set()
         await self.until(lambda: self.boots > before and self.state != BOOTS)
         if self.state != RUNS:
-            raise NodeError(f"{self.node.name} did not come back: {self.why}")
+            raise NodeError(f"{self.node.name} did not come up after the reboot: {self.why}")
 
     async def _go_down(self) -> None:
-        """Ask systemd to reboot; where it does not, the plug is pulled."""
+        """Ask systemd to reboot; if it does not, kill it."""
         nspawn, patience = self._nspawn, STOP_SECONDS
         try:
             await self.inside("systemctl", "--no-block", "reboot")

@@ -97,14 +97,14 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
     """
     if not NAME.fullmatch(fleet):
         raise FleetFolderError(
-            f"{fleet[:60]!r} cannot be the name of a fleet; give one with --name, of at most 40 "
+            f"{fleet[:60]!r} is not a valid fleet name; give one with --name, at most 40 "
             "letters, digits, '.', '-' and '_'"
         )
     place = FleetFolder(fleet)
     with alone():
         if place.folder.exists():
             raise FleetFolderError(
-                f"a fleet named {fleet} is up already; end it with: nodevet sim down {fleet}"
+                f"a fleet named {fleet} is already up; end it with: nodevet sim down {fleet}"
                 if place.lives()
                 else f"a fleet named {fleet} died here; remove it with: nodevet sim down {fleet}"
             )
@@ -123,7 +123,7 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
             lock = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             shutil.rmtree(place.folder, ignore_errors=True)
-            raise FleetFolderError(f"{place.folder} cannot be made: {error.strerror}") from error
+            raise FleetFolderError(f"{place.folder} cannot be created: {error.strerror}") from error
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return place, lock
 

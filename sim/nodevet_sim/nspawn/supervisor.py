@@ -138,11 +138,11 @@ class Supervisor:
                 await apply(node, describe(spec))
                 self.specs[node.node.name] = spec
                 return status(node)
-        raise NodeError(f"nothing is known of {what!r}")
+        raise NodeError(f"the supervisor does not know the request {what!r}")
 
     def _node(self, name: str) -> RunningNode:
         if name not in self.nodes:
-            raise NodeError(f"no node {name!r}; there are: {', '.join(self.nodes)}")
+            raise NodeError(f"the fleet has no node {name!r}; nodes: {', '.join(self.nodes)}")
         return self.nodes[name]
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -185,7 +185,7 @@ static nvmlReturn_t lock_clocks(nvmlDevice_t device, const char *kind, unsigned 
     return set_numbers(device, setting, &numbers);
 }
 
-/* A pair of nvmlClockLimitId_t, where both are UNLIMITED, is the reset; TDP is not pretended. */
+/* A pair of nvmlClockLimitId_t, where both are UNLIMITED, is the reset; TDP is not simulated. */
 EXPORT nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int min,
                                                  unsigned int max)
 {

@@ -142,7 +142,7 @@ EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsig
     return set_numbers(device, "power_limit_mw", &numbers);
 }
 
-/* The limit of the module around the GPU is of Grace Hopper and later, not pretended. */
+/* The limit of the module around the GPU is of Grace Hopper and later, not simulated. */
 EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device,
                                                          nvmlPowerValue_v2_t *power)
 {

@@ -1,7 +1,7 @@
 /* swapon(8) and swapoff(8) of a node: one program, called by either name.
  *
- * The pretended kernel is told through a file, see kernelfs/swap.c. Of the options those are
- * known that scripts use; what pretended swap cannot do (discard) is taken and ignored. */
+ * The simulated kernel is told through a file, see kernelfs/swap.c. Of the options those are
+ * known that scripts use; what simulated swap cannot do (discard) is taken and ignored. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

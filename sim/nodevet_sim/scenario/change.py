@@ -56,8 +56,8 @@ def _changed(spec: NodeSpec, key: str, value: str, where: Origin) -> NodeSpec:
         field, said["faults"] = "faults", [*before, _value(value)]
     elif field not in FIELDS or field == "template":
         known_keys = (*(name for name in FIELDS if name != "template"), *ADDED)
-        advice = did_you_mean(field, known_keys, f"there are: {', '.join(known_keys)}")
-        raise StateError(f"nothing of a node is called {brief(field)!r}; {advice}")
+        advice = did_you_mean(field, known_keys, f"choose one of: {', '.join(known_keys)}")
+        raise StateError(f"a node has no key {brief(field)!r}; {advice}")
     else:
         _put(said, key.split("."), _value(value))
         if key == "faults":
@@ -98,7 +98,7 @@ def _value(text: str) -> object:
         raise StateError("; ".join(filter(None, (told.message, told.advice))))
     entry = tree.root.get("value")
     if entry is None or len(tree.root.entries) != 1:
-        raise StateError("the value is not YAML; put it in quotes")
+        raise StateError("the value is not valid YAML; put it in quotes")
     return plain(entry.value)
 
 

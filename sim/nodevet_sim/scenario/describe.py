@@ -156,9 +156,11 @@ def _own_files(
     for name, text in spec.part.files.items():
         path = posixpath.normpath(name).lstrip("/")
         if not path.startswith(("sys/", "proc/")) or not path.isprintable():
-            raise spec.error("files", f"{name[:80]!r} is not below /sys or /proc; change the path")
+            raise spec.error("files", f"{name[:80]!r} is not below /sys or /proc; correct the path")
         if not (HARDWARE.match(path) or path.startswith(("proc/sys/", "sys/kernel/"))):
-            raise spec.error("files", f"{name[:80]} is the real kernel's; it cannot be pretended")
+            raise spec.error(
+                "files", f"{name[:80]} belongs to the real kernel and cannot be simulated"
+            )
         try:
             path = resolved(path, links)
         except ValueError as error:
@@ -219,7 +221,7 @@ def _swap(spec: NodeSpec) -> Iterator[SwapArea]:
     known = set()
     for part in spec.part.swap:
         if part.name in known:
-            raise spec.error("swap", f"two are named {part.name}")
+            raise spec.error("swap", f"two swap areas are named {part.name}")
         known.add(part.name)
         yield SwapArea(part.name, part.kb, part.used_kb, part.priority)
 

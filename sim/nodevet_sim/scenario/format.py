@@ -29,15 +29,15 @@ class ScenarioPart(pydantic.BaseModel):
 
 def _profile(name: str) -> str:
     if name != NONE and name not in KINDS:
-        advice = did_you_mean(name, KINDS, f"there are: {', '.join(KINDS)}, none")
-        raise ValueError(f"no GPU profile has this name; {advice}")
+        advice = did_you_mean(name, KINDS, f"choose one of: {', '.join(KINDS)}, none")
+        raise ValueError(f"there is no such GPU profile; {advice}")
     return name
 
 
 def _area(name: str) -> str:
     if name not in AREAS:
-        advice = did_you_mean(name, AREAS, f"there are: {', '.join(AREAS)}")
-        raise ValueError(f"no area of a tree has this name; {advice}")
+        advice = did_you_mean(name, AREAS, f"choose one of: {', '.join(AREAS)}")
+        raise ValueError(f"there is no such area of a tree; {advice}")
     return name
 
 
@@ -50,7 +50,7 @@ def _list(text: str) -> str:
     try:
         parse_cpulist(text)
     except ValueError:
-        raise ValueError("a list of numbers is wanted; write 0-3,8") from None
+        raise ValueError("not a list of numbers; write it as 0-3,8") from None
     if not text.strip():
         raise ValueError("the list is empty; write 0-3,8")
     return text
@@ -58,7 +58,7 @@ def _list(text: str) -> str:
 
 def _line(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("one line of printable text is wanted")
+        raise ValueError("not one line of printable text")
     return text
 
 
@@ -177,7 +177,7 @@ class SwapPart(ScenarioPart):
     @pydantic.model_validator(mode="after")
     def _fits(self) -> "SwapPart":
         if self.used_kb > self.kb:
-            raise ValueError("more is used than there is; make kb larger")
+            raise ValueError("more is used than the swap has; make kb larger")
         return self
 
 
@@ -190,8 +190,8 @@ def _fault(value: Any) -> Any:
     if not isinstance(name, str) or not isinstance(params, dict):
         raise ValueError("a fault is a name, or {name: {parameter: value}}")
     if name not in FAULTS:
-        advice = did_you_mean(name, FAULTS, f"there are: {', '.join(FAULTS)}")
-        raise ValueError(f"no fault is named {name[:60]!r}; {advice}")
+        advice = did_you_mean(name, FAULTS, f"choose one of: {', '.join(FAULTS)}")
+        raise ValueError(f"there is no fault {name[:60]!r}; {advice}")
     return {name: params}
 
 

@@ -46,7 +46,7 @@ def hardware(spec: NodeSpec) -> tuple[SimulatedMachine, dict[str, str] | None]:
     machine = _refined(spec, replace(machine, hostname=spec.name))
     if known is None:
         if part.nvml:
-            raise spec.error("nvml", "the node has no GPUs; remove it")
+            raise spec.error("nvml", "the node has no GPUs; remove nvml")
         return machine, None
     version = part.nvml.get("driver_version", known.get("driver_version", ""))
     if version.startswith(ERROR):
@@ -87,7 +87,7 @@ def _from_xml(
 ) -> tuple[SimulatedMachine, dict[str, str] | None]:
     node = nvidia_smi_xml.read(spec.path(text))
     if not node.gpus:
-        raise StateError(f"{spec.path(text)}: no GPU in it; write gpus: none")
+        raise StateError(f"{spec.path(text)}: it lists no GPU; write gpus: none")
     part, numa = spec.part, None
     sockets, _, parts = shape
     if part.sockets is not None or (part.numa and part.numa.per_socket):

@@ -34,7 +34,11 @@ def find(name: str) -> Path:
         return Path(name)
     names = [path.stem for path in folder().glob("*.yaml")]
     if name not in names:
-        advice = did_you_mean(name, names, f"shipped are: {', '.join(sorted(names))}; or a path")
-        message = "no scenario has this name"
+        advice = did_you_mean(
+            name,
+            names,
+            f"shipped scenarios: {', '.join(sorted(names))}; or give the path of a file",
+        )
+        message = "there is no such scenario"
         raise ScenarioError([Problem(brief(name, 200), "", message, advice)])
     return folder() / f"{name}.yaml"

@@ -78,11 +78,11 @@ def resolved(path: str, links: Mapping[str, str]) -> str:
     while ahead:
         done = posixpath.normpath(f"{done}/{ahead.pop(0)}").lstrip("/")
         if done.startswith(".."):
-            raise ValueError(f"the links in {path} lead out of the tree")
+            raise ValueError(f"the symbolic links in {path} lead out of the tree")
         if done in links:
             count += 1
             if count > LINKS:
-                raise ValueError(f"the links in {path} lead in circles")
+                raise ValueError(f"the symbolic links in {path} form a loop")
             target = links[done]
             base = "" if target.startswith("/") else posixpath.dirname(done)
             rest = posixpath.normpath(f"/{base}/{target}").lstrip("/")

@@ -78,12 +78,12 @@ class _ScenarioReader:
         name = self.word(keys.get("name")) or self.source.path.stem
         if not NAME.fullmatch(name):
             place = keys["name"].value.place if "name" in keys else Place()
-            advice = "use letters, digits and '-'; `name:` names it otherwise than its file"
-            self.tell(place, "name", f"{quoted(name)} is no name for a fleet", advice)
+            advice = "use letters, digits and '-'; `name:` overrides the name of the file"
+            self.tell(place, "name", f"{quoted(name)} is not a valid fleet name", advice)
         for entry in self.mapping(keys.get("templates"), "templates"):
             self.templates[entry.key] = self.body(entry.value, join("templates", entry.key))
         if "nodes" not in keys:
-            self.tell(Place(1, 1), "nodes", "the nodes are missing", "add: nodes: {gpu001: ...}")
+            self.tell(Place(1, 1), "nodes", "`nodes` is missing", "add: nodes: {gpu001: ...}")
         for entry in self.mapping(keys.get("nodes"), "nodes"):
             self.node(entry)
         return LoadedScenario(name, self.word(keys.get("title")), self.nodes)
@@ -93,14 +93,14 @@ class _ScenarioReader:
             self.tell(
                 Place(1, 1),
                 "sim",
-                "the version of the format is missing",
+                "the format version is missing",
                 f"begin with the line: sim: {VERSION}",
             )
         elif plain(entry.value) is not VERSION:
             self.tell(
                 entry.value.place,
                 "sim",
-                f"this nodevet reads version {VERSION} of the format",
+                f"this nodevet reads format version {VERSION}",
                 f"write sim: {VERSION}",
             )
 
@@ -122,8 +122,8 @@ class _ScenarioReader:
         if isinstance(template, str):
             if template not in self.templates:
                 there = ", ".join(map(brief, self.templates)) or "none"
-                advice = did_you_mean(template, self.templates, f"there are: {there}")
-                text = f"no template is named {quoted(template)}"
+                advice = did_you_mean(template, self.templates, f"choose one of: {there}")
+                text = f"there is no template {quoted(template)}"
                 self.tell(where["template"].place, f"{path}.template", text, advice)
                 return
             said, where = merged(self.templates[template], (said, where))
@@ -144,7 +144,7 @@ class _ScenarioReader:
 
     def add(self, spec: NodeSpec, place: Place) -> None:
         if not NAME.fullmatch(spec.name):
-            text = f"{quoted(spec.name)} is no name for a simulated node"
+            text = f"{quoted(spec.name)} is not a valid name for a simulated node"
             self.tell(place, "nodes", text, "use letters, digits, '-' and '.', at most 63")
         elif spec.name in self.nodes:
             known = self.nodes[spec.name].where[""].place
@@ -161,7 +161,7 @@ class _ScenarioReader:
             return {}, {}
         if not isinstance(node, Mapping):
             advice = f"write keys with values; known here: {', '.join(FIELDS)}"
-            self.tell(node.place, path, "keys with values are wanted here", advice)
+            self.tell(node.place, path, "expected keys with values", advice)
             return {}, {}
         said = spelled(node)
         for found in wrong(node):
@@ -184,7 +184,7 @@ class _ScenarioReader:
         if isinstance(entry.value, Mapping):
             yield from entry.value.entries
         else:
-            self.tell(entry.value.place, path, "names with keys are wanted here", "")
+            self.tell(entry.value.place, path, "expected names with keys", "")
 
     def where(self, place: Place) -> Origin:
         return Origin(self.source.shown, place)

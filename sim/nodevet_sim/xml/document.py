@@ -85,7 +85,5 @@ def read_document(path: Path) -> XmlDocument:
         line, column = place()
         raise StateError(f"{path}:{line}:{column}: {error}") from None
     except (LookupError, ValueError) as error:
-        raise StateError(
-            f"{path}:1:1: its encoding is not known: {error}; save it as UTF-8"
-        ) from None
+        raise StateError(f"{path}:1:1: unsupported encoding: {error}; save it as UTF-8") from None
     return XmlDocument(path, builder.close(), places)

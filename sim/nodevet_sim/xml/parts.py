@@ -134,11 +134,11 @@ def processes(document: XmlDocument, gpu: Element) -> dict[str, str]:
         if pid is not None and pid.startswith("NVML_ERROR_"):
             return {"processes": pid}
         if pid is None:
-            raise document.error(process, "a process without a <pid>; remove it")
+            raise document.error(process, "a process has no <pid>; remove the process")
         items.append(f"{pid}:{memory}" if known else pid)
     value = " ".join(items)
     if len(value) > 255:
         raise document.error(
-            parent, f"{len(items)} compute processes do not fit a state; leave the first ten"
+            parent, f"{len(items)} compute processes, but a state holds fewer; keep the first ten"
         )
     return {"processes": value}

@@ -15,7 +15,13 @@ Read = Callable[[str], str]
 
 NOTHING = ("", "n/a", "none", "not supported")
 NOT_AVAILABLE = "not available"  # and why: `in WDDM driver model`, on Windows
-WITHHELD = ("redacted", "removed", "hidden", "masked", "withheld")  # by whoever sent the file
+WITHHELD = (
+    "redacted",
+    "removed",
+    "hidden",
+    "masked",
+    "withheld by nvidia-smi",
+)  # by whoever sent the file
 ERRORS = {  # nvmlErrorString, which nvidia-smi prints in the place of a value
     "uninitialized": "NVML_ERROR_UNINITIALIZED",
     "invalid argument": "NVML_ERROR_INVALID_ARGUMENT",
@@ -62,14 +68,14 @@ def text(shown: str) -> str:
     if "\n" in shown or len(shown.encode()) > 255:
         raise ValueError("not one line of at most 255 bytes")
     if shown == "hang" or shown.startswith("NVML_ERROR_"):
-        raise ValueError("an order to the pretended library")
+        raise ValueError("reserved for the simulated library")
     return shown
 
 
 def identity(shown: str) -> str:
     """A text that no two GPUs share, and so none that stands for what was withheld."""
     if plainly(shown) in WITHHELD:
-        raise ValueError("withheld")
+        raise ValueError("withheld by nvidia-smi")
     return text(shown)
 
 

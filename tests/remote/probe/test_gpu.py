@@ -1,4 +1,4 @@
-"""The GPU collector: the real payload and pynvml, over the pretended NVML library."""
+"""The GPU collector: the real payload and pynvml, over the simulated NVML library."""
 
 import ctypes
 import doctest
