@@ -48,7 +48,7 @@ SETUP = f"""\
 printf '\\t/dev/sda2 none\\tswap sw,pri=5 0 0'; }} > /etc/fstab
 chmod 640 /etc/fstab
 printf '[Swap]\\nWhat=/dev/sdb2\\n' > {VENDOR}/dev-sdb2.swap
-mkdir -p {VENDOR}/swap.target.params
+mkdir -p {VENDOR}/swap.target.wants
 ln -s ../dev-sdb2.swap {VENDOR}/swap.target.wants/
 swapoff -a && systemctl daemon-reload && systemctl restart nodevet-sim-swap
 """
