@@ -20,7 +20,7 @@ that left the old module loaded: reboot.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -104,15 +104,9 @@ def loaded(evidence: Evidence) -> str:
     return f"; the loaded module is {version}" if version else ""
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    """Where the driver is not this, its packages: a fix needs to know them."""
-    return {"packages": (params.version,)}
-
-
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=("gpu.driver_version", "modules.nvidia_version"),
     judge=judge,
-    asks=asks,
 )

@@ -13,7 +13,7 @@ nodevet's own unit, for the fix alone: no verdict hangs on them.
 at the next reboot.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 from nodevet.evidence.across import IN_HAND, each_gpu
@@ -21,10 +21,6 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, compare
-
-DAEMON = "nvidia-persistenced.service"
-OWN = "nodevet-persistence-mode.service"
-"""Units that may be the boot-time owners of the mode; see the fix. No verdict hangs on them."""
 
 
 class Params(CheckParams):
@@ -45,15 +41,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield compare(subject_of(gpu), expected=params.enabled, actual=gpu.persistence_mode)
 
 
-def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"services": (DAEMON, OWN)}
-
-
 CHECK = Check(
     params=Params,
     area=Area.GPU,
     reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
     judge=judge,
-    asks=asks,
     severity=Severity.WARNING,
 )

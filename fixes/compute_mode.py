@@ -21,12 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.compute_mode import Params
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes import _gpus as gpus
-from nodevet.fixes._gpus import Named
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import gpus
+from nodevet.fixing.boot_unit import BootUnit
+from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
+
+BOOT = BootUnit("compute_mode")
 
 
 def plan(
@@ -44,12 +46,8 @@ def plan(
         told=lambda _: [words(params.mode)],
         fields=lambda _: ["compute_mode"],
         risk=Risk.IDLE,
-        owner="compute_mode",
-        boot=[
-            (each.uuid, words(params.mode))
-            for each in every
-            if not unsupported(each.gpu, "compute_mode")
-        ],
+        owner=BOOT,
+        boot=[(each.uuid, words(params.mode)) for each in gpus.having(every, "compute_mode")],
         note=gpus.notes(others, gpus.forgotten(wrong, "compute mode")),
     )
 
@@ -66,7 +64,7 @@ def words(mode: str) -> tuple[str, ...]:
 def compute_mode(modes: Mapping[str, str]) -> Commands:
     """In a pyinfra deploy: `compute_mode({"GPU-...": "DEFAULT", ...})`, every GPU of the host."""
     settings = [(gpu, words(mode)) for gpu, mode in modes.items()]
-    yield from perform(boot_unit.deployed("compute_mode", settings))
+    yield from perform(BOOT.deployed(settings))
 
 
-FIX = Fix(plan=plan, risk=Risk.IDLE)
+FIX = Fix(plan=plan, risk=Risk.IDLE, after=(*BOOT.after, "ecc_mode"))

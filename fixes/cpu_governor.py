@@ -26,11 +26,11 @@ from nodevet.checks.cpu_governor import Params, uncovered
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.kernel_files import conf, rule
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
-from nodevet.resource.file import WriteFile
 
 RULE = "/etc/tmpfiles.d/nodevet-cpu-governor.conf"
 POLICIES = "/sys/devices/system/cpu/cpufreq"
@@ -104,14 +104,12 @@ def resource(policy: int, file: str) -> Resource:
 
 
 def actions(governor: str, policies: Sequence[int] = ()) -> Actions:
-    """`policies`: those that are set, where it is not every one."""
-    # `w-` and `w$` are younger than the systemd of distributions in use
-    rows = (
-        f"w {POLICIES}/policy{policy}/scaling_governor - - - - {governor}\n"
-        for policy in policies or ("*",)
-    )
+    """`policies`: those that are set, if it is not every one."""
+    lines = [
+        rule(f"{POLICIES}/policy{policy}/scaling_governor", governor) for policy in policies or "*"
+    ]
     return (
-        WriteFile(path=RULE, content="# Written by nodevet.\n" + "".join(rows)),
+        conf(RULE, lines),
         RunCommand(words=("systemd-tmpfiles", "--create", RULE)),
     )
 
@@ -122,4 +120,4 @@ def cpu_governor(governor: str) -> Commands:
     yield from perform(actions(governor))
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("gpu_clocks",))

@@ -35,14 +35,13 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
 from nodevet.evidence.packages import Package, Packages
-from nodevet.fixes._operation import Commands, operation, perform
-from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.model import EVERY, Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors.packages import NAME, NOT_INSTALLED, VERSION, carried
-from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource import Actions, Resource
+from nodevet.resource.package import install, mark
 
-SECONDS = 1800  # for DKMS to build modules for every kernel
-LOCK_SECONDS = 300  # while unattended-upgrades and its like work
 SAID = 8  # versions or names in one sentence
 
 CORE = re.compile(
@@ -266,21 +265,18 @@ def some(words: Sequence[str]) -> str:
 def actions(targets: Sequence[Target], *, down: bool, change_held: bool) -> Actions:
     """One transaction of all, then what keeps them; `down`: some of them to a lower version."""
     names = [target.name for target in targets]
-    came_along = [target.name for target in targets if target.automatic]
-    words = (
-        *("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1"),
-        *("apt-get", "-y", "--no-remove", "--no-install-recommends"),
+    options = (
+        "--no-remove",
         *(["--allow-downgrades"] if down else []),
         *(["--allow-change-held-packages"] if change_held else []),
-        *("-o", "Dpkg::Options::=--force-confold"),
-        *("-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
         *("-o", "DPkg::Tools::Options::while::Version=2"),
         *("-o", f"DPkg::Pre-Install-Pkgs::={only(names)}"),
-        *("install", *(f"{target.name}={target.version}" for target in targets)),
     )
-    runs = [RunCommand(words=words, seconds=SECONDS)]
-    runs += [RunCommand(words=("apt-mark", "auto", *came_along))] if came_along else []
-    return (*runs, RunCommand(words=("apt-mark", "hold", *names)))
+    return (
+        install([f"{target.name}={target.version}" for target in targets], *options),
+        *mark("auto", [target.name for target in targets if target.automatic]),
+        *mark("hold", names),
+    )
 
 
 def only(names: Sequence[str]) -> str:
@@ -311,4 +307,10 @@ def driver_version(version: str, packages: Sequence[str]) -> Commands:
     yield from perform(actions(targets, down=True, change_held=True))
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    """If the driver is not this, its packages."""
+    return {"packages": (params.version,)}
+
+
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=(EVERY,), asks=asks)
+"""The new library refuses the old module: nothing on a GPU works until a reboot."""

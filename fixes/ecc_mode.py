@@ -20,12 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodevet.checks.ecc_mode import Params
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fixes import _gpus as gpus
-from nodevet.fixes._gpus import Named, Wrong
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import gpus
+from nodevet.fixing.boot_unit import now
+from nodevet.fixing.gpus import Named, Wrong
 from nodevet.fixing.model import Fix, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
-from nodevet.resource import RunCommand
 
 
 def plan(
@@ -35,11 +35,11 @@ def plan(
     _, found = gpus.among(evidence, findings)
     wrong, others = gpus.fixable(found, obstacle)
     later = tuple(each for each in wrong if each.named.read("ecc_current") == params.enabled)
-    now = tuple(each for each in wrong if each not in later)
-    if now:
-        yield change(now, params.enabled, Risk.REBOOT, "reboot", others)
+    fails = tuple(each for each in wrong if each not in later)
+    if fails:
+        yield change(fails, params.enabled, Risk.REBOOT, "reboot", others)
     if later:
-        yield change(later, params.enabled, Risk.LIVE, "now", "" if now else others)
+        yield change(later, params.enabled, Risk.LIVE, "now", "" if fails else others)
 
 
 def obstacle(named: Named) -> str:
@@ -66,11 +66,7 @@ def words(enabled: bool) -> tuple[str, ...]:
 @operation
 def ecc_mode(enabled: Mapping[str, bool]) -> Commands:
     """In a pyinfra deploy: `ecc_mode({"GPU-...": True, ...})`; then reboot the host."""
-    yield from perform(
-        tuple(
-            RunCommand(words=("nvidia-smi", "-i", gpu, *words(on))) for gpu, on in enabled.items()
-        )
-    )
+    yield from perform(now((gpu, words(on)) for gpu, on in enabled.items()))
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("mig_mode",))

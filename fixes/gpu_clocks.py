@@ -27,16 +27,17 @@ from types import MappingProxyType
 from nodevet.checks.gpu_clocks import Params, fields, reference
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes import _gpus as gpus
-from nodevet.fixes._boot_unit import Words
-from nodevet.fixes._gpus import Named
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import gpus
+from nodevet.fixing.boot_unit import MODES, BootUnit, Words
+from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 APPLICATION = ("app_clock_memory_mhz", "app_clock_graphics_mhz")  # in the order of -ac
 LOCKS = {"locked_graphics": "-lgc", "locked_memory": "-lmc"}
+
+BOOT = BootUnit("gpu_clocks", after=(*MODES, "power_limit"))
 
 
 def plan(
@@ -51,7 +52,7 @@ def plan(
         told=lambda named: told(named, params, boot=False),
         fields=lambda named: touched(named, params),
         risk=Risk.LIVE,
-        owner="gpu_clocks",
+        owner=BOOT,
         boot=[(each.uuid, words) for each in every for words in told(each, params, boot=True)],
         note=gpus.forgotten(wrong, "clocks"),
     )
@@ -121,7 +122,8 @@ def gpu_clocks(
         *((gpu, ("-lgc", f"{mhz},{mhz}")) for gpu, mhz in locked_graphics.items()),
         *((gpu, ("-lmc", f"{mhz},{mhz}")) for gpu, mhz in locked_memory.items()),
     ]
-    yield from perform(boot_unit.deployed("gpu_clocks", settings))
+    yield from perform(BOOT.deployed(settings))
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=BOOT.after)
+"""Clocks follow the power limit."""

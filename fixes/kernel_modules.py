@@ -28,10 +28,11 @@ from nodevet.checks.kernel_modules import Params, spelled
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.modules import Modules
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing.kernel_files import conf
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
-from nodevet.resource import Resource, RunCommand
+from nodevet.resource import Resource, RunCommand, module
 from nodevet.resource.file import WriteFile
 
 LOAD = "/etc/modules-load.d/nodevet-kernel-modules.conf"
@@ -77,7 +78,7 @@ def plan(
         names = ids(missing)
         if barred := sorted(set(names) & barred_at_boot(evidence)):
             raise FixError(f"the kernel's command line keeps out {', '.join(barred)}")
-        runs = tuple(RunCommand(words=("modprobe", "--", name)) for name in names)
+        runs = tuple(map(module.load, names))
         yield change(missing, load(params.loaded), runs, risk=Risk.LIVE, note=left)
     if unwanted:
         note = INITRAMFS if missing or not left else f"{INITRAMFS}; {left}"
@@ -120,18 +121,14 @@ def change(
 
 
 def load(wanted: Sequence[str]) -> tuple[WriteFile, ...]:
-    text = "".join(f"{name}\n" for name in wanted)
     return (
-        WriteFile(path=LOAD, content=f"# Written by nodevet.\n{text}"),
+        conf(LOAD, wanted),
         *(WriteFile(path=DENY.format(name), content=None) for name in wanted),
     )
 
 
 def deny(unwanted: Sequence[str]) -> tuple[WriteFile, ...]:
-    return tuple(
-        WriteFile(path=DENY.format(name), content=f"# Written by nodevet.\nblacklist {name}\n")
-        for name in unwanted
-    )
+    return tuple(conf(DENY.format(name), [f"blacklist {name}"]) for name in unwanted)
 
 
 @operation
@@ -139,10 +136,11 @@ def kernel_modules(loaded: Sequence[str] = (), absent: Sequence[str] = ()) -> Co
     """In a pyinfra deploy: `kernel_modules(loaded=["nvidia_uvm"], absent=["nouveau"])`; what is
     absent is so after the next boot."""
     params = Params(loaded=tuple(loaded), absent=tuple(absent))
-    runs = (RunCommand(words=("modprobe", "--", name)) for name in params.loaded)
+    runs = map(module.load, params.loaded)
     yield from perform(
         (*(load(params.loaded) if params.loaded else ()), *deny(params.absent), *runs)
     )
 
 
-FIX = Fix(plan=plan, risk=Risk.REBOOT)
+FIX = Fix(plan=plan, risk=Risk.REBOOT, after=())
+"""First: without its module no GPU answers."""

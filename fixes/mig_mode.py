@@ -25,15 +25,17 @@ from functools import partial
 from nodevet.checks.mig_mode import Params
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes import _gpus as gpus
-from nodevet.fixes._gpus import Named
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import gpus
+from nodevet.fixing.boot_unit import BootUnit
+from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
 
 ON = "no slices are made: jobs find none before the layout is applied"
 OFF = "the slices of these GPUs are lost, and no undo brings them back"
+
+BOOT = BootUnit("mig_mode", after=("persistence_mode",))
 
 
 def plan(
@@ -59,10 +61,10 @@ def plan(
     if lost:
         boot = [
             (each.uuid, words(params.enabled))
-            for each in every
-            if not unsupported(each.gpu, "mig_current") and not keeps(each)
+            for each in gpus.having(every, "mig_current")
+            if not keeps(each)
         ]
-        yield change(lost, owner="mig_mode", boot=boot)
+        yield change(lost, owner=BOOT, boot=boot)
 
 
 def obstacle(named: Named) -> str:
@@ -84,7 +86,8 @@ def words(enabled: bool) -> tuple[str, ...]:
 def mig_mode(enabled: Mapping[str, bool]) -> Commands:
     """In a pyinfra deploy: `mig_mode({"GPU-...": False, ...})`, every GPU of the host."""
     settings = [(gpu, words(on)) for gpu, on in enabled.items()]
-    yield from perform(boot_unit.deployed("mig_mode", settings))
+    yield from perform(BOOT.deployed(settings))
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN)
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=BOOT.after)
+"""Before the other settings: it resets the GPU, and what was set on it is gone."""

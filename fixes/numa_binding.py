@@ -40,19 +40,19 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.numa import NumaNode
 from nodevet.evidence.processes import Process, Processes, service_of
-from nodevet.fixes._gpus import alike
-from nodevet.fixes._operation import Commands, operation, perform
-from nodevet.fixes._partly import planned
+from nodevet.evidence.services import UNIT_NAME
+from nodevet.fixing.gpus import alike
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
+from nodevet.fixing.partly import planned
 from nodevet.model import Finding, Verdict
-from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
-from nodevet.resource.unit import SetUnit
+from nodevet.resource.process import CPUS, bind
+from nodevet.resource.unit import RELOAD, SetUnit
 
 DROP_IN = "/etc/systemd/system/{}.d/90-nodevet-numa-binding.conf"
-RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
-SERVICE = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,240}\.service")
-CPUS = re.compile(r"[0-9]+([,-][0-9]+)*")
+SERVICE = re.compile(UNIT_NAME + r"\.service")
 
 OTHERS = (
     (r"/slurm", "bind in Slurm: --gpu-bind, with task/affinity and task/cgroup"),
@@ -232,7 +232,7 @@ def actions(
     return (
         WriteFile(path=DROP_IN.format(service), content=text),
         SetUnit(name=service, restart=True) if restart else RELOAD,
-        *(RunCommand(words=("taskset", "-a", "-p", "-c", place.cpus, pid)) for pid in pids),
+        *(bind(pid, place.cpus) for pid in pids),
     )
 
 
@@ -246,4 +246,5 @@ def numa_binding(
     yield from perform(actions(service, Place(cpus, nodes), memory=memory, restart=restart))
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN, options=("now", "restart"))
+FIX = Fix(plan=plan, risk=Risk.DRAIN, options=("now", "restart"), after=("swap",))
+"""It may restart a service, which then starts under all of the others."""

@@ -27,22 +27,24 @@ where the mode is to be on.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodevet.checks.persistence_mode import DAEMON, OWN, Params
+from nodevet.checks.persistence_mode import Params
 from nodevet.evidence.core import NOT_ASKED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes import _gpus as gpus
-from nodevet.fixes._boot_unit import Setting
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import gpus
+from nodevet.fixing.boot_unit import BootUnit, Setting, command, now
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
-from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource import Actions, Resource
 from nodevet.resource.file import WriteFile
-from nodevet.resource.unit import SetUnit
+from nodevet.resource.unit import RELOAD, SetUnit
 
 CHECK = "persistence_mode"
+DAEMON = "nvidia-persistenced.service"
+BOOT = BootUnit(CHECK, after=())
+OWN = BOOT.name
 DROP_IN = f"/etc/systemd/system/{DAEMON}.d/90-nodevet-persistence-mode.conf"
 TEXT = """\
 # Written by nodevet: the boot-time owner of persistence_mode.
@@ -56,7 +58,6 @@ ExecStartPost=-+{command}
 """As root whoever the daemon runs as; a GPU that fails does not end the daemon of the others."""
 
 LOSES = "a GPU forgets its power limit, clocks and compute mode when its last client leaves"
-RELOAD = RunCommand(words=("systemctl", "daemon-reload"))
 
 
 def plan(
@@ -124,7 +125,7 @@ def of_daemon(
     boot: Iterable[Setting], *, enable: bool | None, start: bool | None, other: bool
 ) -> Actions:
     """The daemon's unit becomes the owner; `other`: nodevet's own is there, and goes."""
-    text = TEXT.format(command=boot_unit.command(boot))
+    text = TEXT.format(command=command(boot))
     unit = SetUnit(name=DAEMON, enabled=enable, running=start) if enable or start else RELOAD
     gone = (SetUnit(name=OWN, enabled=False, running=False), WriteFile(path=PATH, content=None))
     return (*(gone if other else ()), WriteFile(path=DROP_IN, content=text), unit)
@@ -133,19 +134,16 @@ def of_daemon(
 def of_own(boot: Iterable[Setting], *, other: bool) -> Actions:
     """nodevet's own unit becomes the owner; `other`: the daemon's is there, without a drop-in."""
     gone = WriteFile(path=DROP_IN, content=None)
-    return (*((gone,) if other else ()), *boot_unit.actions(CHECK, boot))
+    return (*((gone,) if other else ()), *BOOT.actions(boot))
 
 
-PATH = boot_unit.path(CHECK)
+PATH = BOOT.path
 
 
 def changed(actions: Actions) -> tuple[Resource, ...]:
-    """What these actions name: files and units."""
-    files = (
-        Resource(kind="file", name=each.path) for each in actions if isinstance(each, WriteFile)
-    )
-    units = (Resource(kind="unit", name=each.name) for each in actions if isinstance(each, SetUnit))
-    return (*files, *units)
+    """What these actions name: files first, then units."""
+    named = [each.resource for each in actions if each.resource]
+    return tuple(sorted(named, key=lambda each: each.kind))
 
 
 def words(enabled: bool) -> tuple[str, ...]:
@@ -163,7 +161,13 @@ def persistence_mode(enabled: Mapping[str, bool], daemon: bool = False) -> Comma
         owner = of_daemon(settings, enable=True, start=True, other=True)
     else:
         owner = of_own(settings, other=daemon)
-    yield from perform((*owner, *boot_unit.now(settings)))
+    yield from perform((*owner, *now(settings)))
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    """The units that may be the boot-time owners of the mode."""
+    return {"services": (DAEMON, OWN)}
+
+
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("services",), asks=asks)
+"""After what holds the driver's state; without it the driver forgets every GPU setting."""

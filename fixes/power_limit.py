@@ -22,14 +22,15 @@ answer is refused whole, as the unit must speak of all.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.power_limit import Params, watts
-from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes import _gpus as gpus
-from nodevet.fixes._gpus import Named
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import gpus
+from nodevet.fixing.boot_unit import BootUnit
+from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
+
+BOOT = BootUnit("power_limit")
 
 
 def plan(
@@ -39,11 +40,7 @@ def plan(
     every, wrong = gpus.among(evidence, findings)
     if not wrong:
         return
-    limits = {
-        each.uuid: limit(each, params)
-        for each in every
-        if not unsupported(each.gpu, "power_limit_mw")
-    }
+    limits = {each.uuid: limit(each, params) for each in gpus.having(every, "power_limit_mw")}
 
     def obstacle(named: Named) -> str:
         mw = limits.get(named.uuid)
@@ -59,7 +56,7 @@ def plan(
         told=lambda named: [words(limits[named.uuid])],
         fields=lambda _: ["power_limit_mw"],
         risk=Risk.LIVE,
-        owner="power_limit",
+        owner=BOOT,
         boot=[(uuid, words(mw)) for uuid, mw in limits.items()],
         note=gpus.notes(others, gpus.forgotten(wrong, "power limit")),
     )
@@ -92,7 +89,7 @@ def words(mw: int) -> tuple[str, ...]:
 def power_limit(limits: Mapping[str, float]) -> Commands:
     """In a pyinfra deploy: `power_limit({"GPU-...": 700, ...})`, in watt, every GPU of the host."""
     settings = [(gpu, words(round(limit * 1000))) for gpu, limit in limits.items()]
-    yield from perform(boot_unit.deployed("power_limit", settings))
+    yield from perform(BOOT.deployed(settings))
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=(*BOOT.after, "compute_mode"))

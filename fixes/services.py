@@ -24,9 +24,9 @@ from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
-from nodevet.fixes._operation import Commands, operation, perform
-from nodevet.fixes._partly import planned
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
+from nodevet.fixing.partly import planned
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.unit import SetUnit
@@ -124,4 +124,4 @@ def services(name: str, running: bool | None = None, enabled: bool | None = None
     yield from perform(actions(name, running=running, enabled=enabled, reset=False))
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN)
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("kernel_modules",))

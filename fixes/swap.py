@@ -30,13 +30,14 @@ from nodevet.evidence.core import Record
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Fstab, Memory, SwapUnit
 from nodevet.evidence.memory import Swap as Active
-from nodevet.fixes._operation import Commands, operation, perform
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.remote.fstab import is_on_at_boot
 from nodevet.resource import Actions, Resource, RunCommand
 from nodevet.resource.file import WriteFile
-from nodevet.resource.unit import SetUnit
+from nodevet.resource.swap import off
+from nodevet.resource.unit import RELOAD, SetUnit
 
 FSTAB = "/etc/fstab"
 MARK = "# Off by nodevet: "
@@ -170,9 +171,9 @@ def masked(unit: SwapUnit) -> str:
 def actions(table: WriteFile | None, units: Iterable[str], names: Iterable[str]) -> Actions:
     """Boot first: what fails after it leaves nothing that comes back by itself."""
     return (
-        *((table, RunCommand(words=("systemctl", "daemon-reload"))) if table else ()),
+        *((table, RELOAD) if table else ()),
         *(SetUnit(name=unit, masked=True) for unit in units),
-        *(RunCommand(words=("swapoff", "--", name), seconds=SECONDS) for name in names),
+        *(off(name, seconds=SECONDS) for name in names),
     )
 
 
@@ -186,10 +187,10 @@ def swap() -> Commands:
             RunCommand(
                 words=("sed", "--in-place", "--regexp-extended", "--expression", script, FSTAB)
             ),
-            RunCommand(words=("systemctl", "daemon-reload")),
+            RELOAD,
             RunCommand(words=("swapoff", "--all"), seconds=SECONDS),
         )
     )
 
 
-FIX = Fix(plan=plan, risk=Risk.DRAIN)
+FIX = Fix(plan=plan, risk=Risk.DRAIN, after=("sysctl",))

@@ -24,9 +24,9 @@ from nodevet.checks.sysctl import Limits, Params, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameter, Parameters
-from nodevet.fixes import _kernel_files as kernel_files
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import kernel_files
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors.sysctl import path_of
 from nodevet.resource import Actions
@@ -107,4 +107,4 @@ def sysctl(values: Mapping[str, int | str]) -> Commands:
     yield from perform(actions(told, told))
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("transparent_hugepage",))

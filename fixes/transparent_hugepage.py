@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from nodevet.checks.transparent_hugepage import FIELDS, Params
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.fixes import _kernel_files as kernel_files
-from nodevet.fixes._operation import Commands, operation, perform
+from nodevet.fixing import kernel_files
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
+from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding, Verdict
 from nodevet.resource import Actions
 
@@ -60,7 +60,7 @@ def plan(
 
 def actions(rule: dict[str, str], now: dict[str, str]) -> Actions:
     """`rule`: what is written at every boot, `now`: what is written now; words by file."""
-    lines = [f"w {FOLDER}/{field} - - - - {word}" for field, word in rule.items()]
+    lines = [kernel_files.rule(f"{FOLDER}/{field}", word) for field, word in rule.items()]
     return kernel_files.actions(RULE, lines, {f"{FOLDER}/{field}": now[field] for field in now})
 
 
@@ -72,4 +72,4 @@ def transparent_hugepage(enabled: str | None = None, defrag: str | None = None) 
     yield from perform(actions(given, given))
 
 
-FIX = Fix(plan=plan, risk=Risk.LIVE)
+FIX = Fix(plan=plan, risk=Risk.LIVE, after=("cpu_governor",))

@@ -10,13 +10,15 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from pathlib import Path
 from types import ModuleType
 
 import nodevet.checks
 import nodevet.fixes
 from nodevet.evidence.sections import unknown_path
-from nodevet.fixing.model import Fix
+from nodevet.fixing.model import EVERY, Fix
 from nodevet.model import Check
 from nodevet.problems import did_you_mean
 
@@ -84,6 +86,50 @@ class Catalog:
             raise CatalogError(f"{self._fixes.path(check)}: defines no FIX")
         return found
 
+    def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
+        """These fixes in the order in which a node takes them: each after those that it names.
+
+        Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
+        """
+        known: dict[str, tuple[str, ...] | None] = {}
+        wanted = set(fixes)
+        left = sorted(wanted)
+        while left:
+            name = left.pop()
+            if name not in known:
+                known[name] = self._after(name)
+                left += self._named(known[name])
+        sorter = TopologicalSorter({name: self._named(after) for name, after in known.items()})
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            around = " comes after ".join(str(self.fix_path(name)) for name in error.args[1][::-1])
+            raise CatalogError(f"{around}: take one of them out of `after`") from error
+        ready: list[tuple[int, str]] = []
+        found: list[str] = []
+        while sorter.is_active():
+            for name in sorter.get_ready():
+                heappush(ready, (_rank(known[name]), name))
+            _, first = heappop(ready)
+            found.append(first)
+            sorter.done(first)
+        return tuple(name for name in found if name in wanted)
+
+    def _after(self, name: str) -> tuple[str, ...] | None:
+        fix = self.fix(name)
+        after = fix.after if fix else None
+        for other in self._named(after):
+            if other not in self._fixes.ids:
+                raise CatalogError(
+                    f"{self.fix_path(name)}: it comes after {other!r}, and no fix has that name"
+                    + did_you_mean(other, self._fixes.ids)
+                )
+        return after
+
+    @staticmethod
+    def _named(after: tuple[str, ...] | None) -> tuple[str, ...]:
+        return tuple(name for name in after or () if name != EVERY)
+
     def fix_path(self, check: str) -> Path:
         """The file of a fix. Raises CatalogError where there is none."""
         return self._fixes.path(check)
@@ -95,6 +141,11 @@ class Catalog:
     def fix_page(self, check: str) -> str:
         """A fix's page, like `page`. Raises CatalogError, also where there is no fix."""
         return self._fixes.page(check)
+
+
+def _rank(after: tuple[str, ...] | None) -> int:
+    """Fixes that say where they come, then those that do not, then those that come last."""
+    return 1 if after is None else 2 if EVERY in after else 0
 
 
 class _Shelf:

@@ -1,5 +1,6 @@
 """Finding checks: shipped and the user's own."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,47 @@ def test_a_broken_fix_says_where(tmp_path: Path, text: str, message: str) -> Non
     with pytest.raises(CatalogError) as caught:
         Catalog(fixes=[tmp_path]).fix("gpu_count")
     assert str(caught.value).startswith(f"{tmp_path}/{message}")
+
+
+ORDERED = FIX.replace("risk=", "after=AFTER, risk=")
+
+
+@pytest.fixture
+def ordered(tmp_path: Path) -> Callable[..., Catalog]:
+    """A catalog with fixes of a user's own, by name: what their `after` says."""
+
+    def write(**after: str) -> Catalog:
+        (tmp_path / "checks").mkdir()
+        (tmp_path / "fixes").mkdir()
+        for name, text in after.items():
+            (tmp_path / f"checks/{name}.py").write_text(GOOD)
+            (tmp_path / f"fixes/{name}.py").write_text(ORDERED.replace("AFTER", text))
+        return Catalog([tmp_path / "checks"], [tmp_path / "fixes"])
+
+    return write
+
+
+def test_a_fix_comes_after_those_that_it_names_and_else_by_name(
+    ordered: Callable[..., Catalog],
+) -> None:
+    catalog = ordered(a='("c",)', b="None", c='("services",)', d='("b",)', e='("*",)', f="()")
+    every = catalog.order([*"fedcba", "driver_version", "sysctl", "services"])
+    assert every == ("f", "services", "c", "a", "sysctl", "b", "d", "driver_version", "e")
+    for left_out in every:
+        some = [name for name in every if name != left_out]
+        assert catalog.order(reversed(some)) == tuple(some)
+
+
+def test_what_a_fix_comes_after_must_be_a_fix(ordered: Callable[..., Catalog]) -> None:
+    catalog = ordered(a='("servises",)', b="()")
+    with pytest.raises(CatalogError, match=r"a\.py: .*'servises', and no fix.*mean services"):
+        catalog.order(["a", "b"])
+    assert catalog.order(["b"]) == ("b",)
+
+
+def test_fixes_that_wait_for_one_another_are_named(ordered: Callable[..., Catalog]) -> None:
+    catalog = ordered(a='("b",)', b='("c",)', c='("a",)', d="()")
+    with pytest.raises(CatalogError) as caught:
+        catalog.order(["d", "a"])
+    told = str(caught.value)
+    assert all(f"{name}.py comes after" in told for name in "abc") and "d.py" not in told

@@ -4,7 +4,7 @@ A fix is pure up to its actions. A plan holds the very actions that will run, so
 approved is what happens.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,6 +12,9 @@ import msgspec
 
 from nodevet.model import Finding, Value
 from nodevet.resource import Actions, Resource
+
+EVERY = "*"
+"""In `Fix.after`: all other fixes."""
 
 
 class Risk(str, Enum):
@@ -63,6 +66,11 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     plan: Planner
     risk: Risk  # the highest that its changes have
     options: tuple[str, ...] = ()  # now, restart: what a person may ask of it beyond the baseline
+    after: tuple[str, ...] | None = None
+    """Fixes that a node takes before this one, each if it is in the plan; `EVERY` for all that do
+    not say so too. None: anywhere after those that say where they come. Else by name."""
+    asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
+    """Of the check's parameters: what the probe must be told to read for it, names by section."""
 
     def changes(
         self, evidence: Any, findings: Sequence[Finding], params: Any, options: Collection[str] = ()

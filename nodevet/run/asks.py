@@ -1,6 +1,8 @@
 """What the probe must read by name, since baselines ask for it."""
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
@@ -19,7 +21,8 @@ class AskError(Exception):
 def asks(context: VetContext) -> dict[str, tuple[str, ...]]:
     """The names that the probe must read for any of these baselines, by section.
 
-    Raises AskError if a check asks for what is not a name, or for more than the probe takes.
+    Raises AskError if a check or a fix asks for what is not a name, or all of them for more
+    than the probe takes.
     """
     found: dict[str, set[str]] = {}
     for baseline in context.baselines:
@@ -36,13 +39,21 @@ def asks(context: VetContext) -> dict[str, tuple[str, ...]]:
 
 
 def _asked(catalog: Catalog, wish: Expectation) -> list[tuple[str, tuple[str, ...]]]:
-    ask = catalog.check(wish.check).asks
-    if ask is None:
+    """Of the check, and of its fix, whether or not the baseline allows it: a plan may."""
+    fix = catalog.fix(wish.check)
+    found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
+    if fix is not None:
+        found += _called(fix.asks, catalog.fix_path(wish.check), wish.params)
+    return found
+
+
+def _called(
+    asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None, path: Path, params: Any
+) -> list[tuple[str, tuple[str, ...]]]:
+    if asks is None:
         return []
     try:
-        found = msgspec.convert(ask(wish.params), dict[str, tuple[AskedName, ...]])
-    except Exception as error:  # a fault in a user's own check
-        raise AskError(
-            f"{catalog.path(wish.check)}: asks failed: {type(error).__name__}: {error}"
-        ) from error
+        found = msgspec.convert(asks(params), dict[str, tuple[AskedName, ...]])
+    except Exception as error:  # a fault in a user's own check or fix
+        raise AskError(f"{path}: asks failed: {type(error).__name__}: {error}") from error
     return list(found.items())

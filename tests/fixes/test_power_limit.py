@@ -82,7 +82,7 @@ def test_different_boards_have_different_limits_in_one_unit(plan, h100, uuid):
         ({"errors": {"handle": "NVML_ERROR_GPU_IS_LOST"}}, "NVML_ERROR_GPU_IS_LOST"),
         (
             {"temperature_gpu_c": None, "errors": {"temperature_gpu_c": "NVML_ERROR_GPU_IS_LOST"}},
-            "put this right first",
+            "repair this first",
         ),
     ],
 )

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from nodevet.evidence.gpu import Gpu
-from nodevet.fixes import _boot_unit as boot_unit
+from nodevet.fixes import gpu_clocks, mig_mode, persistence_mode, power_limit
+from nodevet.fixing.boot_unit import BootUnit
 from nodevet.fixing.model import FixError
 
 
@@ -93,10 +94,10 @@ def test_a_plan_outlasts_json_and_names_no_other_gpu(case, plan, h100, uuid):
 
 @pytest.mark.parametrize("word", ["a b", "$(reboot)", "%n", "a'b", "a\nb", "", "a\\b", '"', "é"])
 def test_no_word_gets_out_of_a_unit(word):
-    with pytest.raises(ValueError, match="cannot stand in"):
-        boot_unit.text("power_limit", [("0", ("-pl", word))])
-    with pytest.raises(ValueError, match="cannot stand in"):
-        boot_unit.text("power_limit", [(word, ("-pl", "700"))])
+    with pytest.raises(ValueError, match="cannot be a word of"):
+        BootUnit("power_limit").text([("0", ("-pl", word))])
+    with pytest.raises(ValueError, match="cannot be a word of"):
+        BootUnit("power_limit").text([(word, ("-pl", "700"))])
 
 
 def test_a_plan_needs_no_pyinfra():
@@ -111,7 +112,7 @@ def test_a_plan_needs_no_pyinfra():
 
 def test_a_gpu_that_fails_does_not_keep_the_setting_from_the_others(tmp_path):
     """What systemd gives to the shell, with an nvidia-smi that knows no GPU 1."""
-    unit = boot_unit.text("power_limit", [(str(gpu), ("-pl", "700")) for gpu in range(3)])
+    unit = BootUnit("power_limit").text([(str(gpu), ("-pl", "700")) for gpu in range(3)])
     command = unit.split("ExecStart=/bin/sh -c '", 1)[1].split("'\n", 1)[0]
     command = command.replace("\\\n", " ").replace("$$", "$")  # systemd.syntax(7), systemd.exec(5)
     told = tmp_path / "told"
@@ -124,10 +125,10 @@ def test_a_gpu_that_fails_does_not_keep_the_setting_from_the_others(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
-@pytest.mark.parametrize("check", ["power_limit", "persistence_mode", "mig_mode"])
-def test_systemd_finds_nothing_amiss_in_a_unit(check, tmp_path):
-    path = tmp_path / boot_unit.name(check)
-    path.write_text(boot_unit.text(check, [("GPU-1", ("-x", "1,2")), ("GPU-2", ("-x", "0.5"))]))
+@pytest.mark.parametrize("fix", [gpu_clocks, power_limit, persistence_mode, mig_mode])
+def test_systemd_accepts_a_unit(fix, tmp_path):
+    path = tmp_path / fix.BOOT.name
+    path.write_text(fix.BOOT.text([("GPU-1", ("-x", "1,2")), ("GPU-2", ("-x", "0.5"))]))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True
     )

@@ -28,7 +28,7 @@ from nodevet.model import (
 )
 from nodevet.remedy import model
 from nodevet.remedy.plan.candidates import Draft, Rules, VettedNode, draft
-from nodevet.remedy.plan.planner import LAST, ORDER, FixStates, Proposal, make
+from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.resource import Action, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
@@ -36,6 +36,13 @@ from nodevet.resource.unit import SetUnit
 
 UUID = "GPU-4bb2613f-bf5e-c8f5-a839-45d90576654d"
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
+ORDER = (
+    *("kernel_modules", "services", "persistence_mode", "mig_mode", "ecc_mode", "compute_mode"),
+    *("power_limit", "gpu_clocks", "cpu_governor", "transparent_hugepage", "sysctl", "swap"),
+    *("numa_binding", "driver_version"),
+)
+"""In which a node takes the shipped fixes."""
+
 RULES = Rules(id="0a1b2c3d", author="alice", now=NOW)
 CHECK = '''"""A check."""
 from nodevet.model import Check, CheckParams
@@ -242,10 +249,7 @@ def test_a_subject_that_the_fix_leaves_out_is_left(shop: Shop) -> None:
 def test_a_node_takes_fixes_in_their_order_and_hosts_in_theirs(shop: Shop) -> None:
     names = ["zz_mine", "aa_mine"]
     shop.add(*names)
-    checks = [*names, *LAST, *reversed(ORDER)]
-    for name in {*LAST, *ORDER}:
-        if name not in Catalog().ids:
-            shop.add(name)
+    checks = [*names, *reversed(ORDER)]
     catalog = shop.catalog
 
     class Fixes:
@@ -254,10 +258,12 @@ def test_a_node_takes_fixes_in_their_order_and_hosts_in_theirs(shop: Shop) -> No
         def fix(self, check: str) -> Any:
             return catalog.fix("zz_mine")
 
+        order = catalog.order
+
     nodes = [simple("n2", *checks), simple("n1", *checks)]
     drafted = draft(nodes, Fixes(), RULES)  # type: ignore[arg-type]
     steps = make(drafted, RULES, looked(drafted)).plan.steps
-    each = [*ORDER, "aa_mine", "zz_mine", *LAST]
+    each = [*ORDER[:-1], "aa_mine", "zz_mine", ORDER[-1]]
     assert [step.id for step in steps] == [
         f"{host}/{fix}/1" for host in ("n2", "n1") for fix in each
     ]
@@ -533,8 +539,8 @@ def test_a_time_without_zone_is_refused(shop: Shop) -> None:
 
 def test_the_shipped_fixes_answer_shipped_checks_and_are_in_the_order() -> None:
     catalog = Catalog()
-    assert set(catalog.fixes) <= set(catalog.ids) | {*ORDER, *LAST}
-    assert set(catalog.fixes) <= {*ORDER, *LAST}, "say in ORDER when a node takes it"
+    assert set(catalog.fixes) <= set(catalog.ids)
+    assert catalog.order(catalog.fixes) == ORDER
     for fix in catalog.fixes:
         assert catalog.fix(fix) is not None
         assert catalog.fix_title(fix).endswith(".")

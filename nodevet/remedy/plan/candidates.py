@@ -80,6 +80,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...]
     withheld: tuple[Withheld, ...]
     left: tuple[Left, ...]
+    order: tuple[str, ...] = ()  # in which a node takes the fixes of the candidates
 
     @property
     def resources(self) -> Mapping[str, tuple[Resource, ...]]:
@@ -94,7 +95,7 @@ Drafted = Candidate | Conflict | Withheld | Left
 
 
 def draft(nodes: Sequence[VettedNode], catalog: Catalog, rules: Rules) -> Draft:
-    """Every wrong finding in one of four places. Raises CatalogError for a broken fix."""
+    """Every wrong finding in one of four places. Raises CatalogError as the catalog does."""
     entries = [entry for node in nodes for entry in _of_node(node, catalog, rules)]
     return Draft(
         nodes={node.report.host: node for node in nodes},
@@ -102,6 +103,7 @@ def draft(nodes: Sequence[VettedNode], catalog: Catalog, rules: Rules) -> Draft:
         conflicts=tuple(entry for entry in entries if isinstance(entry, Conflict)),
         withheld=tuple(entry for entry in entries if isinstance(entry, Withheld)),
         left=tuple(entry for entry in entries if isinstance(entry, Left)),
+        order=catalog.order(entry.fix for entry in entries if isinstance(entry, Candidate)),
     )
 
 

@@ -19,26 +19,6 @@ from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
 from nodevet.report.parts.words import difference, subjects_of
 from nodevet.resource import Resource, RestoreError, State, holds, restore, unit
 
-ORDER = (
-    "kernel_modules",  # without its module no GPU answers
-    "services",  # persistenced and the fabric manager hold what comes after
-    "persistence_mode",  # without it the driver forgets every GPU setting that follows
-    "mig_mode",  # resets the GPU, and what was set on it is gone
-    "ecc_mode",
-    "compute_mode",
-    "power_limit",  # before clocks: they follow it
-    "gpu_clocks",
-    "cpu_governor",
-    "transparent_hugepage",
-    "sysctl",
-    "swap",
-    "numa_binding",  # may restart a service, which then starts under all of the above
-)
-"""The order in which a node takes fixes; others follow by name."""
-
-LAST = ("driver_version",)
-"""A new driver's library does not talk to the old module: nothing on a GPU works until a reboot."""
-
 
 class FixStates(msgspec.Struct, frozen=True, kw_only=True):
     """What a second visit to one host told; `why` where it told nothing."""
@@ -103,7 +83,8 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposa
     hosts = {host: place for place, host in enumerate(draft.nodes)}
     numbers: Counter[tuple[str, str]] = Counter()
     steps: list[Step] = []
-    for each, seen in sorted(fit, key=lambda one: (hosts[one[0].host], *_place(one[0].fix))):
+    turns = {fix: turn for turn, fix in enumerate(draft.order)}
+    for each, seen in sorted(fit, key=lambda one: (hosts[one[0].host], turns[one[0].fix])):
         if clash := _collision(each, shared):
             conflicts.append(_conflict(each, *clash))
         else:
@@ -190,12 +171,6 @@ def _reason(each: Candidate) -> str:
     ]
     origins = dict.fromkeys(finding.origin for finding in each.findings if finding.origin)
     return "; ".join(told) + "".join(f" ({origin})" for origin in origins)
-
-
-def _place(fix: str) -> tuple[int, str]:
-    if fix in LAST:
-        return len(ORDER) + 1 + LAST.index(fix), fix
-    return ORDER.index(fix) if fix in ORDER else len(ORDER), fix
 
 
 def _conflict(each: Candidate, why: str, advice: str) -> Conflict:

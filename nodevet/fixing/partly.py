@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from nodevet.fixes._gpus import notes
+from nodevet.fixing.gpus import notes
 from nodevet.fixing.model import FixError, PlannedChange
 
 

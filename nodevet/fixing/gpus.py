@@ -1,17 +1,18 @@
-"""What the fixes of GPU settings have in common: which GPUs there are, and which are wrong."""
+"""What the fixes of GPU settings have in common: which GPUs there are, and which of them fail."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nodevet.evidence.across import each_gpu
+from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, lost, subject_of
-from nodevet.fixes import _boot_unit as boot_unit
-from nodevet.fixes._boot_unit import Setting, Words
+from nodevet.fixing.boot_unit import BootUnit, Setting, Words
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.model import Finding, Value, Verdict
 from nodevet.resource import Actions, Resource, RunCommand
+from nodevet.resource.gpu import nvidia_smi, setting
 
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -27,17 +28,17 @@ class Named(NamedTuple):
         return subject_of(self.gpu).label
 
     def read(self, field: str) -> int:
-        """A number of the evidence. Raises FixError where it was not read."""
+        """A number of the evidence. Raises FixError if it was not read."""
         value: int | None = getattr(self.gpu, field)
         if value is None:
             raise FixError(f"{self.label}: {field}: {self.gpu.why(field)}")
         return value
 
     def run(self, *words: str) -> RunCommand:
-        return RunCommand(words=("nvidia-smi", "-i", self.uuid, *words))
+        return nvidia_smi(self.uuid, *words)
 
     def resource(self, field: str) -> Resource:
-        return Resource(kind="gpu", name=f"{self.uuid}:{field}")
+        return setting(self.uuid, field)
 
 
 class Wrong(NamedTuple):
@@ -46,9 +47,9 @@ class Wrong(NamedTuple):
 
 
 def every(evidence: Evidence) -> tuple[Named, ...]:
-    """Every GPU of the node: a boot-time owner speaks of all or is not written.
+    """Every GPU of the node: a boot-time owner sets all of them or is not written.
 
-    Raises FixError where one of them does not answer or has no UUID.
+    Raises FixError if one of them does not answer or has no UUID.
     """
     found = []
     for gpu in each_gpu(evidence):
@@ -56,7 +57,7 @@ def every(evidence: Evidence) -> tuple[Named, ...]:
             raise FixError(f"{gpu.subject.label or 'the GPUs'}: {gpu.why}")
         label = subject_of(gpu).label
         if why := lost(gpu):
-            raise FixError(f"{label}: NVML: {why}: put this right first")
+            raise FixError(f"{label}: NVML: {why}: repair this first")
         if gpu.uuid is None:
             raise FixError(f"{label}: uuid: {gpu.why('uuid')}")
         if not UUID.fullmatch(gpu.uuid):
@@ -68,7 +69,7 @@ def every(evidence: Evidence) -> tuple[Named, ...]:
 def among(
     evidence: Evidence, findings: Sequence[Finding]
 ) -> tuple[tuple[Named, ...], tuple[Wrong, ...]]:
-    """Every GPU, and those that these findings call wrong; nothing where they call none so.
+    """Every GPU, and those that fail by these findings; nothing if none does.
 
     Raises FixError as `every` does, and for a finding about something else.
     """
@@ -87,12 +88,17 @@ def among(
     return named, tuple(found)
 
 
+def having(named: Iterable[Named], field: str) -> tuple[Named, ...]:
+    """Those that have such a setting."""
+    return tuple(each for each in named if not unsupported(each.gpu, field))
+
+
 def fixable(
     wrong: Sequence[Wrong], obstacle: Callable[[Named], str]
 ) -> tuple[tuple[Wrong, ...], str]:
     """Those without an obstacle, and what is to be said of the others.
 
-    Raises FixError where every one has an obstacle.
+    Raises FixError if every one has an obstacle.
     """
     why = {each.named.label: obstacle(each.named) for each in wrong}
     said = "; ".join(f"{label}: {words}" for label, words in why.items() if words)
@@ -108,7 +114,7 @@ def change(
     told: Callable[[Named], Iterable[Words]],
     fields: Callable[[Named], Iterable[str]],
     risk: Risk,
-    owner: str = "",
+    owner: BootUnit | None = None,
     boot: Iterable[Setting] = (),
     actions: Actions = (),
     resources: tuple[Resource, ...] = (),
@@ -117,9 +123,9 @@ def change(
 ) -> PlannedChange:
     """The change of these GPUs.
 
-    `told` is what nvidia-smi is told of each, `fields` what that changes of it. `owner` is the
-    check whose unit says `boot` at every boot; without it there is none. `actions` come before
-    all others, and change `touches`.
+    `told` are the options of nvidia-smi for each, `fields` what they change of it. `owner` is the
+    unit that sets `boot` at every boot, if there is one. `actions` come before all others, and
+    change `resources`.
     """
     labels = [each.named.label for each in wrong]
     values = [(each.finding.expected, each.finding.actual) for each in wrong]
@@ -131,14 +137,14 @@ def change(
         subjects=tuple(labels),
         actions=(
             *actions,
-            *(boot_unit.actions(owner, boot) if owner else ()),
+            *(owner.actions(boot) if owner else ()),
             *(each.run(*words) for each in changed for words in told(each)),
         ),
         resources=tuple(
             dict.fromkeys(
                 (
                     *resources,
-                    *(boot_unit.resources(owner) if owner else ()),
+                    *(owner.resources if owner else ()),
                     *(each.resource(field) for each in changed for field in fields(each)),
                 )
             )
@@ -151,14 +157,14 @@ def change(
 
 
 def alike(values: Mapping[str, Value]) -> Value:
-    """The value that all have; where they differ, each by its label."""
+    """The value that all have; if they differ, each by its label."""
     first = next(iter(values.values()))
     same = all(value == first and type(value) is type(first) for value in values.values())
     return first if same else dict(values)
 
 
 def forgotten(wrong: Sequence[Wrong], what: str) -> str:
-    """What to know where the driver may not keep a setting: persistence mode was not on.
+    """What to know if the driver may not keep a setting: persistence mode was not on.
 
     The same plan may turn it on, before all that it would forget."""
     off = [named.label for named, _ in wrong if named.gpu.persistence_mode is not True]
