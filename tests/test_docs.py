@@ -17,23 +17,23 @@ REPO = Path(__file__).parents[1]
 ARCHITECTURE = (REPO / "docs/architecture.md").read_text()
 
 
-def rooms() -> set[str]:
+def packages() -> set[str]:
     return set(re.findall(r"^\| `([\w/.]+)` \|", ARCHITECTURE, re.MULTILINE))
 
 
-def test_every_room_on_the_page_exists() -> None:
-    assert rooms()
-    assert [room for room in rooms() if "/" in room and not (REPO / room).exists()] == []
+def test_every_package_on_the_page_exists() -> None:
+    assert packages()
+    assert [package for package in packages() if "/" in package and not (REPO / package).exists()] == []
 
 
-def test_every_room_is_on_the_page() -> None:
+def test_every_package_is_on_the_page() -> None:
     here = {"checks/", "fixes/", "baselines/", "inventories/"}
     for path in (REPO / "nodevet").iterdir():
         if path.is_dir() and (path / "__init__.py").exists():
             here.add(f"nodevet/{path.name}/")
         elif path.suffix == ".py" and not path.name.startswith("__"):
             here.add(f"nodevet/{path.name}")
-    assert sorted(here - rooms()) == []
+    assert sorted(here - packages()) == []
 
 
 def test_every_noun_on_the_page_exists() -> None:

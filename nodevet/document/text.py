@@ -1,4 +1,4 @@
-"""A file's bytes as text that YAML can be read from. The only reading that this room does."""
+"""A file's bytes as text that YAML can be read from. The only reading that this package does."""
 
 import os
 import re

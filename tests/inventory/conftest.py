@@ -1,4 +1,4 @@
-"""Helpers for the tests of the inventory room."""
+"""Helpers for the tests of the inventories."""
 
 import io
 from collections.abc import Callable, Sequence
