@@ -210,3 +210,23 @@ def test_the_installed_wheels_boot_and_vet_a_node(
     finally:
         down = run("sim", "down", name)
     assert down.returncode == 0, down.stderr
+
+
+SWEEP = """
+import sys
+from nodevet.cli import main
+sys.argv = ["nodevet", "check", "-i", "fleet.yaml", "--format", "json"]
+try:
+    main()
+except SystemExit:
+    print(*(name for name in sys.modules if name.startswith("nodevet.remedy")), file=sys.stderr)
+"""
+
+
+def test_a_sweep_starts_without_what_only_fixes_need(tmp_path: Path) -> None:
+    hosts = "nodevet: 1\nhosts:\n  gpu1: {address: 127.0.0.1, port: 9}\n"
+    (tmp_path / "fleet.yaml").write_text(hosts)
+    words = [sys.executable, "-c", SWEEP]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert '"unreachable"' in done.stdout
+    assert done.stderr.strip() == ""

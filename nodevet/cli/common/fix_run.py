@@ -35,26 +35,26 @@ shown = click.option(
 
 def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, Any]) -> "SavedReach":
     """How the plan's hosts are reached, by the command line."""
-    from nodevet.run import reach as reaching
+    from nodevet.run import saved_reach
     from nodevet.run.targets import Targets
 
     names = () if inventories else tuple(sorted({step.host for step in plan.steps}))
     hosts = Targets(names=names, inventories=tuple(inventories)).hosts()
-    return reaching.reached_now(plan, hosts, reach)
+    return saved_reach.reached_now(plan, hosts, reach)
 
 
 def reached_before(
     run: "RunFolder", inventories: Sequence[str], reach: Mapping[str, Any]
 ) -> "SavedReach":
     """How a run reached its hosts, except for what the command line says again."""
-    from nodevet.run import reach as reaching
+    from nodevet.run import saved_reach
 
     context = click.get_current_context()
     given = [
         name for name in reach if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     now = reached_now(run.plan()[1], inventories, reach) if inventories else None
-    return reaching.reached_before(run, now, reach, given)
+    return saved_reach.reached_before(run, now, reach, given)
 
 
 def finish(run: "RunFolder", result: "Result", form: str) -> None:
