@@ -22,7 +22,7 @@ HOST_KEYS = ("strict", "accept-new")
 
 @dataclass(frozen=True)
 class Options:
-    """How to visit. Times in seconds, sizes in bytes. Raises ValueError for nonsense."""
+    """How to visit. Times in seconds, sizes in bytes. Raises ValueError for what cannot be meant."""
 
     parallel: int = 100  # hosts at the same time, over all shards
     connect_timeout: float = 10  # TCP, banner and key exchange, per hop
@@ -71,7 +71,7 @@ def visit(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     """Visit every host and yield each exactly once, as it finishes.
 
     Closing the iterator ends every child process; what was not yielded was not
-    finished. Raises FleetError where no host can be visited at all.
+    finished. Raises FleetError if no host can be visited at all.
     """
     from nodevet.fleet.controller.dispatcher import dispatch
 

@@ -75,7 +75,7 @@ def check_files(options: Options) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise FleetError(
-                f"{path}: {error.strerror}; accepted host keys must be written there"
+                f"{path}: {error.strerror}; accepted host keys must be stored there"
             ) from error
     for name, given in (("ssh_config", options.ssh_config), ("known_hosts", options.known_hosts)):
         if given is not None and not given.expanduser().exists():

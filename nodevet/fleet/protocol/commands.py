@@ -27,7 +27,7 @@ class CommandError(ValueError):
 def command(*, python: str | None, sudo: bool, seconds: float) -> str:
     """The command line for one node.
 
-    `python` is tried alone when given. `timeout` is used where it exists and knows
+    `python` is tried alone when given. `timeout` is used if it exists and knows
     -k. Raises CommandError for a python that is not a plain path or name.
     """
     if python is not None and not _PLAIN_PATH.fullmatch(python):
@@ -79,5 +79,5 @@ def explain(code: int, stderr: bytes, *, python: str | None) -> str:
 
 
 def timed_out(code: int) -> bool:
-    """Whether timeout(1) ended the probe: 124, or 137 where it had to kill it."""
+    """Whether timeout(1) ended the probe: 124, or 137 if it had to kill it."""
     return code in (124, 128 + 9)

@@ -185,7 +185,7 @@ class Answer:
     def take(self, chunk: bytes) -> bytes | None:
         """The evidence document, once it is whole.
 
-        Raises AnswerError where there is too much output or the document was altered.
+        Raises AnswerError if there is too much output or the document was altered.
         """
         seen = len(self._said)
         self._said += chunk

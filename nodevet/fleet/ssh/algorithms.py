@@ -24,7 +24,7 @@ FIELDS = {
 def narrow(transport: Transport, config: HostConfig, known: Sequence[str]) -> None:
     """Offer the server what the user allows; keys of the types that are known first.
 
-    Raises SshConfigError where nothing is left.
+    Raises SshConfigError if nothing is left.
     """
     options = transport.get_security_options()
     told = dict(config.algorithms)

@@ -1,7 +1,7 @@
 """The first bytes of an SSH server, and how much of it may be read before it is trusted.
 
 RFC 4253: lines before the version string (4.2), packets of at most 35,000 bytes (6.1). A server
-may send for ever, and faster than it is read: then nobody else of the shard would get a turn.
+may send for ever, and faster than it is read: then no other host of the shard would get a turn.
 Shard process only.
 """
 

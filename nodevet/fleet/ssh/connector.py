@@ -83,7 +83,7 @@ class NodeConnector(SSHConnector):
     def ask(self, command: str, stdin: bytes, answer: Answer) -> bytes:
         """Run a command that reads `stdin`, until the evidence in its output is whole.
 
-        Raises NoAnswerError where it ends without, AnswerError where it cannot become whole.
+        Raises NoAnswerError if it ends without, AnswerError where it cannot become whole.
         """
         channel = self._session()
         try:
@@ -109,8 +109,8 @@ class NodeConnector(SSHConnector):
     ) -> tuple[bool, NodeOutput]:
         """As pyinfra's; with `_timeout` the command is ended on the node too, code 124 or 137.
 
-        `_around` makes another script of the one that does all this, where it runs with sudo too.
-        Never asks for a password. Raises UnreachableError, and NoAnswerError where the
+        `_around` makes another script of the one that does all this, and runs with sudo too.
+        Never asks for a password. Raises UnreachableError, and NoAnswerError if the
         connection is lost, or silent for long after `_timeout`.
         """
         seconds, around = arguments.pop("_timeout", None), arguments.pop("_around", None)

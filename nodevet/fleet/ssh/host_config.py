@@ -27,7 +27,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.:%@\[\]][A-Za-z0-9_.:%@\[\]-]*")
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A private key on disk. A missing one is an error where the user named it for this host."""
+    """A private key on disk. A missing one is an error if the user named it for this host."""
 
     path: str
     certificates: tuple[str, ...] = ()  # CertificateFile; one of them may be of this key

@@ -41,9 +41,9 @@ class HostKeys:
     def check(self, config: HostConfig, key_type: str, key: str, address: str = "") -> None:
         """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
 
-        Raises UnreachableError where it is not (OtherKeyError where `types` may now tell of
+        Raises UnreachableError if it is not (OtherKeyError where `types` may now tell of
         another key that is), SshConfigError for a file that cannot be read,
-        TooLateError where another process keeps the file locked. `address` is the host's, where
+        TooLateError if another process keeps the file locked. `address` is the host's, where
         nothing is between.
         """
         if config.revoked and _revokes(config.revoked, key):
@@ -164,7 +164,7 @@ def _append(descriptor: int, line: bytes) -> None:
     try:
         written = os.write(descriptor, line)
         if written != len(line):
-            os.write(descriptor, line[written:])  # says why, where the disk is full
+            os.write(descriptor, line[written:])  # says why, if the disk is full
         os.fsync(descriptor)
     except OSError:
         with suppress(OSError):  # why it could not be written is the better reason

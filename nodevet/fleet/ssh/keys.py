@@ -75,7 +75,7 @@ def _agent_keys(
 ) -> tuple[Sequence[PKey], Sequence[PKey]]:
     """The agent's keys that ssh_config lists as files, and its others.
 
-    None where no agent answers, which is as common as having none.
+    None if no agent answers, which is as common as having none.
     """
     if not config.agent:
         return [], []
@@ -90,7 +90,7 @@ def _agent_keys(
 
 
 def _load(file: KeyFile) -> tuple[PKey, ...]:
-    """A private key, before it the same with its certificate where it has one.
+    """A private key, before it the same with its certificate if it has one.
 
     Raises SshConfigError, never asks for a passphrase.
     """
@@ -142,7 +142,7 @@ def _blob(path: str) -> bytes:
 
 
 def _public(path: str) -> bytes | None:
-    """The public half of a key file: the .pub beside it, or the file itself where it is one."""
+    """The public half of a key file: the .pub next to it, or the file itself if it is one."""
     for name in (f"{path}.pub", path):
         with suppress(OSError, ValueError, IndexError):
             kind, blob = Path(name).read_text(encoding="utf-8").split()[:2]

@@ -177,7 +177,7 @@ _SALT = hashlib.sha1(usedforsecurity=False).digest_size  # sshd(8) has salts of 
 
 
 def _hashes(entry: KnownHostsEntry) -> Iterator[_Hash]:
-    """The hashed name of an entry; nothing where it is none that ssh would take."""
+    """The hashed name of an entry; nothing if it is none that ssh would take."""
     try:
         salt, digest = map(base64.b64decode, entry.names.split("|")[2:])
     except ValueError:  # of another number of parts, or no base64

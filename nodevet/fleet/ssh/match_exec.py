@@ -9,7 +9,7 @@ from nodevet.fleet.ssh.errors import SshConfigError
 
 SECONDS = 10  # that a command may take, where the host's deadline is not sooner
 
-# The command, and beside it a watcher on a pipe from us: when we are gone, and be it killed,
+# The command, and a watcher on a pipe from us: when we are gone, even if we were killed,
 # the watcher ends them both with all that they started.
 LEASH = """
 exec 3<&0

@@ -38,7 +38,7 @@ class HostPatterns:
     """`Host`: the patterns."""
 
     names: frozenset[str]  # those that are plain names
-    patterns: tuple[str, ...]  # all, in their order, where one is more than that
+    patterns: tuple[str, ...]  # all, in their order, if one is more than that
 
     def fits(self, host: str) -> bool:
         return listed(host, self.patterns) if self.patterns else host in self.names
@@ -84,7 +84,7 @@ Blocks: TypeAlias = tuple[Block, ...]
 def read(path: Path, *, user: bool, checked: bool, ignored: str = "") -> tuple[Blocks, str]:
     """A file, and the patterns of IgnoreUnknown up to its end, to those before it.
 
-    `user`: it is the user's own; `checked`: nobody else may be able to write to it.
+    `user`: it is the user's own; `checked`: no other user may be able to write to it.
     """
     reader = _ConfigReader(ignored, user=user)
     return reader.file(path, 0, checked=checked), reader.ignored
@@ -113,11 +113,13 @@ class _ConfigReader:
 
     def file(self, path: Path, depth: int, *, checked: bool) -> Blocks:
         if depth > DEEPEST:
-            raise SshConfigError(f"ssh_config {path}: files include one another, {DEEPEST} deep")
+            raise SshConfigError(f"ssh_config {path}: Include nests more than {DEEPEST} files deep")
         try:
             with path.open(encoding="utf-8", newline="\n") as file:
                 if checked and not _safe(os.fstat(file.fileno())):
-                    raise SshConfigError(f"ssh_config {path}: others may write to it (see chmod)")
+                    raise SshConfigError(
+                        f"ssh_config {path}: other users may write to it (see chmod)"
+                    )
                 lines = file.read().split("\n")
         except OSError as error:
             raise SshConfigError(f"ssh_config {path}: {error.strerror}") from error
@@ -214,7 +216,7 @@ def _criteria(rest: str) -> tuple[Criterion, ...]:
 
 
 def _safe(status: os.stat_result) -> bool:
-    """Whether nobody but this user, and root, may write to a file.
+    """Whether only this user and root may write to a file.
 
     As Debian's ssh has it: a group that is this user alone is no one else.
     """

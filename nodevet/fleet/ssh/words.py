@@ -22,7 +22,7 @@ class WordError(ValueError):
 def next_word(text: str | None) -> tuple[str | None, str | None]:
     """The first word and what follows it: blanks or one `=` part them, "..." is one word.
 
-    No word where a quote is not closed.
+    No word if a quote is not closed.
 
     >>> next_word('Host=a b'), next_word('"a b" c')
     (('Host', 'a b'), ('a b', 'c'))

@@ -10,7 +10,7 @@ from importlib import metadata
 from gevent import monkey
 
 # At each of its 25 patching steps gevent asks every installed package whether it
-# wants to be told. That reads some thousand files, and nobody does.
+# wants to be told. That reads some thousand files, and none does.
 _entry_points = metadata.entry_points
 metadata.entry_points = lambda **_: metadata.EntryPoints()  # type: ignore[assignment]
 monkey.patch_all()
