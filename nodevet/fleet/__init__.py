@@ -22,7 +22,7 @@ HOST_KEYS = ("strict", "accept-new")
 
 @dataclass(frozen=True)
 class Options:
-    """How to visit. Times in seconds, sizes in bytes. Raises ValueError for what cannot be meant."""
+    """How to visit. Times in seconds, sizes in bytes. Raises ValueError for a contradiction."""
 
     parallel: int = 100  # hosts at the same time, over all shards
     connect_timeout: float = 10  # TCP, banner and key exchange, per hop
