@@ -52,13 +52,13 @@ class Params(CheckParams):
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Cpufreq]
     if section.status == "absent":
-        yield not_applicable(why="the kernel offers no cpufreq here")
+        yield not_applicable(why="the kernel has no cpufreq here")
     elif section.data is None:
         yield unknown(why=f"cpufreq: {section.why}")
     elif section.data.policies is None:
         yield unknown(why=f"policies: {section.data.why('policies')}")
     elif not section.data.policies:
-        yield not_applicable(why="the kernel offers no cpufreq here")
+        yield not_applicable(why="the kernel has no cpufreq here")
     else:
         for policies in section.data.policies:
             if policies.cpus == "":

@@ -41,7 +41,7 @@ def unit_name(text: str) -> str:
     """A unit's whole name. Raises ValueError."""
     if not UNIT.fullmatch(text):
         raise ValueError(
-            "is not the name of a systemd unit; write all of it: nvidia-persistenced.service"
+            "is not a valid systemd unit name; write all of it: nvidia-persistenced.service"
         )
     return text
 

@@ -24,5 +24,5 @@ class HostInfo(SectionRecord, frozen=True, kw_only=True):
     dmi_product: Text | None = None
 
 
-NO_OTHER_CLOCK = "no controller's clock came with the request"
+NO_OTHER_CLOCK = "the request has no controller time"
 """Why `asked_s` is None where a node is probed by itself."""

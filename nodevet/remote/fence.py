@@ -15,15 +15,15 @@ def refusal(path, token):
     try:
         fcntl.flock(9, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return "somebody else is taking the lock"
+        return "another controller is taking the lock"
     with open(path) as lock:
         if token not in lock.read():
-            return "somebody else has taken the lock since"
+            return "another controller has taken the lock since"
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return ""
-    return "nobody holds the lock any more"
+    return "the lock is no longer held"
 
 
 sys.exit(refusal(*sys.argv[1:]) or 0)

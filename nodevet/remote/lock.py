@@ -27,7 +27,7 @@ SAID = 4096  # bytes of what the holder wrote
 PAUSE = 0.05  # seconds between two tries
 TRIES = 20  # of taking the lock, which an action looks at for a moment, and of reading who has it
 WAIT = 10  # seconds that an action of an earlier holder is waited for
-NOBODY = {"who": "somebody who does not say", "since": "", "boot_id": ""}
+NOBODY = {"who": "an unknown controller", "since": "", "boot_id": ""}
 _held = []  # the open file: the lock is held for as long as this process lives
 
 
@@ -50,14 +50,14 @@ def open_file(place, name):
         os.mkdir(place, 0o700)
     except OSError as error:
         if error.errno != errno.EEXIST:
-            raise Refused("the lock's folder {} cannot be made: {}".format(place, reason(error)))
+            raise Refused("the lock's folder {} cannot be created: {}".format(place, reason(error)))
     path = os.path.join(place, name)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         status = os.lstat(place)
         ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
         if not ours or status.st_mode & 0o022:
-            raise Refused("{} is not a folder of this user alone".format(place))
+            raise Refused("{} is not a folder that only this user can write to".format(place))
         file = os.open(path, flags, 0o600)
     except OSError as error:
         raise Refused("the lock {} cannot be opened: {}".format(path, reason(error)))

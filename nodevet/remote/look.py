@@ -53,4 +53,6 @@ def absolute(path):
 
 def of_this_machine(root):
     if not is_this_machine(root):
-        raise ValueError("systemd and packages are this machine's, and {} is not".format(root))
+        raise ValueError(
+            "systemd and packages are read on this machine only, not under {}".format(root)
+        )

@@ -46,7 +46,7 @@ class ModuleKind(Kind):
             value, label = mapping(each), each.resource.label
             names = [*(value.get("brings") or ()), each.resource.name]
             if wrong := [name for name in names if not NAME.fullmatch(str(name))]:
-                raise RestoreError(f"{label}: {wrong[0]!r} is not the name of a module")
+                raise RestoreError(f"{label}: {wrong[0]!r} is not a valid module name")
             if switch(each, value.get("loaded")):
                 runs.append(load(each.resource.name))
             else:

@@ -76,7 +76,7 @@ def bind(pid: str, cpus: str) -> RunCommand:
 
 def _pid(text: str) -> str:
     if not (text.isascii() and text.isdecimal()):
-        raise RestoreError(f"process {text}: not a process id")
+        raise RestoreError(f"process {text}: not a valid process id")
     return text
 
 

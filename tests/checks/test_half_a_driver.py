@@ -5,7 +5,7 @@ import pytest
 from nodevet.model import Verdict
 
 NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND: libnvidia-ml.so.1 is not installed"
-OTHER_TREE = "NVML is this machine's, and /srv/tree is of another one"
+OTHER_TREE = "NVML is this machine's, and /srv/tree is of another machine"
 LOADED = {"loaded": ["nvidia"], "builtin": [], "nvidia_version": "550.90.07"}
 NOUVEAU = {"loaded": ["nouveau"], "builtin": [], "errors": {"nvidia_version": "ENOENT"}}
 
@@ -46,7 +46,7 @@ def test_t6_a_loaded_module_without_its_library_is_wrong(verdict, check, params)
     [
         ({"status": "absent", "why": NO_LIBRARY}, NOUVEAU),  # another driver, or none
         ({"status": "absent", "why": OTHER_TREE}, LOADED),
-        ({"status": "error", "why": f"{NO_LIBRARY[:28]}: it does not load: EACCES"}, LOADED),
+        ({"status": "error", "why": f"{NO_LIBRARY[:28]}: it cannot be loaded: EACCES"}, LOADED),
         ({"status": "error", "why": "NVML_ERROR_DRIVER_NOT_LOADED: not loaded"}, LOADED),
     ],
 )

@@ -82,9 +82,9 @@ REFUSED = [
     ("sysctl", {"vm.swappiness": {"minimum": 2, "maximum": 1}}, "the minimum is above the maximum"),
     ("sysctl", {"vm.swappiness": {"max": 10}}, "Extra inputs"),
     ("sysctl", {"kernel.core_pattern": "core\nkernel.x = 1"}, "control characters"),
-    ("services", {"running": ["nvidia-persistenced"]}, "is not the name of a systemd unit"),
-    ("services", {"running": ["--version.service"]}, "is not the name of a systemd unit"),
-    ("services", {"running": ["a/b.service"]}, "is not the name of a systemd unit"),
+    ("services", {"running": ["nvidia-persistenced"]}, "is not a valid systemd unit name"),
+    ("services", {"running": ["--version.service"]}, "is not a valid systemd unit name"),
+    ("services", {"running": ["a/b.service"]}, "is not a valid systemd unit name"),
     ("services", {"running": ["a.service"], "stopped": ["a.service"]}, "in running and in stopped"),
     ("services", {"enabled": ["a.timer"], "disabled": ["a.timer"]}, "in enabled and in disabled"),
 ]

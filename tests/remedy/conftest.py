@@ -208,7 +208,7 @@ class Box:
             assert field == "ecc_pending"
             gpu = next((each for each in self.gpus if each["uuid"] == uuid), None)
             if gpu is None:
-                return State(resource=resource, exists=False, why="no GPU answers by this UUID")
+                return State(resource=resource, exists=False, why="no GPU has this UUID")
             value = "1" if gpu["ecc"][1] else "0"
         return State(resource=resource, exists=value is not None, value=copy.deepcopy(value))
 

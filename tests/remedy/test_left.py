@@ -87,5 +87,5 @@ def test_d5_a_gpu_that_cannot_be_looked_at_is_in_doubt_and_not_said_to_be_change
     del box.gpus[1]
     result = rolled_back(w, plan)
     assert result.outcome is Outcome.UNKNOWN, result
-    assert "no GPU answers by this UUID" in result.why and "changed since" not in result.why
+    assert "no GPU has this UUID" in result.why and "changed since" not in result.why
     assert box.gpus[0]["ecc"] == [False, False]

@@ -97,12 +97,12 @@ def test_an_action_without_its_lock_does_not_begin(take: Take, tmp_path: Path) -
         return lines[-1] if lines else ""
 
     taken = take("ann", "first")
-    assert why("another") == "somebody else has taken the lock since"
+    assert why("another") == "another controller has taken the lock since"
     with Path(taken["acting"]).open() as taker:
         fcntl.flock(taker, fcntl.LOCK_EX)
-        assert why("first") == "somebody else is taking the lock"
+        assert why("first") == "another controller is taking the lock"
     let_go()
-    assert why("first") == "nobody holds the lock any more"
+    assert why("first") == "the lock is no longer held"
     Path(taken["acting"]).unlink()
     assert why("first") == ""
     Path(taken["acting"]).touch()
@@ -146,7 +146,7 @@ def test_a_holder_that_wrote_nonsense_is_still_one(
         file.write("[1]")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert take("bob")["who"] == "somebody who does not say"
+        assert take("bob")["who"] == "an unknown controller"
 
 
 def test_a_place_that_others_can_write_to_is_refused(

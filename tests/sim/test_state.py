@@ -18,7 +18,7 @@ from nodevet_sim.state import (
     without_gpus,
 )
 
-NAMED = re.compile(r"NVML_ERROR_\w+|NVML answers 0: no sensor|NVML has no call that reads it")
+NAMED = re.compile(r"NVML_ERROR_\w+|NVML returned 0: no sensor|NVML has no call that reads it")
 
 
 def test_the_shipped_profiles():

@@ -42,7 +42,7 @@ class Programs(object):
             if path in found:
                 continue
             if len(found) == FOLLOWED:
-                self.node.unread[path] = "more scripts are called than are looked into"
+                self.node.unread[path] = "too many scripts are called to read all of them"
                 return
             found.append(path)
             if deep > 1:
@@ -70,7 +70,7 @@ class Programs(object):
         """Whether a file is text that is run: it says so, may be, or a shell is `called` on it."""
         if path not in self.known:
             if len(self.known) == LOOKED:
-                self.node.unread[path] = "more files are named in scripts than are looked into"
+                self.node.unread[path] = "too many files are named in scripts to read all of them"
                 return False
             self.known[path] = self._text(path)
         says, text, runs = self.known[path]

@@ -214,7 +214,7 @@ class Survey(object):
                 name, _, value = line.partition("=")
                 if name.strip() == "include":
                     waiting += value.replace(",", " ").split()
-        return found or ([] if done else ["unit tuned.service (it names no profile)"])
+        return found or ([] if done else ["unit tuned.service (no active profile)"])
 
     def profile(self, name):
         for folder in PROFILES:

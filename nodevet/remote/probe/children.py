@@ -48,7 +48,7 @@ class Collecting(object):
             kind, length = HEADER.unpack_from(self.buffer)
             limit = {NOTE: NOTE_LIMIT, ANSWER: OUTPUT_LIMIT}.get(kind, -1)
             if length > limit:
-                raise ValueError("the collector wrote something that is no message")
+                raise ValueError("the collector wrote something that is not a message")
             end = HEADER.size + length
             if len(self.buffer) < end:
                 return None
@@ -184,7 +184,7 @@ def epitaph(pid):
         os.kill(pid, signal.SIGKILL)
         return "the collector closed its pipe without an answer"
     if os.WIFSIGNALED(status):
-        return "the collector died of signal {}".format(os.WTERMSIG(status))
+        return "the collector was killed by signal {}".format(os.WTERMSIG(status))
     return "the collector ended without an answer"
 
 
@@ -204,7 +204,7 @@ def listen(child):
 def late(child, seconds):
     """The result of a child that did not answer in time."""
     last = "; last: " + child.note if child.note else ""
-    result = failure("no answer within {:g} s{}".format(round(seconds, 1), last), "timeout")
+    result = failure("timed out after {:g} s{}".format(round(seconds, 1), last), "timeout")
     result["seconds"] = round(seconds, 4)
     return result
 

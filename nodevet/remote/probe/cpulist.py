@@ -17,11 +17,13 @@ def parse_cpulist(text):
     for part in text.strip().split(",") if text.strip() else ():
         match = RANGE.match(part)
         if match is None:
-            raise ValueError("not a cpulist: {}".format(ascii(text[:60])))
+            raise ValueError("not a valid cpulist: {}".format(ascii(text[:60])))
         first = int(match.group(1))
         last = int(match.group(2) or first)
         if not first <= last <= LARGEST:
-            raise ValueError("not a cpulist within 0-{}: {}".format(LARGEST, ascii(text[:60])))
+            raise ValueError(
+                "not a valid cpulist within 0-{}: {}".format(LARGEST, ascii(text[:60]))
+            )
         ids.update(range(first, last + 1))
     return sorted(ids)
 
@@ -51,7 +53,7 @@ def parse_mask(text):
     """
     words = text.strip().split(",")
     if not all(MASK.match(word) for word in words) or len(words) > (LARGEST + 1) // 32:
-        raise ValueError("not a mask of CPUs: {}".format(ascii(text[:60])))
+        raise ValueError("not a valid CPU mask: {}".format(ascii(text[:60])))
     bits = int("".join(word.rjust(8, "0") for word in words), 16)
     return [id for id in range(bits.bit_length()) if bits >> id & 1]
 

@@ -16,6 +16,7 @@ HEAD = 1 << 16  # bytes of a file of which only the beginning matters
 LINE = 4096  # characters; the longest kernel command line
 ENTRIES = 1 << 16  # names in a directory
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 LINKS = 40  # symbolic links in one path, as the kernel counts them
 
 

@@ -47,7 +47,7 @@ def load():
     except OSError as error:
         if "No such file" in str(error) and str(error).startswith(LIBRARY):
             raise Absent("NVML_ERROR_LIBRARY_NOT_FOUND: {} is not installed".format(LIBRARY))
-        raise SectionError("NVML_ERROR_LIBRARY_NOT_FOUND: it does not load: {}".format(error))
+        raise SectionError("NVML_ERROR_LIBRARY_NOT_FOUND: it cannot be loaded: {}".format(error))
     import pynvml
 
     return pynvml
@@ -94,7 +94,7 @@ class Nvml:
         if prefix not in self.tables:
             self.tables[prefix] = names(self.pynvml, prefix)
         if value not in self.tables[prefix]:
-            raise CallError("NVML answers {}, which has no name".format(value))
+            raise CallError("NVML returned {}, an unknown value".format(value))
         return self.tables[prefix][value]
 
     def error_name(self, code):

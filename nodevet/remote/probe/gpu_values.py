@@ -31,7 +31,7 @@ def pci_id(value):
 def memory_temperature(value):
     """Degrees Celsius. A GPU without a sensor in its memory answers success and 0."""
     if number(value) == 0:
-        raise CallError("NVML answers 0: no sensor")
+        raise CallError("NVML returned 0: no sensor")
     return number(value)
 
 

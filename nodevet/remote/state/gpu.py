@@ -44,7 +44,7 @@ def look(root, name, section):
             if why is not None or each.get(field) is None:
                 return unseen(why or "no such setting of a GPU", exists=True)
             return seen(each[field])
-    return unseen("no GPU answers by this UUID")
+    return unseen("no GPU has this UUID")
 
 
 def patterns(root, name):

@@ -15,7 +15,7 @@ INSMOD = re.compile(r"insmod\s+(?:\S*/)?([A-Za-z0-9_-]{1,64})\.ko(?:\.\w+)?(?:\s
 def look(root, name):
     """{loaded, brings: the others that are not, and that modprobe(8) would load with it}."""
     if not MODULE.match(name):
-        raise ValueError("not the name of a module")
+        raise ValueError("not a valid module name")
     if not os.path.isdir(path_under(root, "/sys/module")):
         return unseen("no /sys/module")
     if is_loaded(root, name):

@@ -17,7 +17,7 @@ def look(root, name):
     """{version, held}, of dpkg's or of rpm's database; `automatic` in apt's: apt-mark(8)."""
     of_this_machine(root)
     if not PACKAGE.match(name):
-        raise ValueError("not the name of a package")
+        raise ValueError("not a valid package name")
     if os.path.isfile("/var/lib/dpkg/status"):
         query, row = find("dpkg-query"), "--showformat=${db:Status-Abbrev} ${Version}\\n"
         code, text, _ = run((query, "--show", row, name))
@@ -25,13 +25,13 @@ def look(root, name):
         if code == 1 or (words and words[0][1:] in ("n", "c")):
             return absent()  # never installed, or only its configuration is left
         if code != 0 or len(words) != 2 or words[0][1:] != "i":
-            return unseen("dpkg-query: not in order: {}".format(ascii(text.strip()[:80])))
+            return unseen("dpkg-query: not fully installed: {}".format(ascii(text.strip()[:80])))
         value = {"version": words[1], "held": words[0][0] == "h", "automatic": name in automatic()}
         return seen(value)
     code, text, _ = run((find("rpm"), "-q", "--queryformat", "%{EVR}\\n", "--", name))
     rows = text.split()
     if code != 0:
-        return absent() if "is not installed" in text else unseen("rpm does not answer")
+        return absent() if "is not installed" in text else unseen("rpm failed")
     if len(rows) != 1:
         return unseen("{} versions are installed".format(len(rows)), exists=True)
     return seen({"version": rows[0], "held": versionlocked(root, name)})

@@ -14,7 +14,7 @@ THREADS = 1 << 14
 def look(root, pid):
     """{cpus, mems} as lists, when it started in seconds after boot, and threads that differ."""
     if not re.match(r"[1-9][0-9]{0,9}\Z", pid):
-        raise ValueError("not a process id")
+        raise ValueError("not a valid process id")
     place = "/proc/" + pid
     try:
         _, started = parse_stat(read(root, place + "/stat").strip())
@@ -28,7 +28,7 @@ def look(root, pid):
                     value["threads"][thread] = bound
     except (FileNotFoundError, ProcessLookupError):
         if os.path.isdir(path_under(root, place)):
-            return unseen("its threads change while they are read", exists=True)
+            return unseen("its threads changed while they were read", exists=True)
         return absent()
     return seen(value)
 

@@ -793,7 +793,9 @@ def test_nobody_gets_the_lock_while_a_command_of_a_dead_controller_runs(
 
         assert second.act("n1", RunCommand(words=("true",))).ok
         node.shell("echo another has taken it > /run/nodevet/lock")
-        with pytest.raises(WorkError, match=r"nothing was done.*somebody else has taken") as lost:
+        with pytest.raises(
+            WorkError, match=r"nothing was done.*another controller has taken"
+        ) as lost:
             second.act("n1", RunCommand(words=("touch", "/run/late")))
         assert lost.value.status == "lost" and not exists("/run/late")
         second.open("n1")

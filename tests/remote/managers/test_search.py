@@ -402,7 +402,7 @@ def test_r14_more_scripts_than_are_looked_into_are_told(
     files["/opt/all"] = f"#!/bin/sh\n{calls}"
     found = managers_of(POWER, tree({"/etc/cron.d/x": "@reboot root /opt/all\n", **files}))
     assert found and all(
-        each.endswith("more scripts are called than are looked into") for each in found
+        each.endswith("too many scripts are called to read all of them") for each in found
     )
 
 

@@ -33,11 +33,11 @@ def test_a_node_that_is_probed_by_itself_has_no_other_clock() -> None:
 def test_a_time_that_is_none(value: object) -> None:
     found = host.collect("/", {"asked_s": value})
     assert found["asked_s"] is None
-    assert found["errors"]["asked_s"].startswith("the request's asked_s is not a time: ")
+    assert found["errors"]["asked_s"].startswith("the request's asked_s is not a valid time: ")
 
 
 def test_the_clock_is_not_of_the_tree_of_another_machine(node: Path) -> None:
     found = host.collect(str(node), {"asked_s": 1763677519.5})
     assert (found["clock_s"], found["asked_s"]) == (None, 1763677519.5)
-    assert found["errors"]["clock_s"].endswith(" is of another one")
+    assert found["errors"]["clock_s"].endswith(" is of another machine")
     assert host.collect(str(node), {"whole_machine": True})["clock_s"] is not None

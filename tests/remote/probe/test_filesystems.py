@@ -78,7 +78,7 @@ def test_one_on_the_network_is_named_and_not_asked() -> None:
     key, record = filesystems.file_system(mounts, "/home", "/no-such-place/anna")
     assert (key, record["type"], record["remote"]) == ("/no-such-place", "nfs4", True)
     assert record["size_b"] is record["read_only"] is None
-    assert record["errors"]["available_b"] == "a network file system is not asked"
+    assert record["errors"]["available_b"] == "network file systems are not read"
 
 
 def test_ext4_after_an_error_says_it_in_another_word(tmp_path: Path) -> None:

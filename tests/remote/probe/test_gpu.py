@@ -327,7 +327,7 @@ def test_a_library_that_does_not_load(node, tmp_path):
     node.variables["LD_LIBRARY_PATH"] = str(tmp_path)
     section = node.run("")["gpu"]
     assert section["status"] == "error"
-    assert section["why"].startswith("NVML_ERROR_LIBRARY_NOT_FOUND: it does not load: ")
+    assert section["why"].startswith("NVML_ERROR_LIBRARY_NOT_FOUND: it cannot be loaded: ")
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_marks_for_not_available_are_no_values(node):
         assert (key, getattr(gpu, key)) == (key, None)
         assert gpu.why(key) == "NVML_VALUE_NOT_AVAILABLE"
     assert (gpu.pstate, gpu.why("pstate")) == (None, "NVML_PSTATE_UNKNOWN")
-    assert gpu.why("temperature_memory_c") == "NVML answers 0: no sensor"
+    assert gpu.why("temperature_memory_c") == "NVML returned 0: no sensor"
     assert gpu.power_limit_mw == FULL["power_limit_mw"]
 
 
@@ -455,7 +455,7 @@ def test_numbers_without_a_name_are_not_guessed(node):
     odd = {"gpu.0.compute_mode": 77, "gpu.0.recovery_action": 99, "gpu.0.gpu_architecture": 250}
     gpu = node.gpus(full_state(**odd)).gpus[0]
     assert (gpu.compute_mode, gpu.recovery_action, gpu.gpu_architecture) == (None, None, None)
-    assert gpu.why("recovery_action") == "NVML answers 99, which has no name"
+    assert gpu.why("recovery_action") == "NVML returned 99, an unknown value"
 
 
 def test_text_that_is_not_utf_8_costs_its_value_alone(node):
@@ -488,7 +488,7 @@ def test_nvml_does_not_speak_for_the_tree_of_another_machine(tmp_path):
     boot_id.write_text("6f1c2a34-0000-4000-8000-5a1e5a1e5a1e\n")
     assert not is_this_machine(str(tmp_path))
     assert is_this_machine(str(tmp_path), whole_machine=True)
-    with pytest.raises(Absent, match="of another one"):
+    with pytest.raises(Absent, match="of another machine"):
         collector.collect(str(tmp_path), {})
     boot_id.write_text(Path(BOOT_ID).read_text())
     assert is_this_machine(str(tmp_path))

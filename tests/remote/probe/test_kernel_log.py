@@ -530,7 +530,7 @@ def test_t1_a_message_of_several_lines_is_one_in_the_journal(
             as_dmesg(MESSAGES[:1]) + b"    [   61.5] NVRM: GPU 0000:18:00.0: fallen off the bus\n",
             "kmsg: its row 2 is not understood",
         ),
-        (BOOT + b"6,1,2,-;e1000e: lin", "kmsg: its last row has no end"),
+        (BOOT + b"6,1,2,-;e1000e: lin", "kmsg: its last row is truncated"),
     ],
 )
 def test_t1_a_row_that_is_not_understood_makes_the_log_incomplete(
@@ -587,7 +587,7 @@ def test_read_what_a_log_without_its_beginning_covers(journal: Callable[..., Any
     found = kernel_log.whole(journal(rows[0], missed, rows[1]), now=87000.0)
     assert found["covered_s"] is None
     assert found["errors"]["covered_s"] == "journald says that it missed messages"
-    found = kernel_log.whole(journal(*rows), "journald is not seen running", now=87000.0)
+    found = kernel_log.whole(journal(*rows), "journald is not running", now=87000.0)
     assert found["covered_s"] is None
 
 

@@ -153,11 +153,11 @@ def test_every_collector_costs_only_its_own_section() -> None:
         "unicode": {"status": "ok", "data": {"errors": {}, "x": "caf\u00e9 \udcff"}},
         "absent": {"status": "absent", "why": "none"},
         "denied": {"status": "denied", "why": "EACCES: /proc/x"},
-        "crash": {**error, "why": "the collector died of signal 11"},
+        "crash": {**error, "why": "the collector was killed by signal 11"},
         "leave": {**error, "why": "the collector ended without an answer"},
-        "flood": {**error, "why": "the collector wrote something that is no message"},
+        "flood": {**error, "why": "the collector wrote something that is not a message"},
         "chatter": {**error, "why": "more than 16 MiB of output"},
-        "garbage": {**error, "why": "the collector wrote something that is no message"},
+        "garbage": {**error, "why": "the collector wrote something that is not a message"},
         "nan": {**error, "why": sections["nan"]["why"]},
         "thing": {**error, "why": sections["thing"]["why"]},
         "broken": {**error, "why": "RuntimeError: caf\u00e9 \ud800"},
@@ -179,9 +179,9 @@ def test_when_every_collector_hangs_the_deadline_holds_and_says_what_was_last() 
     assert time.monotonic() - started < 5 + 15
     assert {section["status"] for section in sections.values()} == {"timeout"}
     last = "; last: GPU 6 nvmlDeviceGetPowerUsage"
-    assert sections["hang"]["why"] == f"no answer within 4 s{last}"
-    assert sections["deaf"]["why"] == "no answer within 4 s"
-    assert sections["late"]["why"].startswith("no answer within 1 s")
+    assert sections["hang"]["why"] == f"timed out after 4 s{last}"
+    assert sections["deaf"]["why"] == "timed out after 4 s"
+    assert sections["late"]["why"].startswith("timed out after 1 s")
 
 
 def test_a_collector_that_comes_after_another_sees_what_it_found() -> None:

@@ -47,7 +47,7 @@ def test_cpulist_of_any_text_is_a_list_or_an_error(text: str) -> None:
     "text", ["3-1", "0-", "-1", "0,,1", "0-99999999", "8192", "a", "0x1", "1 2", "0-3:1/2", "٣"]
 )
 def test_cpulist_refuses(text: str) -> None:
-    with pytest.raises(ValueError, match="not a cpulist"):
+    with pytest.raises(ValueError, match="not a valid cpulist"):
         parse_cpulist(text)
 
 

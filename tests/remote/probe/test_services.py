@@ -69,14 +69,14 @@ def test_units_by_the_names_that_were_asked_for(
         "sshd": (None, None, None),
     }
     bad = [each for each in found.units if each.errors]
-    assert {each.errors["active_state"] for each in bad} == {"not the name of a systemd unit"}
+    assert {each.errors["active_state"] for each in bad} == {"not a valid systemd unit name"}
 
 
 def test_an_answer_about_another_unit(systemctl: Callable[[str], None], check: Check) -> None:
     systemctl(printing(SHOWN))  # the order is another one than that of the names
     found = check("services", collect("no.service", "sshd.service"))
     assert [each.active_state for each in found.units] == [None, None]
-    assert found.units[0].why("file_state") == "systemctl answers for 'ssh.service'"
+    assert found.units[0].why("file_state") == "systemctl answered for 'ssh.service'"
 
 
 def test_a_property_that_is_not_shown(systemctl: Callable[[str], None], check: Check) -> None:
@@ -84,7 +84,7 @@ def test_a_property_that_is_not_shown(systemctl: Callable[[str], None], check: C
     (unit,) = check("services", collect("a.service")).units
     assert (unit.active_state, unit.why("file_state")) == (
         "active",
-        "systemctl shows no UnitFileState",
+        "systemctl did not show UnitFileState",
     )
 
 

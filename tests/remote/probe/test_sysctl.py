@@ -37,7 +37,7 @@ def test_the_parameters_that_were_asked_for(tmp_path: Path, check: Check) -> Non
     found = check("sysctl", sysctl.collect(str(tmp_path.resolve()), {"asks": {"sysctl": asked}}))
     told = {each.name: each.value or each.errors.get("value") for each in found.parameters}
     assert told == {
-        "kernel.//.secret": "not the name of a kernel parameter",
+        "kernel.//.secret": "not a valid kernel parameter name",
         "kernel.core_pattern": None,
         "kernel.numa_balancing": "0",
         "kernel.printk_devkmsg": "longer than 4096 characters",

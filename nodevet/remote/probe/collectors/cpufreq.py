@@ -55,7 +55,7 @@ def policy_places(root):
         except FileNotFoundError:
             continue
     if not found:
-        raise Absent("the kernel offers no cpufreq here")
+        raise Absent("the kernel has no cpufreq here")
     return found
 
 
@@ -112,7 +112,7 @@ def collect(root, request):
     if active:
         cpufreq["policies"] = fold(active)
     else:
-        cpufreq.fail("policies", "every policy is without an online CPU")
+        cpufreq.fail("policies", "no cpufreq policy has an online CPU")
     cpufreq.take("intel_pstate", line, root, CPUS + "/intel_pstate/status")
     cpufreq.take("no_turbo", parsed, root, CPUS + "/intel_pstate/no_turbo", flag)
     cpufreq.take("boost", parsed, root, CPUS + "/cpufreq/boost", flag)

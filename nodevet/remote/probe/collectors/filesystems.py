@@ -8,12 +8,20 @@ import os
 import re
 import stat
 
-from nodevet.remote.probe.files import Absent, Reading, attempt, read, read_bytes, reason, silent
+from nodevet.remote.probe.files import (
+    BOOT_ID,
+    LINKS,
+    Absent,
+    Reading,
+    attempt,
+    read,
+    read_bytes,
+    reason,
+    silent,
+)
 
 PATHS = ("/", "/tmp", "/var", "/var/log", "/var/tmp", "/dev/shm", "/home", "/run")  # noqa: S108
 MOUNTS = "/proc/self/mounts"
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-LINKS = 40
 MOUNTS_LIMIT = 16 << 20  # bytes; a node of many containers has thousands of mounts
 ASKED = ("size_b", "available_b", "inodes", "inodes_available", "read_only", "immutable")
 REMOTE = frozenset(
@@ -44,7 +52,7 @@ def mount_of(mounts, path):
     """(type, options) of the mount that a path without links lies on. Raises LookupError."""
     while path not in mounts:
         if path == "/":
-            raise LookupError("no mount holds it")
+            raise LookupError("no mount contains it")
         path = os.path.dirname(path)
     return mounts[path]
 
@@ -96,7 +104,7 @@ def file_system(mounts, path, place):
     kind, options = mount_of(mounts, place)
     record = Reading(path=path, type=kind, remote=is_remote(kind))
     if record["remote"]:
-        record.fail_all(ASKED, "a network file system is not asked")
+        record.fail_all(ASKED, "network file systems are not read")
         return place, record
     found = os.statvfs(place)
     record["size_b"] = found.f_blocks * found.f_frsize
@@ -120,7 +128,7 @@ def is_here(root):
 def collect(root, request):
     note = request.get("note", silent)
     if not is_here(root):
-        raise Absent("captured files have no file system of their own")
+        raise Absent("a captured tree has no file systems of its own")
     text = read_bytes("/", MOUNTS, MOUNTS_LIMIT).decode("utf-8", "backslashreplace")
     mounts = parse_mounts(text)
     found, seen = [], set()

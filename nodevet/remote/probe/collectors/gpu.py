@@ -70,7 +70,7 @@ def collect(root, request):
     the library does not load or start.
     """
     if not is_this_machine(root, request.get("whole_machine", False)):
-        raise Absent("NVML is this machine's, and {} is of another one".format(root))
+        raise Absent("NVML is this machine's, and {} is of another machine".format(root))
     nvml = Nvml(load(), request.get("note", silent))
     try:
         found = Reading()

@@ -11,6 +11,7 @@ import re
 import time
 
 from nodevet.remote.probe.files import (
+    FIRST_PID_NAMESPACE,
     Reading,
     attempt,
     head,
@@ -26,8 +27,7 @@ from nodevet.remote.probe.files import (
 DMI = "/sys/class/dmi/id/"
 CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 FAR_FUTURE = 1 << 40  # seconds since 1970
-NO_OTHER_CLOCK = "no controller's clock came with the request"  # as nodevet.evidence.host has it
-FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
+NO_OTHER_CLOCK = "the request has no controller time"  # as nodevet.evidence.host has it
 FIRST_MOUNT_NAMESPACE = "mnt:[4026531832]"  # MNT_NS_INIT_INO, since Linux 6.18
 CONTAINER_MARKS = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")
 
@@ -164,14 +164,14 @@ def virtualization(root, whole_machine=False):
         named = [name for start, name in CLOCK_VENDORS if start in clocks]
         return named[0] if named else "vm"
     if virtual is None and not any(texts):
-        raise ValueError(why or "neither the CPU nor DMI says")
+        raise ValueError(why or "neither the CPU nor DMI tells")
     return "none"
 
 
 def clock(root, request):
     """CLOCK_REALTIME as the request arrived, seconds since 1970 UTC. Raises ValueError."""
     if not is_this_machine(root, request.get("whole_machine", False)):
-        raise ValueError("the clock is this machine's, and {} is of another one".format(root))
+        raise ValueError("the clock is this machine's, and {} is of another machine".format(root))
     return round(request.get("arrived_s", time.time()), 3)
 
 
@@ -181,7 +181,7 @@ def asked(request):
     if value is None:
         raise ValueError(NO_OTHER_CLOCK)
     if not isinstance(value, (int, float)) or not 0 < value < FAR_FUTURE:
-        raise ValueError("the request's asked_s is not a time: {}".format(quote(repr(value))))
+        raise ValueError("the request's asked_s is not a valid time: {}".format(quote(repr(value))))
     return value
 
 

@@ -138,7 +138,7 @@ def rows_of(receive, log):
     else:
         log.lose("it is longer than {} MiB".format(LIMIT >> 20))
     if rest and not too_long:
-        log.lose("its last row has no end")
+        log.lose("its last row is truncated")
         yield rest
 
 
@@ -317,14 +317,14 @@ def collect(root, request):
         if kmsg.first_s is not None:
             log = with_beginning(kmsg, seconds) if kmsg.gone else kmsg
             return whole(log, now=since_boot())
-        denied = OSError("it holds no record")
+        denied = OSError("it is empty")
     try:
         journal = read_journal(Events(), seconds)
-        why = "; ".join(journal.lost) or "no record of the kernel"
+        why = "; ".join(journal.lost) or "no kernel messages"
     except OSError as error:
         journal, why = None, reason(error)
     if journal is not None and journal.rows:
-        why = "" if journald_runs() else "journald is not seen running"
+        why = "" if journald_runs() else "journald is not running"
         return whole(journal, why, since_boot())
     both = "/dev/kmsg: {}; journal: {}".format(reason(denied), why)
     if isinstance(denied, PermissionError):

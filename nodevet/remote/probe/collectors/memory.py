@@ -33,7 +33,7 @@ def parse_choice(text):
     """The word in brackets: madvise of "always [madvise] never". Raises ValueError."""
     match = re.search(r"\[([a-z+_]+)\]", text)
     if match is None:
-        raise ValueError("nothing is chosen in {}".format(quote(text)))
+        raise ValueError("no value is selected in {}".format(quote(text)))
     return match.group(1)
 
 

@@ -53,7 +53,7 @@ def parse_flavour(text):
     """
     row = text.split("\n", 1)[0]
     if not row.startswith("NVRM version: NVIDIA UNIX ") or "Kernel Module" not in row:
-        raise ValueError("not the driver's version: {}".format(quote(row)))
+        raise ValueError("not a valid driver version: {}".format(quote(row)))
     return "open" if "Open Kernel Module" in row else "proprietary"
 
 

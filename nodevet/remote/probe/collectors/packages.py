@@ -29,9 +29,9 @@ OUTPUT = 8 << 20  # bytes
 MOST = 300  # packages
 OFFERS = 200  # versions of one package, the highest
 NOT_ASKED = "the probe was not asked for it"
-AS_WANTED = "the driver that runs is as it is wanted, so nobody looked"
+AS_WANTED = "the running driver is as expected, so packages were not read"
 NOT_INSTALLED = "not installed"
-NO_DNF = "dnf writes a log and caches whatever it is asked, so it is not asked"
+NO_DNF = "dnf is not queried: it writes logs and caches even for a query"
 
 ROW = "${db:Status-Abbrev}\\t${binary:Package}\\t${Architecture}\\t${Version}\\n"
 WITHOUT_CACHES = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
@@ -148,7 +148,7 @@ def package(name, state, version):
     if state.strip()[1:] == "i" and VERSION.match(version):
         record["version"] = version
     else:
-        record.fail("version", "dpkg: not in order: {}".format(quote(state.strip())))
+        record.fail("version", "dpkg: not fully installed: {}".format(quote(state.strip())))
     record["held"] = state[:1] == "h"
     return record
 
@@ -168,7 +168,7 @@ def of_dpkg(running):
         if belongs(name, version, running)
     ]
     if len(packages) > MOST:
-        raise SectionError("more than {} packages of NVIDIA's are installed".format(MOST))
+        raise SectionError("more than {} NVIDIA packages are installed".format(MOST))
     names, why = attempt(automatic)
     for each in packages:
         if why is None:
@@ -240,7 +240,7 @@ def of_rpm(running):
         record.fail_all(("held", "automatic", "offers"), NO_DNF)
         found[name] = record
     if len(found) > MOST:
-        raise SectionError("more than {} packages of NVIDIA's are installed".format(MOST))
+        raise SectionError("more than {} NVIDIA packages are installed".format(MOST))
     return list(found.values())
 
 
@@ -252,7 +252,7 @@ def belongs(name, version, running):
 def collect(root, request):
     asked = request.get("asks", {}).get("packages", ())
     if root != "/":
-        raise Absent("packages are asked for on a running machine only")
+        raise Absent("packages are read on a running machine only")
     running = attempt(line, root, RUNNING)[0]
     found = Reading()
     if not asked or (running and all(fits(running, text) for text in asked)):
@@ -262,5 +262,5 @@ def collect(root, request):
     elif any(os.path.isdir(folder) for folder in RPM):
         found.update(manager="rpm", packages=of_rpm(running))
     else:
-        raise Absent("neither dpkg nor rpm has packages here")
+        raise Absent("neither dpkg nor rpm has a database here")
     return found

@@ -8,6 +8,7 @@ import re
 
 from nodevet.remote.probe.cpulist import normal_some
 from nodevet.remote.probe.files import (
+    FIRST_PID_NAMESPACE,
     Reading,
     attempt,
     integer,
@@ -27,7 +28,6 @@ FILES = 1 << 20  # open files of one process
 NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 GPU_FILE = re.compile(rb"/dev/nvidia([0-9]{1,4})(?: \(deleted\))?\Z")
 UNIT = re.compile(r"[^/]+\.(?:service|scope|socket|mount|swap)\Z")
-FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO in the kernel
 
 
 def parse_stat(text):

@@ -32,26 +32,26 @@ def unit(name, shown):
     record = Reading(name=name)
     fields = [field for field, _ in FIELDS]
     if name not in [shown.get("Id")] + shown.get("Names", "").split(" "):
-        record.fail_all(fields, "systemctl answers for {}".format(quote(shown.get("Id", ""))))
+        record.fail_all(fields, "systemctl answered for {}".format(quote(shown.get("Id", ""))))
         return record
     for field, key in FIELDS:
         if key in shown:
             record[field] = shown[key]
         else:
-            record.fail(field, "systemctl shows no " + key)
+            record.fail(field, "systemctl did not show " + key)
     return record
 
 
 def collect(root, request):
     asked = sorted(set(request.get("asks", {}).get("services", ())))
     if root != "/":
-        raise Absent("systemd is asked on a running machine only")
+        raise Absent("systemd is queried on a running machine only")
     if not os.path.isdir(RUNNING):
         raise Absent("systemd does not run here")
     good = [name for name in asked if NAME.match(name)]
     units = [unit(name, shown) for name, shown in zip(good, show(good, PROPERTIES) if good else ())]
     for name in sorted(set(asked).difference(good)):
         record = Reading(name=name)
-        record.fail_all([field for field, _ in FIELDS], "not the name of a systemd unit")
+        record.fail_all([field for field, _ in FIELDS], "not a valid systemd unit name")
         units.append(record)
     return Reading(units=units)

@@ -16,7 +16,7 @@ def path_of(name):
     """
     parts = name.translate(SWAPPED).split("/")
     if not NAME.match(name) or not all(part.strip(".") for part in parts):
-        raise ValueError("not the name of a kernel parameter")
+        raise ValueError("not a valid kernel parameter name")
     return "/proc/sys/" + "/".join(parts)
 
 
