@@ -19,12 +19,8 @@ NAME = "site_rule"
 class Tree:
     """A copy of nodevet as pip would install it, to which files are added."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(REPO / "nodevet", folder / "nodevet")  # with what is compiled of it
-        for name in OUTSIDE:
-            shutil.copytree(REPO / name, folder / "nodevet" / name)
-        shutil.copytree(REPO / "docs", folder / "docs")
+    def __init__(self, folder: Path, installed: Path) -> None:
+        self.folder = shutil.copytree(installed, folder)
         self.added: set[str] = set()
 
     def add(self, path: str, text: str) -> None:
@@ -56,9 +52,21 @@ class Tree:
         return [line.split()[0] for line in self.nodevet("list", kind).splitlines()]
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """nodevet as pip would install it, compiled, with its docs."""
+    folder = tmp_path_factory.mktemp("installed")
+    shutil.copytree(REPO / "nodevet", folder / "nodevet")
+    for name in OUTSIDE:
+        shutil.copytree(REPO / name, folder / "nodevet" / name)
+    shutil.copytree(REPO / "docs", folder / "docs")
+    subprocess.run([sys.executable, "-m", "compileall", "-q", folder], check=True)
+    return folder
+
+
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path / "site")
+def tree(tmp_path: Path, installed: Path) -> Tree:
+    return Tree(tmp_path / "site", installed)
 
 
 def recipe(heading: str) -> set[str]:
@@ -286,3 +294,106 @@ def test_a_report_format(tree: Tree) -> None:
     )
     assert tree.nodevet(*words, "--format", "loud", code=3) == "1 HOSTS!\n"
     assert "loud" in tree.nodevet("apply", "--help")
+
+
+STATE = '''\
+"""The label on a rack, /etc/rack."""
+
+from nodevet.remote.look import absent, seen
+from nodevet.remote.probe.files import read
+
+
+def look(root, name):
+    try:
+        return seen(read(root, "/etc/" + name).strip())
+    except FileNotFoundError:
+        return absent()
+'''
+KIND = '''\
+"""The label on a rack."""
+
+from nodevet.resource.core import Action, Kind, Resource
+
+
+class SetLabel(Action, frozen=True, kw_only=True, tag="set-label"):
+    """A label becomes this text."""
+
+    name: str
+    text: str
+
+    @property
+    def resource(self):
+        return Resource(kind="site_rule", name=self.name)
+
+    @property
+    def label(self):
+        return f"label {self.name} {self.text}"
+
+
+class LabelKind(Kind):
+    form = str
+    actions = (SetLabel,)
+    is_setting = True
+
+    def restore(self, before, among, actions):
+        return [SetLabel(name=before.resource.name, text=before.value)]
+
+
+KIND = LabelKind()
+'''
+USES = """\
+import sys, zlib
+import msgspec
+from nodevet import resource
+from nodevet.fleet.protocol.payload import REMOTE, payload
+from nodevet.remote.look import look
+from nodevet.resource import AnyAction, Resource, State
+from nodevet.resource.site_rule import SetLabel
+
+label = Resource(kind="site_rule", name="rack")
+(found,) = look({"root": sys.argv[1], "resources": [{"kind": label.kind, "name": label.name}]})
+state = State(resource=label, **found)
+assert resource.describe(state) == "r2", state
+action = SetLabel(name="rack", text="r1")
+(back,) = resource.restore(state, actions=(action,))
+assert back == SetLabel(name="rack", text="r2"), back
+assert msgspec.json.decode(msgspec.json.encode(action), type=AnyAction) == action
+assert resource.unnamed((action,), ()) == [label]
+assert "+label rack r1" in list(resource.diff((action,), (state,)))
+assert b"nodevet.remote.state.site_rule" in zlib.decompress(payload(REMOTE).split(b"\\n", 1)[1])
+"""
+
+
+def test_a_kind_of_resource(tree: Tree) -> None:
+    tree.add(f"nodevet/remote/state/{NAME}.py", STATE)
+    tree.add(f"nodevet/resource/{NAME}.py", KIND)
+    assert written(tree, "<kind>") == recipe("A new kind of resource")
+    assert NAME in tree.listed("resources")
+    (tree.folder / "root/etc").mkdir(parents=True)
+    (tree.folder / "root/etc/rack").write_text("r2")
+    tree.python("-c", USES, str(tree.folder / "root"))
+
+
+SOURCE = '''\
+"""Hosts of a rack: one name a line."""
+
+from nodevet.inventory.entries import Entry, Found
+
+KIND = "a rack list (.rack)"
+ENDINGS = (".rack",)
+
+
+def read(path):
+    names = path.read_text().split()
+    return Found(entries=tuple(Entry(name, path) for name in names))
+'''
+
+
+def test_an_inventory_source(tree: Tree) -> None:
+    tree.add("nodevet/inventory/sources/racks.py", SOURCE)
+    named = {path.replace("racks", "<name>") for path in tree.added}
+    assert named == recipe("A new inventory source")
+    assert "racks" in tree.listed("sources")
+    file = tree.folder / "r1.rack"
+    file.write_text("gpu001\ngpu002\n")
+    assert tree.nodevet("list", "hosts", "-i", str(file)).split() == ["gpu001", "gpu002"]

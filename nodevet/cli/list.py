@@ -19,8 +19,8 @@ def command(
     limit: tuple[str, ...],
     project: Path,
 ) -> None:
-    """List the checks, fixes, baselines, report formats, sections of the evidence or kinds of
-    resources that there are, or the hosts of an inventory.
+    """List the checks, fixes, baselines, report formats, sources of inventories, sections of the
+    evidence or kinds of resources that there are; or the hosts of an inventory.
     """
     from nodevet.run.targets import Targets
 

@@ -47,6 +47,13 @@ def formats(project: Path) -> Iterator[Listed]:
     yield from map(Listed, report.formats())
 
 
+def sources(project: Path) -> Iterator[Listed]:
+    """Every source of an inventory, with what it reads."""
+    from nodevet.inventory.sources import sources as found
+
+    yield from (Listed(each.__name__.rpartition(".")[2], each.KIND) for each in found())
+
+
 def sections(project: Path) -> Iterator[Listed]:
     """Every section of the evidence."""
     from nodevet.remote.probe.sections import names
@@ -66,6 +73,7 @@ KINDS = {
     "fixes": fixes,
     "baselines": baselines,
     "formats": formats,
+    "sources": sources,
     "sections": sections,
     "resources": resources,
 }
