@@ -65,7 +65,7 @@ OTHERS = (
 """Control groups of what others start, and who binds it."""
 
 
-class Place(NamedTuple):
+class Home(NamedTuple):
     """Where a service belongs."""
 
     cpus: str  # as CPUAffinity= and taskset take them
@@ -140,7 +140,7 @@ def bindable(process: Process) -> str:
     return service
 
 
-def place_of(evidence: Evidence, processes: Sequence[Process]) -> Place:
+def place_of(evidence: Evidence, processes: Sequence[Process]) -> Home:
     """The NUMA nodes of the GPUs that each of these processes is on. Raises FixError."""
     nodes = nodes_of(evidence)
     if isinstance(nodes, Finding):
@@ -165,7 +165,7 @@ def place_of(evidence: Evidence, processes: Sequence[Process]) -> Place:
     if isinstance(memory, str):
         raise FixError(memory)
     filled = sorted(node for node, each in memory.items() if node in first or each.memory_total_kb)
-    return Place(",".join(nodes[node].cpulist or "" for node in first), ",".join(map(str, filled)))
+    return Home(",".join(nodes[node].cpulist or "" for node in first), ",".join(map(str, filled)))
 
 
 def usable(node: NumaNode) -> None:
@@ -183,7 +183,7 @@ def usable(node: NumaNode) -> None:
 def change(
     service: str,
     findings: Sequence[Finding],
-    place: Place,
+    place: Home,
     params: Params,
     *,
     now: bool,
@@ -222,7 +222,7 @@ def change(
 
 
 def actions(
-    service: str, place: Place, *, memory: bool, restart: bool, pids: Sequence[str] = ()
+    service: str, place: Home, *, memory: bool, restart: bool, pids: Sequence[str] = ()
 ) -> Actions:
     """Each list is emptied first: systemd adds to what the unit's own file says."""
     rows = [("CPUAffinity", place.cpus), ("NUMAMask", place.nodes)]
@@ -243,7 +243,7 @@ def numa_binding(
     """In a pyinfra deploy: `numa_binding("vllm.service", cpus="0-55,112-167", nodes="0")`."""
     if not SERVICE.fullmatch(service) or not (CPUS.fullmatch(cpus) and CPUS.fullmatch(nodes)):
         raise ValueError("numa_binding: a service, a list of CPUs and one of NUMA nodes")
-    yield from perform(actions(service, Place(cpus, nodes), memory=memory, restart=restart))
+    yield from perform(actions(service, Home(cpus, nodes), memory=memory, restart=restart))
 
 
 FIX = Fix(plan=plan, risk=Risk.DRAIN, options=("now", "restart"), after=("swap",))
