@@ -1,6 +1,6 @@
 """Let every GPU admit as many processes as the baseline says, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -c MODE` for each GPU that is wrong.
+**Now** `nvidia-smi -i UUID -c MODE` for each GPU that fails.
 
 **At every boot** the unit `nodevet-compute-mode.service` sets the mode of every GPU of the node,
 after nvidia-persistenced and before slurmd and the kubelet. It is the one owner of the
@@ -8,9 +8,9 @@ setting; a GPU that fails does not keep it from the others, and then the unit ha
 
 **Risk** idle: processes that use the GPU go on, but one that they start may no longer get in.
 
-**Undo** puts the old modes back, and takes the unit away or puts the earlier one back.
+**Rollback** restores the earlier modes, and removes the unit or restores the earlier one.
 
-**What it cannot do.** EXCLUSIVE_THREAD is refused: drivers have not had it for years. With
+**What it cannot do.** EXCLUSIVE_THREAD is refused: drivers dropped it years ago. With
 persistence mode off the driver forgets the mode when the GPU's last client leaves; the plan
 says so, and `persistence_mode` comes first. A node with a GPU that does not answer is refused
 whole, as the unit must speak of all.
@@ -34,21 +34,21 @@ BOOT = BootUnit("compute_mode")
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all GPUs that are wrong; see `FIX`."""
-    every, wrong = gpus.among(evidence, findings)
-    if not wrong:
+    """One change of all GPUs that fail; see `FIX`."""
+    every, failed = gpus.among(evidence, findings)
+    if not failed:
         return
     if params.mode == "EXCLUSIVE_THREAD":
-        raise FixError("no driver has EXCLUSIVE_THREAD any more; is EXCLUSIVE_PROCESS meant?")
-    wrong, others = gpus.fixable(wrong, obstacle)
+        raise FixError("no driver has EXCLUSIVE_THREAD any more; use EXCLUSIVE_PROCESS")
+    failed, others = gpus.fixable(failed, obstacle)
     yield gpus.change(
-        wrong,
+        failed,
         told=lambda _: [words(params.mode)],
         fields=lambda _: ["compute_mode"],
         risk=Risk.IDLE,
         owner=BOOT,
         boot=[(each.uuid, words(params.mode)) for each in gpus.having(every, "compute_mode")],
-        note=gpus.notes(others, gpus.forgotten(wrong, "compute mode")),
+        note=gpus.notes(others, gpus.forgotten(failed, "compute mode")),
     )
 
 

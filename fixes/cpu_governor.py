@@ -3,19 +3,19 @@
 **Now** `systemd-tmpfiles --create` with the rule below: the very thing that runs at boot.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-cpu-governor.conf`, one line for all policies; see
-tmpfiles.d(5), `w`. Where a policy's CPUs are all offline (SMT switched off, say) it takes no
-governor, and the rule has a line for each of the others: CPUs that come back later are wrong
-until it is planned anew. systemd reads it early in the boot and whenever a package asks for it. It
+tmpfiles.d(5), `w`. If a policy's CPUs are all offline (SMT switched off, say) it takes no
+governor, and the rule has a line for each of the others: CPUs that come back later fail
+until it is planned again. systemd reads it early in the boot and whenever a package asks for it. It
 is the one owner of the setting; tuned, cpupower.service and power-profiles-daemon are others.
 
 **Risk** live: only clocks change.
 
-**Undo** puts back the governor of each policy, and the rule. With intel_pstate and amd-pstate
+**Rollback** restores the governor of each policy, and the rule. With intel_pstate and amd-pstate
 in active mode the governor `performance` also sets the energy performance preference, and
-keeps it; that is kept and put back too.
+keeps it; that is kept and restored too.
 
 **What it cannot do.** A governor that a policy does not offer is refused: another driver must
-be chosen, on the kernel's command line. Where the driver is a module that is loaded late
+be chosen, on the kernel's command line. If the driver is a module that is loaded late
 (acpi-cpufreq in some kernels) its policies may come after the rule; `--verify-reboot` shows
 it. The preference is not set for itself: under `performance` the kernel sets it.
 """
@@ -39,9 +39,9 @@ POLICIES = "/sys/devices/system/cpu/cpufreq"
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all policies that are wrong; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    """One change of all policies that fail; see `FIX`."""
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return
     section = evidence[Cpufreq].data
     every = (section.policies if section else None) or ()
@@ -55,7 +55,7 @@ def plan(
         raise FixError(f"the rule would speak of policies that were not read: {doubt}")
     by_id = {policies.policies: policies for policies in every}
     preferences, governors, observed = [], [], {}
-    for finding in wrong:
+    for finding in failed:
         found = by_id.get(finding.subject.id)
         if found is None:
             raise FixError(f"{finding.subject.label}: not among the policies of the evidence")
@@ -87,7 +87,7 @@ def active(cpufreq: Cpufreq | None) -> tuple[int, ...]:
 
 
 def refuse(policies: CpufreqPolicies, governor: str) -> None:
-    """Raises FixError where these policies do not take the governor, or do not say."""
+    """Raises FixError if these policies do not take the governor, or do not say."""
     label = f"cpufreq {policies.policies[:60]}"
     if not numbers(policies.policies):
         raise FixError(f"{label}: not a list of policies")

@@ -12,9 +12,9 @@ apt is stopped before it changes anything.
 it: nothing that uses a GPU starts. A module of DKMS is built while it is installed, which takes
 minutes.
 
-**Undo** installs the old versions, and puts back whether they were held and had come with
+**Rollback** installs the earlier versions, and restores whether they were held and came with
 others; it takes another reboot. Where the repositories no longer have the installed version,
-there is no way back, and nothing is planned.
+they could not be restored, and nothing is planned.
 
 **What it cannot do.** It configures no repository and does not fetch the lists of one
 (`apt-get update`). It does not go from one branch to another where the packages are named
@@ -75,11 +75,11 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change of all packages of the driver; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return
     running = running_version(evidence)
-    if any(finding.actual != running for finding in wrong):
+    if any(finding.actual != running for finding in failed):
         raise FixError("the finding is not of this evidence")
     listed = packages_of(evidence)
     moved = of_driver(listed, running, params)
@@ -90,16 +90,16 @@ def plan(
     touched = [known[target.name] for target in targets]
     if gone := [each.name for each in touched if each.version not in (None, *(each.offers or ()))]:
         raise FixError(
-            f"there would be no way back: the installed version of {some(gone)} is in none of the "
+            f"it cannot be rolled back: the installed version of {some(gone)} is in none of the "
             "node's repositories any more; keep it in one, then plan again"
         )
     held = [each.name for each in touched if each.held]
     older = [carried(each.version) for each in touched if each.version]
-    told = f"held now, by somebody or an earlier fix: {some(held)}; " if held else ""
+    told = f"held now, by an administrator or an earlier fix: {some(held)}; " if held else ""
     yield PlannedChange(
         expected=version,
         actual=running,
-        subjects=tuple(finding.subject.label for finding in wrong),
+        subjects=tuple(finding.subject.label for finding in failed),
         actions=actions(
             targets,
             down=any(each and Version(each) > Version(version) for each in older),
@@ -113,7 +113,7 @@ def plan(
 
 
 def running_version(evidence: Evidence) -> str:
-    """Of the library and the loaded module. Raises FixError where these differ."""
+    """Of the library and the loaded module. Raises FixError if these differ."""
     gpu, modules = evidence[Gpus].data, evidence[Modules].data
     version = gpu.driver_version if gpu else None
     loaded = modules.nvidia_version if modules else None
@@ -174,7 +174,7 @@ def of_driver(listed: Sequence[Package], running: str, params: Params) -> tuple[
     if others:
         told = some([f"{name} {version}" for name, version in others.items()])
         raise FixError(
-            f"the driver that runs is {running}, and installed are also {told}: put these right, "
+            f"the driver that runs is {running}, and installed are also {told}: repair these, "
             "then plan again"
         )
     if built := [each.name for each in there if PREBUILT.match(each.name)]:
@@ -205,7 +205,7 @@ def unowned(running: str, others: Collection[str], params: Params) -> str:
 def offers_of(package: Package, listed: Sequence[Package], running: str) -> dict[str, Target]:
     """What may take a package's place, by the driver's version: of each the highest.
 
-    Raises FixError where the node does not say.
+    Raises FixError if the node does not say.
     """
     if package.offers is None or package.automatic is None:
         field = "offers" if package.offers is None else "automatic"

@@ -1,15 +1,15 @@
 """Switch ECC of every GPU's memory on, or off, as the baseline says.
 
-**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that is wrong: the mode is set, and
+**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that fails: the mode is set, and
 waits. It is in force after the next reboot, or reset of the GPU; the plan says `reboot`, as
 a GPU on an NVLink fabric cannot be reset alone.
 
 **At every boot** nothing is needed: the board keeps the mode in its InfoROM, and is the owner.
 
-**Risk** reboot. Only where the mode is right now and another one waits is it live: then what
-waits is taken back, and nothing changes.
+**Risk** reboot. It is live only if the mode is as expected and another one waits: then what
+waits is reverted, and nothing changes.
 
-**Undo** sets the old mode to wait in turn: it takes another reboot.
+**Rollback** sets the earlier mode, which then waits: it takes another reboot.
 
 **What it cannot do.** A GPU without ECC does not get it. Usable memory and bandwidth change
 with the mode.
@@ -22,7 +22,7 @@ from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import now
-from nodevet.fixing.gpus import Named, Wrong
+from nodevet.fixing.gpus import FailedGpu, Named
 from nodevet.fixing.model import Fix, PlannedChange, Risk
 from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
@@ -31,11 +31,11 @@ from nodevet.model import Finding
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """A change of the GPUs whose mode is wrong now, and one of those where it will be."""
+    """A change of the GPUs whose mode fails now, and one of those whose mode will."""
     _, found = gpus.among(evidence, findings)
-    wrong, others = gpus.fixable(found, obstacle)
-    later = tuple(each for each in wrong if each.named.read("ecc_current") == params.enabled)
-    fails = tuple(each for each in wrong if each not in later)
+    failed, others = gpus.fixable(found, obstacle)
+    later = tuple(each for each in failed if each.named.read("ecc_current") == params.enabled)
+    fails = tuple(each for each in failed if each not in later)
     if fails:
         yield change(fails, params.enabled, Risk.REBOOT, "reboot", others)
     if later:
@@ -47,10 +47,10 @@ def obstacle(named: Named) -> str:
 
 
 def change(
-    wrong: Sequence[Wrong], enabled: bool, risk: Risk, effective: str, note: str
+    failed: Sequence[FailedGpu], enabled: bool, risk: Risk, effective: str, note: str
 ) -> PlannedChange:
     return gpus.change(
-        wrong,
+        failed,
         told=lambda _: [words(enabled)],
         fields=lambda _: ["ecc_pending"],
         risk=risk,

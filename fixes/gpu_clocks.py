@@ -1,7 +1,7 @@
 """Set every GPU's application and locked clocks to what the baseline says, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks are
-wrong. The two are set as one: the one that the baseline does not name stays as it is.
+**Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks
+fail. The two are set as one: the one that the baseline does not name stays as it is.
 `nvidia-smi -lgc MHZ,MHZ` and `-lmc MHZ,MHZ` lock.
 
 **At every boot** the unit `nodevet-gpu-clocks.service` sets the clocks of every GPU of the node,
@@ -11,10 +11,10 @@ fails does not keep it from the others, and then the unit has failed.
 
 **Risk** live: jobs go on, and get slower or faster.
 
-**Undo** puts the old clocks back, and takes the unit away or puts the earlier one back.
+**Rollback** restores the earlier clocks, and removes the unit or restores the earlier one.
 
 **What it cannot do.** Clocks are locked only where the driver tells which ones are: no driver
-known does, and a lock that cannot be read can neither be verified nor put back. nvidia-smi
+known does, and a lock that cannot be read can neither be verified nor restored. nvidia-smi
 refuses a pair that the GPU does not have (`nvidia-smi -q -d SUPPORTED_CLOCKS`). With persistence
 mode off the driver forgets the clocks when the GPU's last client leaves; the plan says so, and
 `persistence_mode` comes first. A node with a GPU that does not answer is refused whole, as
@@ -43,23 +43,23 @@ BOOT = BootUnit("gpu_clocks", after=(*MODES, "power_limit"))
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all GPUs that are wrong; see `FIX`."""
-    every, wrong = gpus.among(evidence, findings)
-    if not wrong:
+    """One change of all GPUs that fail; see `FIX`."""
+    every, failed = gpus.among(evidence, findings)
+    if not failed:
         return
     yield gpus.change(
-        wrong,
+        failed,
         told=lambda named: told(named, params, boot=False),
         fields=lambda named: touched(named, params),
         risk=Risk.LIVE,
         owner=BOOT,
         boot=[(each.uuid, words) for each in every for words in told(each, params, boot=True)],
-        note=gpus.forgotten(wrong, "clocks"),
+        note=gpus.forgotten(failed, "clocks"),
     )
 
 
 def told(named: Named, params: Params, *, boot: bool) -> Iterator[Words]:
-    """What nvidia-smi is told of a GPU. Raises FixError where something is not known."""
+    """What nvidia-smi is told of a GPU. Raises FixError if something is not known."""
     if sets_application(named, params):
         pair = [application(named, field, params, boot=boot) for field in APPLICATION]
         yield ("-ac", f"{pair[0]},{pair[1]}")
@@ -95,7 +95,7 @@ def application(named: Named, field: str, params: Params, *, boot: bool) -> int:
 
 
 def resolved(named: Named, clock: str, wanted: int | str) -> int:
-    """In MHz. Raises FixError where the evidence does not say what a word stands for."""
+    """In MHz. Raises FixError if the evidence does not say what a word stands for."""
     if not isinstance(wanted, str):
         return wanted
     mhz = named.read(reference(clock, wanted))

@@ -9,17 +9,17 @@ it. Where an older plan left such a file for a module that is wanted by now, it 
 
 **Risk** live for loading; reboot for what is to be gone.
 
-**Undo** puts the files back, unloads what was loaded here, with whatever came along and nothing
+**Rollback** restores the files, unloads what was loaded here, with whatever came along and nothing
 else, and loads what was kept out.
 
-**What it cannot do.** A module that is not on the node is not installed, and one that is part of
-the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The initramfs
-may load an unwanted module before the blacklist is read: `update-initramfs -u` or
-`dracut --force` makes it anew, and is not done here. A blacklist keeps a module from being loaded
-for a device and by modules-load.d, not by `modprobe` and not by another module that needs it.
-What is blacklisted elsewhere or on the kernel's command line is not loaded: that is somebody's
-decision. Versions of driver and library that differ ask for a reboot, which is no change of a
-setting.
+**What it cannot do.** A module that is not on the node is not installed, and one that is part
+of the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The
+initramfs may load an unwanted module before the blacklist is read: `update-initramfs -u` or
+`dracut --force` builds it again, and is not done here. A blacklist keeps a module from being
+loaded for a device and by modules-load.d, not by `modprobe` and not by another module that
+needs it. What is blacklisted elsewhere or on the kernel's command line is not loaded: that is
+the administrator's decision. Versions of driver and library that differ ask for a reboot, which
+is no change of a setting.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,14 +49,14 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """A change that loads what is missing, and one that keeps out what is unwanted; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return
     modules = evidence[Modules].data
     if modules is None or modules.loaded is None or modules.builtin is None:
         raise FixError("the modules of the kernel could not be read")
     missing, unwanted, others = [], [], []
-    for finding in wrong:
+    for finding in failed:
         name = finding.subject.id
         if finding.expected == "loaded" and name in params.loaded:
             missing.append(finding)

@@ -1,6 +1,6 @@
 """Switch MIG of every GPU on, or off, as the baseline says, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -mig 1` (or `-mig 0`) for each GPU that is wrong. Hopper and later
+**Now** `nvidia-smi -i UUID -mig 1` (or `-mig 0`) for each GPU that fails. Hopper and later
 change at once. Ampere changes with a reset of the GPU, which the driver does by itself where it
 can; else the mode waits for one, or for a reboot, and the plan says `reset`.
 
@@ -10,7 +10,7 @@ manager, and before the other GPU settings, slurmd and the kubelet.
 
 **Risk** drain: nothing may use the GPU, not even a monitor such as DCGM, or the driver refuses.
 
-**Undo** puts the old modes back, and takes the unit away or puts the earlier one back. The
+**Rollback** restores the earlier modes, and removes the unit or restores the earlier one. The
 slices of a GPU that was in MIG mode do not come back.
 
 **What it cannot do.** It makes no slices and keeps none: the layout is the part of NVIDIA's
@@ -42,13 +42,13 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """A change of the GPUs that keep their mode over a boot, and one of the others."""
-    every, wrong = gpus.among(evidence, findings)
-    if not wrong:
+    every, failed = gpus.among(evidence, findings)
+    if not failed:
         return
-    wrong, others = gpus.fixable(wrong, obstacle)
+    failed, others = gpus.fixable(failed, obstacle)
     note = gpus.notes(others, ON if params.enabled else OFF)
-    kept = tuple(each for each in wrong if keeps(each.named))
-    lost = tuple(each for each in wrong if not keeps(each.named))
+    kept = tuple(each for each in failed if keeps(each.named))
+    lost = tuple(each for each in failed if not keeps(each.named))
     change = partial(
         gpus.change,
         told=lambda _: [words(params.enabled)],
@@ -72,7 +72,7 @@ def obstacle(named: Named) -> str:
 
 
 def keeps(named: Named) -> bool:
-    """Whether the board keeps the mode over a boot. Raises FixError where that is not known."""
+    """Whether the board keeps the mode over a boot. Raises FixError if that is not known."""
     if named.gpu.gpu_architecture is None:
         raise FixError(f"{named.label}: gpu_architecture: {named.gpu.why('gpu_architecture')}")
     return named.gpu.gpu_architecture == "AMPERE"

@@ -15,16 +15,16 @@ Nodes of memory alone that are nearest to these CPUs are among them: a Grace Hop
 **Risk** live without a restart. A restart asks for a drained node, drain: what is lost with the
 service cannot be known. Its own processes are no obstacle to it.
 
-**Undo** takes the drop-in away, restarts what was restarted, and gives processes that were
-bound with `--now` the CPUs that they had, thread by thread. What somebody else restarted in
-between is bound until it starts anew.
+**Rollback** removes the drop-in, restarts what was restarted, and gives processes that were
+bound with `--now` the CPUs that they had, thread by thread. What others restarted in between
+is bound until its next start.
 
 **What it cannot do.** Processes of no service (sessions, containers) and of services that run
 other people's jobs (slurmd, kubelet) are bound by whoever starts them. One service has one
-binding: where its processes compute on GPUs of several nodes, it takes an instance for each.
+binding: if its processes compute on GPUs of several nodes, it takes an instance for each.
 systemd moves a running service to AllowedMemoryNodes= whenever it reads its files, and does
-not let it go again: where the memory is yet to be bound, only `--restart` is planned. It needs
-the unified cgroup hierarchy; without it the check goes on to say wrong, and the step is put
+not let it go again: if the memory is yet to be bound, only `--restart` is planned. It needs
+the unified cgroup hierarchy; without it the check still fails, and the step is rolled
 back. So is a restart after which the service is not on its GPUs within two minutes, or that
 takes systemd longer than 45 s. A service that needs more memory than its nodes have is ended
 by the kernel. Units of systemd-run are gone after a reboot.
@@ -84,14 +84,14 @@ def plan(
     now: bool = False,
     restart: bool = False,
 ) -> Iterator[PlannedChange]:
-    """A change of each service that is wrong; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    """A change of each service that fails; see `FIX`."""
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return
     members = computing(evidence)
     services: dict[str, list[Finding]] = {}
     refused: list[str] = []
-    for finding in wrong:
+    for finding in failed:
         process = members.get(finding.subject.id)
         if process is None:
             raise FixError(f"{finding.subject.label}: the finding is not of this evidence")
@@ -111,7 +111,7 @@ def plan(
 
 
 def computing(evidence: Evidence) -> Mapping[str, Process]:
-    """Every process that computes on a GPU, by its pid. Raises FixError where that is not told."""
+    """Every process that computes on a GPU, by its pid. Raises FixError if that is not told."""
     users, silent = users_of(evidence)
     if silent:
         raise FixError(f"{silent[0].subject.label or 'the GPUs'}: {silent[0].why}")
@@ -128,7 +128,7 @@ def computing(evidence: Evidence) -> Mapping[str, Process]:
 
 
 def bindable(process: Process) -> str:
-    """The service that a process is bound by. Raises FixError where there is none."""
+    """The service that a process is bound by. Raises FixError if there is none."""
     service, unit = service_of(process), process.unit or "no unit"
     for pattern, advice in OTHERS:
         if re.search(pattern, process.cgroup or ""):
@@ -169,7 +169,7 @@ def place_of(evidence: Evidence, processes: Sequence[Process]) -> Home:
 
 
 def usable(node: NumaNode) -> None:
-    """Raises FixError where a service that is bound to a node could not start."""
+    """Raises FixError if a service that is bound to a node could not start."""
     if node.cpulist is None:
         raise FixError(f"node {node.id}: cpulist: {node.why('cpulist')}")
     if not CPUS.fullmatch(node.cpulist) or not numbers(node.cpulist):

@@ -1,21 +1,21 @@
 """Keep every GPU's driver state loaded, or not, as the baseline says, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -pm 1` (or `-pm 0`) for each GPU that is wrong. Where
+**Now** `nvidia-smi -i UUID -pm 1` (or `-pm 0`) for each GPU that fails. Where
 nvidia-persistenced runs, nvidia-smi hands the wish to it. A daemon that runs is not restarted:
 it would let go of every GPU for a moment.
 
-**At every boot** one owner. Where nvidia-persistenced.service is there and can be enabled, and
-the mode is to be on, it is: enabled, started, and with the drop-in
+**At every boot** one owner. If nvidia-persistenced.service is there and can be enabled, and the
+mode is to be on, it is: enabled, started, and with the drop-in
 `90-nodevet-persistence-mode.conf`, which says `nvidia-smi -i UUID -pm 1` of every GPU once the
 daemon is up; for as some distributions pack it, the daemon starts with `--no-persistence-mode`.
-Else (no such unit; a masked one, which is somebody's decision; a static one, which udev starts;
-the mode is to be off) the unit `nodevet-persistence-mode.service` says it, after the daemon.
-Either comes before slurmd and the kubelet and before the units of the other GPU settings, and
-takes away what a plan made of the other one earlier.
+Else (no such unit; a masked one, which is the administrator's decision; a static one, which
+udev starts; the mode is to be off) the unit `nodevet-persistence-mode.service` says it, after
+the daemon. Either comes before slurmd and the kubelet and before the units of the other GPU
+settings, and takes away what a plan made of the other one earlier.
 
 **Risk** live: jobs go on.
 
-**Undo** puts the old mode back, and unit, drop-in and daemon as they were. A daemon that was
+**Rollback** restores the earlier mode, and the unit, drop-in and daemon. A daemon that was
 started here is stopped then and lets go of every GPU: an idle one forgets what is set on it.
 
 **What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its
@@ -63,9 +63,9 @@ LOSES = "a GPU forgets its power limit, clocks and compute mode when its last cl
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all GPUs that are wrong; see `FIX`."""
-    every, wrong = gpus.among(evidence, findings)
-    if not wrong:
+    """One change of all GPUs that fail; see `FIX`."""
+    every, failed = gpus.among(evidence, findings)
+    if not failed:
         return
     daemon, own = shown(evidence, DAEMON), shown(evidence, OWN)
     settable = [each for each in every if not unsupported(each.gpu, CHECK)]
@@ -79,7 +79,7 @@ def plan(
         actions = of_own(boot, other=daemon.load_state != "not-found")
         held = []
     yield gpus.change(
-        wrong,
+        failed,
         told=lambda _: [words(params.enabled)],
         fields=lambda _: [CHECK],
         risk=Risk.LIVE,
@@ -90,7 +90,7 @@ def plan(
 
 
 def shown(evidence: Evidence, name: str) -> Shown:
-    """A unit as systemd shows it, whole. Raises FixError where that was not read."""
+    """A unit as systemd shows it, whole. Raises FixError if that was not read."""
     section = evidence[Units]
     if section.data is None:
         raise FixError(f"services: {section.why}")
@@ -106,7 +106,7 @@ def shown(evidence: Evidence, name: str) -> Shown:
 
 
 def is_owner(daemon: Shown) -> bool:
-    """Whether the daemon's unit can start at boot. Raises FixError where that is not clear."""
+    """Whether the daemon's unit can start at boot. Raises FixError if that is not clear."""
     if daemon.load_state in ("not-found", "masked"):
         return False
     if daemon.load_state != "loaded":

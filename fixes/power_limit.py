@@ -1,6 +1,6 @@
 """Set every GPU's power limit to what the baseline says, now and at every boot.
 
-**Now** `nvidia-smi -i UUID -pl WATTS` for each GPU whose limit is wrong. The watts are checked
+**Now** `nvidia-smi -i UUID -pl WATTS` for each GPU whose limit fails. The watts are checked
 against what NVML says that the board allows.
 
 **At every boot** the unit `nodevet-power-limit.service` sets the limit of every GPU of the node,
@@ -10,7 +10,7 @@ unit has failed.
 
 **Risk** live: clocks under load follow at once, jobs go on.
 
-**Undo** puts the old limits back, and takes the unit away or puts the earlier one back.
+**Rollback** restores the earlier limits, and removes the unit or restores the earlier one.
 
 **What it cannot do.** With persistence mode off the driver forgets the limit when the GPU's
 last client leaves; the plan says so, and `persistence_mode` comes first. A limit that
@@ -36,9 +36,9 @@ BOOT = BootUnit("power_limit")
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all GPUs that are wrong; see `FIX`."""
-    every, wrong = gpus.among(evidence, findings)
-    if not wrong:
+    """One change of all GPUs that fail; see `FIX`."""
+    every, failed = gpus.among(evidence, findings)
+    if not failed:
         return
     limits = {each.uuid: limit(each, params) for each in gpus.having(every, "power_limit_mw")}
 
@@ -48,22 +48,22 @@ def plan(
             return "its power limit cannot be set"
         if abs(named.read("power_limit_mw") - mw) > params.slack_mw(mw):
             return ""
-        return "its limit is set as wanted, and another limiter holds it lower"
+        return "its limit is set as expected, and another limiter holds it lower"
 
-    wrong, others = gpus.fixable(wrong, obstacle)
+    failed, others = gpus.fixable(failed, obstacle)
     yield gpus.change(
-        wrong,
+        failed,
         told=lambda named: [words(limits[named.uuid])],
         fields=lambda _: ["power_limit_mw"],
         risk=Risk.LIVE,
         owner=BOOT,
         boot=[(uuid, words(mw)) for uuid, mw in limits.items()],
-        note=gpus.notes(others, gpus.forgotten(wrong, "power limit")),
+        note=gpus.notes(others, gpus.forgotten(failed, "power limit")),
     )
 
 
 def limit(named: Named, params: Params) -> int:
-    """In milliwatt. Raises FixError where the board does not allow it, or does not say."""
+    """In milliwatt. Raises FixError if the board does not allow it, or does not say."""
     low, high = named.read("power_limit_min_mw"), named.read("power_limit_max_mw")
     if params.watts == "default":
         mw = named.read("power_limit_default_mw")
@@ -71,7 +71,7 @@ def limit(named: Named, params: Params) -> int:
         mw = round(params.watts * 1000)
     if not 0 < low <= mw <= high:
         raise FixError(
-            f"{named.label}: {watts(mw):g} W is wanted, and this board allows "
+            f"{named.label}: {watts(mw):g} W is expected, and this board allows "
             f"{watts(low):g}-{watts(high):g} W: is the baseline for another board?"
         )
     return mw

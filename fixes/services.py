@@ -8,7 +8,7 @@ and has failed, each unit a step of its own.
 **Risk** live where units are started, enabled or disabled. Stopping one needs a drained
 node: what depends on it cannot be known.
 
-**Undo** puts back whether the unit was enabled and whether it ran.
+**Rollback** restores whether the unit was enabled and whether it ran.
 
 **What it cannot do.** A unit that is not there is not installed. A masked one was masked on
 purpose, and is not unmasked. A static one can be neither enabled nor disabled. Units that
@@ -43,14 +43,14 @@ KINDS = (".service", ".socket", ".timer", ".path")
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """A change of each unit that is wrong; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    """A change of each unit that fails; see `FIX`."""
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return
     section = evidence[Units].data
     known = {each.name: each for each in (section.units if section else None) or ()}
     changes, refused = [], []
-    for finding in wrong:
+    for finding in failed:
         name = finding.subject.id
         try:
             changes.append(change(finding, known.get(name), params))
@@ -60,7 +60,7 @@ def plan(
 
 
 def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChange:
-    """What puts one unit right. Raises FixError."""
+    """What makes one unit as expected. Raises FixError."""
     if unit is None:
         raise FixError(NOT_ASKED)
     if unit.name.startswith("systemd-") or not unit.name.endswith(KINDS):
@@ -101,7 +101,7 @@ def change(finding: Finding, unit: Shown | None, params: Params) -> PlannedChang
 
 OBSTACLES = {
     "not-found": "it is not there; install what brings it, or look at its name",
-    "masked": "it is masked, which somebody did on purpose; `systemctl unmask` is theirs",
+    "masked": "it is masked, which was done on purpose; run `systemctl unmask` if it should run",
 }
 
 

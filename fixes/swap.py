@@ -10,16 +10,16 @@ there: systemd makes them of what it finds on the disks, packages bring them.
 nothing left to go to. drain where something is: it must be read back, which can take minutes
 and stall whatever waits for it.
 
-**Undo** puts /etc/fstab back byte by byte, with mode and owner, unmasks the units and turns the
+**Rollback** restores /etc/fstab byte by byte, with mode and owner, unmasks the units and turns the
 swap on again, with its priority. What had been swapped out stays in memory.
 
-**What it cannot do.** Only `none` can be met: of several, nobody says which may stay. Swap that
-holds more than half of MemAvailable is not turned off: that is an estimate, and the node goes on
-needing memory. zram comes from zram-generator or zramswap.service, whose configuration is theirs
-to end. A unit in /etc/systemd/system was written by hand, and cannot be masked. An /etc/fstab
-that holds a password, is a link or no UTF-8 text is not written. The swap file stays on the
-disk, and a hibernated image is lost with the swap that holds it. What scripts and cron turn on
-is another owner of it.
+**What it cannot do.** Only `none` can be met: of several, the baseline does not say which may
+stay. Swap that holds more than half of MemAvailable is not turned off: that is an estimate, and
+the node goes on needing memory. zram comes from zram-generator or zramswap.service, whose
+configuration is theirs to end. A unit in /etc/systemd/system was written by hand, and cannot be
+masked. An /etc/fstab that holds a password, is a link or is not UTF-8 text is not written. The
+swap file stays on the disk, and a hibernated image is lost with the swap that holds it. What
+scripts and cron turn on is another owner of it.
 """
 
 import re
@@ -52,8 +52,8 @@ def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
     """One change that takes away all of it; see `FIX`."""
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return
     if params.maximum_kb not in ("none", 0):
         raise FixError(
@@ -63,15 +63,15 @@ def plan(
     memory = evidence[Memory].data
     if memory is None:
         raise FixError(f"memory: {evidence[Memory].why}")
-    if wrong[0].actual != f"{memory.swap_total_kb} KiB":
+    if failed[0].actual != f"{memory.swap_total_kb} KiB":
         raise FixError("the finding is not of this evidence")
     active = listed(memory)
     used = swapped_out(memory, active)
     table, units = at_boot(memory)
     names = tuple(each.name for each in active)
     yield PlannedChange(
-        expected=wrong[0].expected,
-        actual=wrong[0].actual,
+        expected=failed[0].expected,
+        actual=failed[0].actual,
         actions=actions(table, units, names),
         resources=(
             *([Resource(kind="file", name=FSTAB)] if table else ()),
@@ -92,7 +92,7 @@ def listed(memory: Memory) -> tuple[Active, ...]:
         raise FixError(f"/proc/meminfo has {memory.swap_total_kb} KiB, and /proc/swaps lists none")
     for each in memory.swaps:
         if not NAME.fullmatch(each.name):
-            raise FixError(f"{each.name[:60]!r} in /proc/swaps is not the plain path of one")
+            raise FixError(f"{each.name[:60]!r} in /proc/swaps is not a plain path")
         if each.name.startswith("/dev/zram"):
             raise FixError(
                 f"{each.name} is compressed memory: remove zram-generator or zramswap.service, "
@@ -105,14 +105,14 @@ def listed(memory: Memory) -> tuple[Active, ...]:
 
 
 def swapped_out(memory: Memory, active: Iterable[Active]) -> int:
-    """KiB that must come back into memory. Raises FixError where they do not fit."""
+    """KiB that must come back into memory. Raises FixError if they do not fit."""
     total, free, available = (
         read(memory, field, f"{field}: ")
         for field in ("swap_total_kb", "swap_free_kb", "available_kb")
     )
     each_used = [read(each, "used_kb", f"{each.name}: used_kb: ") for each in active]
     if not 0 <= free <= total or min(each_used) < 0:
-        raise FixError(f"how much is swapped out makes no sense: {total - free}, {each_used} KiB")
+        raise FixError(f"how much is swapped out is not plausible: {total - free}, {each_used} KiB")
     used = max(total - free, sum(each_used))
     if used * SHARE > available:
         raise FixError(
@@ -123,7 +123,7 @@ def swapped_out(memory: Memory, active: Iterable[Active]) -> int:
 
 
 def read(record: Record, field: str, name: str) -> int:
-    """A number of the evidence. Raises FixError where it was not read."""
+    """A number of the evidence. Raises FixError if it was not read."""
     value: int | None = getattr(record, field)
     if value is None:
         raise FixError(f"{name}{record.why(field)}")

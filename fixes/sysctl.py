@@ -1,17 +1,17 @@
 """Set kernel parameters to what the baseline says, now and at every boot.
 
-**Now** one write to the file in /proc/sys of each parameter that is wrong. Where the baseline
+**Now** one write to the file in /proc/sys of each parameter that fails. Where the baseline
 gives limits the nearest one is written; of several values the first.
 
 **At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` with every parameter that the baseline
 gives a value. One with limits is in it when it is, or was just set to, the value that is
-written here; one that is right in another way has another owner, and is left to it.
+written here; one that is met in another way has another owner, and is left to it.
 systemd-sysctl reads the file early in the boot. Files that sort after it, tuned and the
 kubelet are other owners.
 
 **Risk** live: jobs go on under the new values.
 
-**Undo** puts back the old values and the file.
+**Rollback** restores the earlier values and the file.
 
 **What it cannot do.** A parameter that the kernel does not have, or that may not be read, is
 not written now. One that comes with a module which is loaded late is set by udev when that
@@ -37,27 +37,27 @@ CONF = "/etc/sysctl.d/90-nodevet-sysctl.conf"
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all that is wrong; see `FIX`."""
-    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
-    if not wrong:
+    """One change of all that fails; see `FIX`."""
+    failed = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
+    if not failed:
         return
     section = evidence[Parameters].data
     known = {each.name: each for each in (section.parameters if section else None) or ()}
     conf: dict[str, str] = {}
     for name, wanted in params.parameters.items():
         found = known.get(name)
-        if name in wrong:
+        if name in failed:
             if found is None or found.value is None:
                 raise FixError(f"{name}: {why(found)}")
-            if wrong[name].actual not in (found.value, number(found.value)):
+            if failed[name].actual not in (found.value, number(found.value)):
                 raise FixError(f"{name}: the finding is not of this evidence")
         value = target(name, wanted, found)
         if value is not None:
             conf[name] = value
-    if not set(wrong) <= set(conf):
+    if not set(failed) <= set(conf):
         raise FixError("the findings are not of this evidence")
-    now = {name: conf[name] for name in wrong}
-    yield kernel_files.change(wrong, now, actions(conf, now))
+    now = {name: conf[name] for name in failed}
+    yield kernel_files.change(failed, now, actions(conf, now))
 
 
 def why(found: Parameter | None) -> str:
@@ -65,9 +65,9 @@ def why(found: Parameter | None) -> str:
 
 
 def target(name: str, wanted: int | str | Limits, found: Parameter | None) -> str | None:
-    """What the file says of a parameter; None where it is right and left to another owner.
+    """What the file says of a parameter; None if it is as expected and left to another owner.
 
-    Raises FixError where that depends on a value that was not read, or cannot be written.
+    Raises FixError if that depends on a value that was not read, or cannot be written.
     """
     if not isinstance(wanted, Limits):
         if wanted == "":
@@ -82,7 +82,7 @@ def target(name: str, wanted: int | str | Limits, found: Parameter | None) -> st
         return None if any(equal(each, found.value) for each in others) else str(first)
     actual, low, high = number(found.value), wanted.minimum, wanted.maximum
     if actual is None:
-        raise FixError(f"{name}: what it is now is no number")
+        raise FixError(f"{name}: its value now is not a number")
     if low is not None and actual <= low:
         return str(low)
     if high is not None and actual >= high:

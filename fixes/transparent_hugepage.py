@@ -1,7 +1,7 @@
 """Set how transparent huge pages are used, now and at every boot.
 
-**Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, where it is
-wrong. Of several words that are right the first in the baseline is written.
+**Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, if it
+fails. Of several words that are accepted the first in the baseline is written.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-transparent-hugepage.conf` writes the same words; see
 tmpfiles.d(5), `w`. It is the one owner of the setting; tuned and `transparent_hugepage=` on
@@ -9,7 +9,7 @@ the kernel's command line are others, and the rule comes after the command line.
 
 **Risk** live: memory that is in use stays as it is, and later allocations follow.
 
-**Undo** puts back both words and the rule.
+**Rollback** restores both words and the rule.
 
 **What it cannot do.** Programs that run keep the pages that they have. A word that the kernel
 does not offer is refused by the write itself.
@@ -33,18 +33,18 @@ FOLDER = "/sys/kernel/mm/transparent_hugepage"
 def plan(
     evidence: Evidence, findings: Sequence[Finding], params: Params
 ) -> Iterator[PlannedChange]:
-    """One change of all that is wrong; see `FIX`."""
-    wrong = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
-    if not wrong:
+    """One change of all that fails; see `FIX`."""
+    failed = {f.subject.id: f for f in findings if f.verdict is Verdict.FAIL}
+    if not failed:
         return
     memory = evidence[Memory].data
     rule: dict[str, str] = {}
     for field in FIELDS:
         words = getattr(params, field)
         actual = getattr(memory, f"thp_{field}", None)
-        if actual is None and field in wrong:
+        if actual is None and field in failed:
             raise FixError(f"{field}: it could not be read")
-        if field in wrong and actual != wrong[field].actual:
+        if field in failed and actual != failed[field].actual:
             raise FixError(f"{field}: the finding is not of this evidence")
         if words is None:
             continue
@@ -52,10 +52,10 @@ def plan(
             raise FixError(f"{field}: it could not be read, and the rule must speak of it too")
         if len(words) == 1 or actual not in words[1:]:
             rule[field] = words[0]
-    if not set(wrong) <= set(rule):
+    if not set(failed) <= set(rule):
         raise FixError("the findings are not of this evidence")
-    now = {field: rule[field] for field in wrong}
-    yield kernel_files.change(wrong, now, actions(rule, now))
+    now = {field: rule[field] for field in failed}
+    yield kernel_files.change(failed, now, actions(rule, now))
 
 
 def actions(rule: dict[str, str], now: dict[str, str]) -> Actions:

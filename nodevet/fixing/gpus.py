@@ -41,7 +41,7 @@ class Named(NamedTuple):
         return setting(self.uuid, field)
 
 
-class Wrong(NamedTuple):
+class FailedGpu(NamedTuple):
     named: Named
     finding: Finding
 
@@ -68,23 +68,23 @@ def every(evidence: Evidence) -> tuple[Named, ...]:
 
 def among(
     evidence: Evidence, findings: Sequence[Finding]
-) -> tuple[tuple[Named, ...], tuple[Wrong, ...]]:
+) -> tuple[tuple[Named, ...], tuple[FailedGpu, ...]]:
     """Every GPU, and those that fail by these findings; nothing if none does.
 
     Raises FixError as `every` does, and for a finding about something else.
     """
-    wrong = [finding for finding in findings if finding.verdict is Verdict.FAIL]
-    if not wrong:
+    failed = [finding for finding in findings if finding.verdict is Verdict.FAIL]
+    if not failed:
         return (), ()
     named = every(evidence)
     by_subject = {(each.uuid, str(each.gpu.index)): each for each in named}
     found = []
-    for finding in wrong:
+    for finding in failed:
         subject = finding.subject
         gpu = by_subject.get((subject.uuid or "", subject.id))
         if gpu is None:
             raise FixError(f"{subject.label or 'the node'}: not among the GPUs that NVML lists")
-        found.append(Wrong(gpu, finding))
+        found.append(FailedGpu(gpu, finding))
     return named, tuple(found)
 
 
@@ -94,22 +94,22 @@ def having(named: Iterable[Named], field: str) -> tuple[Named, ...]:
 
 
 def fixable(
-    wrong: Sequence[Wrong], obstacle: Callable[[Named], str]
-) -> tuple[tuple[Wrong, ...], str]:
+    failed: Sequence[FailedGpu], obstacle: Callable[[Named], str]
+) -> tuple[tuple[FailedGpu, ...], str]:
     """Those without an obstacle, and what is to be said of the others.
 
     Raises FixError if every one has an obstacle.
     """
-    why = {each.named.label: obstacle(each.named) for each in wrong}
+    why = {each.named.label: obstacle(each.named) for each in failed}
     said = "; ".join(f"{label}: {words}" for label, words in why.items() if words)
-    free = tuple(each for each in wrong if not why[each.named.label])
-    if wrong and not free:
+    free = tuple(each for each in failed if not why[each.named.label])
+    if failed and not free:
         raise FixError(said)
     return free, said
 
 
 def change(
-    wrong: Sequence[Wrong],
+    failed: Sequence[FailedGpu],
     *,
     told: Callable[[Named], Iterable[Words]],
     fields: Callable[[Named], Iterable[str]],
@@ -127,13 +127,13 @@ def change(
     unit that sets `boot` at every boot, if there is one. `actions` come before all others, and
     change `resources`.
     """
-    labels = [each.named.label for each in wrong]
-    values = [(each.finding.expected, each.finding.actual) for each in wrong]
-    changed = [each.named for each in wrong]
+    labels = [each.named.label for each in failed]
+    values = [(each.finding.expected, each.finding.actual) for each in failed]
+    changed = [each.named for each in failed]
     return PlannedChange(
         expected=alike({label: wanted for label, (wanted, _) in zip(labels, values, strict=True)}),
         actual=alike({label: actual for label, (_, actual) in zip(labels, values, strict=True)}),
-        unit=wrong[0].finding.unit,
+        unit=failed[0].finding.unit,
         subjects=tuple(labels),
         actions=(
             *actions,
@@ -163,11 +163,11 @@ def alike(values: Mapping[str, Value]) -> Value:
     return first if same else dict(values)
 
 
-def forgotten(wrong: Sequence[Wrong], what: str) -> str:
+def forgotten(failed: Sequence[FailedGpu], what: str) -> str:
     """What to know if the driver may not keep a setting: persistence mode was not on.
 
     The same plan may turn it on, before all that it would forget."""
-    off = [named.label for named, _ in wrong if named.gpu.persistence_mode is not True]
+    off = [named.label for named, _ in failed if named.gpu.persistence_mode is not True]
     if not off:
         return ""
     return (

@@ -28,12 +28,12 @@ def actions(owner: str, lines: Iterable[str], now: Mapping[str, str]) -> Actions
     return (conf(owner, lines), *(WriteKernel(path=path, value=now[path]) for path in now))
 
 
-def change(wrong: Mapping[str, Finding], now: Mapping[str, str], told: Actions) -> PlannedChange:
+def change(failed: Mapping[str, Finding], now: Mapping[str, str], told: Actions) -> PlannedChange:
     """The change of all that fails, by name; each of its actions is on a file of its own."""
     return PlannedChange(
         expected=now,
-        actual={name: finding.actual for name, finding in wrong.items()},
-        subjects=tuple(finding.subject.label for finding in wrong.values()),
+        actual={name: finding.actual for name, finding in failed.items()},
+        subjects=tuple(finding.subject.label for finding in failed.values()),
         actions=told,
         resources=tuple(each.resource for each in told if each.resource),
         risk=Risk.LIVE,

@@ -9,7 +9,7 @@ from nodevet.fixing.model import FixError, PlannedChange
 
 
 def planned(changes: Sequence[PlannedChange], refused: Sequence[str]) -> Iterator[PlannedChange]:
-    """The changes, the first with a note of what was refused. Raises FixError where none is."""
+    """The changes, the first with a note of what was refused. Raises FixError if none is."""
     if not changes:
         raise FixError("; ".join(refused))
     left = f"not in the plan: {'; '.join(refused)}" if refused else ""

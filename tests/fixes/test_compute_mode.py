@@ -25,7 +25,7 @@ def test_only_the_wrong_gpus_must_be_free(plan, h100, uuid):
 
 
 def test_exclusive_thread_is_no_more(plan, h100):
-    with pytest.raises(FixError, match="is EXCLUSIVE_PROCESS meant"):
+    with pytest.raises(FixError, match="use EXCLUSIVE_PROCESS"):
         plan("compute_mode", "EXCLUSIVE_THREAD", {"gpu": h100({})})
 
 

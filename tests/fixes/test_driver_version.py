@@ -92,7 +92,7 @@ def test_a_lower_version_and_packages_that_are_held(plan):
     )
     (change,) = plan("driver_version", "550.40.07", node(*packages))
     assert {"--allow-downgrades", "--allow-change-held-packages"} <= set(words_of(change))
-    assert change.note.startswith(f"held now, by somebody or an earlier fix: {DRIVER}; ")
+    assert change.note.startswith(f"held now, by an administrator or an earlier fix: {DRIVER}; ")
 
 
 def test_a_fabric_manager_of_another_version_goes_along(plan):
@@ -147,14 +147,14 @@ REFUSED = [
     (three("560.35.03", manager=("560.35.03",)), {}, "does not exchange packages for those of"),
     ((package("nvidia-driver", kept=False),), {}, "is on offer; on offer: nothing"),
     ((package("nvidia-driver", V, NEW, kept=False), package("libcuda1", V, NEW)), {},
-     "no way back: the installed version of nvidia-driver is in none of the node's repositories"),
+     "cannot be rolled back: the installed version of nvidia-driver is in none of the node's"),
     ((), {}, "no package owns the driver 550.54.14: NVIDIA's .run installer"),
     ((package("libnvidia-container1", "1.16.1"), package("nvidia-settings")), {}, ".run installer"),
     (three(NEW, manager_version=NEW)[2:], {}, ".run installer"),
     ((package(DRIVER, NEW),), {}, "the packages are of 550.90.07 already: it takes a reboot"),
     ((package(DRIVER, "545.1.2"),), {}, "the packages are of 545.1.2: reboot, or take away"),
     ((*three(NEW), package("nvidia-dkms-550", "550.60.1")), {},
-     "installed are also nvidia-dkms-550 550.60.1: put these right"),
+     "installed are also nvidia-dkms-550 550.60.1: repair these"),
     ((*three(NEW), package("linux-modules-nvidia-550-6.8.0-40-generic", "6.8.0")), {},
      "linux-modules-nvidia-550-6.8.0-40-generic: modules that were built for one kernel"),
     ((package(DRIVER, None, NEW, errors={"version": "dpkg: not fully installed: 'iF'"}),), {},

@@ -5,7 +5,7 @@ import pytest
 from nodevet.catalog import Catalog
 
 CATALOG = Catalog()
-PARTS = ("**Now** ", "**At every boot** ", "**Risk** ", "**Undo** ", "**What it cannot do.** ")
+PARTS = ("**Now** ", "**At every boot** ", "**Risk** ", "**Rollback** ", "**What it cannot do.** ")
 
 
 @pytest.mark.parametrize("fix", CATALOG.fixes)

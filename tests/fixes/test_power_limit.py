@@ -98,7 +98,7 @@ def test_a_limit_that_something_else_holds_is_not_ours(plan, h100):
         plan("power_limit", 700, {"gpu": h100(held, {})})
     (change,) = plan("power_limit", 700, {"gpu": h100(held, LOW)})
     assert change.subjects == ("GPU 1",)
-    assert "GPU 0: its limit is set as wanted" in change.note
+    assert "GPU 0: its limit is set as expected" in change.note
 
 
 def test_persistence_mode_off_is_said(plan, h100):

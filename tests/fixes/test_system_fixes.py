@@ -156,7 +156,7 @@ def test_a_dot_inside_a_part(plan):
     ("params", "other", "told"),
     [
         (WANT, {"vm__swappiness": None}, "vm.swappiness: the probe was not asked for it, and the"),
-        (WANT, {"vm__min_free_kbytes": "a"}, "vm.min_free_kbytes: what it is now is no number"),
+        (WANT, {"vm__min_free_kbytes": "a"}, "vm.min_free_kbytes: its value now is not a number"),
         (WANT | {"kernel.core_pattern": ""}, {}, "kernel.core_pattern: an empty value cannot be"),
     ],
 )
