@@ -9,10 +9,11 @@ from nodevet.fixing.model import Risk
 from nodevet.model import Value
 from nodevet.remedy.plan.contradictions import contradictions
 from nodevet.remedy.settings import Rollout
+from nodevet.remedy.upgrades import PLAN, UpgradeError, Upgrades, upgraded
 from nodevet.resource import Actions, Resource, State
 
 MOST_TOLD = 5  # contradictions of a plan
-VERSION = 2
+VERSION = 3
 
 
 class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,20 +96,27 @@ def write(plan: Plan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
 
 
-def read(text: bytes) -> Plan:
-    """Raises PlanError, also for a plan that contradicts itself."""
+class _Schema(msgspec.Struct, frozen=True):
+    nodevet_plan: int
+
+
+def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
+    """A plan, also of an earlier schema. Raises PlanError, also if it contradicts itself."""
     try:
-        plan = msgspec.json.decode(text, type=Plan)
+        schema = msgspec.json.decode(text, type=_Schema).nodevet_plan
+        if schema == VERSION:
+            plan = msgspec.json.decode(text, type=Plan)
+        else:
+            document = upgraded(msgspec.json.decode(text), schema, VERSION, upgrades)
+            plan = msgspec.convert({**document, "nodevet_plan": VERSION}, Plan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"not a plan: {error}") from error
-    if plan.nodevet_plan != VERSION:
-        raise PlanError(
-            f"a plan of version {plan.nodevet_plan}; this nodevet reads {VERSION}: plan anew"
-        )
+    except UpgradeError as error:
+        raise PlanError(f"a plan of {error}, or plan again") from error
     if found := list(contradictions(plan)):
         more = [f"and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
         told = "; ".join([*found[:MOST_TOLD], *more])
-        raise PlanError(f"not a valid plan: {told}; plan anew")
+        raise PlanError(f"not a valid plan: {told}; plan again")
     return plan
 
 

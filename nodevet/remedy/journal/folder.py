@@ -24,7 +24,9 @@ from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
 from nodevet.remedy.journal.journal import Journal, JournalError, RunBegin, RunEnd
 from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
-from nodevet.result import Approval, HostResult, Outcome, Result
+from nodevet.remedy.upgrades import RESULT as RESULTS
+from nodevet.remedy.upgrades import UpgradeError, upgraded
+from nodevet.result import SCHEMA, Approval, HostResult, Outcome, Result
 
 PLAN = "plan.json"
 REACH = "reach.json"
@@ -49,12 +51,6 @@ class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
         """What a later command may take up."""
         options = {key: self.options[key] for key in self.options if key not in TOLD_ANEW}
         return replace(self, options=options)
-
-
-class _KeptResult(msgspec.Struct, frozen=True):
-    """Of a result that was kept."""
-
-    unknown: str = ""
 
 
 class RunFolder:
@@ -184,10 +180,11 @@ class RunFolder:
     def _kept_unknown(self) -> bool:
         """Whether the result says itself that the journal could not be written to its end."""
         try:
-            return bool(
-                msgspec.json.decode((self.path / RESULT).read_bytes(), type=_KeptResult).unknown
-            )
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = (self.path / RESULT).read_bytes()
+            document = msgspec.json.decode(text, type=dict[str, Any])
+            schema = int(document.get("schema", SCHEMA))
+            return bool(upgraded(document, schema, SCHEMA, RESULTS).get("unknown"))
+        except (OSError, ValueError, TypeError, RecursionError, UpgradeError):
             return False
 
     def next_stem(self, word: str) -> str:

@@ -19,7 +19,9 @@ import msgspec
 
 from nodevet.printable import brief
 from nodevet.remedy.journal.records import (
+    EARLIEST,
     LONGEST_OUTPUT,
+    SCHEMA,
     ActionBegin,
     ActionEnd,
     ActionUnknown,
@@ -41,6 +43,7 @@ from nodevet.remedy.journal.records import (
     StepVerified,
     state,
 )
+from nodevet.remedy.upgrades import JOURNAL, UpgradeError, Upgrades, upgraded
 
 __all__ = [
     "NAME",
@@ -270,17 +273,35 @@ def read(path: Path, *, first: bool = False) -> tuple[JournalRecord, ...]:
     return parse(data, str(path))[0]
 
 
-def parse(data: bytes, name: str = NAME) -> tuple[tuple[JournalRecord, ...], bytes]:
-    """The records, and what follows the last line that has its end.
+class _Begin(msgspec.Struct, frozen=True):
+    """What says of which schema records are: a record that has one, and those after it."""
+
+    schema: int | None = None
+
+
+def parse(
+    data: bytes, name: str = NAME, upgrades: Upgrades = JOURNAL
+) -> tuple[tuple[JournalRecord, ...], bytes]:
+    """The records, and what follows the last line that has its end. Those of an earlier schema go
+    through `upgrades`.
 
     Raises JournalError, also where a line is not the one that followed when it was written.
     """
     *lines, torn = data.split(b"\n")
     records: list[JournalRecord] = []
-    last = ""
+    last, schema = "", EARLIEST
     for number, line in enumerate(lines, 1):
         try:
-            record = _DECODER.decode(line)
+            if b'"schema"' in line:
+                schema = msgspec.json.decode(line, type=_Begin).schema or schema
+            record = _record(line, schema, upgrades)
+        except UpgradeError as error:
+            if not records and b'"schema"' not in line:
+                raise JournalError(
+                    f"{name}:1: the first record is not that of a run that says its schema: "
+                    "is this a journal, and not of an earlier nodevet?"
+                ) from error
+            raise JournalError(f"{name}:{number}: a journal of {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise JournalError(
                 f"{name}:{number}: no record of a journal: {brief(str(error))}; the file was "
@@ -299,6 +320,15 @@ def parse(data: bytes, name: str = NAME) -> tuple[tuple[JournalRecord, ...], byt
         records.append(record)
         last = _sha256(line)
     return tuple(records), torn
+
+
+def _record(line: bytes, schema: int, upgrades: Upgrades) -> JournalRecord:
+    if schema == SCHEMA:
+        found: JournalRecord = _DECODER.decode(line)
+        return found
+    document = upgraded(msgspec.json.decode(line), schema, SCHEMA, upgrades)
+    older: JournalRecord = msgspec.convert(document, JournalRecord)
+    return older
 
 
 def seal(record: JournalRecord) -> str:

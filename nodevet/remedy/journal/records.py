@@ -10,6 +10,8 @@ from nodevet.printable import brief
 from nodevet.resource import State
 from nodevet.result import Approval
 
+SCHEMA = 3
+EARLIEST = 2  # of a run whose first record does not say
 LONGEST_OUTPUT = 4096  # bytes of a command's output that are kept: its end
 
 
@@ -28,6 +30,7 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True, tag_field="is"):
 class RunBegin(Stamped, frozen=True, kw_only=True, tag="run-begin"):
     """A controller takes the run up: the first record, and once more at each resume or rollback."""
 
+    schema: int = SCHEMA  # of this record and those after it
     kind: str = "apply"  # or rollback
     hosts: tuple[str, ...] = ()  # that are to be rolled back
     nodevet: str = ""  # its version
