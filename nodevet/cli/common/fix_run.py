@@ -53,7 +53,8 @@ def reached_before(
     given = [
         name for name in reach if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
-    now = reached_now(run.plan()[1], inventories, reach) if inventories else None
+    _, plan = run.plan()  # one that contradicts itself is refused before anything else is read
+    now = reached_now(plan, inventories, reach) if inventories else None
     return saved_reach.reached_before(run, now, reach, given)
 
 
