@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing to put right. `str()` is the line that people read."""
+    """One thing to correct. `str()` is the line that people read."""
 
     where: object  # its str() says it: a Place, a target, an option
     path: str  # inside the file: expect.pcie_link.width; empty where there is none

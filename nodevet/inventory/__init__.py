@@ -7,7 +7,7 @@ that `@local` and plain names cost nothing.
 from collections.abc import Sequence
 from typing import IO
 
-from nodevet.inventory.entries import MAX_HOSTS, Entry, Found, merge, same_machine
+from nodevet.inventory.entries import MAX_HOSTS, Found, HostEntry, merge, same_machine
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import this_machine
 from nodevet.inventory.select import Known, Word, make, narrow, pick
@@ -78,7 +78,7 @@ def _read_all(inventories: Sequence[str]) -> list[Found]:
 
 def _choose(
     found: Sequence[Found], words: Sequence[Word], piped: Sequence[str]
-) -> tuple[Known, list[Entry]]:
+) -> tuple[Known, list[HostEntry]]:
     """What can be named, and what the targets choose of it. Raises InventoryError."""
     hosts, problems = merge(entry for source in found for entry in source.entries)
     if len(hosts) > MAX_HOSTS:

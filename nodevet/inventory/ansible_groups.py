@@ -34,7 +34,7 @@ class Groups:
         self._ranked: dict[frozenset[str], list[str]] = {}
         self._above: dict[str, frozenset[str]] = {}
         if not isinstance(document, Mapping):
-            self.problems.append(((), "an object with groups is wanted", MAKE))
+            self.problems.append(((), "must be an object with groups", MAKE))
             return
         self._read_meta(document)
         for name, body in document.items():
@@ -68,7 +68,7 @@ class Groups:
             if isinstance(said, Mapping):
                 self._hostvars[host] = said
             else:
-                self._refuse((META, "hostvars", host), "an object with variables is wanted")
+                self._refuse((META, "hostvars", host), "must be an object with variables")
 
     def _read_group(self, name: str, body: Any) -> None:
         if not name or not name.isprintable() or name[0] in "@!&^":
@@ -89,7 +89,7 @@ class Groups:
         if isinstance(said, Mapping):
             self._variables[name] = said
         elif said is not None:
-            self._refuse((name, "vars"), "an object with variables is wanted")
+            self._refuse((name, "vars"), "must be an object with variables")
 
     def _names(self, listed: Any, steps: Steps) -> list[str]:
         if isinstance(listed, Mapping):
@@ -98,7 +98,7 @@ class Groups:
             return []
         if isinstance(listed, list) and all(isinstance(name, str) for name in listed):
             return listed
-        self._refuse(steps, "a list of names is wanted")
+        self._refuse(steps, "must be a list of names")
         return []
 
     def _refuse(self, steps: Steps, problem: str) -> None:
@@ -164,7 +164,7 @@ class Groups:
         try:
             number = int(priority)
         except (TypeError, ValueError):
-            self._refuse((group, "vars", "ansible_group_priority"), "a whole number is wanted")
+            self._refuse((group, "vars", "ansible_group_priority"), "must be a whole number")
             number = 1
         return self._depth(group), number, group
 

@@ -23,7 +23,7 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HostEntry:
     """What one place says about one host."""
 
     name: str
@@ -41,14 +41,14 @@ class Entry:
 class Found:
     """What one source holds. `groups` has also those without a host."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HostEntry, ...] = ()
     groups: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
-def merge(entries: Iterable[Entry]) -> tuple[dict[str, Entry], list[Problem]]:
+def merge(entries: Iterable[HostEntry]) -> tuple[dict[str, HostEntry], list[Problem]]:
     """One entry per name, in order of first mention; what contradicts is a problem."""
-    merged: dict[str, Entry] = {}
+    merged: dict[str, HostEntry] = {}
     problems: list[Problem] = []
     for entry in entries:
         known = merged.get(entry.name)
@@ -56,7 +56,7 @@ def merge(entries: Iterable[Entry]) -> tuple[dict[str, Entry], list[Problem]]:
             merged[entry.name] = entry
         else:
             problems.extend(_contradictions(known, entry))
-            merged[entry.name] = Entry(
+            merged[entry.name] = HostEntry(
                 name=known.name,
                 where=known.where,
                 groups=known.groups | entry.groups,
@@ -66,7 +66,7 @@ def merge(entries: Iterable[Entry]) -> tuple[dict[str, Entry], list[Problem]]:
     return merged, problems
 
 
-def _contradictions(one: Entry, other: Entry) -> Iterable[Problem]:
+def _contradictions(one: HostEntry, other: HostEntry) -> Iterable[Problem]:
     name = brief(one.name)
     if one.local != other.local:
         near, far = (one, other) if one.local else (other, one)
@@ -80,12 +80,12 @@ def _contradictions(one: Entry, other: Entry) -> Iterable[Problem]:
             yield Problem(setting.where, "", f"{says}, but {but}", "keep one of the two")
 
 
-def same_machine(entries: Iterable[Entry]) -> list[Problem]:
+def same_machine(entries: Iterable[HostEntry]) -> list[Problem]:
     """Hosts under two names at one address: one of them would be vetted twice, the other never.
 
     With another root they are told apart: recorded nodes share a machine.
     """
-    seen: dict[tuple[Any, ...], Entry] = {}
+    seen: dict[tuple[Any, ...], HostEntry] = {}
     problems = []
     for entry in entries:
         said = {key: setting.value for key, setting in entry.settings.items()}

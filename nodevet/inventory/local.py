@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nodevet.inventory.entries import Entry
+from nodevet.inventory.entries import HostEntry
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.settings import name_problem
 from nodevet.printable import brief
@@ -14,17 +14,17 @@ LOCAL = "@local"
 OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
 
 
-def this_machine() -> Entry:
+def this_machine() -> HostEntry:
     """This machine under its own hostname. Raises InventoryError where that is not usable."""
     name = socket.gethostname()
     problem = name_problem(name)
     if problem:
         text = f"this machine's hostname is {brief(name) or 'empty'}: {problem}"
         raise InventoryError([Problem(LOCAL, "", text, "set it with hostnamectl")])
-    return Entry(name, LOCAL, local=True)
+    return HostEntry(name, LOCAL, local=True)
 
 
-def localised(hosts: Mapping[str, Entry], machine: Entry) -> Entry:
+def localised(hosts: Mapping[str, HostEntry], machine: HostEntry) -> HostEntry:
     """This machine with what an inventory says of its name: groups, root, python, sudo, ..."""
     listed = hosts.get(machine.name)
     if listed is None:

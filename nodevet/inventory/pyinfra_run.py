@@ -1,4 +1,4 @@
-"""Runs a pyinfra inventory and the group data beside it, and prints what they define as JSON.
+"""Runs a pyinfra inventory and the group data next to it, and prints what they define as JSON.
 
 A program of its own, given the inventory's path: an inventory is Python that may
 print, exit, change folder or import anything, so it does not run inside nodevet.

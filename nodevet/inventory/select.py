@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nodevet.inventory.entries import ALL, MAX_HOSTS, Entry, merge
+from nodevet.inventory.entries import ALL, MAX_HOSTS, HostEntry, merge
 from nodevet.inventory.errors import shorten
 from nodevet.inventory.local import LOCAL, localised
 from nodevet.inventory.nodeset import NodesetError, expand_term, terms
@@ -32,7 +32,7 @@ class TermError(Exception):
 class Known:
     """The hosts and groups that words can name."""
 
-    hosts: Mapping[str, Entry]
+    hosts: Mapping[str, HostEntry]
     groups: frozenset[str] = frozenset()
 
     def members(self, group: str) -> list[str]:
@@ -63,9 +63,11 @@ Resolve = Callable[[str], Iterable[str]]
 Chosen = dict[str, None]  # a set that keeps its order
 
 
-def make(words: Iterable[Word], local: Callable[[], Entry]) -> tuple[list[Entry], list[Problem]]:
+def make(
+    words: Iterable[Word], local: Callable[[], HostEntry]
+) -> tuple[list[HostEntry], list[Problem]]:
     """The hosts that targets name by themselves, without an inventory."""
-    made: list[Entry] = []
+    made: list[HostEntry] = []
 
     def resolve(term: str) -> list[str]:
         if term == LOCAL:
@@ -76,7 +78,7 @@ def make(words: Iterable[Word], local: Callable[[], Entry]) -> tuple[list[Entry]
         elif is_single(term):
             entries = [single(term)]
         else:
-            entries = [Entry(name, "target") for name in expand_term(term)]
+            entries = [HostEntry(name, "target") for name in expand_term(term)]
         made.extend(entries)
         return [entry.name for entry in entries]
 
@@ -86,10 +88,10 @@ def make(words: Iterable[Word], local: Callable[[], Entry]) -> tuple[list[Entry]
 
 
 def pick(
-    words: Iterable[Word], known: Known, chosen: Iterable[str], local: Callable[[], Entry]
-) -> tuple[list[Entry], list[Problem]]:
+    words: Iterable[Word], known: Known, chosen: Iterable[str], local: Callable[[], HostEntry]
+) -> tuple[list[HostEntry], list[Problem]]:
     """The hosts of the inventory that targets name, in its order, after those already chosen."""
-    machine: dict[str, Entry] = {}
+    machine: dict[str, HostEntry] = {}
 
     def resolve(term: str) -> list[str]:
         if term == LOCAL:
@@ -116,8 +118,8 @@ def pick(
 
 
 def narrow(
-    words: Iterable[Word], known: Known, hosts: list[Entry]
-) -> tuple[list[Entry], list[Problem]]:
+    words: Iterable[Word], known: Known, hosts: list[HostEntry]
+) -> tuple[list[HostEntry], list[Problem]]:
     """The hosts that the limits leave. A part of a limit that names no known host is a problem."""
 
     def resolve(term: str) -> list[str]:

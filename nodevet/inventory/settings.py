@@ -55,20 +55,20 @@ def _matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
     def validate(value: str) -> str:
         if pattern.fullmatch(value):
             return value
-        raise ValueError(f"{what} is wanted")
+        raise ValueError(f"must be {what}")
 
     return validate
 
 
 def _path(value: str) -> str:
     if not value or value.startswith("-") or not value.isprintable() or len(value) > LONGEST_PATH:
-        raise ValueError("a path is wanted")
+        raise ValueError("must be a path")
     return value
 
 
 def _home_path(value: str) -> str:
     if '"' in value:
-        raise ValueError("a path without quotes is wanted")
+        raise ValueError("must be a path without quotes")
     try:
         return str(Path(_path(value)).expanduser())
     except RuntimeError:
@@ -77,7 +77,7 @@ def _home_path(value: str) -> str:
 
 def _root(value: str) -> str:
     if not _path(value).startswith("/"):
-        raise ValueError("an absolute path is wanted")
+        raise ValueError("must be an absolute path")
     return value
 
 
@@ -86,7 +86,7 @@ def _expected_hostname(value: Any) -> bool | str:
         return value
     if isinstance(value, str) and NAME.fullmatch(value):
         return value
-    raise ValueError("true, false or a host name is wanted")
+    raise ValueError("must be true, false or a host name")
 
 
 Text = pydantic.AfterValidator
@@ -109,12 +109,12 @@ class Settings(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
     )
 
 
-WANTED = {
-    "int_type": "a whole number is wanted",
-    "bool_type": "true or false is wanted",
-    "string_type": "text is wanted",
-    "greater_than_equal": "a port is between 1 and 65535",
-    "less_than_equal": "a port is between 1 and 65535",
+MUST_BE = {
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "greater_than_equal": "must be between 1 and 65535",
+    "less_than_equal": "must be between 1 and 65535",
 }
 
 
@@ -126,7 +126,7 @@ def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str,
         return {}, [
             (
                 str(item["loc"][0]),
-                WANTED.get(item["type"], item["msg"].removeprefix("Value error, ")),
+                MUST_BE.get(item["type"], item["msg"].removeprefix("Value error, ")),
             )
             for item in error.errors(include_url=False, include_context=False)
         ]

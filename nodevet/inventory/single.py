@@ -2,7 +2,7 @@
 
 import re
 
-from nodevet.inventory.entries import Entry, Setting
+from nodevet.inventory.entries import HostEntry, Setting
 from nodevet.inventory.nodeset import NodesetError
 from nodevet.inventory.settings import is_address6, name_problem, validate
 
@@ -14,7 +14,7 @@ def is_single(term: str) -> bool:
     return "@" in term or ":" in term
 
 
-def single(term: str) -> Entry:
+def single(term: str) -> HostEntry:
     """The host of `[user@]host[:port]`. Raises NodesetError."""
     user, at, rest = term.rpartition("@")
     name, port = _host_and_port(rest)
@@ -32,7 +32,9 @@ def single(term: str) -> Entry:
     settings, problems = validate(said)
     if problems:
         raise NodesetError("{}: {}".format(*problems[0]))
-    return Entry(name, "target", settings={k: Setting(v, "target") for k, v in settings.items()})
+    return HostEntry(
+        name, "target", settings={k: Setting(v, "target") for k, v in settings.items()}
+    )
 
 
 def _host_and_port(text: str) -> tuple[str, str | None]:

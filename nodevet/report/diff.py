@@ -40,7 +40,7 @@ def render_checks(run: Run) -> str:
     return "\n".join([*diffs, *notes, f"# {summary(run)}"]) + "\n"
 
 
-class Group(msgspec.Struct, frozen=True):
+class AlikeHosts(msgspec.Struct, frozen=True):
     """Hosts that differ from one baseline in the same way."""
 
     baseline: str
@@ -55,17 +55,17 @@ class Group(msgspec.Struct, frozen=True):
         return f"--- {where} expected{origin}\n+++ {where} actual\n{self.body}"
 
 
-def groups(run: Run) -> list[Group]:
+def groups(run: Run) -> list[AlikeHosts]:
     """Every host that differs, once, in the order of the run."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for report in run.hosts:
         if body := "\n".join(hunks(report)):
             hosts.setdefault((report.baseline, body), []).append(report.host)
-    return [Group(baseline, tuple(some), body) for (baseline, body), some in hosts.items()]
+    return [AlikeHosts(baseline, tuple(some), body) for (baseline, body), some in hosts.items()]
 
 
 def documents(report: HostReport) -> tuple[list[str], list[str]]:
-    """The host as wanted and as it is, line by line; `hunks` turn the one into the other."""
+    """The host as expected and as it is, line by line; `hunks` turn the one into the other."""
     pairs = [_pair(finding) for _, findings in _checks(report) for finding in findings]
     return [line for pair in pairs for line in pair[0]], [
         line for pair in pairs for line in pair[1]
@@ -105,7 +105,7 @@ def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
 
 
 def _pair(finding: Finding) -> Pair:
-    """A finding as wanted and as it is: alike for ok, unlike for every other verdict."""
+    """A finding as expected and as it is: alike for ok, unlike for every other verdict."""
     note = "; ".join(plain(note) for note in (finding.why, finding.waiver) if note)
     advice = _advice(finding)
     verdict = finding.verdict
@@ -145,7 +145,7 @@ def _entry(finding: Finding, value: list[str], note: str = "") -> list[str]:
 
 
 def value_lines(finding: Finding, value: Any, side: int) -> list[str]:
-    """A value as wanted (side 0) or as it is (side 1): one line, or one per member."""
+    """A value as expected (side 0) or as it is (side 1): one line, or one per member."""
     unit = f" {finding.unit}" if finding.unit else ""
     members: list[str] = []
     if isinstance(value, Mapping):

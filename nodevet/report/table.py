@@ -68,7 +68,7 @@ def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]
 
 
 def _fitted(lead: str, body: str, indent: int, width: int | None) -> list[str]:
-    """One line, or as many as the body needs beside the `indent` columns of the lead."""
+    """One line, or as many as the body needs after the `indent` columns of the lead."""
     if width is None or indent + cells(body) <= width:
         return [lead + body]
     first, *rest = wrap(body, max(NARROWEST, width - indent))

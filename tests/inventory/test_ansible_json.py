@@ -116,15 +116,15 @@ def test_variables(hosts, file, variables, expected):
 @pytest.mark.parametrize(
     ("variables", "problem"),
     [
-        ({"ansible_port": "ssh"}, "ansible_port: a whole number is wanted, not ssh"),
-        ({"ansible_port": 0}, "ansible_port: a port is between 1 and 65535, not 0"),
+        ({"ansible_port": "ssh"}, "ansible_port: must be a whole number, not ssh"),
+        ({"ansible_port": 0}, "ansible_port: must be between 1 and 65535, not 0"),
         ({"ansible_port": "9" * 5000},
-         "ansible_port: a port is between 1 and 65535, not 9999999999"),
+         "ansible_port: must be between 1 and 65535, not 9999999999"),
         ({"ansible_host": "-oX"},
          "ansible_host: a host name or address must not begin with a dash: "
          "ssh would take it for an option, not -oX"),
-        ({"ansible_user": "a b"}, "ansible_user: a user name is wanted, not a b"),
-        ({"ansible_become": "maybe"}, "ansible_become: true or false is wanted, not maybe"),
+        ({"ansible_user": "a b"}, "ansible_user: must be a user name, not a b"),
+        ({"ansible_become": "maybe"}, "ansible_become: must be true or false, not maybe"),
         ({"ansible_become": True, "ansible_become_method": "su"},
          "ansible_become_method: su is not supported; nodevet knows sudo only"),
         ({"ansible_become": True, "ansible_become_user": "me"},
@@ -161,7 +161,7 @@ MAKE = "make it with: ansible-inventory -i INVENTORY --list"
     [
         ("", f"1:1: not JSON: Expecting value; {MAKE}"),
         ('{"a":\n  [1,}', f"2:6: not JSON: Expecting value; {MAKE}"),
-        ("[]", f"1:1: an object with groups is wanted; {MAKE}"),
+        ("[]", f"1:1: must be an object with groups; {MAKE}"),
         ('{"g": ["x"]}', f"1:1: _meta: the hosts' variables (_meta.hostvars) are missing; {MAKE}"),
         (
             '{"_meta": {"hostvars": {}},\n "g": {"hosts": ["x"], "hosts": ["y"]}}',
@@ -169,7 +169,7 @@ MAKE = "make it with: ansible-inventory -i INVENTORY --list"
         ),
         (
             '{"_meta": {"hostvars": {}},\n "g": {"hosts": ["x", 1]}}',
-            f"2:8: g.hosts: a list of names is wanted; {MAKE}",
+            f"2:8: g.hosts: must be a list of names; {MAKE}",
         ),
         (
             '{"_meta": {"hostvars": {}},\n "g": {"host": ["x"]}}',
@@ -185,7 +185,7 @@ MAKE = "make it with: ansible-inventory -i INVENTORY --list"
         ),
         (
             '{"_meta": {"hostvars": {"x": 1}},\n "g": ["x"]}',
-            f"1:25: _meta.hostvars.x: an object with variables is wanted; {MAKE}",
+            f"1:25: _meta.hostvars.x: must be an object with variables; {MAKE}",
         ),
         ("[" * 200_000, "nested too deep, or a number too long, for an inventory"),
     ],

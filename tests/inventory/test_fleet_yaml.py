@@ -54,7 +54,7 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
     [
         (
             "hosts:\n  x: {known_hosts: 'a\"b'}\n",
-            '3:20: hosts.x.known_hosts: a path without quotes is wanted, not a"b',
+            '3:20: hosts.x.known_hosts: must be a path without quotes, not a"b',
         ),
         ("host: x\n", "2:1: host: unknown key; did you mean hosts?"),
         (
@@ -64,22 +64,22 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
         ("hosts:\n  x: {prot: 22}\n", "3:7: hosts.x.prot: unknown key; did you mean port?"),
         (
             "hosts:\n  x: {port: 99999}\n",
-            "3:13: hosts.x.port: a port is between 1 and 65535, not 99999",
+            "3:13: hosts.x.port: must be between 1 and 65535, not 99999",
         ),
-        ("hosts:\n  x: {port: '22'}\n", "3:13: hosts.x.port: a whole number is wanted, not 22"),
-        ("hosts:\n  x: {port: true}\n", "3:13: hosts.x.port: a whole number is wanted, not true"),
-        ("hosts:\n  x: {sudo: 1}\n", "3:13: hosts.x.sudo: true or false is wanted, not 1"),
-        ("hosts:\n  x: {user: 7}\n", "3:13: hosts.x.user: text is wanted, not 7"),
-        ("hosts:\n  x: {user: -oX}\n", "3:13: hosts.x.user: a user name is wanted, not -oX"),
-        ("hosts:\n  x: {python: a b}\n", "3:15: hosts.x.python: a program is wanted, not a b"),
-        ("hosts:\n  x: {root: sys}\n", "3:13: hosts.x.root: an absolute path is wanted, not sys"),
-        ("hosts:\n  x: {key_file: -i}\n", "3:17: hosts.x.key_file: a path is wanted, not -i"),
+        ("hosts:\n  x: {port: '22'}\n", "3:13: hosts.x.port: must be a whole number, not 22"),
+        ("hosts:\n  x: {port: true}\n", "3:13: hosts.x.port: must be a whole number, not true"),
+        ("hosts:\n  x: {sudo: 1}\n", "3:13: hosts.x.sudo: must be true or false, not 1"),
+        ("hosts:\n  x: {user: 7}\n", "3:13: hosts.x.user: must be text, not 7"),
+        ("hosts:\n  x: {user: -oX}\n", "3:13: hosts.x.user: must be a user name, not -oX"),
+        ("hosts:\n  x: {python: a b}\n", "3:15: hosts.x.python: must be a program, not a b"),
+        ("hosts:\n  x: {root: sys}\n", "3:13: hosts.x.root: must be an absolute path, not sys"),
+        ("hosts:\n  x: {key_file: -i}\n", "3:17: hosts.x.key_file: must be a path, not -i"),
         (
             "hosts:\n  x: {address: -oX}\n",
             "3:16: hosts.x.address: a host name or address must not begin with a dash: "
             "ssh would take it for an option, not -oX",
         ),
-        ("hosts:\n  x: [a]\n", "3:6: hosts.x: keys with values are wanted here; write key: value"),
+        ("hosts:\n  x: [a]\n", "3:6: hosts.x: must be keys with values; write key: value"),
         ("hosts:\n  gpu[1-: \n", "3:3: hosts.gpu[1-: '[' is not closed"),
         (
             "hosts: gpu[1-999999999]\n",
@@ -87,7 +87,7 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
         ),
         (
             "hosts: [{x: 1}]\n",
-            "2:9: hosts[0]: a nodeset such as gpu[001-128] is wanted; in a list, quote it: "
+            "2:9: hosts[0]: must be a nodeset such as gpu[001-128]; in a list, quote it: "
             '"gpu[001-128]"',
         ),
         (
@@ -153,7 +153,7 @@ def test_says_what_is_wrong_and_where(problems, fleet, text, problem):
         ("nodevet: 1\n", "fleet.yaml: holds no hosts; add some, or leave it out"),
         (
             "nodevet: 1\nhosts:\n",
-            "fleet.yaml:2:7: hosts: a nodeset such as gpu[001-128] is wanted; in a list, "
+            "fleet.yaml:2:7: hosts: must be a nodeset such as gpu[001-128]; in a list, "
             'quote it: "gpu[001-128]"',
         ),
     ],

@@ -162,11 +162,11 @@ def test_our_own_modules_are_not_in_the_way(hosts, inventory):
         ("a = (['x'], 4)\n", "1:1: a: the data of a group is a dict"),
         (
             "a = [\n  ('x', {'ssh_port': '22'})]\n",
-            "2:4: x.ssh_port: a whole number is wanted, not '22'",
+            "2:4: x.ssh_port: must be a whole number, not '22'",
         ),
         (
             "a = [('x', {'ssh_user': print})]\n",
-            "1:7: x.ssh_user: text is wanted, not a builtin_function_or_method",
+            "1:7: x.ssh_user: must be text, not a builtin_function_or_method",
         ),
         (
             "a = [('x', {'ssh_config_file': 'c'})]\n",
@@ -191,7 +191,7 @@ def test_says_what_is_wrong_and_where(problems, inventory, text, problem):
 def test_an_error_in_group_data_is_placed_there(problems, inventory, folder):
     files = inventory("g = ['x']\n", g="ssh_user = 'a b'\n")
     path = folder / "group_data" / "g.py"
-    assert problems(files=files) == [f"{path}:1:1: x.ssh_user: a user name is wanted, not 'a b'"]
+    assert problems(files=files) == [f"{path}:1:1: x.ssh_user: must be a user name, not 'a b'"]
     files = inventory("g = ['x']\n", g="\nssh_user = nobody\n")
     assert problems(files=files) == [f"{path}:2:1: NameError: name 'nobody' is not defined"]
 

@@ -56,8 +56,8 @@ def test_without_an_inventory_words_are_hosts(hosts, targets, expected):
         ),
         ("a:", "column 3: a port is a number"),
         ("a:ssh", "column 3: a port is a number"),
-        ("a:70000", "port: a port is between 1 and 65535"),
-        ("-x@a", "user: a user name is wanted"),
+        ("a:70000", "port: must be between 1 and 65535"),
+        ("-x@a", "user: must be a user name"),
         ("@", "no group @ here; give an inventory that has it with -i"),
         (
             "me@-x",

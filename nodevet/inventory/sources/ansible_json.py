@@ -11,7 +11,7 @@ from typing import Any
 
 from nodevet.inventory.ansible_groups import MAKE, Groups
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import Entry, Found, Setting
+from nodevet.inventory.entries import Found, HostEntry, Setting
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.json_places import JsonPlace, Steps, first_duplicate, place
 from nodevet.inventory.local import OVER_SSH
@@ -55,7 +55,7 @@ def read(path: Path) -> Found:
 def parse(text: str, file: str) -> Found:
     """The hosts of JSON text. Raises InventoryError with every problem in it."""
     groups = Groups(_load(text, file))
-    reader = _Reader(text, file, groups)
+    reader = _AnsibleReader(text, file, groups)
     entries = [reader.entry(name) for name in groups.hosts]
     problems = [
         Problem(JsonPlace(text, file, steps), _path(steps), said, advice)
@@ -94,7 +94,7 @@ def _load(text: str, file: str) -> Any:
         raise InventoryError([Problem(brief(file), "", problem)]) from None
 
 
-class _Reader:
+class _AnsibleReader:
     """Turns Ansible's variables into our settings."""
 
     def __init__(self, text: str, file: str, groups: Groups) -> None:
@@ -103,7 +103,7 @@ class _Reader:
         self.groups = groups
         self.problems: list[Problem] = []
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HostEntry:
         listed = self.groups.hosts[name]
         problem = name_problem(name)
         if problem:
@@ -131,7 +131,7 @@ class _Reader:
         for setting, text in wrong:
             self.tell(said[setting], f"{text}, not {brief(values[setting])}")
         self.refuse_unsupported(name, sudo=bool(settings.get("sudo")), local=local)
-        return Entry(
+        return HostEntry(
             name=name,
             where=self.place(listed),
             groups=self.groups.around(name),

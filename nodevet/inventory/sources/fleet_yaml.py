@@ -25,7 +25,7 @@ from nodevet.document.tree import Entry as Key
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, plain
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import ALL, MAX_HOSTS, Entry, Found, Setting
+from nodevet.inventory.entries import ALL, MAX_HOSTS, Found, HostEntry, Setting
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, this_machine
 from nodevet.inventory.nodeset import NodesetError, expand
@@ -52,7 +52,7 @@ def read(path: Path) -> Found:
     problems = list(tree.problems)
     if tree.root is None:
         raise InventoryError(problems)
-    reader = _Reader(str(path), problems)
+    reader = _FleetReader(str(path), problems)
     reader.document(tree.root)
     if problems:
         raise InventoryError(sorted(problems, key=lambda problem: problem.place))
@@ -78,7 +78,7 @@ class _Seen:
     memberships: list[_Membership] = field(default_factory=list)
 
 
-class _Reader:
+class _FleetReader:
     """Walks the tree once and collects hosts, groups and problems."""
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
@@ -114,7 +114,7 @@ class _Reader:
             raise InventoryError(self.problems)
         return Found(tuple(entries), frozenset(self.groups))
 
-    def resolve(self, name: str, seen: _Seen) -> Entry:
+    def resolve(self, name: str, seen: _Seen) -> HostEntry:
         paths = {member.path for member in seen.memberships}
         outer = {path[:size] for path in paths for size in range(1, len(path))}
         said: dict[str, Setting] = {}
@@ -128,7 +128,7 @@ class _Reader:
                     advice = f"write {key} on {name} itself"
                     problem = Problem(setting.where, "", f"{text} {known.where}", advice)
                     self.problems.append(problem)
-        return Entry(
+        return HostEntry(
             name=name,
             where=seen.where,
             groups=frozenset(group for path in paths for group in path),
@@ -176,7 +176,7 @@ class _Reader:
         if isinstance(node, Scalar) and node.value is not None:
             self.add(node.text, self.place(node.place), path, {}, member)
         elif isinstance(node, (Scalar, Keys, Sequence)):
-            text = "a nodeset such as gpu[001-128] is wanted"
+            text = "must be a nodeset such as gpu[001-128]"
             self.tell(node.place, path, text, 'in a list, quote it: "gpu[001-128]"')
 
     def add(
@@ -244,7 +244,7 @@ class _Reader:
         if isinstance(node, Keys):
             yield from node.entries
         elif isinstance(node, (Scalar, Sequence)):
-            self.tell(node.place, path, "keys with values are wanted here", "write key: value")
+            self.tell(node.place, path, "must be keys with values", "write key: value")
 
     def place(self, mark: Place) -> Place:
         return mark.within(self.file)

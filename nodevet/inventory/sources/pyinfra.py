@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from nodevet.inventory import programs
 from nodevet.inventory.documents import read_text
-from nodevet.inventory.entries import ALL, Entry, Found, Setting
+from nodevet.inventory.entries import ALL, Found, HostEntry, Setting
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, OVER_SSH, this_machine
 from nodevet.inventory.python_places import PythonPlace
@@ -93,7 +93,7 @@ def read(path: Path) -> Found:
     if "failed" in result:
         file, line, column, problem = result["failed"]
         raise InventoryError([Problem(Place(line, column, file), "", brief(problem, limit=300))])
-    reader = _Reader(text, str(path))
+    reader = _PyinfraReader(text, str(path))
     found = reader.found(
         {name: untagged(item) for name, item in result["inventory"].items()},
         [
@@ -120,7 +120,7 @@ def untagged(item: Any) -> Any:
     return Other(parts)
 
 
-class _Reader:
+class _PyinfraReader:
     """From what the files define to hosts, as pyinfra would build its inventory."""
 
     def __init__(self, text: str, file: str) -> None:
@@ -197,7 +197,7 @@ class _Reader:
 
     def entries(
         self, names: list[str], groups: Mapping[str, Group], everything: Group
-    ) -> list[Entry]:
+    ) -> list[HostEntry]:
         own: dict[str, Data] = {name: {} for name in names}
         member: dict[str, list[str]] = {name: [] for name in names}
         for group, listed in (*groups.items(), (ALL, everything)):
@@ -217,7 +217,7 @@ class _Reader:
             entries += [entry] if entry else []
         return entries
 
-    def entry(self, name: str, groups: frozenset[str], data: Data) -> Entry | None:
+    def entry(self, name: str, groups: frozenset[str], data: Data) -> HostEntry | None:
         connector, slash, host = name.partition("/")
         local = name == LOCAL
         if local:
@@ -250,7 +250,7 @@ class _Reader:
             self.problems.append(Problem(place, f"{host}.{key}", f"{text}, not {shown}"))
         settings = {key: Setting(value, said[key].where) for key, value in values.items()}
         where = PythonPlace(self.text, self.file, (name, *sorted(groups)))
-        return Entry(host, where, groups, settings, local)
+        return HostEntry(host, where, groups, settings, local)
 
     def tell(self, words: tuple[str, ...], path: str, text: str, advice: str = "") -> None:
         place = PythonPlace(self.text, self.file, words)

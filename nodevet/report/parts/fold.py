@@ -37,7 +37,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """All that is said beside the difference."""
+        """All that is said besides the difference."""
         return "; ".join(filter(None, (self.remark, self.advice and f"advice: {self.advice}")))
 
 

@@ -94,7 +94,7 @@ def _finding(finding: Finding, checks: dict[str, int]) -> dict[str, Any]:
 
 
 def _diff(finding: Finding) -> Iterable[str]:
-    """Lines that begin with `-` (wanted), `+` (actual) or a space (both)."""
+    """Lines that begin with `-` (expected), `+` (actual) or a space (both)."""
     if finding.verdict in _FINE:
         return []
     bare = finding.actual is None and finding.expected is None
