@@ -27,7 +27,7 @@ SAID = 4096  # bytes of what the holder wrote
 PAUSE = 0.05  # seconds between two tries
 TRIES = 20  # of taking the lock, which an action looks at for a moment, and of reading who has it
 WAIT = 10  # seconds that an action of an earlier holder is waited for
-NOBODY = {"who": "an unknown controller", "since": "", "boot_id": ""}
+UNKNOWN = {"who": "an unknown controller", "since": "", "boot_id": ""}
 _held = []  # the open file: the lock is held for as long as this process lives
 
 
@@ -45,7 +45,7 @@ def folder():
 
 
 def open_file(place, name):
-    """An open file in a folder that nobody else can write to. Raises Refused."""
+    """An open file in a folder that only this user can write to. Raises Refused."""
     try:
         os.mkdir(place, 0o700)
     except OSError as error:
@@ -108,7 +108,7 @@ def holder(lock):
         if found:
             return found
         time.sleep(PAUSE)
-    return NOBODY
+    return UNKNOWN
 
 
 def has_open(pid, wanted):
@@ -118,7 +118,7 @@ def has_open(pid, wanted):
         for number in os.listdir(folder):
             if os.path.samestat(wanted, os.stat(os.path.join(folder, number))):
                 return True
-    except OSError:  # it ended, or is somebody else's, to whom the file is closed
+    except OSError:  # it ended, or is another user's
         pass
     return False
 
@@ -147,7 +147,7 @@ def lock(request):
     try:
         if not taken(file, TRIES * PAUSE):
             return dict(holder(file), held=False, path=path)
-        before = said(file) or NOBODY
+        before = said(file) or UNKNOWN
         say(file, before, token)
         if not taken(acting, min(WAIT, request["deadline"] / 4)):
             return dict(before, held=False, path=path, running=running(acting))

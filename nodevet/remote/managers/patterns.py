@@ -66,7 +66,7 @@ def names_package(word, package):
         try:
             return re.search(word[1:-1], package) is not None
         except re.error:
-            return True  # nobody knows
+            return True  # it may
     word = word.partition(":")[0]
     return word != "*" and fnmatch.fnmatchcase(package, word)
 

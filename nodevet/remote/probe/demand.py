@@ -2,8 +2,8 @@
 
 The driver's libraries run nvidia-modprobe(1), which is setuid root, for what is not loaded:
 CUDA with -u (nvidia-uvm), graphics with -m (nvidia-modeset). A driver of NVIDIA's .run
-installer has nothing else that loads nvidia-uvm, so that on a node that nobody has computed
-on since boot it is not there, and nothing is the matter. See modules.dep and modprobe.d(5).
+installer has nothing else that loads nvidia-uvm, so that on a node that has not
+computed since boot it is not there, and nothing is wrong. See modules.dep and modprobe.d(5).
 """
 
 import os

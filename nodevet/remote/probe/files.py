@@ -242,7 +242,7 @@ def reason(error):
 
 
 def silent(text):
-    """The `note` of a collector to whom nobody listens."""
+    """The `note` of a collector that is called by itself."""
 
 
 def attempt(function, *arguments):

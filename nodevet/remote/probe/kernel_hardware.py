@@ -4,7 +4,7 @@ Sources, below the kernel tree: arch/x86/kernel/cpu/mce/core.c (print_mce; the p
 `core: ` or none), drivers/edac/mce_amd.c, drivers/edac/edac_mc.c, mm/memory-failure.c,
 drivers/pci/pcie/aer.c, err.c and dpc.c, drivers/acpi/apei/ghes.c and bert.c with
 drivers/firmware/efi/cper.c. A line that begins like one of these and is none that is known
-becomes an event without a severity: it is told, and nobody takes it for nothing.
+becomes an event without a severity: it is reported, and not taken for nothing.
 """
 
 import re

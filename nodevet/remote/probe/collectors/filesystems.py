@@ -62,7 +62,7 @@ def is_remote(kind):
 
 
 def is_immutable(kind, options):
-    """Whether nobody can ever write it: an image, or an overlay without an upper layer, as
+    """Whether it can never be written: an image, or an overlay without an upper layer, as
     the root of an image-based system is (composefs).
 
     >>> is_immutable("overlay", ["ro", "lowerdir=/lower::/objects"])

@@ -1,7 +1,7 @@
 """The NVIDIA driver's packages, and the versions of them that the node's repositories have.
 
-A baseline asks with what it wants of the driver, `>=550,<560`: where the driver that runs is
-that already, nobody looks. Of Debian and its kin dpkg-query and apt-cache are asked, of the
+A baseline asks with what it wants of the driver, `>=550,<560`: if the running driver is that
+already, nothing is read. Of Debian and its kin dpkg-query and apt-cache are asked, of the
 others rpm; they use neither the network nor a lock, and apt-cache is kept from writing caches.
 """
 
@@ -135,7 +135,7 @@ def parse_states(text):
 
 
 def automatic():
-    """Names of the packages that nobody asked for by name. Raises OSError, ValueError."""
+    """Names of the packages that were installed for others only. Raises OSError, ValueError."""
     try:
         return parse_states(read("/", STATES))
     except FileNotFoundError:

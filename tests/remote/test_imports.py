@@ -1,0 +1,44 @@
+"""What runs on a node needs nothing but Python there: the standard library, and pynvml, which is
+sent along."""
+
+import ast
+import sys
+from pathlib import Path
+
+import nodevet.remote
+
+ROOT = Path(nodevet.remote.__file__).parent
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file names, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." * node.level + (node.module or ""))
+    return found
+
+
+def strangers(names: set[str]) -> set[str]:
+    return {
+        name
+        for name in names
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "pynvml"}
+        and f"{name}.".partition("nodevet.remote.")[0]
+    }
+
+
+def test_nothing_else_is_imported() -> None:
+    files = sorted(ROOT.rglob("*.py"))
+    assert {
+        str(path): strangers(imported(path)) for path in files if strangers(imported(path))
+    } == {}
+    assert len(files) > 40
+    assert strangers({"nodevet.model", "nodevet.remotely", "msgspec", ".files", "os.path"}) == {
+        "nodevet.model",
+        "nodevet.remotely",
+        "msgspec",
+        ".files",
+    }
