@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[str, ...] = ()  # services of monitoring clients, stopped and started around it
     actions: Actions
     resources: tuple[Resource, ...]
-    before: tuple[State, ...] = ()  # the touches as they were when it was planned; for the diff
+    before: tuple[State, ...] = ()  # the resources when it was planned; for the diff
     reason: str  # the finding's words, and file:line of the baseline
     note: str = ""
 

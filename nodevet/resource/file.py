@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import difflib
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -219,6 +218,8 @@ def _content(value: Mapping[str, Any]) -> list[str]:
 
 
 def _diff(action: WriteFile, before: State | None) -> Iterator[str]:
+    import difflib
+
     path = plain(action.path)
     old, about = _old(before)
     new = action.content

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ClusterShell.RangeSet import RangeSet
-
 from nodevet.bounds import FileText
 from nodevet.printable import plain
 from nodevet.resource.core import (
@@ -125,6 +123,8 @@ def _held(state: State | None) -> str:
 
 def folded(paths: Sequence[str]) -> Iterator[str]:
     """Paths that differ in one number as one: /sys/.../policy[0-223]/scaling_governor."""
+    from ClusterShell.RangeSet import RangeSet
+
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for path in dict.fromkeys(paths):
         pieces = _NUMBERS.split(path)

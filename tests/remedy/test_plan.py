@@ -311,7 +311,7 @@ def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
     drafted = draft([simple("n1", "a"), simple("n2", "a")], shop.catalog, RULES)
     proposal = make(drafted, RULES, {"n2": FixStates(why="connection lost")})
     assert why(proposal) == [
-        "n1 a: who else sets it, and what it was, is not known: nobody looked at what it changes",
+        "n1 a: who else sets it, and what it was, is not known: its state was not read",
         "n2 a: who else sets it, and what it was, is not known: connection lost",
     ]
     assert proposal.exit_code == 3

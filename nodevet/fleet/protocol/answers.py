@@ -67,7 +67,7 @@ def result(document: bytes) -> bytes:
 
 
 def looked(found: bytes, resources: Sequence[Resource]) -> tuple[State, ...]:
-    """What the touches are, in their order. Raises MalformedError."""
+    """The states of these resources, in their order. Raises MalformedError."""
     told = _each(found, tuple[_StateAnswer, ...], resources)
     return tuple(_seen(resource, each) for resource, each in zip(resources, told, strict=True))
 
@@ -87,7 +87,7 @@ def _seen(resource: Resource, told: _StateAnswer) -> State:
 
 
 def managers(found: bytes, resources: Sequence[Resource]) -> dict[str, tuple[str, ...]]:
-    """Who else would set each touch: label -> places. Raises MalformedError."""
+    """Who else would set each resource: label -> places. Raises MalformedError."""
     told = _each(found, tuple[Annotated[tuple[Text, ...], MANAGERS], ...], resources)
     pairs = zip(resources, told, strict=True)
     return {resource.label: tuple(map(plain, each)) for resource, each in pairs}

@@ -1,7 +1,7 @@
 """What is wrong with a plan in itself: names that would be paths, steps that contradict it. Pure.
 
 A plan comes as a file, from anywhere. Its id and the names of its hosts become folders of a run,
-its paths are written on nodes, and what is not told about a step is not put back.
+its paths are written on nodes, and what a step does not name is not restored.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""From what fixes would change to a plan: nothing in it has another owner or lacks a way back.
+"""From what fixes would change to a plan: all of it has one manager and can be rolled back.
 
-Pure. `draft` says what would be changed; somebody looks at that on the nodes; `make` decides.
+Pure. `draft` says what would be changed; its state is read on the nodes; `make` decides.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class FixStates(msgspec.Struct, frozen=True, kw_only=True):
     """What a second visit to one host told; `why` where it told nothing."""
 
     seen: tuple[State, ...] = ()
-    owners: Mapping[str, Sequence[str]] = {}  # touch label -> who else sets it
+    owners: Mapping[str, Sequence[str]] = {}  # resource label -> who else sets it
     why: str = ""
 
 
@@ -59,7 +59,7 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposa
     doubts = identity.doubts(node.report for node in draft.nodes.values())
     for each in draft.candidates:
         node = draft.nodes[each.host]
-        found = looked.get(each.host, FixStates(why="nobody looked at what it changes"))
+        found = looked.get(each.host, FixStates(why="its state was not read"))
         clash = (
             _unknown_node(node.report, node.evidence)
             or doubts.get(each.host)
@@ -193,13 +193,13 @@ def _unknown_node(report: HostReport, evidence: Evidence | None) -> Clash | None
 
 
 def _of(each: Candidate, seen: Iterable[State]) -> tuple[State, ...]:
-    """What was seen of the touches of a change, each once."""
+    """The states of what a change changes, each once."""
     resources = set(each.change.resources)
     return tuple({one.resource: one for one in seen if one.resource in resources}.values())
 
 
 def _unfit(each: Candidate, found: FixStates) -> Clash | None:
-    """Another owner, or no way back."""
+    """Another manager, or what cannot be restored."""
     if found.why:
         return f"who else sets it, and what it was, is not known: {found.why}", ""
     owned = [
@@ -240,8 +240,8 @@ def _waiting(each: Candidate, seen: Sequence[State]) -> Clash | None:
 
 
 def _shared(candidates: Iterable[Candidate]) -> Mapping[tuple[str, Resource], Sequence[str]]:
-    """The fixes of each touch that several changes of one host have, but for services that all of
-    them just stop and start again."""
+    """The fixes of each resource that several changes of one host have, but for services that all
+    of them just stop and start again."""
     found: dict[tuple[str, Resource], list[str]] = {}
     changed: set[tuple[str, Resource]] = set()
     for each in candidates:
@@ -295,7 +295,7 @@ def _collision(
             continue
         others = sorted(set(fixes) - {each.fix})
         if not others:
-            return f"two changes of {each.fix} touch {resource.label}", "report it"
+            return f"two changes of {each.fix} change {resource.label}", "report it"
         then = " then ".join(f"--fix {fix}" for fix in sorted(fixes))
         return (
             f"{resource.label} is also changed by {', '.join(others)}",

@@ -1,7 +1,7 @@
-"""What of a step is still as the step left it, and so may be put back. Pure.
+"""What of a step is still as the step left it, and so may be restored. Pure.
 
 Whatever comes back to a step later, a rollback or a resumed run, goes by this: what is neither
-what it was before the step nor what the step left was changed since by somebody else. It is left
+what it was before the step nor what the step left was changed since by others. It is left
 alone, and told.
 """
 
@@ -15,12 +15,12 @@ from nodevet.resource import Action, State, Traces, describe, ended, holds, kind
 
 
 class Revertible(msgspec.Struct, frozen=True, kw_only=True):
-    """A step's touches. `ours`: as they were before, of all that may be put back; `actions`: the
+    """A step's resources. `ours`: as they were before, of all that may be restored; `actions`: the
     step's, but for the stop and start of a service that is not."""
 
     ours: tuple[State, ...]
     actions: tuple[Action, ...]
-    foreign: tuple[str, ...]  # what somebody changed since, in words
+    foreign: tuple[str, ...]  # what was changed since, in words
     unknown: tuple[str, ...]  # what cannot be looked at, in words
 
     @property
@@ -29,9 +29,9 @@ class Revertible(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parted(step: Step, then: StepState, now: Sequence[State]) -> Revertible:
-    """The touches that a step had, by what is there now and what the journal says of then.
+    """The resources that a step changed, by their states now and what the journal says of then.
 
-    A unit whose file somebody changed since is theirs, too.
+    A unit whose file was changed since is left, too.
     """
     before, left = then.seen or (), {seen.resource: seen for seen in then.after or ()}
     present = {seen.resource: seen for seen in now}
