@@ -160,12 +160,10 @@ def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
     [
         (["--fix", "gpu_count"], "no fix is named 'gpu_count'"),
         (["--fix", "power_limits"], "did you mean power_limit?"),
-        (["--fix", "gpu_clocks"], "no baseline of this run asks for gpu_clocks"),
         (["--valid", "forever"], "invalid duration 'forever' (examples: 90m, 24h, 2d)"),
         (["--valid", "0h"], "is not between 1m and 30d"),
         (["--valid", "31d"], "is not between 1m and 30d"),
         (["--max-risk", "high"], "'high' is not one of"),
-        (["--author", "a b"], "only letters, digits and"),
         (["-o", "none/plan.json"], "the folder none does not exist"),
         (["--format", "html"], "'html' is not one of"),
     ],

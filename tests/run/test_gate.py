@@ -1,0 +1,96 @@
+"""The gate waits until hosts pass, trusts none that has just booted, and fails what is unknown."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.fleet import Options, Visit
+from nodevet.model import Host, Run, Severity, Status
+from nodevet.run.context import VetContext
+from nodevet.run.files import FileError
+from nodevet.run.gate import Attempts, begin, gate, verdict_of
+
+Vetted = Callable[..., Visit]
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, context: VetContext) -> Callable[..., Run]:
+    """A gate over hosts that answer so, one attempt after the other; the last answer stays."""
+
+    def run(*attempts: Sequence[Visit], wait: float = 60, settle: float = 0) -> Run:
+        asked: list[list[str]] = []
+
+        def visit(hosts: Sequence[Host], options: Options) -> Iterator[Visit]:
+            now = attempts[min(len(asked), len(attempts) - 1)]
+            asked.append([host.name for host in hosts])
+            return iter([one for one in now if one.host in asked[-1]])
+
+        clock = iter(range(10_000))
+        monkeypatch.setattr("nodevet.run.gate.visit", visit)
+        monkeypatch.setattr("nodevet.run.gate.time.monotonic", lambda: float(next(clock)))
+        monkeypatch.setattr("nodevet.run.gate.time.sleep", lambda seconds: None)
+        hosts = [Host(name=one.host, expect_hostname=False) for one in attempts[0]]
+        limits = Attempts(wait=wait, settle=settle, interval=10, fail_on=Severity.WARNING)
+        found = gate(hosts, context, Options(), limits)
+        run.asked = asked  # type: ignore[attr-defined]
+        return found
+
+    return run
+
+
+def ok(run: Run) -> bool:
+    return verdict_of(run).verdict == "pass"
+
+
+def test_a_host_is_tried_again_until_it_passes_and_those_that_passed_are_left_alone(
+    tried: Any, vetted: Vetted
+) -> None:
+    away = Visit("a", Status.UNREACHABLE, "no route")
+    run = tried([away, vetted("b")], [away], [vetted("a")])
+    assert tried.asked == [["a", "b"], ["a"], ["a"]]
+    assert ok(run) and [host.host for host in run.hosts] == ["a", "b"]
+
+
+def test_a_host_that_never_answers_fails_with_its_last_reason(tried: Any) -> None:
+    run = tried([Visit("a", Status.UNREACHABLE, "no route")], wait=30)
+    assert len(tried.asked) > 1
+    assert (verdict_of(run).verdict, verdict_of(run).exit_code) == ("fail", 1)
+    assert (run.hosts[0].status, run.hosts[0].why) == (Status.UNREACHABLE, "no route")
+
+
+@pytest.mark.parametrize(
+    ("uptime", "told"), [(29.0, "up for 29 s"), (None, "up for unknown"), (30.0, "")]
+)
+def test_a_host_that_has_just_booted_is_not_believed(
+    tried: Any, vetted: Vetted, uptime: float | None, told: str
+) -> None:
+    run = tried([vetted("a", uptime_s=uptime)], wait=5, settle=30)
+    assert ok(run) is not bool(told)
+    assert run.hosts[0].why == (f"not settled: {told}, expected 30 s" if told else "")
+
+
+def test_what_is_unknown_fails(tried: Any, vetted: Vetted) -> None:
+    assert not ok(tried([vetted("a", hostname=None)], wait=5))
+    assert ok(tried([vetted("a")], wait=5))
+
+
+def test_a_verdict_is_pending_before_any_host(tmp_path: Path) -> None:
+    begin(tmp_path / "verdict")
+    assert json.loads((tmp_path / "verdict").read_text())["verdict"] == "pending"
+
+
+def test_an_old_pass_does_not_stay_if_the_verdict_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "verdict").write_text('{"verdict": "pass"}')
+
+    def full(path: Path) -> None:
+        raise FileError(f"{path}: cannot be written: No space left on device")
+
+    monkeypatch.setattr("nodevet.run.gate.try_out", full)
+    with pytest.raises(FileError, match="No space left"):
+        begin(tmp_path / "verdict")
+    assert not (tmp_path / "verdict").exists()

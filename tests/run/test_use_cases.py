@@ -1,0 +1,164 @@
+"""What use cases tell while they go on, and what they refuse before they begin."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.fixing.model import Risk
+from nodevet.fleet import Visit
+from nodevet.model import Host, HostReport, Run, Severity, Status
+from nodevet.run import earlier, saved
+from nodevet.run.context import VetContext, open_context
+from nodevet.run.errors import UsageError
+from nodevet.run.files import FileError, try_out
+from nodevet.run.listener import FixListener, VetListener
+from nodevet.run.plan import PlanRequest, author, rules_of
+from nodevet.run.rollback import chosen
+from nodevet.run.targets import Targets
+from nodevet.run.vet import NOT_REACHED, collect, reports, vet_saved
+
+Vetted = Callable[..., Visit]
+
+
+class Heard(VetListener):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def began(self, run: Run, hosts: tuple[str, ...]) -> None:
+        assert not run.hosts
+        self.told.append(f"began {','.join(hosts)}")
+
+    def took(self, host: HostReport) -> None:
+        self.told.append(f"took {host.host} {host.status.value}")
+
+    def advanced(self, host: HostReport) -> None:
+        self.told.append(f"advanced {host.host}")
+
+    def ended(self, run: Run) -> None:
+        self.told.append(f"ended {len(run.hosts)}")
+
+
+def test_a_run_is_told_from_its_beginning_to_its_end(context: VetContext, vetted: Vetted) -> None:
+    hosts = (Host(name="b"), Host(name="a"))
+    heard = Heard()
+    visits = [vetted("a", machine_id="1"), vetted("b", machine_id="2")]
+    run = vet_saved(hosts, visits, context, fail_on=Severity.WARNING, listener=heard)
+    assert heard.told == [
+        "began b,a", "took a vetted", "advanced a", "took b vetted", "advanced b", "ended 2",
+    ]  # fmt: skip
+    assert [host.host for host in run.hosts] == ["b", "a"] and run.replayed
+
+
+def test_an_interrupt_ends_a_run_with_what_there_is(context: VetContext, vetted: Vetted) -> None:
+    hosts = {name: Host(name=name) for name in ("a", "b")}
+
+    def visits() -> Iterator[Visit]:
+        yield vetted("a")
+        raise KeyboardInterrupt
+
+    heard = Heard()
+    found = reports(visits(), hosts, context)
+    run = collect(tuple(hosts.values()), found, context, fail_on=Severity.WARNING, listener=heard)
+    assert run.interrupted and heard.told[-2:] == ["took b interrupted", "ended 2"]
+    assert (run.hosts[1].status, run.hosts[1].why) == (Status.INTERRUPTED, NOT_REACHED)
+
+
+def test_hosts_must_be_named() -> None:
+    assert not Targets()
+    with pytest.raises(UsageError, match="no hosts: name them"):
+        Targets().hosts()
+    (host,) = Targets(names=("gpu1",), expect_hostname=False).hosts()
+    assert host.expect_hostname is False
+
+
+def test_evidence_of_hosts_that_are_not_asked_for_is_left_out(
+    tmp_path: Path, vetted: Vetted
+) -> None:
+    for name in ("a", "b"):
+        saved.keep(vetted(name), Host(name=name), tmp_path)
+    every = saved.read_saved([tmp_path], Targets())
+    assert ([host.name for host in every.hosts], every.left_out) == (["a", "b"], ())
+    some = saved.read_saved([tmp_path], Targets(names=("a", "c")))
+    assert [visit.status for visit in some.visits] == [Status.VETTED, Status.PROBE_FAILED]
+    assert some.left_out == ("b",)
+    assert saved.strangers(tmp_path, some.hosts, Targets(names=("a", "c"))) == ["b"]
+    with pytest.raises(saved.SavedEvidenceError, match="two files are of the same host"):
+        saved.read_saved([tmp_path, tmp_path], Targets())
+
+
+def test_evidence_may_be_a_week_old_unless_it_is_said_otherwise() -> None:
+    week, hour = saved.limit_of(None), saved.limit_of(3600)
+    assert week and hour and (week.most, hour.most) == (7 * 86400, 3600)
+    assert saved.limit_of(math.inf) is None
+
+
+def test_a_saved_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("{}")
+    with pytest.raises(earlier.SavedRunError, match="run: "):
+        earlier.read_run(tmp_path / "run", most=1)
+
+
+def test_a_file_that_cannot_be_written_is_told_before(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="does not exist"):
+        try_out(tmp_path / "none" / "file")
+    with pytest.raises(FileError, match="it is a folder"):
+        try_out(tmp_path)
+    try_out(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> VetContext:
+    """A baseline that expects a power limit, and allows its fix."""
+    text = "nodevet: 1\nexpect: {power_limit: 700}\nfix: [power_limit]\n"
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines/b.yaml").write_text(text)
+    return open_context(tmp_path, ["b"])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"now": True, "restart": True}, "--now, --restart"),
+        ({"now": True}, "--now: none of the fixes that may be planned takes it"),
+        ({"fixes": ("gpu_clocks",)}, "no baseline of this run asks for gpu_clocks"),
+        ({"author": "a b"}, "only letters, digits"),
+        ({"rollout": {"reboot": True}}, "a reboot needs --drain-hook"),
+        ({"rollout": {"batch": "0"}}, "batch"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused_before_any_host(
+    project: VetContext, tmp_path: Path, given: dict[str, Any], why: str
+) -> None:
+    request = replace(PlanRequest(author="ann"), **given)
+    with pytest.raises(UsageError, match=why):
+        rules_of(request, project, tmp_path / "runs", FixListener())
+
+
+def test_the_rules_of_a_plan_are_those_that_were_asked_for(
+    project: VetContext, tmp_path: Path
+) -> None:
+    request = PlanRequest(author="ann", fixes=("power_limit",), max_risk=Risk.IDLE)
+    rules = rules_of(request, project, tmp_path / "runs", FixListener())
+    assert (rules.author, rules.fixes, rules.max_risk) == ("ann", {"power_limit"}, Risk.IDLE)
+    assert rules.rollout(20).canary == 1
+
+
+def test_whoever_became_root_by_sudo_is_the_author(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "bob")
+    assert (author(None), author("ann")) == ("bob", "ann")
+
+
+def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
+    everything = ("gpu1", "gpu2", "gpu[3]")
+    assert chosen((), everything) == everything
+    assert chosen(("gpu[1-2]",), everything) == ("gpu1", "gpu2")
+    assert chosen(("gpu[3]",), everything) == ("gpu[3]",)
+    with pytest.raises(UsageError, match="gpu9 is not a host of this run"):
+        chosen(("gpu[1,9]",), everything)
+    with pytest.raises(UsageError, match="--host"):
+        chosen(("gpu[1-",), everything)
