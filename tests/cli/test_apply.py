@@ -161,7 +161,7 @@ def test_killed_in_the_middle_and_resumed(rig: Rig) -> None:
     ]
     process = start(words)
     journal, limit = run / "journal.jsonl", time.monotonic() + 120
-    while not journal.exists() or b'"doing"' not in journal.read_bytes():
+    while not journal.exists() or b'"action-begin"' not in journal.read_bytes():
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.01)
     process.kill()

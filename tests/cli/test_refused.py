@@ -168,7 +168,7 @@ class Rig:
         assert said.code == 1 and "1 host: 1 refused" in said.out, said
         (host,) = json.loads((self.run / "result.json").read_bytes())["hosts"]
         assert host["outcome"] == "refused" and not any(step["ran"] for step in host["steps"])
-        assert b'"doing"' not in (self.run / "journal.jsonl").read_bytes()
+        assert b'"action-begin"' not in (self.run / "journal.jsonl").read_bytes()
         assert said.out.startswith(f"REFUSED  {host['host']}  {host['why']}\n"), said
         return f"{host['refusal']}: {host['why']}"
 

@@ -107,7 +107,7 @@ def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
     d = desk("n1")
     assert d.apply().code == 0
     lines = (d.run / "journal.jsonl").read_bytes().splitlines()
-    d.cut(next(number for number, line in enumerate(lines, 1) if b'"doing"' in line))
+    d.cut(next(number for number, line in enumerate(lines, 1) if b'"action-begin"' in line))
     in_doubt(d)
     if way == "gone":
         d.w.executor.fault = gone("n1")

@@ -111,7 +111,7 @@ def applying(d: Desk) -> list[Any]:
 
 def test_r1_a_pipe_that_closes_ends_no_apply(slow: Desk) -> None:
     with started(applying(slow)) as (pid, reading):
-        at(slow.run, b'"doing"')
+        at(slow.run, b'"action-begin"')
         os.close(reading)
         assert wait(pid) == 0
     assert ended(slow.run)
@@ -122,7 +122,7 @@ def test_r1_a_pipe_that_closes_ends_no_apply(slow: Desk) -> None:
 def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Desk) -> None:
     """As with `2>&1 | tee`: both have it."""
     with started(applying(slow)) as (pid, reading):
-        at(slow.run, b'"doing"')
+        at(slow.run, b'"action-begin"')
         os.close(reading)
         os.kill(pid, signal.SIGINT)
         assert wait(pid) == 1
@@ -133,7 +133,7 @@ def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Des
 def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
     """Told twice: by the shell, and by the kernel as the terminal goes."""
     with started(applying(slow), terminal=True) as (pid, reading):
-        at(slow.run, b'"doing"')
+        at(slow.run, b'"action-begin"')
         os.kill(pid, signal.SIGHUP)
         os.close(reading)
         os.kill(pid, signal.SIGHUP)
@@ -146,7 +146,7 @@ def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: Desk) -> 
     pause = threading.Event()
     slow.w.executor.fault = lambda box, call, when: call == "act" and pause.wait(1.5)
     with started(applying(slow)) as (pid, _):
-        at(slow.run, b'"doing"')
+        at(slow.run, b'"action-begin"')
         os.kill(pid, signal.SIGHUP)
         os.kill(pid, signal.SIGINT)
         pause.wait(1.0)  # signals of one kind that come together are one
@@ -160,7 +160,7 @@ def test_r1_a_rollback_whose_reader_is_gone_goes_on(slow: Desk) -> None:
     assert slow.apply().code == 0
     words = ["rollback", slow.run, "--settle", "0", "--parallel", "1"]
     with started(words, terminal=True) as (pid, reading):
-        at(slow.run, b'"rolling-back"')
+        at(slow.run, b'"step-reverting"')
         os.close(reading)
         assert wait(pid) == 1
     assert ended(slow.run)
