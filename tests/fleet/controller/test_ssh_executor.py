@@ -449,6 +449,22 @@ def test_worker_child_that_cannot_be_started_again_is_told(
         assert told.value.status in ("unreachable", "lost")
 
 
+def test_worker_child_that_writes_what_is_not_a_frame_is_killed(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tools: dict[str, Callable[..., object]]
+) -> None:
+    before = tools["children"]()
+    with SshExecutor([host], options()) as worker:
+        monkeypatch.setattr(worker_module, "PROGRAM", "this")  # prints verses
+        os.kill(child_of(worker), signal.SIGKILL)
+        with pytest.raises(WorkError) as told:
+            worker.open("n1")
+        monkeypatch.undo()
+        assert told.value.status in ("lost", "unreachable")
+        assert "wrote malformed output: FrameError" in told.value.why
+        worker.open("n1")
+    assert tools["children"]() <= before
+
+
 class Silence:
     """A channel to somebody who says nothing."""
 
