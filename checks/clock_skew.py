@@ -1,19 +1,20 @@
-"""The node's clock is right, as far as the machine that asks can tell.
+"""The node's clock agrees with the controller's.
 
-**Why it matters.** Logs of two nodes cannot be put in order, certificates and Kerberos
-or munge credentials are refused, builds and checkpoints mistake old files for new ones.
+**Why it matters.** With clocks that differ, logs of two nodes cannot be put in order,
+certificates and Kerberos or munge credentials are rejected, and builds and checkpoints mistake
+old files for new ones.
 
-**Read from** CLOCK_REALTIME on the node at the moment that the request reached the
-probe, and the clock of the machine that runs nodevet when it sent it.
+**Read from** CLOCK_REALTIME on the node at the moment that the request reached the probe, and the
+clock of the controller when it sent the request.
 
-**Verdicts.** Wrong where the two differ by more than the baseline allows. The way of
-the request, the start of Python on a busy node included, counts as if the node were
-ahead by it, so a clock that is behind is seen later by as much: choose a maximum well
-above it. Both clocks are judged as one pair: where every node is off by the same, it is
-this machine that is wrong. A machine that vets itself is exempt: it has no other clock.
+**Verdicts.** Fails if the two differ by more than the baseline allows. The time that the request
+takes to reach the probe, including the start of Python on a busy node, makes the node look ahead
+by as much: choose a maximum well above it. Only the difference is known: if every node is off by
+the same amount, it is the controller's clock that is off. Not applicable to a machine that checks
+itself: it has no other clock to compare with.
 
-**To put it right** start chrony or systemd-timesyncd and let it reach its servers
-(`chronyc tracking`, `timedatectl`); a virtual machine may need the hypervisor's clock.
+**To fix it** start chrony or systemd-timesyncd and let it reach its servers (`chronyc tracking`,
+`timedatectl`); a virtual machine may need the hypervisor's clock.
 """
 
 from collections.abc import Iterator
@@ -41,17 +42,18 @@ HALF_HOUR = 1800  # seconds; time zones differ by as much
 FARTHEST_ZONE = 14 * 3600
 NEAR = 90  # seconds, of the way of the request and of drift
 BATTERY = (
-    "the clock began anew: the board's battery is empty, or the BIOS was reset and has lost its "
-    "other settings too. Replace it, set the clock (`chronyc makestep`, `hwclock --systohc`)"
+    "the clock was reset: the CMOS battery is empty, or the BIOS was reset and lost its other "
+    "settings too. Replace the battery, check the BIOS, set the clock (`chronyc makestep`, "
+    "`hwclock --systohc`)"
 )
 LOCAL_TIME = (
-    "as a time zone is: the hardware clock is kept in local time; `timedatectl set-local-rtc 0`, "
+    "a whole time zone: the hardware clock is in local time; `timedatectl set-local-rtc 0`, "
     "then `hwclock --systohc` once the time is right"
 )
 DRIFTED = (
-    "`chronyc sources` or `timedatectl timesync-status` shows whether it reaches a server. Step it "
-    "(`chronyc makestep`) on a drained node, since jobs see the jump; if all nodes are off alike, "
-    "it is this machine"
+    "`chronyc sources` or `timedatectl timesync-status` shows whether it reaches a server. Step "
+    "it (`chronyc makestep`) on a drained node, since jobs would see the jump; if all nodes are "
+    "off by the same amount, the controller's clock is wrong"
 )
 
 

@@ -1,16 +1,15 @@
-"""Every GPU admits as many processes as the baseline says.
+"""Every GPU is in the expected compute mode.
 
-**Why it matters.** In EXCLUSIVE_PROCESS a second process on the GPU fails to
-start, which is right under MPS and breaks jobs that share a GPU; in PROHIBITED
-no job starts at all. In DEFAULT a stray process can share a GPU with a job unseen.
+**Why it matters.** In EXCLUSIVE_PROCESS a second process on the GPU fails to start, which is
+intended under MPS and breaks jobs that share a GPU; in PROHIBITED no job starts at all. In
+DEFAULT a stray process can share a GPU with a job unseen.
 
 **Read from** NVML, nvmlDeviceGetComputeMode.
 
-**Verdicts.** A GPU without compute modes is exempt where DEFAULT is expected, else
-wrong.
+**Verdicts.** A GPU without compute modes is not applicable if DEFAULT is expected, else it fails.
 
-**To put it right** `nvidia-smi -c DEFAULT` (or another mode). The mode is lost at
-the next reboot, and with persistence mode off as soon as the GPU is unused.
+**To fix it** `nvidia-smi -c DEFAULT` (or another mode). The mode is lost at the next reboot, and
+with persistence mode off as soon as the GPU is unused.
 """
 
 from collections.abc import Iterator
@@ -38,7 +37,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif unsupported(gpu, "compute_mode") and params.mode == "DEFAULT":
             yield not_applicable(subject_of(gpu), why="this GPU has no compute modes")
         elif unsupported(gpu, "compute_mode"):
-            advice = "no setting helps: give nodes with this GPU a baseline without compute_mode"
+            advice = (
+                "no setting changes this: give nodes with this GPU a baseline without compute_mode"
+            )
             yield fail(subject_of(gpu), expected=params.mode, actual="not supported", advice=advice)
         elif gpu.compute_mode is None:
             yield unread(subject_of(gpu), gpu, "compute_mode")

@@ -1,21 +1,21 @@
-"""Every CPU frequency policy runs the governor that the baseline names.
+"""Every CPU frequency policy uses the expected governor.
 
-**Why it matters.** A core that must first ramp up from an idle clock delays
-kernel launches, collectives and data loading, so GPUs wait for it. Nodes that
-differ in it make a synchronous job as slow as the slowest.
+**Why it matters.** A core that must first ramp up from a low clock delays kernel launches,
+collectives and data loading, so GPUs wait for it. Nodes that differ in it make a synchronous job
+as slow as the slowest.
 
 **Read from** `/sys/devices/system/cpu/cpufreq/policy*/scaling_governor`; see
 Documentation/admin-guide/pm/cpufreq.rst in the kernel tree.
 
-**Verdicts.** Where the kernel offers no cpufreq (most virtual machines) the node is
-exempt: the hypervisor sets the clock. A policy whose CPUs are all offline is not judged: its
-files say what was before, or nothing. Where a CPU that is online has no policy, the node has
-an unknown beside what the others say.
+**Verdicts.** Where the kernel offers no cpufreq (most virtual machines) the node is not
+applicable: the hypervisor sets the clock. A policy whose CPUs are all offline is not judged: its
+files say what was before, or nothing. Where a CPU that is online has no policy, the node has an
+unknown beside what the others say.
 
-**To put it right** a tmpfiles.d rule that writes `performance` to
-`/sys/devices/system/cpu/cpufreq/policy*/scaling_governor` sets it now
-(`systemd-tmpfiles --create`) and at every boot. Look for other owners first:
-tuned, cpupower.service, power-profiles-daemon.
+**To fix it** a tmpfiles.d rule that writes `performance` to
+`/sys/devices/system/cpu/cpufreq/policy*/scaling_governor` sets it now (`systemd-tmpfiles
+--create`) and at every boot. Check first what else sets it: tuned, cpupower.service,
+power-profiles-daemon.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         for policies in section.data.policies:
             if policies.cpus == "":
-                yield not_applicable(subject_of(policies), why="every CPU of it is offline")
+                yield not_applicable(subject_of(policies), why="all its CPUs are offline")
             else:
                 yield judge_policies(policies, params.governor)
         doubt = uncovered(evidence)

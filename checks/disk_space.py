@@ -1,22 +1,22 @@
-"""The file systems that every job needs have room left, and can be written.
+"""The file systems that every job needs have free space and are writable.
 
-**Why it matters.** On a full root disk jobs start and then fail, logs are lost, and
-sshd, Slurm and the container runtime refuse work. After a disk error the kernel makes
-a file system read-only, and much goes on as if nothing had happened.
+**Why it matters.** On a full root disk jobs start and then fail, logs are lost, and sshd, Slurm
+and the container runtime stop working. After a disk error the kernel makes a file system
+read-only, and much goes on as if nothing had happened.
 
-**Read from** statvfs(3) of /, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run,
-each file system once, and /proc/self/mounts.
+**Read from** statvfs(3) of /, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, each file
+system once, and /proc/self/mounts.
 
-**Verdicts.** Room is what users without privileges may still write, in percent of the
-whole. A file system that does not count inodes is judged by its room alone. One on the
-network is exempt and never asked, since a server that is gone would block the answer.
-One that is read-only by design is exempt: images (squashfs, erofs), overlays without an
-upper layer, and the paths that `read_only` names.
+**Verdicts.** Free space is what unprivileged users may still write, as a percentage of the whole.
+A file system that does not count inodes is judged by its free space alone. A network file system
+is not applicable and never queried, since an unreachable server would block the probe. One that
+is read-only by design is not applicable: images (squashfs, erofs), overlays without an upper
+layer, and the paths that `read_only` names.
 
-**To put it right** `du -xh --max-depth=2 / | sort -h` shows what takes the room;
-`journalctl --vacuum-size=1G`, old kernels, container images and core dumps are the
-usual finds. Files that are deleted and still open: `lsof +L1`. Read-only: look for disk
-errors in the kernel log before anything else.
+**To fix it** `du -xh --max-depth=2 / | sort -h` shows what uses the space; `journalctl
+--vacuum-size=1G`, old kernels, container images and core dumps are the usual finds. Files that
+are deleted and still open: `lsof +L1`. Read-only: look for disk errors in the kernel log before
+anything else.
 """
 
 import math
@@ -74,7 +74,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=f"filesystems: {section.data.why('filesystems')}")
     else:
         if not any(found.path == "/" for found in section.data.filesystems):
-            yield unknown(Subject(kind="filesystem", id="/"), why="it is not among those found")
+            yield unknown(Subject(kind="filesystem", id="/"), why="it was not found")
         for found in section.data.filesystems:
             yield judge_one(found, params)
         there = set(section.data.found or ())
@@ -87,7 +87,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 def judge_one(found: FileSystem, params: Params) -> Finding:
     subject = Subject(kind="filesystem", id=found.path)
     if found.remote:
-        return not_applicable(subject, why=f"on the network ({found.type}), and so not asked")
+        return not_applicable(subject, why=f"on the network ({found.type}: not queried")
     wanted: dict[str, str] = {}
     actual: dict[str, str] = {}
     bad: list[str] = []
@@ -135,24 +135,27 @@ def judge_one(found: FileSystem, params: Params) -> Finding:
 def advice(path: str, bad: Sequence[str]) -> str:
     if "access" in bad:
         return (
-            "drain the node; `dmesg` and `smartctl -x` say whether the disk fails. If it does have "
-            "it replaced, with both as evidence; only else fsck it and make it writable again"
+            "drain the node; `dmesg` and `smartctl -x` tell whether the disk is failing. If it "
+            "is, have it replaced and attach both; otherwise fsck it and remount it read-write"
         )
     path = path if PLAIN.fullmatch(path) else "/"
     if path in IN_MEMORY:
         return (
-            f"it lies in memory: with no job on the node `ls -lt {path}` shows what ended jobs "
-            "left there, which may go; a reboot clears it"
+            f"it is in memory: with no job on the node `ls -lt {path}` shows what finished jobs "
+            f"left there, which can be removed; a reboot clears it"
         )
     if "free" not in bad:
         return (
             f"many small files: `du -x --inodes {path} | sort -n | tail` shows where; job and "
-            "package caches are the usual find"
+            f"package caches are the usual cause"
         )
-    find = f"`du -xh --max-depth=2 {path} | sort -h | tail` shows what takes the room"
+    find = f"`du -xh --max-depth=2 {path} | sort -h | tail` shows what uses the space"
     if path in ("/", "/var", "/var/log"):
         return f"{find}; `journalctl --vacuum-size=1G`, container images, core dumps, old kernels"
-    return f"{find}; `lsof +L1` what is deleted and still open. Ask the owners before removing it"
+    return (
+        f"{find}; `lsof +L1` lists deleted files that are still open. Ask the owners before "
+        "removing anything"
+    )
 
 
 def percent(value: str | float) -> float:

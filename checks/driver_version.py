@@ -1,22 +1,22 @@
-"""The NVIDIA driver is a version that the baseline admits.
+"""The NVIDIA driver version is one that the baseline allows.
 
-**Why it matters.** The driver fixes which CUDA applications start at all, and each
-release has its own defects. A node that missed an upgrade, or got one too early,
-fails jobs that run everywhere else.
+**Why it matters.** The driver determines which CUDA applications start at all, and each release
+has its own bugs. A node that missed an upgrade, or got one too early, fails jobs that run
+everywhere else.
 
-**Read from** NVML, nvmlSystemGetDriverVersion: the version of the user-space
-library. The version of the loaded kernel module is judged by `kernel_modules`.
+**Read from** NVML, nvmlSystemGetDriverVersion: the version of the user-space library. The version
+of the loaded kernel module is judged by `kernel_modules`.
 
-**Verdicts.** Versions compare as PEP 440 says: part by part, as numbers. A plain
-version means that one only; `550.*` means the branch; `>=550.90.07,<560` a range;
-`!=550.54.14` leaves one out. Where the library refuses the loaded kernel module, because
-the two are of different versions, or is not there while the module is loaded, no version is
-admitted. Without a loaded module and without the library it is unknown.
+**Verdicts.** Versions compare as PEP 440 says: part by part, as numbers. A plain version means
+that one only; `550.*` means the branch; `>=550.90.07,<560` a range; `!=550.54.14` leaves one out.
+Where the library refuses the loaded kernel module, because the two are of different versions, or
+is not there while the module is loaded, no version passes. Without a loaded module and without
+the library it is unknown.
 
-**To put it right** install the expected version of every driver package that is there, the
-fabric manager's with it, then reboot, or unload and load the modules while nothing uses a
-GPU. Hold the packages so that an unattended upgrade does not change them. After an upgrade
-that left the old module loaded: reboot.
+**To fix it** install the expected version of every driver package that is there, the fabric
+manager's with it, then reboot, or unload and load the modules while nothing uses a GPU. Hold the
+packages so that an unattended upgrade does not change them. After an upgrade that left the old
+module loaded: reboot.
 """
 
 import re
@@ -45,10 +45,11 @@ def specifiers(text: str) -> SpecifierSet:
         found = SpecifierSet(plain)
     except InvalidSpecifier:
         raise ValueError(
-            f"{text!r} is no version specifier: write 550.90.07, 550.* or '>=550.90.07,<560'"
+            f"{text!r} is not a valid version specifier (examples: 550.90.07, 550.*, "
+            f"'>=550.90.07,<560')"
         ) from None
     if not len(found):
-        raise ValueError("no version is given: write 550.90.07, 550.* or '>=550.90.07,<560'")
+        raise ValueError("no version is given (examples: 550.90.07, 550.*, '>=550.90.07,<560')")
     return found
 
 

@@ -1,26 +1,26 @@
-"""No GPU's memory has had more errors than the baseline allows.
+"""No GPU has more memory errors than the baseline allows.
 
-**Why it matters.** An uncorrectable error kills the job that meets it, and what it
-left may be wrong. A GPU whose SRAM has passed NVIDIA's threshold goes on doing that
-until it is replaced.
+**Why it matters.** An uncorrectable error kills the job that hits it, and results written before
+may be corrupt. A GPU whose SRAM has passed NVIDIA's threshold keeps doing that until it is
+replaced.
 
-**Read from** NVML: nvmlDeviceGetTotalEccErrors, nvmlDeviceGetMemoryErrorCounter (DRAM,
-SRAM; before Turing L1, L2, register file, textures and CBU) and
-nvmlDeviceGetSramEccErrorStatus. Volatile counts begin at the last reset or load of the
-driver, aggregate ones are kept in the board.
+**Read from** NVML: nvmlDeviceGetTotalEccErrors, nvmlDeviceGetMemoryErrorCounter (DRAM, SRAM;
+before Turing L1, L2, register file, textures and CBU) and nvmlDeviceGetSramEccErrorStatus.
+Volatile counts begin at the last reset or load of the driver, aggregate ones are kept in the
+board.
 
-**Verdicts.** Without further words, an uncorrectable error since the last reset is
-wrong, and so is a passed SRAM threshold. Corrected errors harm nothing, and old ones
-were dealt with: their counts are judged where the baseline gives the most that is
-allowed. The larger of the count in all and the sum of its parts is judged, and a
-difference said. A GPU without ECC, or with ECC off, is exempt: `ecc_mode` judges that. A
-count, or a part of it, that this GPU or driver does not tell is exempt too, and said. Of a
-GPU in MIG mode that does not tell a count in all, the MIG devices' own are judged: too many
-are wrong, and few are exempt, since they are a part only.
+**Verdicts.** By default, an uncorrectable error since the last reset fails, and so is a passed
+SRAM threshold. Corrected errors harm nothing, and old ones were dealt with: their counts are
+judged if the baseline gives the most that is allowed. The larger of the count in all and the sum
+of its parts is judged, and a difference said. A GPU without ECC, or with ECC off, is not
+applicable: `ecc_mode` judges that. A count, or a part of it, that this GPU or driver does not
+tell is not applicable too, and said. Of a GPU in MIG mode that does not tell a count in all, the
+MIG devices' own are judged: too many fail, and few are not applicable, since they are only a
+part.
 
-**To put it right** drain the node and reset the GPU, or reboot; `row_remapping` says
-whether memory waits to be repaired. Errors that come again: run the vendor's field
-diagnostics. A passed SRAM threshold: have the board replaced.
+**To fix it** drain the node and reset the GPU, or reboot; `row_remapping` says whether a row
+remap is pending. Errors that come again: run the vendor's field diagnostics. A passed SRAM
+threshold: have the board replaced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -171,15 +171,15 @@ def alone(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
     if count is None:
         return Count(None, unread=(f"{field}: {ecc.why(field)}",))
     if count < 0:
-        return Count(None, unread=(f"{field}: {count} is no count",))
+        return Count(None, unread=(f"{field}: {count} is not a valid count",))
     return Count(count)
 
 
 def advice(gpu: Gpu, above: dict[str, int]) -> str:
     if "sram_threshold_exceeded" in above or "aggregate_sram_uncorrected" in above:
         return (
-            f"no reset clears this: drain the node and have {board(gpu)} replaced; the RMA wants "
-            "nvidia-bug-report.sh and these SRAM counts"
+            f"no reset clears this: drain the node and have {board(gpu)} replaced; attach "
+            f"nvidia-bug-report.sh's output and these SRAM counts to the RMA"
         )
     if "volatile_uncorrected" in above:
         return (
@@ -189,10 +189,10 @@ def advice(gpu: Gpu, above: dict[str, int]) -> str:
         )
     if "aggregate_uncorrected" in above:
         return (
-            "the board keeps these for good, and no reset clears them: see whether they still "
-            f"rise; if so run field diagnostics, and have {board(gpu)} replaced"
+            "the board keeps these permanently, and no reset clears them: check whether they "
+            f"still rise; if so, run field diagnostics and have {board(gpu)} replaced"
         )
-    return "they harm no job: note the counts, and run `dcgmi diag -r 3` if they rise by the day"
+    return "no job is affected: note the counts, and run `dcgmi diag -r 3` if they rise daily"
 
 
 def of(gpu: Gpu) -> str:

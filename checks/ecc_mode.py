@@ -1,17 +1,16 @@
-"""Every GPU's memory has ECC on, or off, as the baseline says.
+"""Every GPU has ECC on or off, as expected.
 
-**Why it matters.** Without ECC a flipped bit in GPU memory silently becomes a
-wrong result. Boards of one kind that differ in it also differ in usable memory
-and bandwidth, so a job that fits on one does not fit on the next.
+**Why it matters.** Without ECC a flipped bit in GPU memory silently becomes a wrong result.
+Boards of one kind that differ in it also differ in usable memory and bandwidth, so a job that
+fits on one does not fit on the next.
 
-**Read from** NVML, nvmlDeviceGetEccMode: the mode now and the one after the next
-reset.
+**Read from** NVML, nvmlDeviceGetEccMode: the mode now and the one after the next reset.
 
-**Verdicts.** A mode that is to change at the next reset is wrong whichever of the
-two is expected. A GPU without ECC is exempt where off is expected, else wrong.
+**Verdicts.** A mode that is to change at the next reset fails, whichever of the two is expected.
+A GPU without ECC is not applicable if off is expected, else it fails.
 
-**To put it right** `nvidia-smi -e 1` (or `-e 0`), then reset the GPU or reboot.
-The mode is kept in the board's InfoROM.
+**To fix it** `nvidia-smi -e 1` (or `-e 0`), then reset the GPU or reboot. The mode is kept in the
+board's InfoROM.
 """
 
 from nodevet.checking.gpu_mode import OnOrOff, gpu_mode

@@ -1,19 +1,18 @@
-"""Every GPU's application and locked clocks are what the baseline says.
+"""Every GPU's application and locked clocks are as expected.
 
-**Why it matters.** Application clocks and locked clocks that someone left behind
-after an experiment hold a GPU below its maximum, and no error says so.
+**Why it matters.** Application or locked clocks left behind by an experiment hold a GPU below its
+maximum, and no error is reported.
 
 **Read from** NVML: nvmlDeviceGetApplicationsClock, ...DefaultApplicationsClock,
-nvmlDeviceGetMaxClockInfo; locked clocks where the driver tells them.
+nvmlDeviceGetMaxClockInfo; locked clocks if the driver reports them.
 
-**Verdicts.** The clock at the moment of reading is not judged here: a healthy idle
-H100 reads 345 MHz. What holds a busy GPU's clock down is judged by
-`throttle_reasons`. Newer drivers have no application clocks: a GPU without them is
-exempt where `default` is wanted, else unknown. Most drivers do not tell locked
-clocks: then a wish for them is unknown.
+**Verdicts.** The clock at the moment of reading is not judged here: a healthy idle H100 reads 345
+MHz. What holds a busy GPU's clock down is judged by `throttle_reasons`. Newer drivers have no
+application clocks: a GPU without them is not applicable if `default` is expected, else unknown.
+Most drivers do not report locked clocks: then a check of them is unknown.
 
-**To put it right** `nvidia-smi -rac` and `-rgc`, `-rmc` reset, `-ac`, `-lgc` and
-`-lmc` set. All of them are lost at the next reboot; a systemd unit sets them again.
+**To fix it** `nvidia-smi -rac` and `-rgc`, `-rmc` reset, `-ac`, `-lgc` and `-lmc` set. All of
+them are lost at the next reboot; a systemd unit sets them again.
 """
 
 from collections.abc import Iterator

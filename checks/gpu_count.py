@@ -1,25 +1,23 @@
-"""The node has as many GPUs as the baseline says, and every layer agrees on it.
+"""The node has the expected number of GPUs; NVML, the PCI bus and /dev agree on it.
 
-**Why it matters.** A GPU that fell off the bus, or that the driver refused, leaves
-a node that starts jobs and fails them, or runs them on seven of eight.
+**Why it matters.** A GPU that fell off the bus, or that the driver refused, leaves a node that
+starts jobs and fails them, or runs them on seven of eight.
 
-**Read from** NVML (nvmlDeviceGetCount and a handle for each), the PCI bus
-(/sys/bus/pci/devices, NVIDIA functions of class 0300 and 0302) and
-`/dev/nvidia<N>`. They are read apart from one another, so a GPU that one of them
-lost is named by the others.
+**Read from** NVML (nvmlDeviceGetCount and a handle for each), the PCI bus (/sys/bus/pci/devices,
+NVIDIA functions of class 0300 and 0302) and `/dev/nvidia<N>`. They are read apart from one
+another, so if one of them has lost a GPU, the others still name it.
 
-**Verdicts.** Wrong where a layer that was read contradicts the baseline or another
-layer, even if a third could not be read; unknown where nothing contradicts but a
-layer is missing. A loaded driver whose library is not installed reaches no GPU, which is
-wrong. A GPU that is lost, or needs a reset, is not counted, and the count
-is then wrong in any case; `gpu_lost` says of each GPU what is the matter. A PCI
-function whose revision reads ff no longer answers and is not counted either. Nor is a
-virtual function (SR-IOV), which a vGPU host has for its guests. GPUs that a driver such as
-vfio-pci holds for virtual machines are left out where the count is right without them.
+**Verdicts.** Fails if a layer that was read contradicts the baseline or another layer, even if a
+third could not be read; unknown if nothing contradicts but a layer is missing. A loaded driver
+whose library is not installed reaches no GPU, which fails. A GPU that is lost, or needs a reset,
+is not counted, and the count then always fails; `gpu_lost` says what is wrong with each GPU. A
+PCI function whose revision reads ff no longer answers and is not counted either. Nor is a virtual
+function (SR-IOV), which a vGPU host has for its guests. GPUs that a driver such as vfio-pci holds
+for virtual machines are left out if the count is right without them.
 
-**To put it right** look for Xid 79 and PCIe errors in the kernel log, reboot, and if
-the same GPU is gone again power the node off, reseat it or have it replaced. Missing
-/dev nodes: `nvidia-modprobe -c 0 -u`, and the nvidia-persistenced service at boot.
+**To fix it** look for Xid 79 and PCIe errors in the kernel log, reboot, and if the same GPU is
+gone again power the node off, reseat it or have it replaced. Missing /dev nodes: `nvidia-modprobe
+-c 0 -u`, and the nvidia-persistenced service at boot.
 """
 
 import re
@@ -59,22 +57,27 @@ REFUSED = (
 BOUND = {  # to a driver, or to none
     "": f"if `lsmod` has no nvidia, see kernel_modules; else {REFUSED}",
     "nvidia": REFUSED,
-    "nouveau": "kernel_modules has nouveau unloaded and kept away; then the nvidia driver binds it",
-    "vfio-pci": "it is kept for a virtual machine: end that, or expect one GPU less here",
+    "nouveau": "unload and blacklist nouveau (see kernel_modules); then the nvidia driver can "
+    "bind it",
+    "vfio-pci": "it is reserved for a virtual machine: release it, or expect one GPU fewer here",
 }
 FOREIGN = "unbind that driver, and find what binds it at boot (driverctl, modprobe.d, udev)"
-OFF = "drain the node and power it off and on: no reset reaches the GPU; gpu_lost says what next"
+OFF = (
+    "drain the node and power it off and on: no reset reaches the GPU; gpu_lost says what to "
+    "do next"
+)
 AT_BOOT = "nvidia-persistenced, enabled, at every boot"
-UNDRIVEN = "each GPU that the driver did not take is named beside this, with what to do"
+UNDRIVEN = "each GPU that the driver did not take has a finding of its own, with what to do"
 APART = (
-    "read it again, in case the driver was just being loaded; if it stays, a /dev node may be "
-    f"missing (`nvidia-modprobe`; {AT_BOOT}), or the GPU be hidden from NVML"
+    "check again, in case the driver was still loading; if it stays, a /dev node may be missing "
+    f"(`nvidia-modprobe`; {AT_BOOT}), or the GPU may be hidden from NVML"
 )
 MORE = "the node has more GPUs than the baseline: give it the right one, or correct the count"
 ABSENT = (
-    "nothing sees it, so no reset brings it back: power the node off and on, then compare "
-    "`lspci -d 10de:` with a healthy node{} to find the slot. Reseat it, look at its power cables "
-    "and for a disabled slot in the BIOS; in a virtual machine at what its host passes on"
+    "the missing GPU is not on the PCI bus, so no reset brings it back: power the node off and "
+    "on, then compare "
+    "`lspci -d 10de:` with a healthy node{} to find the slot. Reseat it, check its power cables "
+    "and for a disabled slot in the BIOS; in a virtual machine, check what its host passes through"
 )
 
 Layer = int | str  # what it counts, or why that was not read
@@ -142,7 +145,7 @@ def total(layers: Mapping[str, Layer], params: Params, gone: Sequence[Gpu]) -> F
     agreed = len(set(counts.values())) == 1
     actual = next(iter(counts.values())) if agreed else counts
     if gone:
-        advice = "gpu_lost says of each GPU what to do; give the node no job before all are back"
+        advice = "gpu_lost says what to do for each GPU; keep the node drained until all are back"
         return fail(expected=expected, actual=counts, why=why, advice=advice)
     if not agreed and counts:
         return fail(expected=expected, actual=actual, why=why)

@@ -1,22 +1,22 @@
-"""Every GPU answers, and asks for no reset.
+"""Every GPU responds and needs no reset.
 
-**Why it matters.** A GPU that fell off the bus, or that the driver gave up, fails
-every job that is given it, and the node keeps drawing jobs. A GPU that asks for a
-reset may go on computing, with errors.
+**Why it matters.** Every job that gets a GPU that fell off the bus, or that the driver gave up
+on, fails, and the node keeps attracting jobs. A GPU that needs a reset may go on computing, with
+errors.
 
-**Read from** NVML (a handle for each GPU, the error that any call about it gives, the
-field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, the performance state and the memory in
-use) and the PCI function of the GPU, whose revision reads ff once it is gone.
+**Read from** NVML (a handle for each GPU, the error that any call about it gives, the field
+NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, the performance state and the memory in use) and the PCI
+function of the GPU, whose revision reads ff once it is gone.
 
-**Verdicts.** Wrong where NVML gives no handle through a fault of the GPU, where any
-call answers that the GPU is lost or needs a reset, where the recovery action is other
-than NONE, or where the PCI revision is ff. Unknown where one of these was not read,
-or where nothing shows that the GPU answers. Drivers before 570 have no recovery
-action: that part is exempt. That a GPU is missing altogether is seen by `gpu_count`.
+**Verdicts.** Fails if NVML gives no handle through a fault of the GPU, if any call answers that
+the GPU is lost or needs a reset, if the recovery action is not NONE, or if the PCI revision is
+ff. Unknown if one of these was not read, or if nothing shows that the GPU responds. Drivers
+before 570 have no recovery action: that part is not applicable. That a GPU is missing altogether
+is seen by `gpu_count`.
 
-**To put it right** drain the node; for a reset `nvidia-smi --gpu-reset -i <index>`
-while nothing uses the GPU, else reboot. Off the bus: power the node off and on. If it
-comes back lost, reseat or replace it; the kernel log has the reason (Xid 79, 119, 154).
+**To fix it** drain the node; for a reset `nvidia-smi --gpu-reset -i <index>` while nothing uses
+the GPU, else reboot. Off the bus: power the node off and on. If it comes back lost, reseat or
+replace it; the kernel log has the reason (Xid 79, 119, 154).
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ WANTS_RESET = "NVML_ERROR_RESET_REQUIRED"
 ADVICE = {
     "GPU_RESET": RESET,
     "NODE_REBOOT": REBOOT,
-    "DRAIN_P2P": "end the jobs that use NVLink peers of this GPU, and look again before any reset",
+    "DRAIN_P2P": "end the jobs that use NVLink peers of this GPU, and check again before any reset",
     "DRAIN_AND_RESET": RESET,
     "BUS_RESET": REBOOT,
     "SYSTEM_REBOOT": OFF_THE_BUS,
@@ -100,7 +100,9 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, several: str) -> Iterator[Finding]:
         return
     yield ok(subject, expected="usable", actual="usable")
     if action is None:
-        yield not_applicable(subject, why="the driver does not tell whether the GPU wants a reset")
+        yield not_applicable(
+            subject, why="the driver does not report whether the GPU needs a reset"
+        )
 
 
 def advised(sign: str, named: str, several: str) -> str:
@@ -111,8 +113,8 @@ def advised(sign: str, named: str, several: str) -> str:
     if several and first in (OFF_THE_BUS, LOST):
         return f"{first}. {several}"
     return (
-        f"{first}. If it comes back, reseat {named} or change its place; an RMA wants the report "
-        "and the Xid lines of the kernel log (79, 119, 154)"
+        f"{first}. If it comes back, reseat {named} or swap its slot; attach the report and the "
+        f"Xid lines of the kernel log (79, 119, 154) to the RMA"
     )
 
 
@@ -125,8 +127,8 @@ def together(evidence: Evidence, gpus: Sequence[Gpu], off: Set[str]) -> str:
     port = shared(evidence, gone)
     where = f", all behind port {port}" if port else ""
     return (
-        f"{len(gone)} GPUs are lost{where}: before any single one look at what they share, "
-        "power and riser or switch board"
+        f"{len(gone)} GPUs are lost{where}: before any single GPU, check what they share: power, "
+        f"and riser or switch board"
     )
 
 

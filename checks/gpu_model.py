@@ -1,18 +1,18 @@
 """Every GPU is the board that the baseline is for.
 
-**Why it matters.** Power limits, clocks and memory differ between boards of one
-name: A100-SXM4-80GB exists with 400 W and with 500 W. A baseline that is judged on
-another board finds faults that are none, and misses those that are.
+**Why it matters.** Power limits, clocks and memory differ between boards that share a name:
+A100-SXM4-80GB exists with 400 W and with 500 W. A baseline applied to another board reports
+faults that are not there and misses real ones.
 
 **Read from** NVML, nvmlDeviceGetPciInfo and nvmlDeviceGetName, and the PCI bus:
-`/sys/bus/pci/devices/*/{vendor,device,subsystem_vendor,subsystem_device}`. Both must
-say the same.
+`/sys/bus/pci/devices/*/{vendor,device,subsystem_vendor,subsystem_device}`. Both must say the
+same.
 
-**Verdicts.** The PCI device id names the chip, the subsystem id the board. `name`
-is the marketing name; it tells a vGPU from the physical GPU, which share their ids.
+**Verdicts.** The PCI device id identifies the chip, the subsystem id the board. `name` is the
+marketing name; it tells a vGPU from the physical GPU, which share their ids.
 
-**To put it right** a GPU that is another board than its neighbours was swapped:
-put the right one in. Where all of them differ, the node has the wrong baseline.
+**To fix it** a GPU that is a different board from its neighbours was swapped: replace it with the
+right one. If all of them differ, the node has the wrong baseline.
 """
 
 from collections.abc import Iterator
@@ -28,16 +28,16 @@ from nodevet.evidence.pci import PciFunction
 from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 NAME = (
-    "the ids are right and the name is not: a vGPU that its host chose, or a driver that spells "
-    "it otherwise; correct the name in the baseline, or the vGPU's profile"
+    "the ids match and the name does not: a different vGPU profile, or a driver that spells the "
+    "name differently; correct the vGPU's profile, or the name in the baseline"
 )
 ALL = (
-    "no GPU here is this board, so it is the baseline that does not fit: `nodevet list baselines` "
-    "shows the others, or the node was delivered with other boards"
+    "no GPU here is this board: either the baseline is for other nodes (`nodevet list baselines` "
+    "shows the others), or the node was delivered with the wrong boards"
 )
 APART = (
-    "the driver and the bus speak of two boards at one address: drain the node and reboot; if it "
-    "stays, look at what the firmware or the hypervisor shows there"
+    "the driver and the PCI bus report different boards at this address: drain the node and "
+    "reboot; if it stays, check what the firmware or the hypervisor presents there"
 )
 
 
@@ -90,8 +90,9 @@ def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
         advice = NAME
     elif fine:
         advice = (
-            f"{fine} of {judged} GPUs here are the right board, so {board(gpu)} came with a "
-            "repair or a swap: have it replaced by its vendor's number; no setting changes it"
+            f"{fine} of {judged} GPUs here are the right board, so {board(gpu)} was probably put "
+            f"in during a repair or swap: have it replaced with the right part number; no "
+            f"setting changes it"
         )
     else:
         advice = ALL

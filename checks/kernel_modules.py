@@ -1,23 +1,23 @@
-"""The kernel has the modules that the baseline names, and the driver's halves match.
+"""The expected kernel modules are loaded, and the NVIDIA module matches its library.
 
-**Why it matters.** Without nvidia_uvm CUDA does not start; without nvidia_peermem
-RDMA falls back to copies through the host; nouveau keeps the NVIDIA driver from its
-GPUs. After an upgrade without a reboot the loaded module and the library differ in
-version, and every new process fails.
+**Why it matters.** Without nvidia_uvm, CUDA does not start; without nvidia_peermem RDMA falls
+back to copies through the host; nouveau keeps the NVIDIA driver from binding to the GPUs. After
+an upgrade without a reboot the loaded module and the library differ in version, and every new
+process fails.
 
-**Read from** /proc/modules, /sys/module and /lib/modules/<release>/modules.builtin
-(built-in modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
+**Read from** /proc/modules, /sys/module and /lib/modules/<release>/modules.builtin (built-in
+modules), /sys/module/nvidia/version, and NVML, nvmlSystemGetDriverVersion.
 
-**Verdicts.** A built-in module counts as loaded, where it is wanted and where it is
-not. One that is installed and that the driver's setuid nvidia-modprobe(1) loads when a
-program first needs it is exempt while it is not loaded: nvidia_uvm and nvidia_modeset. A
-loaded nvidia module whose library is not installed is wrong. Names are compared as the kernel
-spells them: nvidia-uvm is nvidia_uvm. One that is not among those that were read, while a PCI
-function is bound to it, makes the node unknown.
+**Verdicts.** A built-in module counts as loaded, whether it is expected or not. One that
+is installed and that the driver's setuid nvidia-modprobe(1) loads when a program first needs it
+is not applicable while it is not loaded: nvidia_uvm and nvidia_modeset. A loaded nvidia module
+whose library is not installed fails. Names are compared as the kernel spells them: nvidia-uvm is
+nvidia_uvm. One that is not among those that were read, while a PCI function is bound to it, makes
+the node unknown.
 
-**To put it right** a file in /etc/modules-load.d loads a module at every boot,
-`modprobe` now. `blacklist nouveau` in /etc/modprobe.d, and a new initramfs, keeps
-nouveau out. Versions that differ: reboot, or unload and load the nvidia modules.
+**To fix it** a file in /etc/modules-load.d loads a module at every boot, `modprobe` now.
+`blacklist nouveau` in /etc/modprobe.d, and a new initramfs, keeps nouveau out. Versions that
+differ: reboot, or unload and load the nvidia modules.
 """
 
 from collections.abc import Iterator, Sequence

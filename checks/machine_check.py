@@ -1,23 +1,22 @@
-"""Since boot, the kernel logged no machine check of an error that was not corrected.
+"""The kernel has logged no uncorrected machine check since boot.
 
-**Why it matters.** A machine check is how CPU and memory report their own faults. An error
-that could not be corrected killed what it met, or will; corrected ones that keep coming
-announce a DIMM that fails under load.
+**Why it matters.** CPUs and memory report their own faults as machine checks. An uncorrected
+error kills the process that it hits; corrected ones that keep coming point to a DIMM that will
+fail under load.
 
 **Read from** the kernel log since boot: machine checks, and what EDAC and the firmware (APEI)
-report, but for PCIe errors, which are `pcie_errors`'. Severities are those of the machine
-check's status, UC, PCC and AMD's deferred, or the line's words.
+report, but for PCIe errors, which are `pcie_errors`'. Severities are those of the machine check's
+status, UC, PCC and AMD's deferred, or the line's words.
 
-**Verdicts.** An uncorrected error is wrong. Corrected ones are shown, and judged where the
-baseline gives the most that is allowed, in all or for each day since boot; the first day
-counts whole. Lines that only say that something was logged are unknown, unless others tell
-what, and so is a line that is not understood. Without such lines it is ok only where the
-log has no gap, and says since when where its beginning is gone, as `xid` does. Captured
-files without a kernel log are exempt. Errors that a firmware keeps to itself are in the
-BMC's log only.
+**Verdicts.** An uncorrected error fails. Corrected ones are shown, and judged if the baseline
+gives the most that is allowed, in all or for each day since boot; the first day counts whole.
+Lines that only say that something was logged are unknown, unless others tell what, and so is a
+line that is not understood. Without such lines it is ok only if the log has no gap, and says
+since when if its beginning is gone, as `xid` does. Captured files without a kernel log are not
+applicable. Errors that the firmware does not pass on are in the BMC's log only.
 
-**To put it right** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or
-the CPU: have it replaced; some firmware repairs a row of memory at the next boot.
+**To fix it** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or the CPU:
+have it replaced; some firmware repairs a row of memory at the next boot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,8 +32,8 @@ from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
 UNCORRECTED = (
-    f"drain the node before its next job: {NAME}; keep that and these lines for the RMA, have it "
-    "replaced, and only then let a reboot clear the log"
+    f"drain the node before its next job: {NAME}; keep that and these lines for the RMA, and "
+    f"have it replaced before a reboot clears the log"
 )
 CORRECTED = (
     f"{NAME}: if one is named again and again, replace it in the next maintenance; errors of many "
@@ -97,10 +96,10 @@ def judge_events(
         )
     unclear = [event for event in told_of if event not in corrected]
     if unclear:
-        return unknown(why=f"it is not said how bad it was: {line_of(unclear)}", advice=NAME)
+        return unknown(why=f"its severity is not known: {line_of(unclear)}", advice=NAME)
     only = [event for event in events if event.kind == "mce_logged"]
     if only and not corrected:
-        return unknown(why=f"it is not said how bad it was: {line_of(only)}", advice=NAME)
+        return unknown(why=f"its severity is not known: {line_of(only)}", advice=NAME)
     if params.corrected_per_day is not None and corrected and isinstance(up, str):
         return unknown(why=up)
     if doubt:

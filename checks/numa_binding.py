@@ -1,25 +1,24 @@
 """Every process that computes on a GPU is bound to that GPU's NUMA node.
 
-**Why it matters.** A process that the scheduler may move to the other socket, or
-whose pages lie there, reaches its GPU over the link between sockets. Times then
-vary from run to run, and the slowest rank sets the pace.
+**Why it matters.** A process that the scheduler may move to the other socket, or whose memory is
+there, reaches its GPU over the link between sockets. Times then vary from run to run, and the
+slowest rank sets the pace.
 
-**Read from** NVML, nvmlDeviceGetComputeRunningProcesses, and
-`/proc/<pid>/status`: Cpus_allowed_list and Mems_allowed_list; from the GPU's
-numa_node under /sys/bus/pci/devices and the nodes' cpulist.
+**Read from** NVML, nvmlDeviceGetComputeRunningProcesses, and `/proc/<pid>/status`:
+Cpus_allowed_list and Mems_allowed_list; from the GPU's numa_node under /sys/bus/pci/devices and
+the nodes' cpulist.
 
-**Verdicts.** A process may use the CPUs and memory of the nodes of all GPUs that it
-computes on. One that only holds a GPU open, such as a monitor, is exempt. Where
-other users' processes could not be looked into, the node has an unknown for the
-rest. Mems_allowed shows what cgroups and cpusets allow, not the policy that
-numactl sets: with jobs bound by numactl say `memory: false`. Nodes of memory alone (a
-Grace Hopper GPU's own, CXL) belong to the node whose CPUs are nearest, by `node*/distance`.
-On a machine with one node that has CPUs every process is bound.
+**Verdicts.** A process may use the CPUs and memory of the nodes of all GPUs that it computes on.
+One that only has a GPU open, such as a monitor, is not applicable. If other users' processes
+could not be inspected, the node has an unknown finding for the rest. Mems_allowed shows what
+cgroups and cpusets allow, not the policy that numactl sets: for jobs bound by numactl set
+`memory: false`. Memory-only nodes (a Grace Hopper GPU's own, CXL) belong to the node whose CPUs
+are nearest, by `node*/distance`. On a machine with one node that has CPUs every process is bound.
 
-**To put it right** let the scheduler bind: Slurm with `--gpu-bind` or
-`--cpus-per-gpu` and task/affinity and task/cgroup, Kubernetes with the topology
-manager. There is a fix for systemd services: CPUAffinity= and NUMAPolicy=, and where the
-memory is judged AllowedMemoryNodes=, which takes the unified cgroup hierarchy.
+**To fix it** let the scheduler bind processes: Slurm with `--gpu-bind` or `--cpus-per-gpu` and
+task/affinity and task/cgroup, Kubernetes with the topology manager. There is a fix for systemd
+services: CPUAffinity= and NUMAPolicy=, and if the memory is judged AllowedMemoryNodes=, which
+takes the unified cgroup hierarchy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,7 +71,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for pid, gpus in users.items():
         subject = Subject(kind="process", id=str(pid))
         if pid not in known:
-            yield unknown(subject, why="NVML names it, /proc does not: it ended, or is elsewhere")
+            yield unknown(
+                subject,
+                why="NVML lists it, /proc does not: it has ended, or runs in another pid namespace",
+            )
         elif isinstance(machine, Finding):
             yield unknown(subject, why=machine.why)
         else:
@@ -82,7 +84,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if told:
             yield not_applicable(subject, why="it computes on no GPU")
         else:
-            yield unknown(subject, why="NVML did not say for every GPU what computes on it")
+            yield unknown(subject, why="NVML did not list the processes of every GPU")
     if section.data.complete is not True:
         why = section.data.errors.get("complete", "other users' open files could not be read")
         yield unknown(why=f"there may be more processes: {why}")
@@ -214,7 +216,7 @@ def home_of(evidence: Evidence, gpu: Gpu, nodes: Mapping[int, NumaNode]) -> Numa
     if function.numa_node is None:
         return f"numa_node: {function.why('numa_node')}"
     if function.numa_node not in nodes:
-        return "it is not told on which NUMA node it is"
+        return "its NUMA node is not known"
     return nodes[function.numa_node]
 
 

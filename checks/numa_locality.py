@@ -1,22 +1,21 @@
-"""Every GPU hangs on the NUMA node, and beside the CPUs, that are expected.
+"""Every GPU is attached to the expected NUMA node and local CPUs.
 
-**Why it matters.** A process on the wrong socket reaches its GPU over the link
-between sockets: less bandwidth, more latency, for every copy and every kernel
-launch. Binding to the right one needs firmware that tells which that is.
+**Why it matters.** A process on the wrong socket reaches its GPU over the link between sockets:
+less bandwidth, more latency, for every copy and every kernel launch. Binding to the right one
+needs firmware that reports which one that is.
 
-**Read from** `/sys/bus/pci/devices/*/{numa_node,local_cpulist}` of each GPU, joined
-to NVML's list by bus id, and `/sys/devices/system/node/node*/cpulist`.
+**Read from** `/sys/bus/pci/devices/*/{numa_node,local_cpulist}` of each GPU, joined to NVML's
+list by bus id, and `/sys/devices/system/node/node*/cpulist`.
 
-**Verdicts.** `platform` expects that the node exists and that the GPU's local CPUs
-are that node's. A map from GPU indices to nodes expects these nodes; a GPU that it
-does not name is exempt. A node of memory alone (a Grace Hopper GPU's own, CXL) is no
-fault: a GPU on one counts as on the node whose CPUs are nearest, by `node*/distance`.
-Where the firmware does not say (-1) the node is unknown, unless there is only one with
-CPUs. A kernel without NUMA has one node, 0.
+**Verdicts.** `platform` expects that the node exists and that the GPU's local CPUs are that
+node's. A map from GPU indices to nodes expects these nodes; a GPU that it does not name is not
+applicable. A memory-only node (a Grace Hopper GPU's own, CXL) is not a fault: a GPU on one counts
+as on the node whose CPUs are nearest, by `node*/distance`. If the firmware does not say (-1), the
+GPU is unknown, unless only one node has CPUs. A kernel without NUMA has one node, 0.
 
-**To put it right** a GPU on another node sits in another slot, or the indices moved
-because a GPU is missing (`gpu_count`). -1 on a machine of several nodes: enable NUMA
-in the BIOS (not node interleaving), update it, or pass the topology to the guest.
+**To fix it** a GPU on another node sits in another slot, or the indices moved because a GPU is
+missing (`gpu_count`). -1 on a machine of several nodes: enable NUMA in the BIOS (not node
+interleaving), update it, or pass the topology to the guest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,26 +45,27 @@ from nodevet.model import (
 )
 
 MOVED = (
-    "look where {} sits: its slot, or the cable of its riser, belongs to the other socket; compare "
-    "the labels with a healthy node and move it. Until then bind its jobs to the node it is on"
+    "check where {} sits: its slot, or its riser cable, belongs to the other socket; compare the "
+    "labels with a healthy node and move it. Until then, bind its jobs to the node it is on"
 )
 ALL_MOVED = (
-    "no GPU is where the baseline has it, so no single slot is at fault: NPS (AMD) or Sub-NUMA "
-    "Clustering (Intel) in the BIOS split the sockets otherwise, or the GPUs' indices moved "
-    "because one is missing, see gpu_count"
+    "no GPU is where the baseline expects it, so no single slot is at fault: NPS (AMD) or "
+    "Sub-NUMA Clustering (Intel) in the BIOS splits the sockets differently, or the GPU indices "
+    "shifted because one is missing (see gpu_count)"
 )
-NO_NUMA = "take numa=off from the kernel's command line; in the BIOS no node interleaving"
+NO_NUMA = "remove numa=off from the kernel's command line; disable node interleaving in the BIOS"
 UNTOLD = (
-    "in the BIOS enable NUMA and no node interleaving, or update it; of a virtual machine the "
-    "hypervisor must pass the topology on"
+    "enable NUMA and disable node interleaving in the BIOS, or update it; for a virtual machine, "
+    "the hypervisor must pass the topology to the guest"
 )
 NO_NODE = (
-    "the firmware names a node that the kernel did not bring up: see `numactl -H` for a socket "
-    "without memory, the kernel's command line for numa=, mem= or maxcpus=; else update the BIOS"
+    "the firmware names a node that the kernel did not bring up: check `numactl -H` for a socket "
+    "without memory, and the kernel's command line for numa=, mem= or maxcpus=; otherwise update "
+    "the BIOS"
 )
 OFFLINE = (
-    "see `lscpu` for CPUs that are offline, and bring them back; if none is, the firmware's tables "
-    "are wrong: update the BIOS, or correct the virtual machine's topology"
+    "check `lscpu` for offline CPUs and bring them online; if there are none, the firmware's "
+    "tables are wrong: update the BIOS, or correct the virtual machine's topology"
 )
 
 
@@ -81,7 +81,7 @@ def disjoint(gpus: dict[str, int]) -> dict[str, int]:
     for key in gpus:
         indices = numbers(key)
         if not indices:
-            raise ValueError(f"{key!r} is no list of GPU indices: write 0-3 or 0,2")
+            raise ValueError(f"{key!r} is not a list of GPU indices (examples: 0-3, 0,2)")
         if seen & indices:
             raise ValueError(f"GPU {min(seen & indices)} is in more than one list")
         seen |= indices
@@ -143,7 +143,7 @@ def judge_gpu(
 ) -> Finding:
     subject, function = subject_of(gpu), pci_of(evidence, gpu)
     if not nodes and isinstance(function, PciFunction) and (function.numa_node or 0) > 0:
-        why = f"NUMA nodes were not found, and yet the GPU is on node {function.numa_node}"
+        why = f"no NUMA nodes were found, but the GPU is on node {function.numa_node}"
         return unknown(subject, expected=expected, why=why)
     if not nodes:
         if expected:
@@ -188,7 +188,7 @@ def judge_memory(
     if isinstance(homes, str):
         return unknown(subject, expected=expected, why=homes)
     beside = spans(home.id for home in homes)
-    why = f"node {actual} has memory alone, and the nearest CPUs are those of node {beside}"
+    why = f"node {actual} has no CPUs; the nearest CPUs are those of node {beside}"
     if expected is not None and expected not in (actual, *(home.id for home in homes)):
         return fail(subject, expected=expected, actual=actual, why=why, advice=MOVED)
     local = numbers(function.local_cpulist)
@@ -200,7 +200,7 @@ def judge_memory(
             subject,
             expected=spans(cpus),
             actual=function.local_cpulist,
-            why=f"the CPUs beside it are not those nearest to its NUMA node {actual}",
+            why=f"its local CPUs are not those nearest to its NUMA node {actual}",
             advice=OFFLINE,
         )
     shown = actual if expected is None else expected
@@ -220,7 +220,7 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
             subject,
             expected=node.cpulist,
             actual=function.local_cpulist,
-            why=f"the CPUs beside it are not those of its NUMA node {node.id}",
+            why=f"its local CPUs are not those of its NUMA node {node.id}",
             advice=OFFLINE,
         )
     return ok(subject, expected=node.id, actual=node.id)

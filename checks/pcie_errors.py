@@ -1,30 +1,29 @@
-"""No PCIe function has had more errors on its link than the baseline allows.
+"""No PCIe device has more link errors than the baseline allows.
 
-**Why it matters.** Corrected errors are retried in silence; fresh ones announce a cable, riser
-or retimer that comes loose, days before a link loses lanes or a GPU falls off the bus. An
-uncorrected error lost data, and a fatal one the link.
+**Why it matters.** Corrected errors are retried silently; a rising count points to a loose cable,
+riser or retimer, days before a link loses lanes or a GPU falls off the bus. An uncorrected error
+lost data, and a fatal one the link.
 
 **Read from** the counters of Advanced Error Reporting,
-`/sys/bus/pci/devices/*/aer_dev_{correctable,nonfatal,fatal}`, of every NVIDIA function, NIC,
-NVMe and the ports above them; who is told of errors, `/sys/bus/pci_express/drivers/aer` and
+`/sys/bus/pci/devices/*/aer_dev_{correctable,nonfatal,fatal}`, of every NVIDIA function, NIC, NVMe
+and the ports above them; who handles errors, `/sys/bus/pci_express/drivers/aer` and
 `/sys/bus/platform/drivers/GHES`; and the kernel log since boot: AER, DPC and what the firmware
 reports (APEI).
 
-**Verdicts.** Uncorrected errors are wrong, counted or logged. Corrected ones are judged
-where the baseline gives the most that is allowed, in all or for each hour since boot; the
-first hour counts whole. A function without counters has no such reporting. Counters that
-stay 0 are believed only below a port that tells the kernel: where the firmware handles
-errors first, the log is judged, which has what APEI passes on, and corrected errors are
-counted by its lines, two for one; beyond those, they are exempt. The same holds of kernels
-that count nothing, before 4.19. Where nobody is told, and in a virtual machine, whose
-errors are its host's, it is exempt. The node is ok only where all counters were read, and
-the log has no gap: it says since when where its beginning is gone, as `xid` does. Captured
-files without a log are exempt. Some firmware has unsupported requests counted while it
-looks for devices: allow what a healthy node of the kind has at boot, or leave this check
-out.
+**Verdicts.** Uncorrected errors fail, counted or logged. Corrected ones are judged if the
+baseline gives the most that is allowed, in all or for each hour since boot; the first hour counts
+whole. A function without counters has no such reporting. Counters that stay 0 are believed only
+below a port that tells the kernel: if the firmware handles errors first, the log is judged, which
+has what APEI passes on, and corrected errors are counted by its lines, two for one; beyond those,
+they are not applicable. The same holds of kernels that count nothing, before 4.19. If neither the
+kernel nor APEI handles errors, and in a virtual machine, whose errors are its host's, it is not
+applicable. The node is ok only if all counters were read, and the log has no gap: it says since
+when if its beginning is gone, as `xid` does. Captured files without a log are not applicable.
+Some firmware has unsupported requests counted while it looks for devices: allow what a healthy
+node of the kind has at boot, or leave this check out.
 
-**To put it right** the advice says it by the kinds of error: those of the physical layer are
-for hands (reseat, riser, cable, retimer), those of the protocol for firmware and driver.
+**To fix it** follow the advice, which depends on the kind of error: physical-layer errors need
+hands (reseat, riser, cable, retimer), protocol errors need firmware or driver updates.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +122,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif bad:
         return
     elif evidence[KernelLog].status == "absent":
-        yield not_applicable(why=f"nothing was counted, and {evidence[KernelLog].why}")
+        yield not_applicable(why=f"no errors were counted, and {evidence[KernelLog].why}")
     elif counted and not silent:
         yield within(evidence)
     else:
@@ -145,10 +144,10 @@ def by_log(evidence: Evidence, params: Params, counted: int, silent: int) -> Ite
         yield unknown(why=f"virtualization: {host.why('virtualization') if host else 'no host'}")
         return
     if host.virtualization not in ("none", "container"):
-        yield not_applicable(why="in a virtual machine, PCIe errors are its host's")
+        yield not_applicable(why="in a virtual machine; PCIe errors are reported to its host")
         return
     if data and data.aer_ports and not silent:
-        why = "no function here counts its errors: the kernel's log is judged"
+        why = "no function here counts its errors: only the kernel log is judged"
     elif sources is None:
         yield unknown(why=f"firmware_sources: {data.why('firmware_sources') if data else ''}")
         return
@@ -160,7 +159,7 @@ def by_log(evidence: Evidence, params: Params, counted: int, silent: int) -> Ite
             yield within(evidence)
         what = f"errors of {silent} functions" if counted else "PCIe errors here"
         yield not_applicable(
-            why=f"neither the kernel nor APEI is told of {what}: the BMC's event log may have them"
+            why=f"neither the kernel nor APEI handles {what}: the BMC's event log may have them"
         )
         return
     yield within(evidence, why)
@@ -200,7 +199,7 @@ def log_doubt(evidence: Evidence) -> str:
         return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
     untold = [each for each in log.events or () if each.kind == "aer" and not each.severity]
     if untold:
-        return f"a line that does not say how bad it is: {line_of(untold)}"
+        return f"a line without a severity: {line_of(untold)}"
     return coverage(log)[0]
 
 
@@ -264,7 +263,7 @@ def unread(function: PciFunction) -> Iterator[str]:
         if count is None and function.aer.errors.get(field) != NO_COUNTER:
             yield f"aer {field}: {function.aer.why(field)}"
         elif count is not None and count < 0:
-            yield f"aer {field}: {count} is no count"
+            yield f"aer {field}: {count} is not a valid count"
 
 
 def fault(
@@ -289,13 +288,13 @@ def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:
     first = "drain the node, run nvidia-bug-report.sh and reboot; " if lost else ""
     if kinds and not PHYSICAL & set(kinds):
         return (
-            f"{first}these are errors of the protocol, not of the signal: update firmware, BIOS "
-            f"and driver; if only {named} has them in its place on other nodes too, an RMA"
+            f"{first}these are protocol errors, not signal errors: update firmware, BIOS and "
+            f"driver; if only {named} has them in other nodes too, RMA it"
         )
     return (
         f"{first}power the node off and reseat {named}, then its riser, cable or retimer; if the "
-        "count goes on rising, change places with a neighbour: what goes along is the board's. "
-        "For an RMA keep `lspci -vvv` of both ends and the counts before and after"
+        f"count keeps rising, swap it with a neighbour: if the errors follow it, RMA the board. "
+        f"For the RMA keep `lspci -vvv` of both ends and the counts before and after"
     )
 
 

@@ -1,26 +1,25 @@
-"""Every GPU's PCIe link is as fast and as wide as the baseline says, up to the CPU.
+"""Every GPU's PCIe link has the expected generation and width, all the way to the CPU.
 
-**Why it matters.** A link that trained at half its width, or three generations
-down, still works; loading data, checkpoints and GPU-to-NIC traffic take two to
-sixteen times as long, and nothing reports an error.
+**Why it matters.** A link that trained at half its width, or three generations down, still works;
+loading data, checkpoints and GPU-to-NIC traffic take two to sixteen times as long, and nothing
+reports an error.
 
-**Read from** NVML: nvmlDeviceGetCurrPcieLinkGeneration, ...CurrPcieLinkWidth, their
-maxima, nvmlDeviceGetPerformanceState, ...CurrentClocksEventReasons. From
-`/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`: every port between the GPU
-and the CPU, apart from virtual machines, whose ports are not real.
+**Read from** NVML: nvmlDeviceGetCurrPcieLinkGeneration, ...CurrPcieLinkWidth, their maxima,
+nvmlDeviceGetPerformanceState, ...CurrentClocksEventReasons. From
+`/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`: every port between the GPU and the CPU,
+apart from virtual machines, whose ports are not real.
 
-**Verdicts.** Better than wanted is ok. The width counts always, the generation too,
-but for one case: an idle GPU lowers its link to Gen1 or Gen2 and raises it under
-load. In a P-state of P5 or above such a link is exempt, since it says nothing; look
-again under load. In P0 to P4 it is unknown where NVML calls the GPU idle, else
-wrong. Gen3 and above are never excused, nor is a GPU or a port that cannot reach
-what is wanted. A link further up is wrong where it carries less than the wanted
-link would. `max` is the best that GPU and ports can do together. A vGPU, for which NVML tells
-neither, has no link of its own and is exempt: the GPU is judged on its host.
+**Verdicts.** Better than expected is ok. The width counts always, the generation too, but for one
+case: an idle GPU lowers its link to Gen1 or Gen2 and raises it under load. In a P-state of P5 or
+above such a link is not applicable, since it says nothing; look again under load. In P0 to P4 it
+is unknown if NVML calls the GPU idle, else it fails. Gen3 and above are never excused, nor is a
+GPU or a port that cannot reach what is expected. A link further up fails if it carries less than
+the expected link would. `max` is the best that GPU and ports can do together. A vGPU, for which
+NVML tells neither, has no link of its own and is not applicable: the GPU is judged on its host.
 
-**To put it right** reseat the GPU, then its riser or cable; look at the slot's
-lanes, at bifurcation and at a fixed link speed in the BIOS; compare with the same
-slot of a healthy node. A port named as the limit is a matter of slot or platform.
+**To fix it** reseat the GPU, then its riser or cable; look at the slot's lanes, at bifurcation
+and at a fixed link speed in the BIOS; compare with the same slot of a healthy node. A port named
+as the limit is a matter of slot or platform.
 """
 
 from collections import Counter
@@ -44,21 +43,23 @@ GPU_IDLE = 0x1
 IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
 IDLE_PSTATE = 5  # the first in which the driver lowers the link
 RETRAIN = (
-    "reboot once, which trains the link anew; if it stays, power the node off, "
-    "reseat the GPU, then its riser, cable or retimer"
+    "reboot once, which retrains the link; if it stays, power the node off and reseat the GPU, "
+    "then its riser, cable or retimer"
 )
-ANOTHER_BOARD = "the board itself goes no further: see gpu_model, and whether the baseline fits it"
+ANOTHER_BOARD = (
+    "the board itself cannot do more: see gpu_model, and check that the baseline is for it"
+)
 NARROW = (
-    "that port does no more at its best: look in the BIOS at its bifurcation and link speed, "
-    "and at the riser or switch board that it feeds"
+    "that port cannot do more: check its bifurcation and link speed in the BIOS, and the riser "
+    "or switch board behind it"
 )
 ALL = (
-    "all {} GPUs here are too slow: look first at what they share, BIOS (link speed, "
+    "all {} GPUs here are too slow: check first what they share: BIOS (link speed, "
     "bifurcation, ASPM), riser or switch board, or a baseline for another platform"
 )
 VIRTUAL = (
-    "in a virtual machine the slot is its host's: look there at slot, riser and BIOS, and at "
-    "the virtual port that the GPU was given"
+    "in a virtual machine the slot is its host's: check slot, riser and BIOS there, and the "
+    "virtual port that the GPU was given"
 )
 
 
@@ -118,7 +119,7 @@ def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdi
     """A wrong finding with what the node's other GPUs, of all `every`, tell of the cause."""
     host, retrain = evidence[HostInfo].data, RETRAIN in finding.advice
     fine, others = every[Verdict.OK], every.total() - 1
-    healthy = f"that is right ({fine} of {others} others)" if fine else "of a healthy node"
+    healthy = f" ({fine} of {others} others here are ok)" if fine else " from a healthy node"
     steps = [finding.advice]
     if host and host.virtualization not in (None, "none", "container"):
         steps = [VIRTUAL]
@@ -126,12 +127,12 @@ def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdi
         steps = [*([] if retrain else steps), ALL.format(others + 1)]
     elif retrain:
         steps += [
-            f"Change places with a GPU {healthy}: what goes along is the GPU's ({board(gpu)}), "
-            "what stays is the slot's, riser's or retimer's",
+            f"Swap it with a known-good GPU{healthy}: if the fault follows the card "
+            f"({board(gpu)}), RMA the card; if it stays, suspect the slot, riser or retimer",
             f"For an RMA: nvidia-bug-report.sh, `lspci -vvv` of both ends{errors(evidence, gpu)}",
         ]
     else:
-        steps.append(f"Compare the slot of {gpu.bus_id} with that of a GPU {healthy}")
+        steps.append(f"Compare the slot of {gpu.bus_id} with that of a known-good GPU{healthy}")
     return msgspec.structs.replace(finding, advice=". ".join(steps))
 
 

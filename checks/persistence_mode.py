@@ -1,16 +1,14 @@
-"""Every GPU keeps its driver state loaded, or not, as the baseline says.
+"""Every GPU has persistence mode on or off, as expected.
 
-**Why it matters.** With persistence mode off, the driver unloads a GPU's state
-when its last client leaves. The next job waits seconds for initialisation, and
-settings that live in that state (power limit, locked clocks, compute mode) fall
-back to their defaults without a word.
+**Why it matters.** With persistence mode off, the driver unloads a GPU's state when its last
+client leaves. The next job waits seconds for initialisation, and settings that live in that state
+(power limit, locked clocks, compute mode) fall back to their defaults silently.
 
 **Read from** NVML, nvmlDeviceGetPersistenceMode. `systemctl show` of nvidia-persistenced and of
-nodevet's own unit, for the fix alone: no verdict hangs on them.
+nodevet's own unit, for the fix alone: no verdict depends on them.
 
-**To put it right** enable the nvidia-persistenced service
-(`systemctl enable --now nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost
-at the next reboot.
+**To fix it** enable the nvidia-persistenced service (`systemctl enable --now
+nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost at the next reboot.
 """
 
 from collections.abc import Iterator

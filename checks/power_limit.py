@@ -1,21 +1,21 @@
-"""Every GPU's power limit is what the baseline says.
+"""Every GPU has the expected power limit.
 
-**Why it matters.** Under load a GPU's clock follows its power limit. One board at
-500 W among boards at 700 W slows the whole job, and looks healthy in every other
-reading. A limit above the plan overloads rack and supplies.
+**Why it matters.** Under load a GPU's clock follows its power limit. One board at 500 W among
+boards at 700 W slows the whole job, and looks healthy otherwise. A limit that is too high
+overloads the rack and its power supplies.
 
-**Read from** NVML: nvmlDeviceGetPowerManagementLimit (as set),
-nvmlDeviceGetEnforcedPowerLimit (the lowest that any limiter holds),
-nvmlDeviceGetPowerManagementDefaultLimit and ...LimitConstraints.
+**Read from** NVML: nvmlDeviceGetPowerManagementLimit (as set), nvmlDeviceGetEnforcedPowerLimit
+(the lowest that any limiter holds), nvmlDeviceGetPowerManagementDefaultLimit and
+...LimitConstraints.
 
-**Verdicts.** Wrong where the limit is off by more than the tolerance, and where the
-enforced limit is below the one that is set: something else holds it down. A watt
-number outside what the board allows is said: the baseline is for another board
-(A100-SXM4-80GB exists with 400 W and with 500 W; see `gpu_model`). A board whose
-limit cannot be set is exempt where `default` is wanted, else unknown.
+**Verdicts.** Fails if the limit is off by more than the tolerance, and if the enforced limit
+is below the one that is set: something else holds it down. A limit outside what the board allows
+is reported: the baseline is for another board (A100-SXM4-80GB exists with 400 W and with 500 W;
+see `gpu_model`). A board whose limit cannot be set is not applicable if `default` is expected,
+else unknown.
 
-**To put it right** `nvidia-smi -pl 700`, from a systemd unit that runs at boot: the
-limit is lost at a reboot, and with persistence mode off as soon as the GPU is unused.
+**To fix it** `nvidia-smi -pl 700`, from a systemd unit that runs at boot: the limit is lost at a
+reboot, and with persistence mode off as soon as the GPU is unused.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-OUTSIDE = "no such limit can be set: see gpu_model, and choose the baseline of this very board"
+OUTSIDE = "this board does not allow it: see gpu_model, and use the baseline for this board"
 
 HELD = (
-    "no setting of the driver raises it: look for a power cap in the BMC (`ipmitool dcmi power "
-    "get_limit`), for a supply that failed, and in `nvidia-smi -q -d POWER` at the module's limit"
+    "no driver setting raises it: check for a BMC power cap (`ipmitool dcmi power get_limit`), a "
+    "failed power supply, and the module's limit in `nvidia-smi -q -d POWER`"
 )
 
 

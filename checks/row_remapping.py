@@ -1,21 +1,20 @@
-"""No GPU's memory waits to be repaired, and no repair of it has failed.
+"""No GPU has a pending or failed row remap.
 
-**Why it matters.** A GPU replaces a row of its memory that had errors by a spare one,
-but only at the next reset; until then the bad memory may be in use. Once a bank has no
-spare row left the repair fails, and the errors stay for good.
+**Why it matters.** A GPU replaces a faulty row of its memory with a spare one, but only at the
+next reset; until then the faulty row may be in use. Once a bank has no spare rows left, remapping
+fails and the errors are permanent.
 
-**Read from** NVML, nvmlDeviceGetRemappedRows and nvmlDeviceGetRowRemapperHistogram; of
-GPUs before Ampere, which retire pages in place of rows,
-nvmlDeviceGetRetiredPagesPendingStatus.
+**Read from** NVML, nvmlDeviceGetRemappedRows and nvmlDeviceGetRowRemapperHistogram; of GPUs
+before Ampere, which retire pages instead of rows, nvmlDeviceGetRetiredPagesPendingStatus.
 
-**Verdicts.** A failed or pending repair is wrong. Rows that were replaced are no fault:
-how many may be, and how many banks may be without a spare row, is judged where the
-baseline says it. A GPU that neither replaces rows nor retires pages is exempt. So is one in
-MIG mode where NVML does not tell it, unless a MIG device says that a repair failed or waits
-(`xid` sees 63 and 64 all the same); unknown where its MIG devices could not be asked.
+**Verdicts.** A failed or pending remap fails. Remapped rows are not a fault: how many are
+allowed, and how many banks may be out of spare rows, is judged if the baseline says so. A GPU
+that neither remaps rows nor retires pages is not applicable. So is one in MIG mode if NVML does
+not tell it, unless a MIG device reports a failed or pending remap (`xid` sees 63 and 64 all the
+same); unknown if its MIG devices could not be asked.
 
-**To put it right** pending: drain the node, then reset the GPU or reboot. Failed: have
-the board replaced.
+**To fix it** pending: drain the node, then reset the GPU or reboot. Failed: have the board
+replaced.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +31,8 @@ from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicabl
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
 RESET = (
-    "drain the node, then reset the GPU with no job left, or reboot: the repair is made then; "
-    "what still waits after that is one for field diagnostics"
+    "drain the node, then reset the GPU with no job left, or reboot: that completes the remap; "
+    "if one is still pending afterwards, run field diagnostics"
 )
 
 Most = Annotated[int, Field(ge=0)]
@@ -63,9 +62,7 @@ def judge_gpu(gpu: Gpu, counts: dict[str, int]) -> Iterator[Finding]:
     elif gpu.mig_current:
         yield from judge_mig_devices(gpu)
     else:
-        yield not_applicable(
-            subject_of(gpu), why="this GPU neither replaces rows nor retires pages"
-        )
+        yield not_applicable(subject_of(gpu), why="this GPU neither remaps rows nor retires pages")
 
 
 def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
@@ -104,7 +101,7 @@ def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Fin
     read = {field: count for field, count in found.items() if count is not None and count >= 0}
     above = {field: count for field, count in read.items() if count > most[field]}
     unread = "; ".join(
-        f"{field}: {record.why(field) if count is None else f'{count} is no count'}"
+        f"{field}: {record.why(field) if count is None else f'{count} is not a valid count'}"
         for field, count in found.items()
         if field not in read
     )
@@ -120,10 +117,13 @@ def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Fin
 def advice(gpu: Gpu, above: Mapping[str, int]) -> str:
     if list(above) == ["pending"]:
         return RESET
-    replace = f"drain the node and have {board(gpu)} replaced; the RMA wants nvidia-bug-report.sh"
+    replace = (
+        f"drain the node and have {board(gpu)} replaced; attach nvidia-bug-report.sh's "
+        "output to the RMA"
+    )
     if "failure" in above:
-        return f"{replace} and the kernel log's Xid 64. A reset does not repair it"
-    return f"{replace} and these counts of rows: no reset brings spare ones back"
+        return f"{replace} and the kernel log's Xid 64. A reset does not fix it"
+    return f"{replace} and these row counts: no reset restores spare rows"
 
 
 CHECK = Check(

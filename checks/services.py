@@ -1,21 +1,20 @@
-"""The systemd units that the baseline names run and start at boot, or do not.
+"""The named systemd units are running or stopped, enabled or disabled, as expected.
 
-**Why it matters.** Without nvidia-persistenced every job waits for the driver to start;
-without nvidia-fabricmanager no CUDA program starts on a node with NVSwitch; DCGM that is
-down blinds the monitoring. A service that runs and is not enabled is gone after the next
-reboot.
+**Why it matters.** Without nvidia-persistenced every job waits for the driver to initialise;
+without nvidia-fabricmanager no CUDA program starts on a node with NVSwitch; without DCGM there is
+no GPU monitoring. A service that runs and is not enabled is gone after the next reboot.
 
-**Read from** `systemctl show`: LoadState, ActiveState, SubState and UnitFileState of the
-units that the baseline names.
+**Read from** `systemctl show`: LoadState, ActiveState, SubState and UnitFileState of the units
+that the baseline names.
 
-**Verdicts.** `running` means active; a unit that has failed is wrong in `running` and in
-`stopped`. `enabled` holds beyond a reboot: enabled-runtime does not, and a static unit is
-started by others only. `disabled` takes disabled and masked. A unit that does not exist is
-neither running nor enabled. Without systemd everything is unknown.
+**Verdicts.** `running` means active; a unit that has failed fails both `running` and `stopped`.
+`enabled` holds beyond a reboot: enabled-runtime does not, and a static unit is started by others
+only. `disabled` takes disabled and masked. A unit that does not exist is neither running nor
+enabled. Without systemd everything is unknown.
 
-**To put it right** `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; of one
-that has failed `journalctl -b -u UNIT` says why. Enablement follows presets when a package
-is installed; a masked unit must be unmasked first.
+**To fix it** `systemctl enable --now UNIT` or `systemctl disable --now UNIT`; of one that has
+failed `journalctl -b -u UNIT` says why. Enablement follows presets when a package is installed; a
+masked unit must be unmasked first.
 """
 
 import re
@@ -41,7 +40,7 @@ def unit_name(text: str) -> str:
     """A unit's whole name. Raises ValueError."""
     if not UNIT.fullmatch(text):
         raise ValueError(
-            "is not a valid systemd unit name; write all of it: nvidia-persistenced.service"
+            "is not a valid systemd unit name; include the suffix: nvidia-persistenced.service"
         )
     return text
 
@@ -149,13 +148,15 @@ def absent(unit: Unit) -> bool:
 
 def advice(unit: Unit) -> str:
     if unit.active_state == "failed":
-        return f"`journalctl -b -u {unit.name}` says why it failed; started again it may fail again"
+        return (
+            f"`journalctl -b -u {unit.name}` says why it failed; it may fail again when restarted"
+        )
     if unit.active_state == "activating":
-        return f"on its way: look again; where it starts over and over, `journalctl -u {unit.name}`"
+        return f"starting: check again; if it keeps restarting, see `journalctl -u {unit.name}`"
     if absent(unit):
-        return "install what brings it, or look at its name"
+        return "install its package, or correct the name"
     if unit.load_state == "masked":
-        return f"somebody masked it on purpose: ask, then `systemctl unmask {unit.name}`"
+        return f"it is masked, usually on purpose: ask why, then `systemctl unmask {unit.name}`"
     if unit.load_state in ("error", "bad-setting"):
         return f"systemd could not load it: `systemd-analyze verify {unit.name}` says why"
     if unit.file_state == "enabled-runtime":

@@ -1,15 +1,15 @@
 """The node has no more swap than the baseline allows.
 
-**Why it matters.** A job that swaps runs at a fraction of its speed where it would have
-been ended and restarted, and the others of a synchronous job wait for it. The kubelet
-refuses to start on a node with swap unless it is told otherwise.
+**Why it matters.** A job that swaps runs at a fraction of its speed instead of being killed and
+restarted, and all ranks of a synchronous job wait for it. By default, the kubelet does not start
+on a node with swap.
 
 **Read from** /proc/meminfo, SwapTotal: all active swap files, partitions and zram devices
 together.
 
-**To put it right** `swapoff -a` takes it away now; it comes back at boot unless its line is
-removed from /etc/fstab, or its unit is masked: `systemctl list-units --type swap` names
-them. zram comes from zram-generator or zramswap.service.
+**To fix it** `swapoff -a` turns it off now; it comes back at boot unless its line is removed from
+/etc/fstab, or its unit is masked: `systemctl list-units --type swap` names them. zram comes from
+zram-generator or zramswap.service.
 """
 
 from collections.abc import Iterator

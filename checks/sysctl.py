@@ -1,21 +1,19 @@
-"""Kernel parameters have the values that the baseline names.
+"""Kernel parameters have the expected values.
 
-**Why it matters.** Automatic NUMA balancing moves pages under a running job, swappiness
-decides what a node does when memory is short, and the sizes of socket buffers what the
-network reaches. They are set by packages, profiles and hand, and drift apart unseen.
+**Why it matters.** Automatic NUMA balancing moves pages under a running job, swappiness decides
+what a node does when memory is short, and socket buffer sizes limit network throughput. They are
+set by packages, by tuned profiles and by hand, and drift apart unnoticed.
 
-**Read from** /proc/sys, only what the baseline names. Names are spelled as sysctl(8) has
-them: dots between the parts, and a dot inside a part is a slash,
-`net.ipv4.conf.eth0/1.forwarding`.
+**Read from** /proc/sys, only what the baseline names. Names are spelled as sysctl(8) has them:
+dots between the parts, and a dot inside a part is a slash, `net.ipv4.conf.eth0/1.forwarding`.
 
 **Verdicts.** A number is compared as a number, words one by one, however they are spaced. A
-parameter that the kernel does not have is unknown: its name may be wrong, or the module
-that brings it (br_netfilter, nf_conntrack) is not loaded. So is one that saved evidence
-does not hold, as the probe was not asked for it.
+parameter that the kernel does not have is unknown: its name may be wrong, or the module that
+brings it (br_netfilter, nf_conntrack) is not loaded. So is one that saved evidence does not have,
+because the probe was not asked for it.
 
-**To put it right** `sysctl -w` sets it now, a file in /etc/sysctl.d at every boot. Look for
-other owners first: tuned, another file of `systemd-analyze cat-config sysctl.d`, the
-kubelet.
+**To fix it** `sysctl -w` sets it now, a file in /etc/sysctl.d at every boot. Check first what
+else sets it: tuned, another file of `systemd-analyze cat-config sysctl.d`, the kubelet.
 """
 
 import re
@@ -43,7 +41,7 @@ def name_of(text: str) -> str:
     known = NAME.fullmatch(text) and all(part.strip(".") for part in parts)
     if not known or len(text) > LONGEST:
         raise ValueError(
-            "is no name of a kernel parameter; write it with dots: kernel.numa_balancing"
+            "is not a valid name of a kernel parameter; write it with dots: kernel.numa_balancing"
         )
     return text
 

@@ -1,22 +1,20 @@
-"""No GPU lowers its clocks for a reason that the baseline does not allow.
+"""No GPU is throttled for a reason that the baseline does not allow.
 
-**Why it matters.** A GPU that is too hot, or whose power supply asserts the power
-brake, runs at a fraction of its clock, and in a synchronous job every other GPU
-waits for it. Temperatures and power draw alone do not show it.
+**Why it matters.** A GPU that is too hot, or that the platform slows with the power brake, runs
+at a fraction of its clock, and in a synchronous job every other GPU waits for it. Temperatures
+and power draw alone do not show it.
 
 **Read from** NVML, nvmlDeviceGetCurrentClocksEventReasons (before driver 535:
 ...ThrottleReasons), the reasons in force at the moment of reading.
 
-**Verdicts.** Without `allow`, these are no fault: gpu_idle,
-applications_clocks_setting, sw_power_cap (a busy GPU at its power limit) and
-display_clock_setting. A bit that has no name yet is wrong too, shown by its value.
-A GPU that reports no reasons is exempt. A reason that comes and goes is seen only
-while it holds: look again under load.
+**Verdicts.** Without `allow`, these are not a fault: gpu_idle, applications_clocks_setting,
+sw_power_cap (a busy GPU at its power limit) and display_clock_setting. A bit that nodevet has no
+name for fails too, shown by its value. A GPU that reports no reasons is not applicable. A reason
+that comes and goes is seen only while it holds: look again under load.
 
-**To put it right** hw_slowdown and hw_thermal_slowdown: fans, airflow, heat sink,
-inlet temperature. hw_power_brake_slowdown: power supplies and their redundancy.
-sw_thermal_slowdown: cooling, before the hardware steps in. sync_boost: the sync
-boost group in DCGM.
+**To fix it** hw_slowdown and hw_thermal_slowdown: fans, airflow, heat sink, inlet temperature.
+hw_power_brake_slowdown: power supplies and their redundancy. sw_thermal_slowdown: cooling, before
+the hardware steps in. sync_boost: the sync boost group in DCGM.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,16 +56,16 @@ ADVICE: dict[str, str] = {  # the most urgent first
     "hw_power_brake_slowdown": "the platform asserts the power brake: `ipmitool sel list` and "
     "`ipmitool sdr type 'Power Supply'` show a supply that failed or is unplugged; else look at "
     "the BMC's power cap",
-    "hw_thermal_slowdown": "the hardware has stepped in: drain the node before the GPU shuts off",
-    "hw_slowdown": "too hot, too much power, or the power brake: look at cooling and supplies",
-    "sw_thermal_slowdown": "the driver keeps it from overheating, before the hardware must",
+    "hw_thermal_slowdown": "the hardware is throttling: drain the node before the GPU shuts down",
+    "hw_slowdown": "too hot, too much power, or the power brake: check cooling and power supplies",
+    "sw_thermal_slowdown": "the driver is keeping it from overheating before the hardware has to",
     "sync_boost": "another GPU of its sync boost group is slower: see that one, or end the group "
     "in DCGM",
     "sw_power_cap": "it is at its power limit: see power_limit; if the limit is right, so is this, "
     "and the baseline may allow it",
     "applications_clocks_setting": "application clocks below the maximum are set: see gpu_clocks",
     "display_clock_setting": "a display holds the clocks: end what draws on this GPU",
-    "gpu_idle": "nothing runs on it: look again under load, or allow it",
+    "gpu_idle": "nothing runs on it: check again under load, or allow it",
 }
 HOT = ("hw_thermal_slowdown", "hw_slowdown", "sw_thermal_slowdown")
 UNNAMED = "`nvidia-smi -q -d PERFORMANCE` of the driver that knows this reason names it"
@@ -132,13 +130,19 @@ def heat(gpu: Gpu, heats: Sequence[int]) -> str:
     own = gpu.temperature_gpu_c
     if own is None or len(heats) < 2:
         now = f" ({own} °C now)" if own is not None else ""
-        return f"Look at fans, airflow, inlet temperature and its heat sink{now}"
+        return f"Check fans, airflow, inlet temperature and its heat sink{now}"
     lowest = heats[1] if heats[0] == own else heats[0]
     highest = heats[-2] if heats[-1] == own else heats[-1]
     told = f"it has {own} °C, the others {lowest}-{highest} °C"
     if own >= highest + HOTTER_C:
-        return f"Look at {board(gpu)} itself: {told}, so heat sink, its fan or what blocks its air"
-    return f"Look at what cools the whole node: {told}, so fans, blanking panels, inlet temperature"
+        return (
+            f"Look at {board(gpu)} itself, {told}: check its heat sink, its fan and what "
+            "blocks its airflow"
+        )
+    return (
+        f"Check what cools the whole node: {told}: check fans, blanking panels and inlet "
+        "temperature"
+    )
 
 
 CHECK = Check(

@@ -1,19 +1,18 @@
-"""Transparent huge pages are used as the baseline says.
+"""Transparent huge pages are set as expected.
 
-**Why it matters.** With `always` the kernel compacts memory while a job allocates, which
-shows as stalls and as memory that grows beyond what was asked for; with `never` large
-arrays cost more misses of the TLB. Vendors differ in what they advise, and nodes that
-differ make one job uneven.
+**Why it matters.** With `always` the kernel compacts memory while a job allocates, which shows as
+stalls and as memory that grows beyond what was asked for; with `never` large arrays cause more
+TLB misses. Vendors differ in what they advise, and nodes that differ make one job uneven.
 
 **Read from** /sys/kernel/mm/transparent_hugepage/enabled and defrag; see
 Documentation/admin-guide/mm/transhuge.rst in the kernel tree.
 
-**Verdicts.** A list names every value that is right. A kernel without huge pages is
-unknown, as its files are not there.
+**Verdicts.** A list names every allowed value. A kernel without huge pages is unknown, as its
+files are not there.
 
-**To put it right** a tmpfiles.d rule that writes the word sets it now
-(`systemd-tmpfiles --create`) and at every boot; `transparent_hugepage=` on the kernel's
-command line is older advice. Look for other owners first: tuned sets it in most profiles.
+**To fix it** a tmpfiles.d rule that writes the word sets it now (`systemd-tmpfiles --create`) and
+at every boot; `transparent_hugepage=` on the kernel's command line is older advice. Check first
+what else sets it: tuned sets it in most profiles.
 """
 
 from collections.abc import Iterator

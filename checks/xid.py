@@ -1,25 +1,25 @@
-"""Since boot, the driver logged no error that the hardware may be at fault for.
+"""The driver has logged no Xid since boot that points to faulty hardware.
 
-**Why it matters.** An Xid in the kernel log is often the only trace of a GPU that
-stalled, lost memory rows or dropped a link: the job died, the GPU was reset, every
-other reading is fine again, and the next job will die on it too.
+**Why it matters.** An Xid in the kernel log is often the only trace of a GPU that hung, lost
+memory rows or dropped a link: the job died, the GPU was reset, every other reading is fine again,
+and the next job will die on it too.
 
-**Read from** the kernel log since boot: /dev/kmsg, and the journal where the ring buffer
-no longer reaches back to boot. Only lines that the kernel itself wrote count.
+**Read from** the kernel log since boot: /dev/kmsg, and the journal if the ring buffer no
+longer reaches back to boot. Only lines that the kernel itself wrote count.
 
-**Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown,
-and are no fault. Every other one is wrong, a number that nodevet does not know too. A GPU
-that fell off the bus is one loss, however many lines say so; a line that does not say of
-which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is
-ok only where the log has no gap. One whose beginning alone is gone (a volatile journal, a
-ring buffer that was overwritten) is judged for what it covers, and the finding says since
-when; unknown where that is less than an hour and less than what is gone, and for a GPU that
-is lost. An SXid (NVSwitch) is wrong unless the driver calls it non-fatal; then it is
-exempt, and shown. Captured files without a kernel log are exempt.
+**Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown, and
+are not a fault. Every other one fails, a number that nodevet does not know too. A GPU that fell
+off the bus is one loss, however many lines say so; a line that does not say of which GPU belongs
+to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only if the log has no
+gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was overwritten) is
+judged for what it covers, and the finding says since when; unknown if that is less than an hour
+and less than what is gone, and for a GPU that is lost. An SXid (NVSwitch) fails unless the driver
+calls it non-fatal; then it is not applicable, and shown. Captured files without a kernel log are
+not applicable.
 
-**To put it right** the advice says it for the worst number. The log is empty again after
-a reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3`
-before the node gets jobs again.
+**To fix it** follow the advice, which is for the worst Xid. The log is empty again after a
+reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node
+gets jobs again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,15 +56,15 @@ from nodevet.model import (
 REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
 POWER = (
     f"{REPORT}, then power it off and on: a reset does not reach the GPU. If it comes back, look "
-    "at its power cable and riser and reseat {}; an RMA wants the report and these lines"
+    "at its power cable and riser and reseat {}; attach the report and these lines to the RMA"
 )
 RESET = (
     f"{REPORT}, then reset the GPU with no job left, or reboot. If it comes back, have {{}} "
-    "replaced; the RMA wants the report and these lines"
+    "replaced; attach the report and these lines to the RMA"
 )
 LINK = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: one GPU alone is not "
-    "reset here. If it comes back, reseat {} where it is a module, else the baseboard is at fault"
+    "reset here. If it comes back, reseat {} if it is a module, otherwise suspect the baseboard"
 )
 SYSTEM = (
     f"{REPORT}, then reboot; if it comes back, update the driver and the firmware, and send the "
@@ -72,15 +72,15 @@ SYSTEM = (
 )
 SUPPORT = (
     "note which job ran; if it comes back after a reset, send nvidia-bug-report.sh's output and "
-    "these lines, of {}, to the vendor"
+    "these lines for {} to the vendor"
 )
 JOB = (
-    "the job that ran is the first suspect; if others get it on this GPU too, drain the node and "
-    "try `dcgmi diag -r 3` on {}"
+    "suspect the job first; if other jobs get it on this GPU too, drain the node and run `dcgmi "
+    "diag -r 3` on {}"
 )
 SWITCH = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
-    "nvidia-fabricmanager alone clears nothing. If it comes back, the baseboard is at fault"
+    "nvidia-fabricmanager alone clears nothing. If it comes back, suspect the baseboard"
 )
 
 # Numbers and names of NVIDIA's Xid catalogue, the most urgent advice first.
@@ -178,7 +178,7 @@ def judge_gpus(
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
         before = since if lost(gpu) or gpu.bus_id in gone else ""
-        why = f"it is lost, and the log tells only what was {before}" if before else doubt
+        why = f"it is lost, and the log covers only what happened {before}" if before else doubt
         yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), params, why, since)
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
@@ -264,7 +264,7 @@ def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str
         by_code.setdefault(number(event) or 0, []).append(event)
     unread = by_code.pop(0, [])
     for code, same in sorted(by_code.items()):
-        name = names.get(code, "is not known to nodevet" if names else "")
+        name = names.get(code, "unknown to nodevet" if names else "")
         parts.append(f"{code} {name}".rstrip() + times(same) + when(same))
     if unread:
         text = line_of(unread)
@@ -300,7 +300,7 @@ def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
         elif serious:
             yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
         else:
-            yield not_applicable(subject, why=f"not fatal, the driver says: SXid {why}")
+            yield not_applicable(subject, why=f"non-fatal according to the driver: SXid {why}")
 
 
 CHECK = Check(

@@ -21,7 +21,7 @@ started here is stopped then and lets go of every GPU: an idle one forgets what 
 **What it cannot do.** Switched off, an idle GPU forgets its power limit, its clocks and its
 compute mode at once; the plan says so. A later start of nvidia-persistenced by hand switches
 it on again. A node with a GPU that does not answer is refused whole, as the owner must speak
-of all. A baseline whose `services` params the daemon stopped or disabled contradicts this fix
+of all. A baseline whose `services` expects the daemon stopped or disabled contradicts this fix
 where the mode is to be on.
 """
 

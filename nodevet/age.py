@@ -22,7 +22,7 @@ it the node's own, as the probe ran.
 than `--max-age` (7 days), where it is of the future by more than 5 minutes, and where no time is
 known. Evidence of a visit in the same run has no such finding.
 
-**To put it right** visit the host again. `--max-age 30d` judges older evidence, and
+**To fix it** visit the host again. `--max-age 30d` judges older evidence, and
 `--max-age none` evidence of any age: its reports show how old it is."""
 """What `nodevet explain` says of it."""
 

@@ -34,7 +34,7 @@ leads two names to one machine: it is vetted twice, and the other one never.
 **Verdicts.** Wrong for all names of a machine, where two hosts have both ids alike. A clone has
 the machine id of its original, and never its boot id. An id that was not read says nothing.
 
-**To put it right** compare `ssh -G NAME` and `getent hosts NAME` of the names that the finding
+**To fix it** compare `ssh -G NAME` and `getent hosts NAME` of the names that the finding
 lists, correct what leads to the wrong machine, and list a machine once.""",
     HOSTNAME: """The node's own host name is the name that it is listed under.
 
@@ -48,7 +48,7 @@ inventory says `expect_hostname: NAME`, their domains too, where both have one. 
 node's was not read, or is `localhost`. Nothing is compared where the host is listed by an IP
 address or as `localhost`, for `@local`, and for files under another root.
 
-**To put it right** where another machine answered, correct DNS, `HostName` in ssh_config or the
+**To fix it** where another machine answered, correct DNS, `HostName` in ssh_config or the
 address in the inventory. Where the node is the right one, say the name that it has,
 `expect_hostname: ip-10-0-0-1`, or `expect_hostname: false` for a host, a group or all; for one run
 `--no-expect-hostname`.""",

@@ -91,7 +91,7 @@ CHECK = '''\
 
 **Verdicts** fail elsewhere; unknown if the hostname is not known.
 
-**To put it right** move the node.
+**To fix it** move the node.
 """
 from nodevet.evidence.host import HostInfo
 from nodevet.model import Check, CheckParams, fail, ok, unknown

@@ -25,7 +25,7 @@ the ids of its GPUs on the PCI bus and in NVML.
 **Verdicts.** Unknown where none fits, where several fit equally well, and where what would decide
 was not read. With one `-b` there is nothing to choose, and no such finding.
 
-**To put it right** the finding names the baselines and the GPUs. Name the baseline with `-b`, or
+**To fix it** the finding names the baselines and the GPUs. Name the baseline with `-b`, or
 write one whose `applies` fits these nodes and no others; docs/baselines.md has the order in which
 they win. A node that shows no GPU wants its driver and its PCI bus looked at first:
 `-b generic` judges both."""

@@ -9,7 +9,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.model import Area, Check, CheckParams, Finding, compare, fail, not_applicable
 
-OTHER_BOARD = "no setting helps: see gpu_model, and whether the baseline is for this GPU"
+OTHER_BOARD = "no setting changes this: see gpu_model, and check that the baseline is for this GPU"
 
 
 class OnOrOff(CheckParams):

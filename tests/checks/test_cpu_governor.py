@@ -37,7 +37,7 @@ def test_d14_a_stale_governor_of_offline_cpus_is_no_fault(verdicts):
     found = verdicts(policies("0-31", "0-31"), policies("32-63", "", "powersave"), online="0-31")
     assert found == [
         ("cpufreq 0-31", Verdict.OK, ""),
-        ("cpufreq 32-63", Verdict.NOT_APPLICABLE, "every CPU of it is offline"),
+        ("cpufreq 32-63", Verdict.NOT_APPLICABLE, "all its CPUs are offline"),
     ]
 
 

@@ -36,7 +36,7 @@ def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
     page = catalog.page(check_id)
     title, blank, *rest = page.split("\n")
     assert title.endswith(".") and blank == "" and len(title) <= 95
-    for heading in ("**Why it matters.** ", "**Read from** ", "**To put it right** "):
+    for heading in ("**Why it matters.** ", "**Read from** ", "**To fix it** "):
         assert f"\n{heading}" in page
     assert not any(line.startswith("#") for line in rest)
 

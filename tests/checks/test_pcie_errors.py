@@ -8,7 +8,7 @@ import pytest
     [
         ({"RxErr": 98, "BadTLP": 2}, "BadTLP 2, RxErr 98", "power the node off and reseat"),
         ({"UnsupReq": 3, "RxErr": 1}, "RxErr 1, UnsupReq 3", "power the node off and reseat"),
-        ({"UnsupReq": 3, "RxErr": 0}, "UnsupReq 3", "errors of the protocol, not of the signal"),
+        ({"UnsupReq": 3, "RxErr": 0}, "UnsupReq 3", "protocol errors, not signal errors"),
     ],
 )
 def test_advice_by_kind(kinds, why, advice, ask, make_params, make_document):

@@ -77,7 +77,7 @@ def test_lint_tells_errors_and_warnings(nodevet: Run, tmp_path: Path) -> None:
 def test_explain_prints_the_page(nodevet: Run) -> None:
     done = nodevet("explain", "persistence_mode")
     assert done.returncode == 0
-    assert done.stdout.startswith("Every GPU keeps its driver state loaded")
+    assert done.stdout.startswith("Every GPU has persistence mode on or off")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_d4_d20_explain_knows_what_no_baseline_asks_for(
     done = nodevet("explain", name)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(title)
-    for part in ("Why it matters", "Read from", "Verdicts", "To put it right"):
+    for part in ("Why it matters", "Read from", "Verdicts", "To fix it"):
         assert f"\n**{part}" in done.stdout, part
 
 
