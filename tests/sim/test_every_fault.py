@@ -70,7 +70,7 @@ WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are
 NOT_VETTED = {  # node -> status, and what the reason says
     "python-missing": ("probe_failed", "no python3 on the node"),
     "slow": ("timeout", ""),
-    "sshd-hang": ("timeout", "connected, but no banner"),
+    "sshd-hang": ("timeout", "waiting for the SSH banner"),
     "sshd-stopped": ("unreachable", "connection refused"),
 }
 NO_WORD = {  # node -> what is unknown there, and why it says so
