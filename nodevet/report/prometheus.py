@@ -72,7 +72,7 @@ def _about_run(run: Run) -> Iterator[Metric]:
         baselines.add_metric([plain(baseline), plain(sha256)], 1)
     yield baselines
     hosts = GaugeMetricFamily(
-        "nodevet_run_hosts", "Hosts of the run by how they ended.", labels=["outcome"]
+        "nodevet_run_hosts", "Hosts of the run by outcome.", labels=["outcome"]
     )
     for outcome, number in totals(run).hosts.items():
         hosts.add_metric([outcome.value], number)
@@ -81,7 +81,9 @@ def _about_run(run: Run) -> Iterator[Metric]:
 
 def _about_hosts(run: Run) -> Iterator[Metric]:
     status = GaugeMetricFamily(
-        "nodevet_host_status", "1 for how the visit to the host ended.", labels=["host", "status"]
+        "nodevet_host_status",
+        "How the visit to the host ended, as a label; always 1.",
+        labels=["host", "status"],
     )
     verdict = GaugeMetricFamily(
         "nodevet_host_verdict",
@@ -150,11 +152,15 @@ def _about_fix_run(result: Result) -> Iterator[Metric]:
     yield _gauge(f"{FIX_RUN}_duration_seconds", "How long the run took.", result.seconds)
     yield _gauge(
         f"{FIX_RUN}_exit_code",
-        "0 all as asked, 1 failed, partial, refused or not attempted, "
+        "0 every host ended as asked, 1 failed, partial, refused or not attempted, "
         "3 rollback failed or unknown.",
         result.exit_code,
     )
-    yield _gauge(f"{FIX_RUN}_stopped", "1 if hosts were not attempted.", int(bool(result.stopped)))
+    yield _gauge(
+        f"{FIX_RUN}_stopped",
+        "1 if the run was stopped before every host was attempted.",
+        int(bool(result.stopped)),
+    )
     yield _gauge(f"{FIX_RUN}_approvals", "Signatures that count.", len(result.approvals))
     labels = {"kind": result.kind, "plan": result.plan, "sha256": result.digest}
     labels |= {"author": result.author, "version": result.nodevet}
@@ -163,7 +169,9 @@ def _about_fix_run(result: Result) -> Iterator[Metric]:
     )
     info.add_metric([plain(value) for value in labels.values()], 1)
     yield info
-    nodes = GaugeMetricFamily(f"{FIX_RUN}_hosts", "Hosts by how they ended.", labels=["outcome"])
+    nodes = GaugeMetricFamily(
+        f"{FIX_RUN}_hosts", "Hosts of the run by outcome.", labels=["outcome"]
+    )
     for outcome, number in fixes.tally(result).items():
         nodes.add_metric([outcome.value], number)
     yield nodes
@@ -171,7 +179,9 @@ def _about_fix_run(result: Result) -> Iterator[Metric]:
 
 def _about_fixed_hosts(result: Result) -> Iterator[Metric]:
     ended = GaugeMetricFamily(
-        "nodevet_fix_host_outcome", "1 for how the host ended.", labels=["host", "outcome"]
+        "nodevet_fix_host_outcome",
+        "How the host ended, as a label; always 1.",
+        labels=["host", "outcome"],
     )
     steps = GaugeMetricFamily(
         "nodevet_fix_steps", "Steps of a fix by outcome.", labels=["host", "fix", "outcome"]

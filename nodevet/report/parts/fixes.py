@@ -105,5 +105,5 @@ def moved(step: StepResult) -> list[tuple[str, str, str]]:
 
 def tally(result: Result) -> dict[Outcome, int]:
     """How many hosts ended in each way; worst first, and every way is there."""
-    ended = Counter(host.outcome for host in result.hosts)
-    return {outcome: ended[outcome] for outcome in Outcome}
+    counted = Counter(host.outcome for host in result.hosts)
+    return {outcome: counted[outcome] for outcome in Outcome}
