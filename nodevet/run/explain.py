@@ -63,7 +63,7 @@ def expected(resolved: Resolved, check: str, catalog: Catalog) -> list[str]:
     baseline = resolved.baseline
     lines = [f"{baseline.name} ({baseline.path}) expects:"]
     found = [wish for wish in baseline.expectations if wish.check == check]
-    lines += [f"  {line}" for wish in found for line in _values(wish)] or ["  nothing of it"]
+    lines += [f"  {line}" for wish in found for line in _values(wish)] or ["  nothing"]
     said = provenance(resolved, check)
     if said:
         width = max(len(_said(one)) for one in said)

@@ -256,7 +256,7 @@ def test_d4_a_host_name_that_is_none_is_told_with_its_place(call: Call, value: s
     from nodevet.inventory import InventoryError
 
     Path("fleet.yaml").write_text(f"nodevet: 1\nhosts:\n  gpu001: {{expect_hostname: {value}}}\n")
-    with pytest.raises(InventoryError, match=r"fleet\.yaml:3:\d+: .*expect_hostname: true, false"):
+    with pytest.raises(InventoryError, match=r"fleet\.yaml:3:\d+: .*must be true, false or"):
         call("check", "-i", "fleet.yaml")
 
 
