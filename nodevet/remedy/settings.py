@@ -154,7 +154,7 @@ def carried(
     new = [*differences(base, rollout), *_version(known, version)]
     if new and not override:
         raise OverrideError(
-            f"not what was approved: {'; '.join(new)}; say --override, or plan anew"
+            f"not what was approved: {'; '.join(new)}; say --override, or plan again"
         )
     overrides = [*differences(planned[0], rollout), *_version(planned[1], version)]
     return Carried(rollout=rollout, nodevet=version, overrides=tuple(overrides))

@@ -192,7 +192,7 @@ def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> No
     (other / "plan.json").write_bytes(write(replace(PLAN, author="bob")))
     for words, said in (
         ((empty,), "the folder of a run?"),
-        ((began,), "nothing was done on any node: apply the plan anew"),
+        ((began,), "nothing was done on any node: apply the plan again"),
         ((other,), "plan.json: was changed since the run began"),
         ((began, "--previous", earlier), "--previous cannot be used with a run of fixes"),
     ):

@@ -241,7 +241,7 @@ def test_a_plan_that_is_not_approved(rig: Rig, plan: Path) -> None:
         expires = json.loads(plan.read_bytes())["expires"]
         past = "2020-02-02T20:20:00+00:00"
         told = why(rig.signed(plan, "expired", lambda text: text.replace(expires, past), "ann"))
-        assert f"the plan expired at {past}; plan anew" in told
+        assert f"the plan expired at {past}; plan again" in told
 
         assert "a reboot needs --drain-hook" in why(plan, "--reboot", "--override")
         told = why(plan, "--reboot", "--drain-hook", "true", "--override")
@@ -325,7 +325,7 @@ def test_another_owner(rig: Rig, plan: Path) -> None:
     steps = json.loads(again.read_bytes())["steps"]
     assert {step["fix"] for step in steps} == {"compute_mode", "cpu_governor"}
     told = rig.refused(plan, "gpu1")
-    assert told.startswith("manager: set elsewhere too: gpu ") and f": {CRON}:1" in told
+    assert told.startswith("manager: conflict: gpu ") and f": {CRON}:1" in told
     rig.on("gpu1", f"rm {CRON}")
 
 

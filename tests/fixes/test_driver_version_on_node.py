@@ -227,8 +227,8 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
     assert done.returncode == 1 and host["outcome"] == "failed_and_rolled_back", done
     assert power["outcome"] == "verified_after_reboot", host
     assert driver["outcome"] == "failed_and_rolled_back", host
-    assert "does not outlast a reboot: " in driver["why"], driver["why"]
-    assert driver["why"].endswith("put back, and rebooted once more")
+    assert "not persistent across reboot: " in driver["why"], driver["why"]
+    assert driver["why"].endswith("reverted, and rebooted once more")
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "ok"}
     assert rig.run("rollback", run).returncode == 0
     assert rig.on(STATE) == before

@@ -357,7 +357,7 @@ def test_what_does_not_persist_is_put_back(world: Callable[..., World]) -> None:
     box.reboot = forgets
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.FAILED
-    assert "does not outlast a reboot" in result.why
+    assert "not persistent across reboot" in result.why
     assert box.everything() == before
 
 

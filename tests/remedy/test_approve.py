@@ -229,7 +229,7 @@ def test_an_expired_plan_is_refused_however_signed(case: Case) -> None:
     case.signed("bob")
     end = NOW + timedelta(hours=24)
     assert case.approved(now=end - timedelta(seconds=1)) == ["bob@x"]
-    assert case.refused(now=end) == [f"the plan expired at {end.isoformat()}; plan anew"]
+    assert case.refused(now=end) == [f"the plan expired at {end.isoformat()}; plan again"]
     east = end.astimezone(timezone(timedelta(hours=9)))
     assert case.refused(now=east)
     with pytest.raises(ValueError, match="offset"):

@@ -47,11 +47,11 @@ def test_d2_what_was_pending_before_is_rebooted_through_the_drain_hook_alone(
     for resume in (False, True):
         result = w.node(plan, w.journal(f"{resume}"), resume=resume, reboot=True)
         assert result.outcome is Outcome.PENDING and box.boots == 1, result
-        assert "not rebooted: not drained: the hook ended with 1" in result.why
+        assert "not rebooted: not drained: the drain hook ended with 1" in result.why
     assert notes.read_text() == "n1\nn1\n"
     w.terms = msgspec.structs.replace(w.terms, drain_hook="")
     result = w.node(plan, w.journal("none"), reboot=True)
-    assert "no --drain-hook" in result.why and box.boots == 1
+    assert "set --drain-hook" in result.why and box.boots == 1
     notes = hooked(w, tmp_path)
     result = w.node(plan, w.journal("run"), resume=True, reboot=True)
     assert result.outcome is Outcome.VERIFIED_AFTER_REBOOT and box.boots == 2, result
@@ -161,7 +161,7 @@ def test_d16_a_node_in_hand_ends_its_step_and_begins_no_other(
     w.terms = msgspec.structs.replace(w.terms, drain_hook="true")
     result = w.node(plan, w.journal(), reboot=True, closed=closed)
     assert [step.outcome for step in result.steps[:2]] == [Outcome.CHANGED, Outcome.NOT_ATTEMPTED]
-    assert "the plan expired" in result.why and "n1/pages/1 is done, and stays" in result.why
+    assert "the plan expired" in result.why and "n1/pages/1 is changed, and stays" in result.why
     assert box.writes == 4 and box.boots == 1
 
 

@@ -142,7 +142,7 @@ def test_a_driver_that_does_not_come_up_is_not_right(node: Any) -> None:
     w.boxes["n1"].broken = True
     result = w.node(plan, w.journal(), reboot=True)
     assert outcomes(result)[2] is Outcome.FAILED, result
-    assert "does not outlast a reboot" in result.steps[2].why
+    assert "not persistent across reboot" in result.steps[2].why
     assert all(each["version"] == f"{OLD}-1" for each in w.boxes["n1"].packages.values())
 
 
@@ -190,7 +190,7 @@ def test_a_driver_that_failed_by_the_time_a_run_is_resumed(node: Any) -> None:
     box.reboot()
     result = w.node(plan, w.journal(), resume=True)
     assert result.steps[2].outcome is Outcome.FAILED, result
-    assert result.steps[2].why.endswith("put back, and in force after one more reboot")
+    assert result.steps[2].why.endswith("reverted, in force after one more reboot")
     assert all(each["version"] == f"{OLD}-1" for each in box.packages.values())
     assert outcomes(result)[:2] == [Outcome.VERIFIED_AFTER_REBOOT, Outcome.UNKNOWN], result
     assert "before one more reboot" in result.steps[1].why
@@ -216,7 +216,7 @@ def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
     box.reboot = taken
     result = w.node(plan, w.journal(), reboot=True)
     assert result.steps[2].outcome is Outcome.FAILED and box.boots == 2
-    told = "in force after one more reboot; not rebooted: a GPU in use by job"
+    told = "in force after one more reboot; not rebooted: drain hook succeeded, but a GPU in use by job"
     assert told in result.steps[2].why
 
 

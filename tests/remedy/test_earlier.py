@@ -54,7 +54,7 @@ def test_r9_the_step_whose_value_moved_is_named(
     assert second.outcome is (Outcome.PENDING if writes == 6 else Outcome.NOT_ATTEMPTED), second
     assert all(gpu["ecc"][1] for gpu in box.gpus) is (writes == 6)
     assert box.kernel[world.thp] == "always"
-    assert ("n1/ecc_mode/1 is done, and stays" in result.why) is (writes == 6)
+    assert ("n1/ecc_mode/1 is changed, and stays" in result.why) is (writes == 6)
 
 
 def test_r9_a_step_that_undoes_another_one_is_still_put_back(

@@ -34,7 +34,7 @@ def test_nothing_is_begun_after_a_reboot_that_nobody_ordered(world: Callable[...
     result = w.node(plan, w.journal())
     assert (result.outcome, result.refusal) == (Outcome.PARTIAL, Refusal.STALE), result
     assert "rebooted since the plan was made" in result.why
-    assert "n1/pages/1 is done, and stays" in result.why
+    assert "n1/pages/1 is changed, and stays" in result.why
     assert [step.outcome for step in result.steps][:2] == [Outcome.CHANGED, Outcome.NOT_ATTEMPTED]
     assert not any(gpu["ecc"][1] for gpu in box.gpus) and box.writes == 4
 
@@ -44,7 +44,7 @@ def test_a_failed_node_says_which_of_its_steps_stay(world: Callable[..., World])
     w.boxes["n1"].refused["nvidia-smi"] = "Insufficient Permissions"
     result = w.node(w.plan(), w.journal())
     assert result.outcome is Outcome.FAILED, result
-    assert result.why.endswith("; n1/pages/1 is done, and stays")
+    assert result.why.endswith("; n1/pages/1 is changed, and stays")
 
 
 def test_what_is_set_back_late_in_the_boot_does_not_persist(world: Callable[..., World]) -> None:
@@ -59,7 +59,7 @@ def test_what_is_set_back_late_in_the_boot_does_not_persist(world: Callable[...,
 
     w.executor.fault = fault
     result = w.node(plan, w.journal(), reboot=True)
-    assert result.outcome is Outcome.FAILED and "does not outlast a reboot" in result.why, result
+    assert result.outcome is Outcome.FAILED and "not persistent across reboot" in result.why, result
     assert box.everything() == before
 
 
@@ -80,7 +80,7 @@ def test_what_was_put_back_and_does_not_stay_is_half_done(world: Callable[..., W
     box.act, box.revert = refuse, revert
     result = w.node(plan, w.journal())
     assert result.outcome is Outcome.ROLLBACK_FAILED, result
-    assert "Input/output error; it could not be put back" in result.why
+    assert "Input/output error; rollback failed" in result.why
     assert "is madvise, and was always" in result.why
 
 

@@ -708,7 +708,7 @@ def test_a_reboot_while_it_is_verified_is_judged_and_nothing_is_begun_after_it(n
     assert result.outcome is Outcome.UNKNOWN, result
     again = node.apply(plan, resume=True)
     assert (again.outcome, again.refusal) == (Outcome.PARTIAL, Refusal.STALE), again
-    assert "rebooted since the plan was made; n1/power_limit/1 is done, and stays" in again.why
+    assert "rebooted since the plan was made; n1/power_limit/1 is changed, and stays" in again.why
     assert [step.outcome for step in again.steps] == [Outcome.CHANGED, Outcome.NOT_ATTEMPTED]
     now = node.state()
     assert "700.00 W" in now and "powersave\n" in now and RULE not in now
@@ -735,7 +735,7 @@ def test_a_second_file_that_cannot_be_written(node: Node, how: str, told: str) -
     result = node.apply(plan)
     listed = node.shell(f"ls -A {folder}; umount {folder}")
     assert result.outcome is Outcome.FAILED and told in result.why, result
-    assert "n1/power_limit/1 is done, and stays" in result.why
+    assert "n1/power_limit/1 is changed, and stays" in result.why
     assert [step.outcome for step in result.steps] == [Outcome.CHANGED, Outcome.FAILED]
     assert "nodevet" not in listed and node.touched() == ["n1/power_limit/1"]
     assert node.rollback(plan).outcome is Outcome.ROLLED_BACK
@@ -863,6 +863,6 @@ def test_what_reverts_at_boot_does_not_persist(node: Node) -> None:
     terms = replace(node.terms, reboot=True, drain_hook="true", boot_settle=1)
     result = node.apply(plan, terms=terms)
     assert result.outcome is Outcome.FAILED and result.rebooted, result
-    assert "does not outlast a reboot: cpufreq" in result.why
+    assert "not persistent across reboot: cpufreq" in result.why
     assert node.state() == before and node.touched() == []
     node.shell(f"systemctl -q disable site; rm {unit} /opt/site; systemctl daemon-reload")

@@ -113,7 +113,7 @@ def test_the_hook_gets_the_host_as_a_word_of_its_own(tmp_path: Path) -> None:
 
 def test_a_hook_that_says_no(tmp_path: Path) -> None:
     said = preconditions.drained(script(tmp_path, "echo two jobs run; exit 4"), "gpu1")
-    assert said == "not drained: the hook ended with 4: two jobs run"
+    assert said == "not drained: the drain hook ended with 4: two jobs run"
 
 
 def test_a_hook_that_is_none(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_pending_is_put_back_where_a_reboot_does_not_make_it_right(serving: Any,
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.FAILED, result
     told = "0-3, wanted" if box.deaf else f"it names no process of {JOB} that is on a GPU"
-    assert "does not outlast a reboot" in result.why and told in result.why
+    assert "not persistent across reboot" in result.why and told in result.why
     assert box.files == files
 
 

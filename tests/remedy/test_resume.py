@@ -288,7 +288,7 @@ def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
     result = w.node(plan, w.journal())
     assert result.outcome is Outcome.PARTIAL and exit_code([result]) == 1, result
     assert result.refusal is Refusal.MANAGER and "cron /etc/cron.d/site" in result.why
-    assert result.why.endswith("n1/pages/1 is done, and stays") and box.writes == 4
+    assert result.why.endswith("n1/pages/1 is changed, and stays") and box.writes == 4
 
 
 def test_r15_a_node_that_is_partly_rolled_back_is_not_said_to_be_unchanged(

@@ -274,7 +274,7 @@ def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
     back = ("rollback", d.run, "--project", d.project)
     said = d.say(*back)
     assert said.code == 2 and "applied by carla, not by dora" in said.err, said
-    assert "its rollback by somebody else needs 1 approval for live and has none" in said.err
+    assert "its rollback by another user needs 1 approval for live and has none" in said.err
     assert box.everything() == changed and len(d.calls) == calls
     # who approved the plan has not approved that
     shutil.copy(d.run / "plan.json.ann.sig", d.run / "rollback.ann.sig")

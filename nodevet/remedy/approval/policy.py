@@ -137,7 +137,7 @@ def load(project: Path) -> Policy:
     problems: list[Problem] = []
     signers = _read(project / SIGNERS, problems)
     if signers is not None and not principals(signers.text):
-        problems.append(_no_signers(signers.shown, "names nobody"))
+        problems.append(_no_signers(signers.shown, "names no one"))
     known = principals(signers.text) if signers else ()
     path = project / RULES
     source = _read(path, problems) if path.exists() or path.is_symlink() else None
@@ -167,7 +167,7 @@ def _read(path: Path, problems: list[Problem]) -> Source | None:
 
 
 def _no_signers(file: str, what: str) -> Problem:
-    message = f"{what}, so nobody can approve a plan"
+    message = f"{what}, so no one can approve a plan"
     advice = "give each approver a line: alice@example.com ssh-ed25519 AAAA... (the public key)"
     return Problem(Place(file=file), "", message, advice)
 

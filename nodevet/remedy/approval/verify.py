@@ -121,9 +121,9 @@ def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) ->
         reasons.append(why)
     if plan.risk is not None and policy.forbids_own(plan.risk) and not policy.names(plan.author):
         reasons.append(
-            f"the author, {brief(plan.author)}, is not in {policy.shown}, so nobody can tell "
+            f"the author, {brief(plan.author)}, is not in {policy.shown}, so it cannot be told "
             f"whether they approve their own {plan.risk.value} plan; give them a line there, or "
-            "plan anew with --author and the name that stands there"
+            "plan again with --author and the name given there"
         )
     return reasons
 
@@ -131,8 +131,8 @@ def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) ->
 def _expired(plan: Plan, now: datetime) -> str:
     ends = _moment(plan.expires)
     if ends is None:
-        return f"the plan does not say when it expires ({brief(plan.expires)}); plan anew"
-    return f"the plan expired at {brief(plan.expires)}; plan anew" if now >= ends else ""
+        return f"the plan does not say when it expires ({brief(plan.expires)}); plan again"
+    return f"the plan expired at {brief(plan.expires)}; plan again" if now >= ends else ""
 
 
 def needs(plan: Plan, policy: Policy) -> int:
@@ -205,7 +205,7 @@ def too_few(plan: Plan, people: Sequence[Approval], needed: int, *, rollback: bo
     have = f"{len(people)} ({who})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"
     what, way = (
-        ("its rollback by somebody else", "nodevet approve --rollback RUN")
+        ("its rollback by another user", "nodevet approve --rollback RUN")
         if rollback
         else ("the plan", "nodevet approve")
     )

@@ -31,11 +31,11 @@ PASSING = frozenset({Refusal.LOCKED, Refusal.UNREACHABLE})
 """and what was refused for a reason that passes."""
 
 UNKNOWN = frozenset({Outcome.ROLLBACK_FAILED, Outcome.UNKNOWN})
-KILLED = "the controller ended while it was at it, and nobody heard more"
+KILLED = "the controller ended while it worked on the node: how far it got is not known"
 BEFORE_WRITING = "the controller ended before anything was written there"
 STRANGE = "so says the journal, and not the plan: nothing is done there, look at it by hand"
-NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to put back"
-CLOSED = "the run was rolled back: plan anew"
+NOT_ATTEMPTED = "not attempted: the run changed nothing there, so there is nothing to roll back"
+CLOSED = "the run was rolled back: plan again"
 
 
 def host_end(result: HostResult) -> HostEnd:

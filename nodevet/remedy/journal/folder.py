@@ -31,7 +31,7 @@ from nodevet.result import SCHEMA, Approval, HostResult, Outcome, Result
 PLAN = "plan.json"
 REACH = "reach.json"
 RESULT = "result.json"
-NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan anew"
+NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan again"
 TOLD_ANEW = frozenset({"accept_new"})
 """What is true of one command only, and is never kept: whoever goes on says it again."""
 

@@ -61,7 +61,7 @@ class RebootProof:
         except RefusedError as error:
             return str(error)
         except BlindError as error:
-            return f"nobody knows what uses it: {error}"
+            return f"cannot tell what uses the node: {error}"
         return ""
 
     def _conclude(
@@ -76,7 +76,7 @@ class RebootProof:
                 why = f"after a reboot {missing}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
             elif step.id in amiss:
-                why = f"does not outlast a reboot: {amiss[step.id]}"
+                why = f"not persistent across reboot: {amiss[step.id]}"
                 results[step.id] = self.steps.revert(step, result, why)
             else:
                 after = self.steps.left(step)
@@ -102,7 +102,7 @@ class RebootProof:
         where it is not rebooted, which is told."""
         ledger = self.ledger
         if why := self._denied(evidence):
-            told = f"put back, and in force after one more reboot; not rebooted: {why}"
+            told = f"reverted, in force after one more reboot; not rebooted: {why}"
             ledger.tell(back, told)
             return None
         amiss, evidence = self.settled(kept, self._reboot(), evidence)
@@ -118,7 +118,7 @@ class RebootProof:
                 told = f"after one more reboot {'; '.join(left.values())}"
                 ledger.tell([step], told, Outcome.ROLLBACK_FAILED)
             else:
-                ledger.tell([step], "put back, and rebooted once more")
+                ledger.tell([step], "reverted, and rebooted once more")
         return amiss, evidence
 
     def _reboot(self) -> str:

@@ -81,7 +81,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
 
     def _drained(self, evidence: Evidence, probe: Callable[[], Evidence]) -> Evidence:
         if not self.drain_hook:
-            why = "it must be drained first, and no --drain-hook says that it is"
+            why = "the node must be drained first; set --drain-hook"
             raise RefusedError(Refusal.PRECONDITION, why)
         if why := preconditions.drained(self.drain_hook, self.host):
             raise RefusedError(Refusal.PRECONDITION, why)
@@ -92,6 +92,6 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         spare = spared(evidence, self.harmless, monitors=True)
         users = preconditions.users(evidence, (), nvml=False, services=self.services, spare=spare)
         if busy := "; ".join(users):
-            told = f"{busy}, although the drain hook says that it is drained"
+            told = f"drain hook succeeded, but {busy}"
             raise RefusedError(Refusal.PRECONDITION, told)
         return evidence

@@ -138,7 +138,7 @@ def told(findings: Sequence[Finding]) -> str:
             continue
         label = f"{finding.subject.label}: " if finding.subject.label else ""
         if finding.verdict is Verdict.FAIL and finding.expected is not finding.actual:
-            words = f"{finding.text(finding.actual)}, wanted {finding.text(finding.expected)}"
+            words = f"{finding.text(finding.actual)}, expected {finding.text(finding.expected)}"
         else:
             words = finding.verdict.value
         said.append(f"{label}{words}{f' ({finding.why})' if finding.why else ''}")
@@ -152,8 +152,8 @@ def _drifted(step: Step, about: Sequence[Finding], changes: Sequence[PlannedChan
         shown = Finding(verdict=Verdict.FAIL, unit=step.unit)
         return f"is {shown.text(now[0])} now, and was {shown.text(step.actual)} when planned"
     if now:
-        return "the fix would do something else now than what was planned"
-    return told(about) or "what was to be changed is not there any more"
+        return "plan is stale: planning again gives different actions"
+    return told(about) or "what was to be changed no longer exists"
 
 
 def same_change(step: Step, change: PlannedChange) -> bool:

@@ -91,7 +91,7 @@ class NodeApply:
             stays = any(step.outcome in KEPT and step.ran for step in steps)
             outcome, told = Outcome.PARTIAL if stays else Outcome.REFUSED, [why]
         if outcome in (Outcome.FAILED, Outcome.PARTIAL):
-            told += [f"{step.id} is done, and stays" for step in steps if step.outcome in KEPT]
+            told += [f"{step.id} is changed, and stays" for step in steps if step.outcome in KEPT]
         return HostResult(
             host=self.task.host,
             outcome=outcome,

@@ -208,7 +208,7 @@ def drained(hook: str, host: str, *, seconds: float = DRAIN_SECONDS) -> str:
         return f"the drain hook cannot be run: {error}"
     if code == 0:
         return ""
-    return f"not drained: the hook ended with {code}{f': {said}' if said else ''}"
+    return f"not drained: the drain hook ended with {code}{f': {said}' if said else ''}"
 
 
 def _run(words: Sequence[str], output: IO[bytes], seconds: float) -> int:

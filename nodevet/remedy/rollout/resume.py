@@ -115,12 +115,12 @@ class NodeResume:
         if not rebooted and later:
             return self._still_pending(step, evidence)
         if rebooted and ledger.driverless(evidence) and not of_packages(step):
-            told = "cannot be judged before one more reboot: the driver was put back"
+            told = "cannot be judged before one more reboot: the driver was reverted"
             return replace(result, outcome=Outcome.UNKNOWN, why=told)
         told, then = f"was right, and is not any more: {why}", self.earlier.step(step.id)
         back = self.steps.revert(step, result, told, then)
         if later and rebooted and back.outcome is Outcome.FAILED:
-            return replace(back, why=f"{back.why}; put back, and in force after one more reboot")
+            return replace(back, why=f"{back.why}; reverted, in force after one more reboot")
         return back
 
     def _still_pending(self, step: Step, evidence: Evidence) -> StepResult:

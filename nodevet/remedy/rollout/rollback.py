@@ -59,7 +59,7 @@ def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
 def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
     """A node where nothing is to be put back; nobody goes there."""
     back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
-    why = "nothing is left to put back" if back else NOT_ATTEMPTED
+    why = "nothing is left to roll back" if back else NOT_ATTEMPTED
     unchanged = tuple(begin(step) for step in steps)
     return HostResult(host=host, outcome=Outcome.UNCHANGED, why=why, steps=unchanged)
 
@@ -219,7 +219,7 @@ class NodeRollback:
             why = "the journal does not say what it was"
             self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
             return None
-        why = "it was not looked at once it had been put back"
+        why = "it was not looked at after it was restored"
         self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)
         try:
             now = self.session.steadily(lambda: self.session.look(step.resources))

@@ -237,13 +237,13 @@ class Steps:
         try:
             left = self.session.steadily(lambda: self._restore(step, result, then))
         except LostError as error:
-            told = f"{why}; while it was put back: {error}"
+            told = f"{why}; while it was reverted: {error}"
             return replace(result, outcome=Outcome.UNKNOWN, why=told)
         except BlindError as error:
             left = [str(error)]
         journal.write(StepReverted(step=step.id, ok=not left, why="; ".join(left) or why))
         if left:
-            told = f"{why}; it could not be put back: {'; '.join(left)}"
+            told = f"{why}; rollback failed: {'; '.join(left)}"
             return replace(result, outcome=Outcome.ROLLBACK_FAILED, why=told)
         if again:
             return begin(step)

@@ -14,7 +14,7 @@ _LARGEST = 1 << 16  # CPUs; the kernel's NR_CPUS is at most 8192
 
 
 def gone(step: Step, findings: Sequence[Finding], evidence: Evidence) -> str:
-    """Which of a step's subjects are not there any more, in words; empty where all are.
+    """Which of a step's subjects no longer exist, in words; empty if all do.
 
     A GPU is there where NVML lists its UUID and the check names it; a number alone may be
     another GPU's by now. CPUs are there where any policy that the check names has them. Services
@@ -27,8 +27,8 @@ def gone(step: Step, findings: Sequence[Finding], evidence: Evidence) -> str:
     missing += _unlisted(step, evidence)
     if not missing:
         return ""
-    verb = "is" if len(missing) == 1 else "are"
-    return f"{', '.join(missing)} {verb} not there any more: nobody can say what is set there"
+    verb = "exists" if len(missing) == 1 else "exist"
+    return f"{', '.join(missing)} no longer {verb}: what is set there is not known"
 
 
 def _unnamed(step: Step, subjects: Sequence[Subject]) -> Iterator[str]:
