@@ -216,7 +216,7 @@ def test_what_came_to_use_the_node_meanwhile_is_not_rebooted(node: Any) -> None:
     box.reboot = taken
     result = w.node(plan, w.journal(), reboot=True)
     assert result.steps[2].outcome is Outcome.FAILED and box.boots == 2
-    told = "in force after one more reboot; not rebooted: drain hook succeeded, but a GPU in use by job"
+    told = "after one more reboot; not rebooted: drain hook succeeded, but a GPU in use by job"
     assert told in result.steps[2].why
 
 
