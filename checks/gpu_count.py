@@ -8,12 +8,13 @@ NVIDIA functions of class 0300 and 0302) and `/dev/nvidia<N>`. They are read apa
 another, so if one of them has lost a GPU, the others still name it.
 
 **Verdicts.** Fails if a layer that was read contradicts the baseline or another layer, even if a
-third could not be read; unknown if nothing contradicts but a layer is missing. A loaded driver
-whose library is not installed reaches no GPU, which fails. A GPU that is lost, or needs a reset,
-is not counted, and the count then always fails; `gpu_lost` says what is wrong with each GPU. A
-PCI function whose revision reads ff no longer answers and is not counted either. Nor is a virtual
-function (SR-IOV), which a vGPU host has for its guests. GPUs that a driver such as vfio-pci holds
-for virtual machines are left out if the count is right without them.
+third could not be read: that is a finding of its own, unknown, which a waiver of the count does
+not cover. Unknown if nothing contradicts but a layer is missing. A loaded driver whose library is
+not installed reaches no GPU, which fails. A GPU that is lost, or needs a reset, is not counted,
+and the count then always fails; `gpu_lost` says what is wrong with each GPU. A PCI function whose
+revision reads ff no longer answers and is not counted either. Nor is a virtual function (SR-IOV),
+which a vGPU host has for its guests. GPUs that a driver such as vfio-pci holds for virtual
+machines are left out if the count is right without them.
 
 **To fix it** look for Xid 79 and PCIe errors in the kernel log, reboot, and if the same GPU is
 gone again power the node off, reseat it or have it replaced. Missing /dev nodes: `nvidia-modprobe
@@ -118,6 +119,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if found.verdict is Verdict.FAIL and not found.advice:
         found = msgspec.structs.replace(found, advice=advised(evidence, layers, params))
     yield found
+    untold = [each for each in unread_layers(layers) if each not in found.why]
+    if found.verdict is Verdict.FAIL and untold:
+        yield unknown(expected=found.expected, why="; ".join(untold))
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
         yield from one_sided(located(evidence), functions(evidence), kept)
     numbers = device_numbers(evidence)
@@ -138,22 +142,26 @@ def without_library(evidence: Evidence, found: Finding) -> Finding:
 
 def total(layers: Mapping[str, Layer], params: Params, gone: Sequence[Gpu]) -> Finding:
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
-    reasons = [layer for layer in layers.values() if isinstance(layer, str)]
-    reasons += [f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in gone]
-    why = "; ".join(dict.fromkeys(reasons))
+    unread = "; ".join(unread_layers(layers))
     expected = params.count if params.minimum is None else f"at least {params.minimum}"
     agreed = len(set(counts.values())) == 1
     actual = next(iter(counts.values())) if agreed else counts
     if gone:
         advice = "gpu_lost says what to do for each GPU; keep the node drained until all are back"
+        why = "; ".join(f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in gone)
         return fail(expected=expected, actual=counts, why=why, advice=advice)
     if not agreed and counts:
-        return fail(expected=expected, actual=actual, why=why)
+        return fail(expected=expected, actual=actual)
     if not all(params.admits(count) for count in counts.values()):
-        return fail(expected=expected, actual=actual, why=why)
-    if why:
-        return unknown(expected=expected, actual=actual if counts else None, why=why)
+        return fail(expected=expected, actual=actual)
+    if unread:
+        return unknown(expected=expected, actual=actual if counts else None, why=unread)
     return ok(expected=expected, actual=actual)
+
+
+def unread_layers(layers: Mapping[str, Layer]) -> list[str]:
+    """Why layers were not read, each reason once: a waiver of a count does not cover them."""
+    return list(dict.fromkeys(layer for layer in layers.values() if isinstance(layer, str)))
 
 
 def advised(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> str:
