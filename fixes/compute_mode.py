@@ -19,11 +19,9 @@ whole, as the unit must speak of all.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.compute_mode import Params
-from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
 from nodevet.fixing.boot_unit import BootUnit
-from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
@@ -40,7 +38,7 @@ def plan(
         return
     if params.mode == "EXCLUSIVE_THREAD":
         raise FixError("no driver has EXCLUSIVE_THREAD any more; use EXCLUSIVE_PROCESS")
-    failed, others = gpus.fixable(failed, obstacle)
+    failed, others = gpus.fixable(failed, gpus.lacking("compute_mode", "it has no compute modes"))
     yield gpus.change(
         failed,
         told=lambda _: [words(params.mode)],
@@ -50,10 +48,6 @@ def plan(
         boot=[(each.uuid, words(params.mode)) for each in gpus.having(every, "compute_mode")],
         note=gpus.notes(others, gpus.forgotten(failed, "compute mode")),
     )
-
-
-def obstacle(named: Named) -> str:
-    return "it has no compute modes" if unsupported(named.gpu, "compute_mode") else ""
 
 
 def words(mode: str) -> tuple[str, ...]:

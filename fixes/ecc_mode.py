@@ -18,11 +18,10 @@ with the mode.
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodevet.checks.ecc_mode import Params
-from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
-from nodevet.fixing.boot_unit import now
-from nodevet.fixing.gpus import FailedGpu, Named
+from nodevet.fixing.boot_unit import now, switch
+from nodevet.fixing.gpus import FailedGpu
 from nodevet.fixing.model import Fix, PlannedChange, Risk
 from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
@@ -33,7 +32,7 @@ def plan(
 ) -> Iterator[PlannedChange]:
     """A change of the GPUs whose mode fails now, and one of those whose mode will."""
     _, found = gpus.among(evidence, findings)
-    failed, others = gpus.fixable(found, obstacle)
+    failed, others = gpus.fixable(found, gpus.lacking("ecc_current", "it has no ECC"))
     later = tuple(each for each in failed if each.named.read("ecc_current") == params.enabled)
     fails = tuple(each for each in failed if each not in later)
     if fails:
@@ -42,16 +41,12 @@ def plan(
         yield change(later, params.enabled, Risk.LIVE, "now", "" if fails else others)
 
 
-def obstacle(named: Named) -> str:
-    return "it has no ECC" if unsupported(named.gpu, "ecc_current") else ""
-
-
 def change(
     failed: Sequence[FailedGpu], enabled: bool, risk: Risk, effective: str, note: str
 ) -> PlannedChange:
     return gpus.change(
         failed,
-        told=lambda _: [words(enabled)],
+        told=lambda _: [switch("-e", enabled)],
         fields=lambda _: ["ecc_pending"],
         risk=risk,
         effective=effective,
@@ -59,14 +54,10 @@ def change(
     )
 
 
-def words(enabled: bool) -> tuple[str, ...]:
-    return ("-e", "1" if enabled else "0")
-
-
 @operation
 def ecc_mode(enabled: Mapping[str, bool]) -> Commands:
     """In a pyinfra deploy: `ecc_mode({"GPU-...": True, ...})`; then reboot the host."""
-    yield from perform(now((gpu, words(on)) for gpu, on in enabled.items()))
+    yield from perform(now((gpu, switch("-e", on)) for gpu, on in enabled.items()))
 
 
 FIX = Fix(plan=plan, risk=Risk.REBOOT, after=("mig_mode",))

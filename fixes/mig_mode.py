@@ -23,10 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from nodevet.checks.mig_mode import Params
-from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.fixing import gpus
-from nodevet.fixing.boot_unit import BootUnit
+from nodevet.fixing.boot_unit import BootUnit, switch
 from nodevet.fixing.gpus import Named
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.operation import Commands, operation, perform
@@ -45,13 +44,13 @@ def plan(
     every, failed = gpus.among(evidence, findings)
     if not failed:
         return
-    failed, others = gpus.fixable(failed, obstacle)
+    failed, others = gpus.fixable(failed, gpus.lacking("mig_current", "it cannot do MIG"))
     note = gpus.notes(others, ON if params.enabled else OFF)
     kept = tuple(each for each in failed if keeps(each.named))
     lost = tuple(each for each in failed if not keeps(each.named))
     change = partial(
         gpus.change,
-        told=lambda _: [words(params.enabled)],
+        told=lambda _: [switch("-mig", params.enabled)],
         fields=lambda _: ["mig_pending"],
         risk=Risk.DRAIN,
         note=note,
@@ -60,15 +59,11 @@ def plan(
         yield change(kept, effective="reset")
     if lost:
         boot = [
-            (each.uuid, words(params.enabled))
+            (each.uuid, switch("-mig", params.enabled))
             for each in gpus.having(every, "mig_current")
             if not keeps(each)
         ]
         yield change(lost, owner=BOOT, boot=boot)
-
-
-def obstacle(named: Named) -> str:
-    return "it cannot do MIG" if unsupported(named.gpu, "mig_current") else ""
 
 
 def keeps(named: Named) -> bool:
@@ -78,14 +73,10 @@ def keeps(named: Named) -> bool:
     return named.gpu.gpu_architecture == "AMPERE"
 
 
-def words(enabled: bool) -> tuple[str, ...]:
-    return ("-mig", "1" if enabled else "0")
-
-
 @operation
 def mig_mode(enabled: Mapping[str, bool]) -> Commands:
     """In a pyinfra deploy: `mig_mode({"GPU-...": False, ...})`, every GPU of the host."""
-    settings = [(gpu, words(on)) for gpu, on in enabled.items()]
+    settings = [(gpu, switch("-mig", on)) for gpu, on in enabled.items()]
     yield from perform(BOOT.deployed(settings))
 
 

@@ -33,7 +33,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import Unit as Shown
 from nodevet.evidence.services import Units
 from nodevet.fixing import gpus
-from nodevet.fixing.boot_unit import BootUnit, Setting, command, now
+from nodevet.fixing.boot_unit import BootUnit, Setting, command, now, switch
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.fixing.operation import Commands, operation, perform
 from nodevet.model import Finding
@@ -69,7 +69,7 @@ def plan(
         return
     daemon, own = shown(evidence, DAEMON), shown(evidence, OWN)
     settable = [each for each in every if not unsupported(each.gpu, CHECK)]
-    boot = [(each.uuid, words(params.enabled)) for each in settable]
+    boot = [(each.uuid, switch("-pm", params.enabled)) for each in settable]
     if params.enabled and is_owner(daemon):
         enable = None if daemon.file_state == "enabled" else True
         start = None if is_active(daemon) else True
@@ -80,7 +80,7 @@ def plan(
         held = []
     yield gpus.change(
         failed,
-        told=lambda _: [words(params.enabled)],
+        told=lambda _: [switch("-pm", params.enabled)],
         fields=lambda _: [CHECK],
         risk=Risk.LIVE,
         actions=actions,
@@ -146,17 +146,13 @@ def changed(actions: Actions) -> tuple[Resource, ...]:
     return tuple(sorted(named, key=lambda each: each.kind))
 
 
-def words(enabled: bool) -> tuple[str, ...]:
-    return ("-pm", "1" if enabled else "0")
-
-
 @operation
 def persistence_mode(enabled: Mapping[str, bool], daemon: bool = False) -> Commands:
     """In a pyinfra deploy: `persistence_mode({"GPU-...": True, ...})`, every GPU of the host.
 
     `daemon`: the host has nvidia-persistenced.service, which becomes the owner where all are on.
     """
-    settings = [(gpu, words(on)) for gpu, on in enabled.items()]
+    settings = [(gpu, switch("-pm", on)) for gpu, on in enabled.items()]
     if daemon and all(enabled.values()):
         owner = of_daemon(settings, enable=True, start=True, other=True)
     else:

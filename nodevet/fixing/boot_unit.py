@@ -42,6 +42,11 @@ WantedBy=multi-user.target
 """A program that hangs holds the boot, and jobs, for no longer than the time-out."""
 
 
+def switch(option: str, on: bool) -> Words:
+    """The options of nvidia-smi that switch a mode."""
+    return (option, "1" if on else "0")
+
+
 class BootUnit(msgspec.Struct, frozen=True):
     """The unit of one fix; `after`: the fixes whose units come before it."""
 

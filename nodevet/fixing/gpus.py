@@ -93,6 +93,11 @@ def having(named: Iterable[Named], field: str) -> tuple[Named, ...]:
     return tuple(each for each in named if not unsupported(each.gpu, field))
 
 
+def lacking(field: str, what: str) -> Callable[[Named], str]:
+    """The obstacle of a GPU that has no such setting: `it has no ECC`."""
+    return lambda named: what if unsupported(named.gpu, field) else ""
+
+
 def fixable(
     failed: Sequence[FailedGpu], obstacle: Callable[[Named], str]
 ) -> tuple[tuple[FailedGpu, ...], str]:

@@ -57,6 +57,10 @@ class GpuKind(Kind):
     form = Text | bool | Integer | float
     is_setting = True
 
+    def name_problem(self, name: str) -> str:
+        uuid, _, field = name.rpartition(":")
+        return "" if uuid and field else "does not name a GPU and a setting of it"
+
     def gpu_of(self, resource: Resource) -> str:
         return _parts(resource)[0]
 
