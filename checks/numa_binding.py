@@ -107,7 +107,7 @@ def users_of(evidence: Evidence) -> tuple[dict[int, list[Gpu]], list[Finding]]:
     return users, silent
 
 
-class Machine(NamedTuple):
+class CpuLayout(NamedTuple):
     """What all processes of a machine share, each found once."""
 
     flat: bool  # whether at most one node has CPUs
@@ -116,12 +116,12 @@ class Machine(NamedTuple):
     memory: Callable[[tuple[int, ...]], dict[int, NumaNode] | str]
 
 
-def machine_of(evidence: Evidence, nodes: Mapping[int, NumaNode]) -> Machine:
+def machine_of(evidence: Evidence, nodes: Mapping[int, NumaNode]) -> CpuLayout:
     near = cache(lambda node: nearest(evidence, nodes[node], nodes))
     memories = cache(
         lambda homes: memory_of(evidence, {node: nodes[node] for node in homes}, nodes, near)
     )
-    return Machine(
+    return CpuLayout(
         flat=sum(not has_memory_alone(node) for node in nodes.values()) < 2,
         elsewhere=lambda gpu: is_elsewhere(evidence, gpu, nodes),
         homes=lambda gpus: homes_of(evidence, gpus, nodes, near),
@@ -129,7 +129,7 @@ def machine_of(evidence: Evidence, nodes: Mapping[int, NumaNode]) -> Machine:
     )
 
 
-def judge_process(process: Process, gpus: list[Gpu], machine: Machine, params: Params) -> Finding:
+def judge_process(process: Process, gpus: list[Gpu], machine: CpuLayout, params: Params) -> Finding:
     subject = Subject(kind="process", id=str(process.pid))
     if machine.flat and not any(map(machine.elsewhere, gpus)):
         return not_applicable(subject, why="the machine has one NUMA node")

@@ -77,7 +77,7 @@ class Params(CheckParams):
     width: Annotated[Literal[1, 2, 4, 8, 16, 32, "max"], BeforeValidator(number)]
 
 
-class Part(NamedTuple):
+class LinkPart(NamedTuple):
     """What is said of the width, of the generation, or of the ports above."""
 
     verdict: Verdict
@@ -153,7 +153,7 @@ def judge_gpu(gpu: Gpu, ports: Ports, params: Params) -> tuple[Finding, ...]:
     near = () if isinstance(ports, str) else ports[:1]
     parts = [judge_generation(gpu, near, generation), judge_width(gpu, near, width)]
     if isinstance(ports, str):
-        parts.append(Part(Verdict.UNKNOWN, why=ports))
+        parts.append(LinkPart(Verdict.UNKNOWN, why=ports))
     elif isinstance(width, int) and isinstance(generation, int):
         parts.append(judge_above(gpu, ports, width, generation))
     verdicts = {part.verdict for part in parts}
@@ -223,32 +223,32 @@ def generation_of(gts: float | None) -> int:
     return next((number for number, rate in RATES.items() if rate == gts), 0)
 
 
-def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
+def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> LinkPart:
     if gpu.pcie_width not in WIDTHS:
-        return Part(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_width"))
+        return LinkPart(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_width"))
     if isinstance(wanted, str):
-        return Part(Verdict.UNKNOWN, why=wanted)
+        return LinkPart(Verdict.UNKNOWN, why=wanted)
     expected, actual = f"x{wanted}", f"x{gpu.pcie_width}"
     if gpu.pcie_width >= wanted:
-        return Part(Verdict.OK, expected, actual)
+        return LinkPart(Verdict.OK, expected, actual)
     if gpu.pcie_width_max is not None and gpu.pcie_width_max < wanted:
         why = f"NVML's maximum for this GPU in this slot is x{gpu.pcie_width_max}"
-        return Part(Verdict.FAIL, expected, actual, why, lanes(wanted))
+        return LinkPart(Verdict.FAIL, expected, actual, why, lanes(wanted))
     if near and near[0].link_width_max is not None and near[0].link_width_max < wanted:
         why = f"limited by port {near[0].address}, whose maximum is x{near[0].link_width_max}"
-        return Part(Verdict.FAIL, expected, actual, why, lanes(wanted))
-    return Part(Verdict.FAIL, expected, actual, advice=RETRAIN)
+        return LinkPart(Verdict.FAIL, expected, actual, why, lanes(wanted))
+    return LinkPart(Verdict.FAIL, expected, actual, advice=RETRAIN)
 
 
-def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> Part:
+def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> LinkPart:
     now = gpu.pcie_generation
     if now not in RATES:
-        return Part(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_generation"))
+        return LinkPart(Verdict.UNKNOWN, why=unsaid(gpu, "pcie_generation"))
     if isinstance(wanted, str):
-        return Part(Verdict.UNKNOWN, why=wanted)
+        return LinkPart(Verdict.UNKNOWN, why=wanted)
     expected, actual = f"Gen{wanted}", f"Gen{now}"
     if now >= wanted:
-        return Part(Verdict.OK, expected, actual)
+        return LinkPart(Verdict.OK, expected, actual)
     for name, most, advice in (
         ("the GPU", gpu.pcie_generation_device_max, ANOTHER_BOARD),
         *(
@@ -259,9 +259,9 @@ def judge_generation(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str)
     ):
         if most is not None and most < wanted:
             why = f"limited by {name}, whose maximum is Gen{most}"
-            return Part(Verdict.FAIL, expected, actual, why, advice)
+            return LinkPart(Verdict.FAIL, expected, actual, why, advice)
     if now > IDLE_GENERATIONS:
-        return Part(Verdict.FAIL, expected, actual, advice=RETRAIN)
+        return LinkPart(Verdict.FAIL, expected, actual, advice=RETRAIN)
     return lowered(gpu, expected, actual)
 
 
@@ -279,24 +279,24 @@ def speed(generation: int) -> str:
     )
 
 
-def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation: int) -> Part:
+def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation: int) -> LinkPart:
     """The links above the GPU's own: each must carry what the wanted link would."""
     if ports and ports[0].link_width != gpu.pcie_width:
         ends = f"the GPU says x{gpu.pcie_width}, its port x{ports[0].link_width}"
-        return Part(Verdict.UNKNOWN, why=f"the ends of the link disagree: {ends}")
+        return LinkPart(Verdict.UNKNOWN, why=f"the ends of the link disagree: {ends}")
     slowest = None
     for port in ports[1:]:
         if port.link_width is None or port.link_gts is None:
             field = "link_width" if port.link_width is None else "link_gts"
-            return Part(Verdict.UNKNOWN, why=f"{field}: {port.why(field)}")
+            return LinkPart(Verdict.UNKNOWN, why=f"{field}: {port.why(field)}")
         if port.link_width not in WIDTHS or not generation_of(port.link_gts):
             why = f"no PCIe link runs at {port.link_gts:g} GT/s x{port.link_width}"
-            return Part(Verdict.UNKNOWN, why=f"{port.address}: {why}")
+            return LinkPart(Verdict.UNKNOWN, why=f"{port.address}: {why}")
         rate = port.link_width * port.link_gts
         if rate < width * RATES[generation] and (slowest is None or rate < slowest[0]):
             slowest = (rate, port, port.link_width, port.link_gts)
     if slowest is None:
-        return Part(Verdict.OK)
+        return LinkPart(Verdict.OK)
     _, port, lanes, gts = slowest
     expected, actual = f"Gen{generation} x{width}", f"Gen{generation_of(gts)} x{lanes}"
     why = f"limited by {port.address} above the GPU"
@@ -304,27 +304,29 @@ def judge_above(gpu: Gpu, ports: tuple[PciFunction, ...], width: int, generation
     if gts <= RATES[IDLE_GENERATIONS] and at_best >= width * RATES[generation]:
         return lowered(gpu, expected, actual, why)
     if at_best < width * RATES[generation]:
-        return Part(Verdict.FAIL, expected, actual, why, NARROW)
-    return Part(Verdict.FAIL, expected, actual, why, RETRAIN)
+        return LinkPart(Verdict.FAIL, expected, actual, why, NARROW)
+    return LinkPart(Verdict.FAIL, expected, actual, why, RETRAIN)
 
 
-def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> Part:
+def lowered(gpu: Gpu, expected: str, actual: str, limit: str = "") -> LinkPart:
     """A link at the speed of an idle one: whether the GPU is idle."""
     if gpu.pstate is None or gpu.pstate > 15:
-        return Part(Verdict.UNKNOWN, expected, actual, f"pstate: {gpu.why('pstate')}")
+        return LinkPart(Verdict.UNKNOWN, expected, actual, f"pstate: {gpu.why('pstate')}")
     if gpu.pstate >= IDLE_PSTATE:
-        return Part(
+        return LinkPart(
             Verdict.NOT_APPLICABLE, expected, actual, f"idle in P{gpu.pstate}: judge it under load"
         )
     if gpu.event_reasons is None:
-        return Part(Verdict.UNKNOWN, expected, actual, f"event_reasons: {gpu.why('event_reasons')}")
+        return LinkPart(
+            Verdict.UNKNOWN, expected, actual, f"event_reasons: {gpu.why('event_reasons')}"
+        )
     if gpu.event_reasons & GPU_IDLE:
         why = f"idle, but in P{gpu.pstate}: look again under load"
-        return Part(Verdict.UNKNOWN, expected, actual, why)
-    return Part(Verdict.FAIL, expected, actual, limit, RETRAIN)
+        return LinkPart(Verdict.UNKNOWN, expected, actual, why)
+    return LinkPart(Verdict.FAIL, expected, actual, limit, RETRAIN)
 
 
-def merged(subject: Subject, parts: list[Part], verdict: Verdict) -> Finding:
+def merged(subject: Subject, parts: list[LinkPart], verdict: Verdict) -> Finding:
     """What the parts of this verdict say, as one finding."""
     told = [part for part in parts if part.verdict is verdict]
 

@@ -60,7 +60,7 @@ Number = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
 Text = Annotated[str, AfterValidator(words)]
 
 
-class Limits(pydantic.BaseModel):
+class ParameterLimits(pydantic.BaseModel):
     """What a parameter may be, where more than one value is right."""
 
     model_config = ConfigDict(
@@ -72,7 +72,7 @@ class Limits(pydantic.BaseModel):
     one_of: Annotated[tuple[Number | Text, ...], Field(strict=False, min_length=1)] | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> "Limits":
+    def _something(self) -> "ParameterLimits":
         ends = [end for end in (self.minimum, self.maximum) if end is not None]
         if bool(ends) == (self.one_of is not None):
             raise ValueError("give minimum, maximum or both, or one_of")
@@ -86,10 +86,10 @@ class Params(CheckParams):
     `sysctl: {net.ipv4.tcp_rmem: 4096 131072 16777216, vm.overcommit_memory: {one_of: [0, 1]}}`"""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[Name, Number | Text | Limits]
+    __pydantic_extra__: dict[Name, Number | Text | ParameterLimits]
 
     @property
-    def parameters(self) -> Mapping[str, int | str | Limits]:
+    def parameters(self) -> Mapping[str, int | str | ParameterLimits]:
         return self.__pydantic_extra__
 
 
@@ -119,10 +119,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield judge_value(subject, asked[name], value)
 
 
-def judge_value(subject: Subject, wanted: int | str | Limits, text: str) -> Finding:
+def judge_value(subject: Subject, wanted: int | str | ParameterLimits, text: str) -> Finding:
     actual = number(text)
     shown = text if actual is None or isinstance(wanted, str) else actual
-    if not isinstance(wanted, Limits):
+    if not isinstance(wanted, ParameterLimits):
         return (ok if equal(wanted, text) else fail)(subject, expected=wanted, actual=shown)
     if wanted.one_of:
         fits = any(equal(each, text) for each in wanted.one_of)
@@ -144,7 +144,7 @@ def equal(wanted: int | str, text: str) -> bool:
     return number(text) == wanted if isinstance(wanted, int) else " ".join(text.split()) == wanted
 
 
-def span(limits: Limits) -> str:
+def span(limits: ParameterLimits) -> str:
     if limits.minimum is None:
         return f"at most {limits.maximum}"
     if limits.maximum is None:

@@ -20,7 +20,7 @@ happens, for net.* at least. An empty value cannot be written.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodevet.checks.sysctl import Limits, Params, equal, number
+from nodevet.checks.sysctl import ParameterLimits, Params, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameter, Parameters
@@ -64,12 +64,12 @@ def why(found: Parameter | None) -> str:
     return NOT_ASKED if found is None else found.why("value")
 
 
-def target(name: str, wanted: int | str | Limits, found: Parameter | None) -> str | None:
+def target(name: str, wanted: int | str | ParameterLimits, found: Parameter | None) -> str | None:
     """What the file says of a parameter; None if it is as expected and left to another owner.
 
     Raises FixError if that depends on a value that was not read, or cannot be written.
     """
-    if not isinstance(wanted, Limits):
+    if not isinstance(wanted, ParameterLimits):
         if wanted == "":
             raise FixError(f"{name}: an empty value cannot be written")
         return str(wanted)
@@ -101,7 +101,7 @@ def sysctl(values: Mapping[str, int | str]) -> Commands:
     """In a pyinfra deploy: `sysctl({"kernel.numa_balancing": 0, ...})`, all that nodevet is
     to own: the file says nothing else."""
     wanted = Params.model_validate(dict(values)).parameters
-    if any(isinstance(value, Limits) or value == "" for value in wanted.values()):
+    if any(isinstance(value, ParameterLimits) or value == "" for value in wanted.values()):
         raise ValueError("sysctl: give each parameter one value")
     told = {name: str(value) for name, value in wanted.items()}
     yield from perform(actions(told, told))
