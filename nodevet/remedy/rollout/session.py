@@ -45,7 +45,7 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostError(Exception):
-    """The node did not come back; the message says why. What is on it is in doubt."""
+    """The node did not come back; the message says why. What is on it is not known."""
 
 
 class BlindError(Exception):

@@ -229,7 +229,7 @@ class Steps:
     ) -> StepResult:
         """Put a step back and prove it: at once, or, where `then` is what the journal says of an
         earlier controller's step, all of it that nobody changed since. `again`: it did not fail;
-        once it is put back it is untouched, and may be begun anew."""
+        once it is reverted it is not attempted, and may be begun again."""
         journal = self.session.journal
         if not again:
             journal.write(StepFailed(step=step.id, why=why))
@@ -312,9 +312,9 @@ class Steps:
     def resume(
         self, step: Step, state: StepState, evidence: Evidence
     ) -> tuple[StepResult, Evidence]:
-        """A step that an earlier controller left in doubt, or did not have judged.
+        """A step of which an earlier controller left the outcome unknown.
 
-        Untouched: it was interrupted, and is put back.
+        Not attempted: it was interrupted, and is reverted.
         """
         why = state.why or ENDED
         result = recalled(step, state)
