@@ -16,6 +16,7 @@ import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from nodevet.remedy.journal.journal import HostBegin, HostEnd, read, state
+from nodevet.result import Outcome
 from nodevet_sim.nspawn.needs import missing
 
 pytestmark = [
@@ -201,7 +202,7 @@ def test_every_report_accounts_for_every_node(story: Story) -> None:
             for nodes, outcome in folded.items()
             for name in NodeSet(nodes, resolver=RESOLVER_NOGROUP)
         }
-        assert listed == told.outcomes
+        assert listed == {name: Outcome(outcome).words for name, outcome in told.outcomes.items()}
         for nodes, outcome in folded.items():
             assert f"| {outcome} | `{nodes}` |" in told.texts["md"]
             assert nodes in told.texts["html"] and outcome in told.texts["html"]
