@@ -15,7 +15,7 @@ from nodevet import bounds
 from nodevet.evidence.document import EvidenceError, decode
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.lists import numbers
-from nodevet.evidence.sections import SectionError, sections, unknown_path
+from nodevet.evidence.sections import SectionFileError, sections, unknown_path
 
 GPUS = [
     {"index": 0, "uuid": "GPU-1", "bus_id": "0000:19:00.0"},
@@ -201,7 +201,7 @@ def test_a_broken_section_file_is_named(
     section_file: Callable[..., None], text: str, words: str
 ) -> None:
     section_file("fans", text)
-    with pytest.raises(SectionError, match=re.escape(words)):
+    with pytest.raises(SectionFileError, match=re.escape(words)):
         sections()
 
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from nodevet import __version__
+from nodevet.run.errors import UserError as UserError  # for the commands of other distributions
 
 USAGE = 2  # exit code: usage or configuration
 
@@ -55,10 +56,6 @@ def nodevet() -> None:
     nodevet check @local -b generic                    vet this machine
     nodevet explain pcie_link                          describe a check
     """
-
-
-class UserError(Exception):
-    """Something that the user can correct; the message says what and how."""
 
 
 def main() -> NoReturn:

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from nodevet.cli import UserError
 from nodevet.cli.common import fix_run, options
 from nodevet.cli.common.rollout import override, rollout_options, split
+from nodevet.run.errors import UserError
 
 
 @click.command("apply")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodevet.cli import UserError
+from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Plan

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from nodevet.cli import UserError
 from nodevet.cli.common import options
 from nodevet.cli.common.seconds import longest
 from nodevet.model import Severity
+from nodevet.run.errors import UserError
 
 
 @click.command("check")

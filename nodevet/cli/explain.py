@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from nodevet.cli import UserError
 from nodevet.cli.common import options
 from nodevet.cli.common.speech import say
+from nodevet.run.errors import UserError
 
 
 @click.command("explain")

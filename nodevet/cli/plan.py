@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from nodevet.cli import UserError
 from nodevet.cli.common import options
 from nodevet.cli.common.rollout import rollout_options, split
 from nodevet.cli.common.seconds import duration
 from nodevet.cli.common.speech import say
 from nodevet.fixing.model import Risk
+from nodevet.run.errors import UserError
 
 LONGEST = timedelta(days=30)
 

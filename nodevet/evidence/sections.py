@@ -16,13 +16,13 @@ import nodevet.evidence
 from nodevet.evidence.core import SectionRecord
 
 
-class SectionError(Exception):
+class SectionFileError(Exception):
     """A section's file that cannot be used; the message names it."""
 
 
 @cache
 def sections() -> Mapping[str, type[SectionRecord]]:
-    """The record of every section, by the section's name. Raises SectionError."""
+    """The record of every section, by the section's name. Raises SectionFileError."""
     names = sorted(found.name for found in pkgutil.iter_modules(nodevet.evidence.__path__))
     return {
         name: record
@@ -42,11 +42,11 @@ def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:
     ]
     if len(found) > 1:
         names = ", ".join(each.__name__ for each in found)
-        raise SectionError(f"{module.__file__}: a section has one SectionRecord, not {names}")
+        raise SectionFileError(f"{module.__file__}: a section has one SectionRecord, not {names}")
     for record in found:
         for path in record.unique:
             if problem := misses(record, path):
-                raise SectionError(f"{module.__file__}: unique: {problem}")
+                raise SectionFileError(f"{module.__file__}: unique: {problem}")
     yield from found
 
 

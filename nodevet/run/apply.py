@@ -21,7 +21,7 @@ from nodevet.remedy.settings import Carried
 from nodevet.result import Approval, Result
 from nodevet.run.approved import approved, closing
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 from nodevet.run.fix_run import keep, read_plan, same_plan, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
@@ -43,7 +43,7 @@ class Application:
 
 
 def new_application(file: Path, project: Path, folder: Path | None = None) -> Application:
-    """A plan to apply in `folder`, or in the project's next. Raises UsageError and PlanError."""
+    """A plan to apply in `folder`, or in the project's next. Raises UserError and PlanError."""
     text, plan = read_plan(file)
     run = RunFolder(folder) if folder else RunFolder.fresh(project / "runs", plan)
     return Application(
@@ -72,7 +72,7 @@ def apply(
 
     `given`: settings of a rollout that are other than the plan's. A first Ctrl-C begins no further
     host; a second one raises KeyboardInterrupt and leaves hosts as they are.
-    Raises UsageError, and what the plan, the policy, the journal and its folder raise.
+    Raises UserError, and what the plan, the policy, the journal and its folder raise.
     """
     hears, run, plan = listener or FixListener(), what.run, what.plan
     resumed = what.plan_name is None
@@ -83,7 +83,7 @@ def apply(
     found = approved(what.text, plan, what.signatures, reach.hosts, project, reboot=reboot)
     if isinstance(found, list):
         if not resumed:
-            raise UsageError("\n".join(["the plan may not be applied:", *found]))
+            raise UserError("\n".join(["the plan may not be applied:", *found]))
         found = ()  # what was begun is still looked at; `closed` is asked of anything else
     batch = carried.rollout.batch
     if not resumed:

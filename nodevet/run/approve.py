@@ -11,7 +11,7 @@ from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approved, Signature
 from nodevet.remedy.model import Plan, read
 from nodevet.remedy.plan import render
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried
 
 LARGEST = 64 * 1024 * 1024  # bytes of a plan
@@ -66,7 +66,7 @@ class NotCountedError(Exception):
 def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
     """What a plan's file, or for a rollback the folder of a run, asks to be approved.
 
-    Raises UsageError, PlanError and PolicyError.
+    Raises UserError, PlanError and PolicyError.
     """
     content = _content(file / "plan.json" if rollback else file)
     return ApprovalRequest(
@@ -106,12 +106,12 @@ def sign(asked: ApprovalRequest, key: Path) -> Signed:
 
 
 def only_key(folder: Path) -> Path:
-    """The SSH key in a folder if there is exactly one. Raises UsageError."""
+    """The SSH key in a folder if there is exactly one. Raises UserError."""
     found = [folder / name for name in KEYS if (folder / name).is_file()]
     if len(found) == 1:
         return found[0]
     several = ", ".join(map(str, found))
-    raise UsageError(
+    raise UserError(
         f"several keys could sign: {several}; say which with --key"
         if found
         else f"no SSH key in {folder}; name one with --key"
@@ -133,9 +133,9 @@ def _content(file: Path) -> bytes:
         with file.open("rb") as plan:
             content = plan.read(LARGEST + 1)
     except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     if len(content) > LARGEST:
-        raise UsageError(f"{file}: larger than {LARGEST:,} bytes; is this a plan?")
+        raise UserError(f"{file}: larger than {LARGEST:,} bytes; is this a plan?")
     return content
 
 

@@ -16,7 +16,7 @@ from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.records import JournalRecord, RunBegin
 from nodevet.remedy.model import Plan
 from nodevet.result import Approval
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 
 
 def approved(
@@ -77,7 +77,7 @@ def rollback_approved(
     records: Sequence[JournalRecord],
 ) -> Sequence[Approval]:
     """Who approved that the run is rolled back on these nodes; whoever applied it needs no
-    approval. Raises UsageError if there are too few.
+    approval. Raises UserError if there are too few.
 
     The plan itself must be signed as when it was applied, except for the day: the folder of a run
     is easier to write to than a signature is to make. If a signer was revoked since, approvals of
@@ -102,17 +102,17 @@ def rollback_approved(
     if not isinstance(signed, Approved):
         why = "the approvals of the plan are not valid now, so the run may not be rolled back:"
         way = f"if it is the plan that was applied: nodevet approve --rollback {run.path}"
-        raise UsageError("\n".join([why, *signed, way]))
+        raise UserError("\n".join([why, *signed, way]))
     who = ", ".join(sorted(brief(one) for one in theirs if one)) or "it does not say who"
     head = f"{run.path}: applied by {who}, not by {brief(mine)}; it may not be rolled back:"
-    raise UsageError("\n".join([head, *outcome]))
+    raise UserError("\n".join([head, *outcome]))
 
 
 def closed_rollback(asked: Callable[[], Sequence[Approval]]) -> str:
     """Why the rollback may not go on as of now; empty while it may."""
     try:
         asked()
-    except (UsageError, ApproveError, PolicyError) as error:
+    except (UserError, ApproveError, PolicyError) as error:
         return "; ".join(str(error).splitlines())
     return ""
 

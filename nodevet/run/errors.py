@@ -1,5 +1,5 @@
-"""What a use case cannot do."""
+"""What the user can correct."""
 
 
-class UsageError(Exception):
-    """What was asked for cannot be done; the message says why, and what to do."""
+class UserError(Exception):
+    """What was asked for cannot be done; the message says why, and what to do. Exit code 2."""

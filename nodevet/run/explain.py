@@ -15,7 +15,7 @@ from nodevet.fleet import Options, visit
 from nodevet.identity import in_words, judge_hostname
 from nodevet.model import Expectation, Host, show
 from nodevet.run.context import candidates
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 
 PAGES = {**identity.PAGES, age.CHECK: age.PAGE, CHOICE: OF_CHOICE}
 """Of what every run looks at, with no baseline asking for it."""
@@ -44,16 +44,16 @@ def resolve(
 
 
 def fitting(resolved: Sequence[Resolved], host: Host, options: Options) -> Fitting:
-    """The baseline for a host, from what it is: it is visited. Raises UsageError."""
+    """The baseline for a host, from what it is: it is visited. Raises UserError."""
     (one,) = visit([host], options)
     if one.evidence is None:
-        raise UsageError(f"{host.name}: {one.status.value}: {one.why}; name its baseline with -b")
+        raise UserError(f"{host.name}: {one.status.value}: {one.why}; name its baseline with -b")
     evidence = decode(one.evidence)
     named = judge_hostname(host, evidence)
     doubt = f"{host.name}: {in_words(named)}; {named.advice}" if named else ""
     chosen = choose([each.baseline for each in resolved], evidence, host)
     if isinstance(chosen, str):
-        raise UsageError("\n".join(filter(None, (doubt, f"{host.name}: {chosen}"))))
+        raise UserError("\n".join(filter(None, (doubt, f"{host.name}: {chosen}"))))
     found = next(each for each in resolved if each.baseline is chosen)
     return Fitting(resolved=found, doubt=doubt)
 

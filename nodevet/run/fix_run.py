@@ -17,15 +17,15 @@ from nodevet.remedy.plan.holders import names
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
 from nodevet.result import Result
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 
 
 def read_plan(file: Path) -> tuple[bytes, Plan]:
-    """A plan byte by byte, and decoded. Raises UsageError and PlanError."""
+    """A plan byte by byte, and decoded. Raises UserError and PlanError."""
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     return text, model.read(text)
 
 
@@ -35,9 +35,9 @@ def open_run(folder: Path) -> RunFolder:
 
 
 def same_plan(run: RunFolder, text: bytes, state: RunState) -> RunState:
-    """Raises UsageError if the kept plan is no longer the one that the run began with."""
+    """Raises UserError if the kept plan is no longer the one that the run began with."""
     if state.run is not None and state.run.plan != digest(text):
-        raise UsageError(f"{run.plan_file}: was changed since the run began; restore it")
+        raise UserError(f"{run.plan_file}: was changed since the run began; restore it")
     return state
 
 

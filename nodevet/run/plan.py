@@ -26,7 +26,7 @@ from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.settings import no_hook
 from nodevet.resource import Resource
 from nodevet.run.context import VetContext
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.rollout import rollout_of
 from nodevet.run.vet import collect, reports
@@ -50,7 +50,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rules_of(request: PlanRequest, context: VetContext, runs: Path, listener: FixListener) -> Rules:
-    """What a plan may contain; `runs`: the folders of earlier runs. Raises UsageError."""
+    """What a plan may contain; `runs`: the folders of earlier runs. Raises UserError."""
     rollout_of(1, request.rollout)
     rules = Rules(
         id=secrets.token_hex(4),
@@ -94,19 +94,19 @@ def _failed(runs: Path, window: timedelta, listener: FixListener) -> tuple[Failu
 
 
 def _named(fixes: Sequence[str], context: VetContext) -> frozenset[str]:
-    """The fixes of --fix. Raises UsageError for one that no baseline asks for."""
+    """The fixes of --fix. Raises UserError for one that no baseline asks for."""
     asked = {wish.check for baseline in context.baselines for wish in baseline.expectations}
     for fix in fixes:
         context.catalog.fix_path(fix)
         if fix not in asked:
-            raise UsageError(f"--fix {fix}: no baseline of this run asks for {fix}")
+            raise UserError(f"--fix {fix}: no baseline of this run asks for {fix}")
     return frozenset(fixes)
 
 
 def _options(context: VetContext, rules: Rules, *, now: bool, restart: bool) -> frozenset[str]:
-    """What is asked of the fixes. Raises UsageError if no fix takes it."""
+    """What is asked of the fixes. Raises UserError if no fix takes it."""
     if now and restart:
-        raise UsageError("--now, --restart: what is restarted is not changed before; give one")
+        raise UserError("--now, --restart: what is restarted is not changed before; give one")
     options = frozenset(name for name, on in (("now", now), ("restart", restart)) if on)
     asked = {
         wish.check
@@ -117,18 +117,18 @@ def _options(context: VetContext, rules: Rules, *, now: bool, restart: bool) -> 
     for option in options:
         fixes = [fix for name in asked if (fix := context.catalog.fix(name))]
         if not any(option in fix.options for fix in fixes):
-            raise UsageError(f"--{option}: none of the fixes that may be planned takes it")
+            raise UserError(f"--{option}: none of the fixes that may be planned takes it")
     return options
 
 
 def author(said: str | None) -> str:
-    """Who makes the plan. Raises UsageError for what cannot be a principal."""
+    """Who makes the plan. Raises UserError for what cannot be a principal."""
     try:
         name = said or os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError) as error:
-        raise UsageError("cannot tell who makes the plan; say it with --author") from error
+        raise UserError("cannot tell who makes the plan; say it with --author") from error
     if not _AUTHOR.fullmatch(name):
-        raise UsageError(f"--author {name!r}: only letters, digits and . _ @ + - are possible")
+        raise UserError(f"--author {name!r}: only letters, digits and . _ @ + - are possible")
     return name
 
 

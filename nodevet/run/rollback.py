@@ -18,7 +18,7 @@ from nodevet.remedy.rollout.session import NodeSession
 from nodevet.remedy.settings import Rollout, no_hook
 from nodevet.result import HostResult, Result
 from nodevet.run.approved import closed_rollback, rollback_approved
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 from nodevet.run.fix_run import keep, same_plan, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
@@ -38,7 +38,7 @@ def rollback(
     """Revert every step of a run that was done or is unknown, the last one first, on the hosts
     that nodesets in `only` name, or on all; keep the reports in the run's folder.
 
-    Raises UsageError, and what the plan, the policy, the journal and its folder raise. Ctrl-C: see
+    Raises UserError, and what the plan, the policy, the journal and its folder raise. Ctrl-C: see
     `nodevet.run.apply`.
     """
     hears = listener or FixListener()
@@ -55,7 +55,7 @@ def rollback(
         todo = [host for host in hosts if touched(plan.of(host), then) and host not in odd]
         for host in todo:
             if host not in known:
-                raise UsageError(f"{host}: the inventory does not name it; give one with -i")
+                raise UserError(f"{host}: the inventory does not name it; give one with -i")
         _hooked([step for host in todo for step in touched(plan.of(host), then)], care)
         asked = partial(
             rollback_approved,
@@ -108,9 +108,9 @@ def rollback(
 
 
 def _hooked(steps: Sequence[Step], care: Rollout) -> None:
-    """Raises UsageError if nodes could not be drained that must be."""
+    """Raises UserError if nodes could not be drained that must be."""
     if missing := no_hook([step.risk for step in steps], care):
-        raise UsageError(f"{missing}; or name nodes that need none with --host")
+        raise UserError(f"{missing}; or name nodes that need none with --host")
 
 
 def _claims(run: RunFolder, listener: FixListener) -> Claims:
@@ -122,7 +122,7 @@ def _claims(run: RunFolder, listener: FixListener) -> Claims:
 
 
 def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
-    """The run's hosts that are named, or all. Raises UsageError for one that is not among them."""
+    """The run's hosts that are named, or all. Raises UserError for one that is not among them."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     if not names:
@@ -134,7 +134,7 @@ def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
             for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
         }
     except NodeSetException as error:
-        raise UsageError(f"--host: {error}") from error
+        raise UserError(f"--host: {error}") from error
     if stray := sorted(expected - set(everything)):
-        raise UsageError(f"--host: {stray[0]} is not a host of this run")
+        raise UserError(f"--host: {stray[0]} is not a host of this run")
     return tuple(host for host in everything if host in expected)

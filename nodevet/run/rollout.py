@@ -12,17 +12,17 @@ from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import limits
 from nodevet.remedy.settings import Carried, OverrideError, Rollout
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 
 SHARES = ("canary", "batch", "max_fail")
 DEFAULTS: Mapping[str, Any] = {"canary": "1", "batch": "10", "max_fail": "0"}
 
 
 def rollout_of(nodes: int, given: Mapping[str, Any]) -> Rollout:
-    """The rollout of a plan over so many nodes. Raises UsageError."""
+    """The rollout of a plan over so many nodes. Raises UserError."""
     found = Rollout(**{**given, **_shares(nodes, {**DEFAULTS, **given})})
     if found.reboots and not found.drain_hook.strip():
-        raise UsageError("a reboot needs --drain-hook, which says that a node is drained")
+        raise UserError("a reboot needs --drain-hook, which says that a node is drained")
     return found
 
 
@@ -30,7 +30,7 @@ def carried_out(
     plan: Plan, kept: Sequence[JournalRecord], given: Mapping[str, Any], *, override: bool
 ) -> Carried:
     """How a plan is carried out: as it says, or as the run of these records was carried out,
-    except for what is given now. Raises UsageError."""
+    except for what is given now. Raises UserError."""
     nodes = len({step.host for step in plan.steps})
     asked = {**given, **{name: _shares(nodes, given)[name] for name in SHARES if name in given}}
     try:
@@ -38,16 +38,16 @@ def carried_out(
             (plan.rollout, plan.nodevet), _kept(kept), asked, __version__, override=override
         )
     except OverrideError as error:
-        raise UsageError(str(error)) from error
+        raise UserError(str(error)) from error
     if missing := settings.no_hook([step.risk for step in plan.steps], found.rollout):
-        raise UsageError(missing)
+        raise UserError(missing)
     return found
 
 
 def of_rollback(
     plan: Plan, kept: Sequence[JournalRecord], settle: float | None, drain_hook: str | None
 ) -> Rollout:
-    """The times and the hook of a run, except for what a rollback was given. Raises UsageError."""
+    """The times and the hook of a run, except for what a rollback was given. Raises UserError."""
     then = _kept(kept)
     found = then[0] if then else plan.rollout
     return msgspec.structs.replace(
@@ -60,23 +60,23 @@ def of_rollback(
 
 
 def _kept(kept: Sequence[JournalRecord]) -> tuple[Rollout, str] | None:
-    """How an earlier try of a run was carried out; None if there was none. Raises UsageError."""
+    """How an earlier try of a run was carried out; None if there was none. Raises UserError."""
     for record in reversed(kept):
         try:
             if isinstance(record, records.RunBegin) and (found := settings.kept(record.options)):
                 return found
         except (ValueError, msgspec.ValidationError) as error:
-            raise UsageError(
+            raise UserError(
                 f"the run's journal does not say how it was carried out: {error}; name a new run"
             ) from error
     return None
 
 
 def _shares(nodes: int, given: Mapping[str, Any]) -> dict[str, int]:
-    """Nodes from `4` or `10%`. Raises UsageError."""
+    """Nodes from `4` or `10%`. Raises UserError."""
     texts = {name: str(given.get(name, DEFAULTS[name])) for name in SHARES}
     try:
         found = limits.limits(nodes, **texts)
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UserError(str(error)) from error
     return {name: getattr(found, name) for name in SHARES}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct, structs
 
 from nodevet.model import Host
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 
 
 class Targets(Struct, frozen=True, kw_only=True):
@@ -21,11 +21,11 @@ class Targets(Struct, frozen=True, kw_only=True):
         return bool(self.names or self.inventories or self.limit)
 
     def hosts(self) -> tuple[Host, ...]:
-        """The hosts. Raises UsageError if none are named, and what inventories raise."""
+        """The hosts. Raises UserError if none are named, and what inventories raise."""
         from nodevet.inventory import read
 
         if not self.names and not self.inventories:
-            raise UsageError(
+            raise UserError(
                 "no hosts: name them (gpu[001-128], @local), or give an inventory with -i"
             )
         hosts = read(self.names, inventories=self.inventories, limit=self.limit)

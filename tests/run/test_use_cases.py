@@ -13,7 +13,7 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status
 from nodevet.run import earlier, saved
 from nodevet.run.context import VetContext, open_context
-from nodevet.run.errors import UsageError
+from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, try_out
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.plan import PlanRequest, author, rules_of
@@ -69,7 +69,7 @@ def test_an_interrupt_ends_a_run_with_what_there_is(context: VetContext, vetted:
 
 def test_hosts_must_be_named() -> None:
     assert not Targets()
-    with pytest.raises(UsageError, match="no hosts: name them"):
+    with pytest.raises(UserError, match="no hosts: name them"):
         Targets().hosts()
     (host,) = Targets(names=("gpu1",), expect_hostname=False).hosts()
     assert host.expect_hostname is False
@@ -135,7 +135,7 @@ def test_a_plan_that_cannot_be_made_is_refused_before_any_host(
     project: VetContext, tmp_path: Path, given: dict[str, Any], why: str
 ) -> None:
     request = replace(PlanRequest(author="ann"), **given)
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UserError, match=why):
         rules_of(request, project, tmp_path / "runs", FixListener())
 
 
@@ -158,7 +158,7 @@ def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
     assert chosen((), everything) == everything
     assert chosen(("gpu[1-2]",), everything) == ("gpu1", "gpu2")
     assert chosen(("gpu[3]",), everything) == ("gpu[3]",)
-    with pytest.raises(UsageError, match="gpu9 is not a host of this run"):
+    with pytest.raises(UserError, match="gpu9 is not a host of this run"):
         chosen(("gpu[1,9]",), everything)
-    with pytest.raises(UsageError, match="--host"):
+    with pytest.raises(UserError, match="--host"):
         chosen(("gpu[1-",), everything)

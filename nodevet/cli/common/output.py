@@ -13,10 +13,10 @@ import click
 import msgspec
 
 from nodevet import report
-from nodevet.cli import UserError
 from nodevet.cli.common.speech import silence
 from nodevet.model import Host, Run
 from nodevet.result import Result
+from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried, try_out
 from nodevet.run.saved import keep
 

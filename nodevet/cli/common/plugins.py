@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import click
 
-from nodevet.cli import UserError
+from nodevet.run.errors import UserError
 
 GROUP = "nodevet.commands"
 NOT_INSTALLED = {

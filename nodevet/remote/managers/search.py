@@ -19,7 +19,7 @@ from nodevet.remote.kinds import kind
 from nodevet.remote.managers.node_files import NodeFiles
 from nodevet.remote.managers.patterns import names_key, pins
 from nodevet.remote.managers.programs import Programs
-from nodevet.remote.managers.units import Units
+from nodevet.remote.managers.units import UnitFiles
 from nodevet.remote.probe.files import path_under
 from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show_all
@@ -64,7 +64,7 @@ class Survey(object):
     def __init__(self, root):
         self.root = root
         self.node = NodeFiles(root)
-        self.units = Units(self.node)
+        self.units = UnitFiles(self.node)
         self.programs = Programs(self.node)
 
     def managers(self, wanted):

@@ -11,7 +11,7 @@ TRIGGERS = {"timer": "Unit", "path": "Unit", "socket": "Service"}  # kind: what 
 SYSTEMD_WANTS = re.compile(r"SYSTEMD_WANTS\}\s*\+?=\s*e?\"([^\"]*)\"")
 
 
-class Units(object):
+class UnitFiles(object):
     """Those of one node; masked ones are left out."""
 
     def __init__(self, node):
