@@ -377,7 +377,7 @@ def test_a_kind_of_resource(tree: Tree) -> None:
 SOURCE = '''\
 """Hosts of a rack: one name a line."""
 
-from nodevet.inventory.entries import Entry, Found
+from nodevet.inventory.entries import Found, HostEntry
 
 KIND = "a rack list (.rack)"
 ENDINGS = (".rack",)
@@ -385,7 +385,7 @@ ENDINGS = (".rack",)
 
 def read(path):
     names = path.read_text().split()
-    return Found(entries=tuple(Entry(name, path) for name in names))
+    return Found(entries=tuple(HostEntry(name, path) for name in names))
 '''
 
 

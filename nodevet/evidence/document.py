@@ -106,18 +106,32 @@ def decode(
     `error`; an unknown section (a newer probe's) is ignored. Evidence of an older schema goes
     through `upgrades` first, one schema at a time.
     """
-    if len(document) > bounds.DOCUMENT:
-        raise EvidenceError(f"not an evidence document: more than {bounds.DOCUMENT >> 20} MiB")
-    try:
-        envelope = _ENVELOPE.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EvidenceError(f"not an evidence document: {error}") from error
+    envelope = _opened(document)
     found = _current(envelope, upgrades)
     return Evidence(
         schema=SCHEMA,
         probe=envelope.probe,
         sections={record: _section(record, found.get(name)) for name, record in sections().items()},
     )
+
+
+def check_envelope(document: bytes | str) -> None:
+    """Whether this is evidence at all, of whatever sections. Raises EvidenceError."""
+    schema = _opened(document).schema
+    if schema != SCHEMA and schema not in UPGRADES:
+        raise EvidenceError(_UNREAD.format(schema))
+
+
+def _opened(document: bytes | str) -> _Envelope:
+    if len(document) > bounds.DOCUMENT:
+        raise EvidenceError(f"not an evidence document: more than {bounds.DOCUMENT >> 20} MiB")
+    try:
+        return _ENVELOPE.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EvidenceError(f"not an evidence document: {error}") from error
+
+
+_UNREAD = f"evidence schema {{}}; this nodevet reads {SCHEMA}"
 
 
 def _current(
@@ -128,7 +142,7 @@ def _current(
     if schema == SCHEMA:
         return found
     if not min(upgrades, default=SCHEMA) <= schema < SCHEMA:
-        raise EvidenceError(f"evidence schema {schema}; this nodevet reads {SCHEMA}")
+        raise EvidenceError(_UNREAD.format(schema))
     try:
         values = {name: msgspec.json.decode(raw) for name, raw in found.items()}
         for step in range(schema, SCHEMA):

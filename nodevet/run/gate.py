@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from nodevet.evidence.document import decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.run.context import VetContext
 from nodevet.run.files import FileError, replace, try_out
 from nodevet.run.listener import VetListener
-from nodevet.run.vet import collect, judge_visit
+from nodevet.run.vet import Vetted, collect, judge_visit
 
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +63,7 @@ def _try(
     while waiting:
         last = time.monotonic() + attempts.interval >= end
         for one in visit(tuple(waiting.values()), options):
-            judged = judge_visit(one, hosts[one.host], context)
-            result = settled(judged, one.evidence, attempts.settle)
+            result = settled(judge_visit(one, hosts[one.host], context), attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:
                 del waiting[one.host]
                 yield result
@@ -73,11 +71,12 @@ def _try(
             time.sleep(attempts.interval)
 
 
-def settled(result: HostReport, evidence: bytes | None, settle: float) -> HostReport:
-    """The result, or a timeout if the host has not been up for so many seconds."""
-    if result.status is not Status.VETTED or evidence is None or not settle:
+def settled(vetted: Vetted, settle: float) -> HostReport:
+    """The report, or a timeout if the host has not been up for so many seconds."""
+    result = vetted.report
+    if result.status is not Status.VETTED or vetted.evidence is None or not settle:
         return result
-    identity = decode(evidence)[HostInfo].data
+    identity = vetted.evidence[HostInfo].data
     uptime = identity.uptime_s if identity else None
     if uptime is not None and uptime >= settle:
         return result

@@ -14,6 +14,9 @@ class VetListener:
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
         """The run, of which no host is done yet, and the names of those to come."""
 
+    def visiting(self) -> None:
+        """The first visit begins; a KeyboardInterrupt from here on ends the run early."""
+
     def took(self, host: HostReport) -> None:
         """A host's report; again if a later host changed it."""
 

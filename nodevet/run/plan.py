@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from nodevet import __version__
-from nodevet.evidence.document import decode
+from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
-from nodevet.fleet import Options, Visit, visit
+from nodevet.fleet import Options, visit
 from nodevet.fleet.controller import ssh_executor
 from nodevet.fleet.executor import WorkError
 from nodevet.model import Host, HostReport, Severity, Verdict
@@ -29,7 +29,7 @@ from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.rollout import rollout_of
-from nodevet.run.vet import collect, reports
+from nodevet.run.vet import collect, vetted
 
 LOOKERS = 32  # hosts that are looked at for a second time at once
 _AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")  # one word of allowed_signers
@@ -139,18 +139,15 @@ def _vet(
     listener: VetListener | None,
 ) -> list[VettedNode]:
     """Every host as a check leaves it, with the evidence of those on which something fails."""
-    kept: dict[str, bytes] = {}
-
-    def keep(one: Visit, host: Host) -> None:
-        if one.evidence is not None:
-            kept[one.host] = one.evidence
+    kept: dict[str, Evidence] = {}
 
     def judged() -> Generator[HostReport]:
-        with closing(reports(visit(hosts, options), by_name, context, keep)) as seen:
-            for report in seen:
-                if not any(finding.verdict is Verdict.FAIL for finding in report.findings):
-                    kept.pop(report.host, None)
-                yield report
+        with closing(vetted(visit(hosts, options), by_name, context)) as seen:
+            for one in seen:
+                fails = any(finding.verdict is Verdict.FAIL for finding in one.report.findings)
+                if fails and one.evidence is not None:
+                    kept[one.report.host] = one.evidence
+                yield one.report
 
     by_name = {host.name: host for host in hosts}
     run = collect(hosts, judged(), context, fail_on=Severity.INFO, listener=listener)
@@ -160,7 +157,7 @@ def _vet(
     return [
         VettedNode(
             report=report,
-            evidence=decode(kept[report.host]) if report.host in kept else None,
+            evidence=kept.get(report.host),
             baseline=baselines.get(report.baseline),
         )
         for report in run.hosts

@@ -13,7 +13,7 @@ import msgspec
 
 from nodevet import age
 from nodevet.age import WEEK
-from nodevet.evidence.document import EvidenceError, decode
+from nodevet.evidence.document import EvidenceError, check_envelope
 from nodevet.fleet import Visit
 from nodevet.identity import expected_hostname
 from nodevet.model import Host, Status
@@ -130,7 +130,7 @@ def _visit(path: Path) -> tuple[Visit, Host]:
         visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds, at)
         return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)
     try:
-        decode(text)
+        check_envelope(text)
     except EvidenceError as error:
         raise SavedEvidenceError(f"{path}: {error}") from error
     name = unquote(path.stem)

@@ -10,7 +10,7 @@ import msgspec
 from nodevet import __version__, age
 from nodevet.baseline import choose
 from nodevet.baseline.choose import CHECK
-from nodevet.evidence.document import EvidenceError, decode
+from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, Visit, visit
 from nodevet.identity import Met, judge_hostname, told_apart
@@ -93,6 +93,7 @@ def collect(
     hears.began(result(), tuple(host.name for host in hosts))
     try:
         with closing(reports):
+            hears.visiting()
             for host in reports:
                 take(*met.meet(host))
                 hears.advanced(host)
@@ -109,8 +110,15 @@ def _hashes(baselines: Iterable[Baseline], done: Iterable[HostReport]) -> dict[s
     return {baseline.name: baseline.sha256 for baseline in baselines if baseline.name in used}
 
 
-def judge_visit(visit: Visit, host: Host, context: VetContext) -> HostReport:
-    """One visit, judged. A visit without usable evidence keeps its status and reason."""
+class Vetted(msgspec.Struct, frozen=True, kw_only=True):
+    """One host's report, and the evidence that it is of: None if there is none to be used."""
+
+    report: HostReport
+    evidence: Evidence | None = None
+
+
+def judge_visit(visit: Visit, host: Host, context: VetContext) -> Vetted:
+    """One visit, decoded once and judged; without usable evidence it keeps status and reason."""
     blank = HostReport(
         host=visit.host,
         status=visit.status,
@@ -120,11 +128,16 @@ def judge_visit(visit: Visit, host: Host, context: VetContext) -> HostReport:
         arrived=age.instant(visit.at),
     )
     if visit.evidence is None:
-        return blank
+        return Vetted(report=blank)
     try:
         evidence = decode(visit.evidence)
     except EvidenceError as error:
-        return msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
+        failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
+        return Vetted(report=failed)
+    return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
+
+
+def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetContext) -> HostReport:
     data = evidence[HostInfo].data
     named = judge_hostname(host, evidence)
     known = msgspec.structs.replace(
@@ -142,7 +155,7 @@ def judge_visit(visit: Visit, host: Host, context: VetContext) -> HostReport:
         none = unknown(why=baseline, check=CHECK)
         return msgspec.structs.replace(known, findings=(*known.findings, none))
     findings = judge(
-        evidence, baseline, context.catalog, host=visit.host, today=context.today, late=_budget()
+        evidence, baseline, context.catalog, host=blank.host, today=context.today, late=_budget()
     )
     return msgspec.structs.replace(
         known, baseline=baseline.name, findings=(*known.findings, *findings)
@@ -165,6 +178,18 @@ def reports(
     context: VetContext,
     save: Save | None = None,
 ) -> Generator[HostReport]:
+    """The report of every visit as it comes in; see `vetted`."""
+    with closing(vetted(visits, hosts, context, save)) as found:
+        for one in found:
+            yield one.report
+
+
+def vetted(
+    visits: Iterator[Visit],
+    hosts: Mapping[str, Host],
+    context: VetContext,
+    save: Save | None = None,
+) -> Generator[Vetted]:
     """Every visit judged as it comes in, after `save` had it.
 
     Hosts that the run did not get to are saved as that, or what an earlier run saved of

@@ -346,7 +346,7 @@ class Node:
         document = self.worker.probe(self.name)
         visit = Visit(self.name, Status.VETTED, evidence=document)
         found = drafting.VettedNode(
-            report=judge_visit(visit, self.host, self.context),
+            report=judge_visit(visit, self.host, self.context).report,
             evidence=decode(document),
             baseline=self.context.baselines[0],
         )

@@ -12,33 +12,36 @@ from nodevet.model import HostReport, Run
 from nodevet.run.listener import FixListener, VetListener
 
 if TYPE_CHECKING:
-    from nodevet.result import HostResult
+    from rich.progress import Progress
 
-Advance = Callable[[HostReport], None]
+    from nodevet.result import HostResult
 
 
 @contextmanager
 def watched(total: int, sinks: Sinks | None = None) -> Iterator[VetListener]:
     """Streams to the sinks, and draws a bar, while so many hosts are vetted."""
-    with (sinks or Sinks(())).streams() as streams, _bar(total, streams) as advance:
-        yield Watcher(streams, advance)
+    with (sinks or Sinks(())).streams() as streams, Bar(total, streams) as bar:
+        yield Watcher(streams, bar)
 
 
 class Watcher(VetListener):
     """Writes each report to the streams as it comes in."""
 
-    def __init__(self, streams: Streams, advance: Advance) -> None:
+    def __init__(self, streams: Streams, bar: "Bar") -> None:
         self._streams = streams
-        self._advance = advance
+        self._bar = bar
 
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
         self._streams.emit(lambda format: str(format.head(run, hosts=list(hosts))))
+
+    def visiting(self) -> None:
+        self._bar.start()
 
     def took(self, host: HostReport) -> None:
         self._streams.emit(lambda format: str(format.line(host)))
 
     def advanced(self, host: HostReport) -> None:
-        self._advance(host)
+        self._bar.advance()
 
     def ended(self, run: Run) -> None:
         self._streams.emit(lambda format: str(format.tail(run)))
@@ -59,28 +62,41 @@ class Speaker(FixListener):
         speech.tell(line(host), err=True)
 
 
-@contextmanager
-def _bar(total: int, streams: Streams) -> Iterator[Advance]:
+class Bar:
     """A bar on standard error if that is a terminal, and no report is streamed to one."""
-    if streams.at_terminal or not sys.stderr.isatty() or total == 1:
-        yield lambda host: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", total=total)
-    shown = _while_written(bar.start)
+    def __init__(self, total: int, streams: Streams) -> None:
+        self._total = total
+        self._shown = sys.stderr.isatty() and not streams.at_terminal and total > 1
+        self._drawn: Progress | None = None
 
-    def advance(host: HostReport) -> None:
-        nonlocal shown
-        shown = shown and _while_written(lambda: bar.advance(task))
+    def __enter__(self) -> "Bar":
+        return self
 
-    try:
-        yield advance
-    finally:
-        _while_written(bar.stop)
+    def __exit__(self, *_: object) -> None:
+        if self._drawn is not None:
+            _while_written(self._drawn.stop)
+
+    def start(self) -> None:
+        if not self._shown:
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._drawn.add_task("", total=self._total)
+        self._shown = _while_written(self._drawn.start)
+
+    def advance(self) -> None:
+        if self._shown and (drawn := self._drawn) is not None:
+            self._shown = _while_written(lambda: drawn.advance(drawn.task_ids[0]))
 
 
 def _while_written(draw: Callable[[], object]) -> bool:
