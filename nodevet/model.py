@@ -96,7 +96,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         """As people say it: `GPU 4`, `cpufreq 0-63`, `` for the node itself."""
         if self.kind == "node":
             return ""
-        return f"{'GPU' if self.kind == 'gpu' else self.kind} {self.id}"
+        return f"{self.noun} {self.id}"
+
+    @property
+    def noun(self) -> str:
+        """The kind as people say it: `GPU`, `cpufreq`."""
+        return "GPU" if self.kind == "gpu" else self.kind
 
     @property
     def stable_id(self) -> str:

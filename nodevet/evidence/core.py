@@ -26,6 +26,10 @@ class SectionRecord(Record, frozen=True, kw_only=True):
     unique: ClassVar[tuple[str, ...]] = ()
     """What tells the items of a list apart, as `gpus[].uuid`: no two items have the same."""
 
+    plural: ClassVar[str] = ""
+    """What several subjects are called whose kind has the section's name; empty: as English has
+    it. `3 cpufreq policies`, not `3 cpufreqs`."""
+
     def contradiction(self) -> str:
         """What one machine cannot have together, though each value by itself; empty if nothing."""
         return ""

@@ -24,7 +24,9 @@ class CpufreqPolicies(Record, frozen=True, kw_only=True):
 
 
 class Cpufreq(SectionRecord, frozen=True, kw_only=True):
-    """`absent` where the kernel offers no cpufreq (most virtual machines)."""
+    """`absent` if the kernel offers no cpufreq (most virtual machines)."""
+
+    plural = "cpufreq policies"
 
     policies: Annotated[tuple[CpufreqPolicies, ...], bounds.CPUS] | None = None  # with a CPU online
     inactive: NumberList | None = None  # policy numbers: every CPU of theirs is offline

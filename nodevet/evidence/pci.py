@@ -68,6 +68,7 @@ class Pci(SectionRecord, frozen=True, kw_only=True, dict=True):
     """Every NVIDIA function, NIC and NVMe, and every port above one of them."""
 
     unique = ("functions[].address",)
+    plural = "PCI devices"
 
     functions: Annotated[tuple[PciFunction, ...], bounds.FUNCTIONS] | None = None
     # the ports that tell the kernel of errors, by /sys/bus/pci_express/drivers/aer; none where

@@ -143,6 +143,43 @@ def test_gpus_are_named_or_counted(make, per_host, subjects, named):
     assert (line.subjects, line.named) == (subjects, named)
 
 
+@pytest.mark.parametrize(
+    ("kind", "several"),
+    [
+        ("cpufreq", "3 cpufreq policies"),
+        ("pci", "3 PCI devices"),
+        ("process", "3 processes"),
+        ("module", "3 modules"),
+        ("nvlink", "3 nvlinks"),
+        ("nvswitch", "3 nvswitches"),
+        ("nic policy", "3 nic policies"),
+        ("bay", "3 bays"),
+    ],
+)
+def test_subjects_of_every_kind_are_counted_in_words(kind, several):
+    members = [
+        (f"gpu{number}", fail(Subject(kind=kind, id=f"{number}:x"), expected=1, actual=2))
+        for number in range(3)
+    ]
+    assert words.subjects_of(members) == (several, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "what"),
+    [
+        (Status.TIMEOUT, "timed out after 10 s (connecting)", "after 10 s (connecting)"),
+        (Status.TIMEOUT, "no answer within 30 s", "no answer within 30 s"),
+        (Status.PROBE_FAILED, "probe failed: exit code 1", "exit code 1"),
+        (Status.INTERRUPTED, "interrupted", "interrupted"),
+        (Status.INTERRUPTED, "interrupted: ", "interrupted: "),
+        (Status.UNREACHABLE, "unreachables are many", "unreachables are many"),
+    ],
+)
+def test_a_reason_does_not_repeat_its_label(make, status, why, what):
+    line = line_of(make, HostReport(host="gpu001", status=status, why=why))
+    assert line.what == what
+
+
 def test_equal_differences_of_other_severity_or_reason_are_not_folded(make):
     found = [
         fail(check="c", expected=1, actual=2),

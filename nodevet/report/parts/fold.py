@@ -10,7 +10,7 @@ from nodevet.changes import Marks
 from nodevet.model import Finding, HostOutcome, Run, Severity, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age
-from nodevet.report.parts.text import count, duration
+from nodevet.report.parts.text import after_label, count, duration
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
 ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
@@ -156,7 +156,7 @@ def _about_hosts(run: Run, marks: Marks) -> Iterator[Line]:
     for (label, why), hosts in groups.items():
         yield Line(
             label=label,
-            what=brief(why, SENTENCE),
+            what=brief(after_label(label, why), SENTENCE),
             hosts=tuple(hosts),
             new=len(marks.hosts.intersection(hosts)),
             count=len(hosts),

@@ -104,9 +104,32 @@ def _folded_along(split: list[list[str]], axis: int) -> list[str]:
     return folded + ["".join(pieces) for pieces in split if len(pieces) <= axis]
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 host`, `2,000 hosts`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+def count(number: int, noun: str, several: str = "") -> str:
+    """`1 host`, `2,000 hosts`, `3 processes`."""
+    return f"{number:,} {noun if number == 1 else several or plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """The regular plural of an English noun.
+
+    >>> [plural(noun) for noun in ("nvlink", "process", "nvswitch", "policy", "GPU")]
+    ['nvlinks', 'processes', 'nvswitches', 'policies', 'GPUs']
+    """
+    if noun.endswith("y") and noun[-2:-1] not in {*"aeiou"}:
+        return f"{noun[:-1]}ies"
+    return noun + ("es" if noun.endswith(("s", "x", "z", "ch", "sh")) else "s")
+
+
+def after_label(label: str, why: str) -> str:
+    """A reason as it stands under a label, which it need not repeat.
+
+    >>> after_label("timed out", "timed out after 10 s (connecting)")
+    'after 10 s (connecting)'
+    """
+    rest = why[len(label) :]
+    if why[: len(label)].lower() != label.lower() or not rest.startswith((" ", ": ")):
+        return why
+    return rest.removeprefix(":").strip() or why
 
 
 def duration(seconds: float) -> str:

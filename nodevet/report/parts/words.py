@@ -6,21 +6,14 @@ from typing import Any
 
 import msgspec
 
-from nodevet.model import Finding, Verdict, show
+from nodevet.evidence.sections import sections
+from nodevet.model import NODE, Finding, Verdict, show
 from nodevet.printable import brief, plain
-from nodevet.report.parts.text import count, cut_pair
+from nodevet.report.parts.text import count, cut_pair, plural
 
 LIMIT = 56  # columns of one value in a folded line
 SENTENCE = 160  # columns of one reason or waiver
 ADVICE = 600  # columns of one piece of advice: up to three sentences
-
-_PLURALS = {
-    "gpu": "GPUs",
-    "cpufreq": "cpufreq policies",
-    "process": "processes",
-    "module": "modules",
-    "pci": "PCI devices",
-}
 
 
 def values(finding: Finding) -> tuple[str, str]:
@@ -36,7 +29,7 @@ def _exact(value: Any) -> str:
 
 
 def difference(finding: Finding) -> tuple[str, str]:
-    """What differs, in a few words, and the reason where those words do not hold it."""
+    """What differs, in a few words, and the reason if those words do not hold it."""
     why = finding.why
     if finding.verdict is Verdict.UNKNOWN or finding.expected is finding.actual is None:
         return brief(why, SENTENCE) or "no reason was recorded", ""
@@ -62,7 +55,7 @@ def _narrowed(finding: Finding) -> Finding:
 
 
 def _lists(finding: Finding) -> str:
-    """Of two long lists what is missing and what is too much; empty where that says nothing."""
+    """Of two long lists what is missing and what is too much; empty if that says nothing."""
     expected, actual = finding.expected, finding.actual
     if not (isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple))):
         return ""
@@ -74,7 +67,7 @@ def _lists(finding: Finding) -> str:
 
 
 def _without(items: Iterable[Any], others: Iterable[Any]) -> list[Any]:
-    """The items that are not among the others, by what they print as where lists are in them."""
+    """The items that are not among the others; those that hold lists are compared as printed."""
     known = {_comparable(other) for other in others}
     return [item for item in items if _comparable(item) not in known]
 
@@ -88,25 +81,34 @@ def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
 
     Empty for the nodes themselves.
     """
-    subjects = {(host, finding.subject.kind, finding.subject.id) for host, finding in members}
-    kinds: dict[str, list[str]] = {}
-    for _, kind, key in subjects:
-        kinds.setdefault(kind, []).append(key)
-    kinds.pop("node", None)
-    hosts = {host for host, _, _ in subjects}
+    subjects = {
+        (host, finding.subject.kind, finding.subject.noun, finding.subject.id)
+        for host, finding in members
+    }
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for _, kind, noun, key in subjects:
+        kinds.setdefault((kind, noun), []).append(key)
+    kinds.pop((NODE.kind, NODE.noun), None)
+    hosts = {host for host, *_ in subjects}
     parts = []
     named = True
-    for kind, keys in sorted(kinds.items()):
+    for (kind, said), keys in sorted(kinds.items()):
         ids, number = sorted({(len(key), key) for key in keys}), len(keys)
-        noun = "GPU" if kind == "gpu" else brief(kind, LIMIT)
+        noun = brief(said, LIMIT)
         if len(ids) == 1:
             parts.append(f"{noun} {brief(ids[0][1], LIMIT)}".strip())
         elif len(hosts) == 1 and all(key.isdecimal() and key.isascii() for _, key in ids):
             parts.append(f"{noun} {_ranges([int(key) for _, key in ids])}")
         else:
             named = False
-            parts.append(count(number, noun, _PLURALS.get(kind, f"{noun} subjects")))
+            parts.append(count(number, noun, _plural(kind, noun)))
     return ", ".join(parts), named
+
+
+def _plural(kind: str, noun: str) -> str:
+    """Several of a kind: as the section of its name says it, else as English has it."""
+    record = sections().get(kind)
+    return (record and record.plural) or plural(noun)
 
 
 def _ranges(numbers: list[int]) -> str:
