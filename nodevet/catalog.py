@@ -14,13 +14,16 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import nodevet.checks
 import nodevet.fixes
 from nodevet.evidence.sections import unknown_path
-from nodevet.fixing.model import EVERY, Fix
 from nodevet.model import Check
 from nodevet.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from nodevet.fixing.model import Fix
 
 
 class CatalogError(Exception):
@@ -77,10 +80,12 @@ class Catalog:
         """The checks that have a fix."""
         return self._fixes.ids
 
-    def fix(self, check: str) -> Fix | None:
+    def fix(self, check: str) -> "Fix | None":
         """The fix of a check, if there is one. Raises CatalogError for a broken file."""
         if check not in self._fixes.ids:
             return None
+        from nodevet.fixing.model import Fix  # a run of checks does not pay for it
+
         found = getattr(self._fixes.module(check), "FIX", None)
         if not isinstance(found, Fix):
             raise CatalogError(f"{self._fixes.path(check)}: defines no FIX")
@@ -91,15 +96,16 @@ class Catalog:
 
         Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
         """
-        known: dict[str, tuple[str, ...] | None] = {}
+        known: dict[str, Fix | None] = {}
         wanted = set(fixes)
         left = sorted(wanted)
         while left:
             name = left.pop()
             if name not in known:
-                known[name] = self._after(name)
-                left += self._named(known[name])
-        sorter = TopologicalSorter({name: self._named(after) for name, after in known.items()})
+                known[name] = self.fix(name)
+                left += self._follows(known[name], name)
+        follows = {name: fix.follows if fix else () for name, fix in known.items()}
+        sorter = TopologicalSorter(follows)
         try:
             sorter.prepare()
         except CycleError as error:
@@ -109,26 +115,23 @@ class Catalog:
         found: list[str] = []
         while sorter.is_active():
             for name in sorter.get_ready():
-                heappush(ready, (_rank(known[name]), name))
+                fix = known[name]
+                heappush(ready, (fix.rank if fix else 1, name))
             _, first = heappop(ready)
             found.append(first)
             sorter.done(first)
         return tuple(name for name in found if name in wanted)
 
-    def _after(self, name: str) -> tuple[str, ...] | None:
-        fix = self.fix(name)
-        after = fix.after if fix else None
-        for other in self._named(after):
+    def _follows(self, fix: "Fix | None", name: str) -> tuple[str, ...]:
+        """The fixes that it names, each of which is there. Raises CatalogError."""
+        follows = fix.follows if fix else ()
+        for other in follows:
             if other not in self._fixes.ids:
                 raise CatalogError(
                     f"{self.fix_path(name)}: it comes after {other!r}, and no fix has that name"
                     + did_you_mean(other, self._fixes.ids)
                 )
-        return after
-
-    @staticmethod
-    def _named(after: tuple[str, ...] | None) -> tuple[str, ...]:
-        return tuple(name for name in after or () if name != EVERY)
+        return follows
 
     def fix_path(self, check: str) -> Path:
         """The file of a fix. Raises CatalogError where there is none."""
@@ -141,11 +144,6 @@ class Catalog:
     def fix_page(self, check: str) -> str:
         """A fix's page, like `page`. Raises CatalogError, also where there is no fix."""
         return self._fixes.page(check)
-
-
-def _rank(after: tuple[str, ...] | None) -> int:
-    """Fixes that say where they come, then those that do not, then those that come last."""
-    return 1 if after is None else 2 if EVERY in after else 0
 
 
 class _Shelf:

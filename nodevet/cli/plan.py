@@ -139,7 +139,7 @@ def command(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
     with watched(len(hosts)) as listener:
-        reached = fleet_options(context=context, **reach)
+        reached = fleet_options(context=context, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
     plan = proposal.plan
     shown = render.diff(plan) if form == "diff" else render.fold(plan)

@@ -69,15 +69,21 @@ def misses(record: type[msgspec.Struct], path: str) -> str:
     for part in path.split("."):
         name = part.removesuffix("[]")
         owner = kind
-        fields = {each.name: each.type for each in msgspec.structs.fields(owner)}
+        fields = _fields(owner)
         if name not in fields:
             return f"{owner.__name__} has no field {name!r}"
-        structs = list(_structs(fields[name]))
-        kind = structs[0] if structs else None
+        kind = fields[name]
         if kind is None:
             rest = path.split(part, 1)[1]
             return f"{owner.__name__}.{name} has no fields: {rest!r}" if rest else ""
     return ""
+
+
+@cache
+def _fields(record: type[msgspec.Struct]) -> Mapping[str, type[msgspec.Struct] | None]:
+    """Of each field the record in its type, if there is one."""
+    found = msgspec.structs.fields(record)
+    return {each.name: next(_structs(each.type), None) for each in found}
 
 
 def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:

@@ -72,6 +72,16 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
     """Of the check's parameters: what the probe must be told to read for it, names by section."""
 
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The fixes that `after` names."""
+        return tuple(name for name in self.after or () if name != EVERY)
+
+    @property
+    def rank(self) -> int:
+        """Fixes that say where they come, then those that do not, then those that come last."""
+        return 1 if self.after is None else 2 if EVERY in self.after else 0
+
     def changes(
         self, evidence: Any, findings: Sequence[Finding], params: Any, options: Collection[str] = ()
     ) -> Iterator[PlannedChange]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,9 @@ from nodevet.report.parts.saved import (
     is_current,
     upgraded,
 )
-from nodevet.result import Result
+
+if TYPE_CHECKING:
+    from nodevet.result import Result
 
 ENDING = ".json"
 _SPECIAL = re.compile(r"[^\x00-\x7e]")
@@ -64,10 +66,10 @@ def parse(text: str | bytes, upgrades: Upgrades = UPGRADES) -> Run:
     return upgraded(decode(text, Document, "run"), upgrades)
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: "Result") -> str:
     """The same; see `nodevet.result` for its shape."""
     return _indented(result)
 
 
-def _indented(document: Run | Result) -> str:
+def _indented(document: "Run | Result") -> str:
     return msgspec.json.format(encode(document), indent=2) + "\n"

@@ -7,6 +7,7 @@ another host's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +26,9 @@ from nodevet.report.parts.saved import (
     is_current,
     upgraded,
 )
-from nodevet.result import Result
+
+if TYPE_CHECKING:
+    from nodevet.result import Result
 
 ENDING = ".jsonl"
 
@@ -216,7 +219,7 @@ def _bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: "Result") -> str:
     hosts = [host.host for host in result.hosts]
     totals = {
         "seconds": result.seconds,
@@ -235,7 +238,7 @@ def render_fixes(result: Result) -> str:
     return "".join(f"{encode(record)}\n" for record in records)
 
 
-def _without_hosts(result: Result) -> dict[str, object]:
+def _without_hosts(result: "Result") -> dict[str, object]:
     ended = ("hosts", "seconds", "stopped", "unknown")
     fields: dict[str, object] = msgspec.to_builtins(result)
     return {key: value for key, value in fields.items() if key not in ended}

@@ -5,6 +5,7 @@ markup nor HTML nor an @mention is live.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from nodevet.changes import Changes, changes
 from nodevet.model import Run
@@ -14,7 +15,9 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
 from nodevet.report.parts.spans import cell, code, longest
 from nodevet.report.parts.text import name, nodeset
-from nodevet.result import Result, StepResult
+
+if TYPE_CHECKING:
+    from nodevet.result import Result, StepResult
 
 ENDING = ".md"
 
@@ -121,11 +124,11 @@ def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> Iterator[str]:
     yield ""
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: "Result") -> str:
     return "\n".join(_of_fixes(result)) + "\n"
 
 
-def _of_fixes(result: Result) -> Iterator[str]:
+def _of_fixes(result: "Result") -> Iterator[str]:
     yield f"# nodevet {plain(result.kind)}"
     yield ""
     yield f"**{fixes.summary(result)}**"
@@ -144,7 +147,7 @@ def _of_fixes(result: Result) -> Iterator[str]:
             yield from _steps(host.steps)
 
 
-def _steps(steps: Sequence[StepResult]) -> Iterator[str]:
+def _steps(steps: "Sequence[StepResult]") -> Iterator[str]:
     for step in steps:
         why = f": {code(brief(step.why, fixes.LONGEST))}" if step.why else ""
         yield f"- {code(step.fix)} {code(fixes.change(step))} **{step.outcome.words}**{why}"

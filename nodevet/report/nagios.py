@@ -7,6 +7,7 @@ was refused or was not attempted is a WARNING.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from nodevet.model import Run, Severity, Verdict
 from nodevet.printable import plain
@@ -14,7 +15,9 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import Totals, findings_in_words, lines, totals
 from nodevet.report.parts.text import count, nodeset
-from nodevet.result import Result
+
+if TYPE_CHECKING:
+    from nodevet.result import Result
 
 ENDING = ".nagios"
 CODES = {0: 0, 1: 1, 3: 2}  # exit code of the run -> of a plug-in
@@ -22,12 +25,12 @@ WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 ROOM = 7500  # bytes; Nagios reads no more than 8 KiB
 
 
-def exit_code(document: Run | Result) -> int:
+def exit_code(document: "Run | Result") -> int:
     """0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; a run over no host is UNKNOWN.
 
     Of checks, a failure wins over what is unknown.
     """
-    if isinstance(document, Result):
+    if not isinstance(document, Run):
         return CODES[document.exit_code] if document.hosts else 3
     return _of_checks(document)
 
@@ -95,19 +98,19 @@ def _harmless(text: str) -> str:
     return plain(text).replace("|", "\\x7c")
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: "Result") -> str:
     headline = f"{result.kind} {result.plan}: {fixes.summary(result)}"
     return _page(exit_code(result), headline, _fix_performance(result), _fix_details(result))
 
 
-def _fix_performance(result: Result) -> Iterator[str]:
+def _fix_performance(result: "Result") -> Iterator[str]:
     yield f"hosts={len(result.hosts)};;;0"
     for outcome, number in fixes.tally(result).items():
         yield f"{outcome.value}={number};;;0;{len(result.hosts)}"
     yield f"time={result.seconds:.3f}s;;;0"
 
 
-def _fix_details(result: Result) -> Iterator[str]:
+def _fix_details(result: "Result") -> Iterator[str]:
     for outcome, hosts, why in fixes.folded(result):
         yield " ".join(filter(None, (outcome.words.upper(), hosts, why)))
     yield from (f"{key}: {value}" for key, value in fixes.facts(result))

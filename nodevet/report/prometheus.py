@@ -5,6 +5,7 @@ One series per host, and per host and check or fix; single GPUs are counted, not
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,7 +17,9 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.fold import totals
 from nodevet.report.parts.text import name
-from nodevet.result import Result
+
+if TYPE_CHECKING:
+    from nodevet.result import Result
 
 ENDING = ".prom"
 FIX_RUN = "nodevet_fix_run"
@@ -141,11 +144,11 @@ def _gauge(metric: str, help_: str, value: float) -> Metric:
     return GaugeMetricFamily(metric, help_, value=value)
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: "Result") -> str:
     return _page([*_about_fix_run(result), *_about_fixed_hosts(result)])
 
 
-def _about_fix_run(result: Result) -> Iterator[Metric]:
+def _about_fix_run(result: "Result") -> Iterator[Metric]:
     started = seconds_of(result.started)
     if started is not None:
         yield _gauge(f"{FIX_RUN}_timestamp_seconds", "When the run started, Unix time.", started)
@@ -177,7 +180,7 @@ def _about_fix_run(result: Result) -> Iterator[Metric]:
     yield nodes
 
 
-def _about_fixed_hosts(result: Result) -> Iterator[Metric]:
+def _about_fixed_hosts(result: "Result") -> Iterator[Metric]:
     ended = GaugeMetricFamily(
         "nodevet_fix_host_outcome",
         "How the host ended, as a label; always 1.",

@@ -6,6 +6,7 @@ fixes, what was done on each host stands below.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,7 +16,9 @@ from nodevet.printable import brief, cells, cut, plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, over_checks, summary, totals
 from nodevet.report.parts.text import GAP, column, name, nodeset, pad, wrap
-from nodevet.result import HostResult, Result
+
+if TYPE_CHECKING:
+    from nodevet.result import HostResult, Result
 
 ENDING = ".txt"
 ALIKE = 3  # more changes of one kind than that are counted, not listed
@@ -93,11 +96,11 @@ def _sgr(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: "Result") -> str:
     return "\n".join(_of_fixes(result)) + "\n"
 
 
-def _of_fixes(result: Result) -> Iterator[str]:
+def _of_fixes(result: "Result") -> Iterator[str]:
     width = max((len(outcome.words) for outcome, _, _ in fixes.folded(result)), default=0)
     for outcome, hosts, why in fixes.folded(result):
         yield f"{outcome.words.upper():{width}}  {hosts}{f'  {why}' if why else ''}"
@@ -111,7 +114,7 @@ def _of_fixes(result: Result) -> Iterator[str]:
     yield fixes.summary(result)
 
 
-def _fixed_host(host: HostResult) -> Iterator[str]:
+def _fixed_host(host: "HostResult") -> Iterator[str]:
     marks = [word for word, on in (("canary", host.canary), ("rebooted", host.rebooted)) if on]
     marked = f" ({', '.join(marks)})" if marks else ""
     yield name(host.host) + marked

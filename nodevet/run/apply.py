@@ -128,7 +128,7 @@ def _carry_out(
         closed=closing(run, what.text, plan, reach.hosts, project),
         keep=run.keep_evidence,
     )
-    options = fleet_options(**reach.options, context=context)
+    options = fleet_options(**reach.options, context=context, fixes=True)
     with (
         ssh_executor.SshExecutor(reach.hosts, options) as worker,
         Stop(listener.note_in_signal) as stop,

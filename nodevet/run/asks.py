@@ -18,16 +18,17 @@ class AskError(Exception):
     """What baselines ask of the probe cannot be asked; the message says why."""
 
 
-def asks(context: VetContext) -> dict[str, tuple[str, ...]]:
+def asks(context: VetContext, *, fixes: bool = False) -> dict[str, tuple[str, ...]]:
     """The names that the probe must read for any of these baselines, by section.
 
+    `fixes`: for what a plan is made of, too; a run of checks does not load them.
     Raises AskError if a check or a fix asks for what is not a name, or all of them for more
     than the probe takes.
     """
     found: dict[str, set[str]] = {}
     for baseline in context.baselines:
         for wish in baseline.expectations:
-            for section, names in _asked(context.catalog, wish):
+            for section, names in _asked(context.catalog, wish, fixes):
                 found.setdefault(section, set()).update(names)
     count = sum(map(len, found.values()))
     if count > ASKS:
@@ -38,9 +39,9 @@ def asks(context: VetContext) -> dict[str, tuple[str, ...]]:
     return {section: tuple(sorted(names)) for section, names in sorted(found.items())}
 
 
-def _asked(catalog: Catalog, wish: Expectation) -> list[tuple[str, tuple[str, ...]]]:
+def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, tuple[str, ...]]]:
     """Of the check, and of its fix, whether or not the baseline allows it: a plan may."""
-    fix = catalog.fix(wish.check)
+    fix = catalog.fix(wish.check) if fixes else None
     found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
     if fix is not None:
         found += _called(fix.asks, catalog.fix_path(wish.check), wish.params)

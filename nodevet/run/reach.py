@@ -17,8 +17,10 @@ def fleet_options(
     accept_new: bool,
     sudo: bool,
     context: VetContext | None = None,
+    fixes: bool = False,
 ) -> Options:
-    """The options of a visit; `context`: what baselines ask the probe for. Raises AskError."""
+    """The options of a visit; `context`: what baselines ask the probe for; `fixes`: and what
+    the fixes of their checks ask for. Raises AskError."""
     return Options(
         parallel=parallel,
         connect_timeout=connect_timeout,
@@ -27,5 +29,5 @@ def fleet_options(
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
-        asks=asks(context) if context else {},
+        asks=asks(context, fixes=fixes) if context else {},
     )

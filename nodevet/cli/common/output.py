@@ -15,13 +15,13 @@ import msgspec
 from nodevet import report
 from nodevet.cli.common.speech import silence
 from nodevet.model import Host, Run
-from nodevet.result import Result
 from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried, try_out
 from nodevet.run.saved import keep
 
 if TYPE_CHECKING:
     from nodevet.fleet import Visit
+    from nodevet.result import Result
 
 
 class Sink(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class Sinks:
     def _give_up(self, what: str, error: OSError) -> None:
         self._lost.setdefault(what, error.strerror or str(error))
 
-    def code(self, document: Run | Result) -> int:
+    def code(self, document: "Run | Result") -> int:
         """The exit code: that of the format on standard output, if it has one of its own."""
         shown = next((sink.format for sink in self.sinks if sink.file is None), None)
         return report.exit_code(shown, document) if shown else document.exit_code

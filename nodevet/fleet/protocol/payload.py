@@ -95,7 +95,7 @@ def payload(program: str = PROBE) -> bytes:
 
 def pack(sources: Mapping[str, str], then: str) -> bytes:
     """These modules and what is run with them, compressed, as `BOOT` reads it."""
-    packed = zlib.compress(f"{GUARD}SOURCES = {sources!r}\n{LOADER}{then}".encode(), 9)
+    packed = zlib.compress(f"{GUARD}SOURCES = {sources!r}\n{LOADER}{then}".encode())
     return b"%d\n%s" % (len(packed), packed)
 
 

@@ -1,18 +1,24 @@
-"""What every format says of a run: its facts, its hosts folded, its steps in words. Pure."""
+"""What every format says of a run: its facts, its hosts folded, its steps in words. Pure.
+
+A format that renders checks loads this too, and none of what only a run of fixes needs.
+"""
 
 from collections import Counter
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.text import count, duration, name, nodeset
-from nodevet.resource import State, describe, ended, same
-from nodevet.result import HostResult, Outcome, Ran, Result, StepResult, said
+
+if TYPE_CHECKING:
+    from nodevet.resource import State
+    from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 
 LONGEST = 240  # columns of one reason
 
 
-def summary(result: Result) -> str:
+def summary(result: "Result") -> str:
     """`3 hosts: 2 changed, 1 refused`; and why the run's own is unknown, if it is."""
     told = [
         f"{number:,} {outcome.words}"
@@ -23,12 +29,12 @@ def summary(result: Result) -> str:
     return f"{hosts}; UNKNOWN: {plain(result.unknown)}" if result.unknown else hosts
 
 
-def line(host: HostResult) -> str:
+def line(host: "HostResult") -> str:
     """One host that ended, as it is told while the run goes on."""
     return "  ".join(filter(None, (name(host.host), host.outcome.words, brief(host.why, LONGEST))))
 
 
-def facts(result: Result) -> list[tuple[str, str]]:
+def facts(result: "Result") -> list[tuple[str, str]]:
     """What the run was: plan, author, who approved, when."""
     approved = [f"{plain(one.who)} ({plain(one.key)})" for one in result.approvals]
     return [
@@ -41,7 +47,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-def folded(result: Result) -> list[tuple[Outcome, str, str]]:
+def folded(result: "Result") -> "list[tuple[Outcome, str, str]]":
     """(outcome, hosts, why), worst first; hosts with the same words on one line."""
     ordered = sorted(result.hosts, key=lambda host: (host.outcome.rank, host.why))
     return [
@@ -50,12 +56,12 @@ def folded(result: Result) -> list[tuple[Outcome, str, str]]:
     ]
 
 
-def acted_on(host: HostResult) -> bool:
+def acted_on(host: "HostResult") -> bool:
     """Whether a step of it was begun, or rolled back: then all of them are shown."""
     return any(step.ran or step.before for step in host.steps)
 
 
-def change(step: StepResult) -> str:
+def change(step: "StepResult") -> str:
     """`500 W → 700 W on GPU 0, GPU 1`."""
     as_finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
     before, after = as_finding.text(step.actual), as_finding.text(step.expected)
@@ -63,8 +69,10 @@ def change(step: StepResult) -> str:
     return brief(f"{before} → {after}{where}", LONGEST)
 
 
-def ran(one: Ran) -> str:
+def ran(one: "Ran") -> str:
     """An action and how it ended."""
+    from nodevet.result import said
+
     if one.ok is None:
         return f"{plain(one.action.label)}: its end is not known"
     if one.ok:
@@ -72,7 +80,7 @@ def ran(one: Ran) -> str:
     return brief(f"{one.action.label}: {said(one.code, one.output)}", LONGEST)
 
 
-def verdicts(step: StepResult) -> str:
+def verdicts(step: "StepResult") -> str:
     """`ok: GPU 0, GPU 1`, what is not ok first; empty where the check was not asked."""
     subjects: dict[str, list[str]] = {}
     for subject, verdict in step.verdicts.items():
@@ -81,8 +89,10 @@ def verdicts(step: StepResult) -> str:
     return brief("; ".join(f"{word}: {', '.join(of)}" for word, of in worst_first), LONGEST)
 
 
-def changed(step: StepResult) -> list[tuple[State, State]]:
+def changed(step: "StepResult") -> "list[tuple[State, State]]":
     """(before, after) of what is not as it was."""
+    from nodevet.resource import ended, same
+
     after = {seen.resource: seen for seen in step.after}
     return [
         (then, after[then.resource])
@@ -93,8 +103,10 @@ def changed(step: StepResult) -> list[tuple[State, State]]:
     ]
 
 
-def moved(step: StepResult) -> list[tuple[str, str, str]]:
+def moved(step: "StepResult") -> list[tuple[str, str, str]]:
     """(resource, before, after) of what is not as it was, in words."""
+    from nodevet.resource import describe
+
     rows = []
     for then, now in changed(step):
         before, after = plain(describe(then)), plain(describe(now))
@@ -103,7 +115,9 @@ def moved(step: StepResult) -> list[tuple[str, str, str]]:
     return rows
 
 
-def tally(result: Result) -> dict[Outcome, int]:
+def tally(result: "Result") -> "dict[Outcome, int]":
     """How many hosts ended in each way; worst first, and every way is there."""
+    from nodevet.result import Outcome
+
     counted = Counter(host.outcome for host in result.hosts)
     return {outcome: counted[outcome] for outcome in Outcome}
