@@ -2,7 +2,7 @@
 
 One file is one check and its name is its id; a fix has the name of the check that it
 answers. Nothing is registered: a check exists because its file does, and is imported
-when a baseline names it; a fix, when something is wrong that it answers.
+when a baseline names it; a fix, when a check that it answers fails.
 """
 
 import ast
@@ -34,7 +34,7 @@ class Catalog:
     """The checks and fixes of this installation and of the user's own folders."""
 
     def __init__(self, folders: Iterable[Path] = (), fixes: Iterable[Path] = ()) -> None:
-        """`folders` hold checks, `fixes` fixes. Raises CatalogError where a name is taken."""
+        """`folders` hold checks, `fixes` fixes. Raises CatalogError if a name is taken."""
         self._found: dict[str, Check] = {}
         self._checks = _Shelf(nodevet.checks, folders, "check", "give yours another name")
         self._fixes = _Shelf(nodevet.fixes, fixes, "fix", "remove yours")
@@ -97,8 +97,8 @@ class Catalog:
         Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
         """
         known: dict[str, Fix | None] = {}
-        wanted = set(fixes)
-        left = sorted(wanted)
+        asked = set(fixes)
+        left = sorted(asked)
         while left:
             name = left.pop()
             if name not in known:
@@ -120,7 +120,7 @@ class Catalog:
             _, first = heappop(ready)
             found.append(first)
             sorter.done(first)
-        return tuple(name for name in found if name in wanted)
+        return tuple(name for name in found if name in asked)
 
     def _follows(self, fix: "Fix | None", name: str) -> tuple[str, ...]:
         """The fixes that it names, each of which is there. Raises CatalogError."""
@@ -134,7 +134,7 @@ class Catalog:
         return follows
 
     def fix_path(self, check: str) -> Path:
-        """The file of a fix. Raises CatalogError where there is none."""
+        """The file of a fix. Raises CatalogError if there is none."""
         return self._fixes.path(check)
 
     def fix_title(self, check: str) -> str:
@@ -142,7 +142,7 @@ class Catalog:
         return self.fix_page(check).split("\n", 1)[0]
 
     def fix_page(self, check: str) -> str:
-        """A fix's page, like `page`. Raises CatalogError, also where there is no fix."""
+        """A fix's page, like `page`. Raises CatalogError, also if there is no fix."""
         return self._fixes.page(check)
 
 

@@ -24,34 +24,35 @@ HOSTNAME = "hostname"
 """What such findings stand under in the place of a check."""
 
 PAGES = {
-    SAME_MACHINE: """Each name of a run is a machine of its own.
+    SAME_MACHINE: """Each name of a run leads to a different machine.
 
-**Why it matters.** A slip in DNS, in `HostName` of ssh_config or in an address of the inventory
-leads two names to one machine: it is vetted twice, and the other one never.
+**Why it matters.** A mistake in DNS, in `HostName` of ssh_config or in an address of the
+inventory leads two names to one machine: it is vetted twice, and the other one never.
 
 **Read from** /etc/machine-id and /proc/sys/kernel/random/boot_id of every host of the run.
 
-**Verdicts.** Wrong for all names of a machine, where two hosts have both ids alike. A clone has
-the machine id of its original, and never its boot id. An id that was not read says nothing.
+**Verdicts.** Fail, for all names of a machine, if two hosts have the same machine id and the same
+boot id. A clone has the machine id of its original, but never its boot id. A host of which an id
+was not read is not compared.
 
 **To fix it** compare `ssh -G NAME` and `getent hosts NAME` of the names that the finding
-lists, correct what leads to the wrong machine, and list a machine once.""",
-    HOSTNAME: """The node's own host name is the name that it is listed under.
+lists, correct what leads to the wrong machine, and list each machine once.""",
+    HOSTNAME: """The node's hostname is the name that it is listed under.
 
-**Why it matters.** Another machine may have answered: what is reported of this host would be
-that one's, and what is changed, too.
+**Why it matters.** Another machine may have answered: then the report is about that machine, and
+a fix would change that machine.
 
 **Read from** /proc/sys/kernel/hostname, and the inventory.
 
-**Verdicts.** Wrong where the first labels of both names differ, in upper or lower case; where the
-inventory says `expect_hostname: NAME`, their domains too, where both have one. Unknown where the
-node's was not read, or is `localhost`. Nothing is compared where the host is listed by an IP
-address or as `localhost`, for `@local`, and for files under another root.
+**Verdicts.** Fail if the first labels of both names differ; upper and lower case are the same. If
+the inventory says `expect_hostname: NAME`, the domains are compared too, if both have one. Unknown
+if the node's hostname was not read, or is `localhost`. Nothing is compared for `@local`, for files
+under another root, or if the host is listed by an IP address or as `localhost`.
 
-**To fix it** where another machine answered, correct DNS, `HostName` in ssh_config or the
-address in the inventory. Where the node is the right one, say the name that it has,
+**To fix it** if another machine answered, correct DNS, `HostName` in ssh_config or the address in
+the inventory. If it is the intended node, give the name that it has in the inventory,
 `expect_hostname: ip-10-0-0-1`, or `expect_hostname: false` for a host, a group or all; for one run
-`--no-expect-hostname`.""",
+use `--no-expect-hostname`.""",
 }
 """What `nodevet explain` says of them."""
 
@@ -62,11 +63,11 @@ NO_NAME = frozenset({"", "(none)", "localhost", "localhost.localdomain"})
 _LOOPBACK = re.compile(r"(ip6-)?localhost\d?(\.localdomain\d?)?|ip6-loopback|.+\.localhost")
 TWICE = (
     "at most one of these machines was vetted: check DNS, HostName in ssh_config and the "
-    "addresses of the inventory; list a machine once"
+    "addresses of the inventory; list each machine once"
 )
 SWITCH = (
-    "the node is the right one: expect_hostname: false, or the name that it has, in the "
-    "inventory, or --no-expect-hostname"
+    "it is the intended node: put expect_hostname: false, or the name that it has, in the "
+    "inventory, or use --no-expect-hostname"
 )
 ELSEWHERE = (
     f"another machine may answer under this name: check DNS and HostName in ssh_config. If {SWITCH}"
@@ -74,9 +75,9 @@ ELSEWHERE = (
 
 
 def expected_hostname(host: Host) -> str | None:
-    """The host name that the node must have; None where nothing is known of it.
+    """The host name that the node must have; None if nothing is known of it.
 
-    An inventory's name is none where it is an address or a name of the loopback, or where the
+    An inventory's name does not count if it is an address or a name of the loopback, or if the
     host is this machine or a tree of files.
     """
     if isinstance(host.expect_hostname, str):
@@ -102,7 +103,7 @@ def is_same_name(expected: str, actual: str, *, exact: bool) -> bool:
     """Whether two host names are of one machine, in upper or lower case.
 
     The first label decides, since a node's own name and the one in DNS often differ in their
-    domains; with `exact` so do the domains, where both names have one.
+    domains; with `exact` so do the domains, if both names have one.
 
     >>> is_same_name("gpu001.mgmt.example.com", "GPU001", exact=True)
     True
@@ -116,7 +117,7 @@ def is_same_name(expected: str, actual: str, *, exact: bool) -> bool:
 
 
 def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
-    """What is wrong with the node's own name, or cannot be told; None where nothing is."""
+    """The finding about the node's own name; None if it is as expected."""
     expected = expected_hostname(host)
     if expected is None:
         return None
@@ -126,7 +127,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
         why = section.data.why("hostname") if section.data else section.why
         return unknown(check=HOSTNAME, expected=expected, why=f"hostname: {why}")
     if actual.lower() in NO_NAME:
-        why = "the node has no host name of its own, which could tell that it is the right one"
+        why = "the node has no hostname of its own to tell whether it is the intended node"
         advice = f"set it with hostnamectl. If {SWITCH}"
         return unknown(
             check=HOSTNAME, expected=expected, actual=actual or None, why=why, advice=advice
@@ -137,7 +138,7 @@ def judge_hostname(host: Host, evidence: Evidence) -> Finding | None:
 
 
 def machine(report: HostReport) -> tuple[str, str] | None:
-    """What tells a machine from every other: machine id and boot id, where both were read."""
+    """What tells a machine from every other: machine id and boot id, if both were read."""
     if not report.machine_id or not report.boot_id:
         return None
     return report.machine_id, report.boot_id
@@ -151,7 +152,7 @@ class Met:
         self._names: dict[tuple[str, str], list[str]] = {}
 
     def meet(self, report: HostReport) -> tuple[HostReport, ...]:
-        """The report, and before it that of the first name of the same machine where this is the
+        """The report, and before it that of the first name of the same machine if this is the
         second: both now say so. A machine of many names costs each of them one report."""
         key = machine(report)
         if key is None:
@@ -175,7 +176,7 @@ def told_apart(reports: Iterable[HostReport]) -> tuple[HostReport, ...]:
 
 
 def same_key(keys: Iterable[tuple[str, object]]) -> tuple[tuple[str, ...], ...]:
-    """The hosts that have one key together, of (host, key); None is nobody's key."""
+    """The hosts that share a key, of (host, key); None is not a key."""
     found: dict[object, list[str]] = {}
     for host, key in keys:
         if key is not None:

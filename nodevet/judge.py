@@ -1,7 +1,7 @@
 """Evidence × Baseline → Findings. Pure: no I/O, no clock; today is an argument.
 
 What a host sends may cost no other host anything: a check's findings on one host are as many as
-somebody reads, and judging ends when the caller says that it is `late`.
+people read, and judging ends when the caller says that it is `late`.
 """
 
 from collections import Counter
@@ -103,7 +103,7 @@ def _ask(
 
 
 def _short(finding: Finding) -> Finding:
-    """With reasons and advice of a length that somebody reads; the values stay whole."""
+    """With reasons and advice of a length that people read; the values stay whole."""
     if len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
         return finding
     why, advice = (
@@ -114,7 +114,7 @@ def _short(finding: Finding) -> Finding:
 
 
 def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:
-    """A wrong finding under a waiver in force becomes waived.
+    """A failed finding under a waiver in force becomes waived.
 
     Of a waiver that has expired, or that accepts another value, the finding says so.
     """

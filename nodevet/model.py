@@ -129,7 +129,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     actual: Value = None
     unit: str = ""  # of both: W, MHz, GT/s
     why: str = ""  # only what expected and actual cannot say
-    advice: str = ""  # what to do next, where no setting can help
+    advice: str = ""  # what to do next, if no setting can help
 
     check: str = ""
     severity: Severity = Severity.CRITICAL
@@ -244,7 +244,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """One check with what a baseline wants of it."""
+    """One check with what a baseline expects of it."""
 
     check: str
     params: Any  # the check's own Params

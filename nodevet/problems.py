@@ -31,7 +31,7 @@ class Problem(msgspec.Struct, frozen=True):
     """One thing to correct. `str()` is the line that people read."""
 
     where: object  # its str() says it: a Place, a target, an option
-    path: str  # inside the file: expect.pcie_link.width; empty where there is none
+    path: str  # inside the file: expect.pcie_link.width; empty if there is none
     message: str
     advice: str = ""
     warning: bool = False

@@ -12,23 +12,23 @@ from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 NAME_ONE = "name one with -b"
 CHECK = "baseline"
-"""What a finding stands under, in the place of a check, where none can be chosen."""
+"""What a finding stands under, in the place of a check, if none can be chosen."""
 
-PAGE = """One baseline fits the node, and it is judged by that.
+PAGE = """Exactly one baseline fits the node, which is judged by it.
 
-**Why it matters.** By another baseline, or by a guess, a broken node may pass. Without one nothing
-of the node is judged, so that this finding stands alone.
+**Why it matters.** By another baseline, or by a guess, a broken node may pass. Without a baseline
+nothing of the node is judged, so this is its only finding.
 
 **Read from** `applies` of each baseline that may be chosen, the host's name and its groups, and
 the ids of its GPUs on the PCI bus and in NVML.
 
-**Verdicts.** Unknown where none fits, where several fit equally well, and where what would decide
-was not read. With one `-b` there is nothing to choose, and no such finding.
+**Verdicts.** Unknown if none fits, if several fit equally well, or if what would decide was not
+read. With one `-b` there is nothing to choose, and no such finding.
 
 **To fix it** the finding names the baselines and the GPUs. Name the baseline with `-b`, or
 write one whose `applies` fits these nodes and no others; docs/baselines.md has the order in which
-they win. A node that shows no GPU wants its driver and its PCI bus looked at first:
-`-b generic` judges both."""
+they win. If a node shows no GPU, look at its driver and its PCI bus first: `-b generic`
+judges both."""
 """What `nodevet explain` says of it."""
 
 MOST_KINDS = 8  # of GPUs, in a sentence
@@ -131,7 +131,7 @@ def _nameless(function: PciFunction) -> bool:
 
 
 def pci_id(vendor: str | None, device: str | None) -> str | None:
-    """`10de:2330`, or None where a half of it was not read."""
+    """`10de:2330`, or None if a half of it was not read."""
     return f"{vendor}:{device}".lower() if vendor and device else None
 
 
@@ -145,7 +145,7 @@ def _fits(applies: Applies, gpus: tuple[SeenGpu, ...] | Unknown, host: Host) -> 
 
 
 def _gpus_fit(match: GpuMatch, gpus: tuple[SeenGpu, ...] | Unknown) -> bool | Unknown:
-    """Whether the node has GPUs and every one of them is of the wanted kind."""
+    """Whether the node has GPUs and every one of them is of a kind that the baseline names."""
     if isinstance(gpus, Unknown):
         return gpus
     fits = [_one_fits(match, gpu) for gpu in gpus]
@@ -155,11 +155,11 @@ def _gpus_fit(match: GpuMatch, gpus: tuple[SeenGpu, ...] | Unknown) -> bool | Un
 
 
 def _one_fits(match: GpuMatch, gpu: SeenGpu) -> bool | Unknown:
-    """A vGPU is no board: only its subsystem id, which tells its profile, can fit."""
+    """A vGPU is not a board: only its subsystem id, which tells its profile, can fit."""
     if gpu.vgpu and not match.subsystems:
         return False
-    for wanted, actual in ((match.devices, gpu.device), (match.subsystems, gpu.subsystem)):
-        if wanted and actual is not None and actual not in wanted:
+    for expected, actual in ((match.devices, gpu.device), (match.subsystems, gpu.subsystem)):
+        if expected and actual is not None and actual not in expected:
             return False
     if match.devices and gpu.device is None:
         return Unknown(gpu.why)

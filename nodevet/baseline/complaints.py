@@ -87,7 +87,7 @@ def complaints(
 
 
 def _about_mappings(details: list[ErrorDetails], inner: bool) -> list[ErrorDetails]:
-    """Where a mapping met a union, only what its mapping member says of it is of use."""
+    """If a mapping met a union, only what its mapping member says of it is of use."""
     useful = [detail for detail in details if detail["type"] in IN_MAPPINGS]
     return useful if useful or inner else details
 

@@ -30,7 +30,7 @@ KEYS = known_keys(FilePart)
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is YAML of this format. `part` is None where one of its keys is unusable."""
+    """A file that is YAML of this format. `part` is None if one of its keys is unusable."""
 
     source: Source
     root: Mapping
@@ -50,7 +50,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         return Problem(place.within(self.source.shown), path, message, advice, warning)
 
     def entries(self, key: str) -> tuple[Entry, ...]:
-        """What a top-level mapping holds; nothing where it is missing or no mapping."""
+        """What a top-level mapping holds; nothing if it is missing or no mapping."""
         entry = self.root.get(key)
         value = entry.value if entry else None
         return value.entries if isinstance(value, Mapping) else ()
@@ -65,7 +65,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem, ...]]:
-    """The file, or None where nothing in it can be used; and all that is wrong with it."""
+    """The file, or None if nothing in it can be used; and all that is wrong with it."""
     try:
         source = read(path)
     except UnreadableError as error:

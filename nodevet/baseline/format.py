@@ -101,7 +101,7 @@ class GpuPart(Part):
     """Which GPUs the baseline is for."""
 
     device: PciIds = Field((), description='PCI id or ids of the GPU: "10de:2330"')
-    subsystem: PciIds = Field((), description="PCI id or ids of the board, where boards differ")
+    subsystem: PciIds = Field((), description="PCI id or ids of the board, if boards differ")
     count: int | None = Field(
         None, ge=1, description="GPUs in a healthy node; decides only between equal baselines"
     )
@@ -122,7 +122,7 @@ class AppliesPart(Part):
 
 
 class WaiverPart(Part):
-    """A wrong finding that a named person accepted until a date: one value of it, or any."""
+    """A failed finding that a named person accepted until a date: one value of it, or any."""
 
     model_config = pydantic.ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["accepts"]}, {"required": ["any"]}]}
@@ -135,7 +135,7 @@ class WaiverPart(Part):
     accepts: Any = Field(
         None,
         description="The value that is accepted, as reports show it: x8, 7, 650 W; "
-        "another value is wrong again",
+        "another value fails again",
         json_schema_extra={"type": ["string", "number", "boolean", "array", "object"]},
     )
     any: bool = Field(
@@ -154,9 +154,9 @@ class FilePart(Part):
     title: str = Field("", description="What kind of node this is, in one line")
     extends: Names = Field((), description="Baselines to build on; a later one overrides")
     applies: AppliesPart | None = Field(None, description="Which nodes the baseline is for")
-    expect: dict[str, Any] | None = Field(None, description="Check id: what is wanted")
+    expect: dict[str, Any] | None = Field(None, description="Check id: what is expected")
     severity: dict[str, Severity] | None = Field(
-        None, description="Check id: how much a wrong finding matters"
+        None, description="Check id: how severe a failure is"
     )
-    fix: Fixes = Field({}, description="Check ids that a plan may put right")
+    fix: Fixes = Field({}, description="Check ids that a plan may fix")
     waivers: tuple[WaiverPart, ...] = Field((), description="Findings accepted for a time")

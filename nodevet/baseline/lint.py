@@ -32,7 +32,7 @@ def _expectations(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
     place = file.place("expect")
     if not checks:
         message = "nothing is expected, so nothing will be judged"
-        yield _warn(file, ("expect",), message, "name checks and what is wanted of them")
+        yield _warn(file, ("expect",), message, "name checks and what is expected of them")
     per_gpu = [check for check in checks if _reads_each_gpu(check, catalog)]
     if per_gpu and "gpu_count" not in checks:
         message = f"{per_gpu[0]} judges the GPUs that are there; one that vanished goes unseen"
@@ -68,7 +68,7 @@ def _expired(resolved: Resolved, today: date) -> Iterator[Problem]:
     for file in resolved.files:
         for number, waiver in enumerate(file.part.waivers if file.part else ()):
             if waiver.until < today:
-                message = f"expired on {waiver.until}: what it covers is wrong again"
+                message = f"expired on {waiver.until}: what it covers fails again"
                 advice = "remove the waiver, or agree on a new date"
                 yield _warn(file, ("waivers", number, "until"), message, advice)
 

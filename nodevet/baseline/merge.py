@@ -104,7 +104,7 @@ class _Merger:
         self._state(file, entry.place, entry.key, "", None, whole=True)
 
     def _replace(self, file: File, entry: Entry, check: Check) -> None:
-        """A plain value takes the place of everything that was wanted before."""
+        """A plain value replaces everything that was expected before."""
         bare = check.params.bare
         broken = isinstance(entry.value, Broken)
         if bare is None:
@@ -122,7 +122,7 @@ class _Merger:
         self._state(file, entry.place, entry.key, bare or "", plain(entry.value), whole=True)
 
     def _merge_fields(self, file: File, entry: Entry, check: Check, value: Mapping) -> None:
-        """A mapping is laid over what was wanted before, field by field; null removes one."""
+        """A mapping is laid over what was expected before, field by field; null removes one."""
         before = self.asks.get(entry.key)
         fields = dict(before.fields) if before else {}
         for inner in value.entries:

@@ -33,7 +33,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was asked for. The baselines are usable where `problems` is empty."""
+    """Everything that was asked for. The baselines are usable if `problems` is empty."""
 
     resolved: tuple[Resolved, ...]
     problems: tuple[Problem, ...]
@@ -108,7 +108,7 @@ class _Reader:
         return tuple(order.values()) if identity(path) in order else ()
 
     def _visit(self, path: Path, above: tuple[Path, ...], order: dict[Path, File]) -> bool:
-        """Add a file after what it extends; False where something of it is unusable."""
+        """Add a file after what it extends; False if something of it is unusable."""
         key = identity(path)
         if key in order:
             return True
@@ -233,13 +233,13 @@ def _overrides(
             statements.append(
                 Statement(check=check, key="severity", value=level.value, origin=origin)
             )
-        for number, (check, wanted) in enumerate(file.part.fix.items()):
-            fix[check] = wanted
+        for number, (check, allowed) in enumerate(file.part.fix.items()):
+            fix[check] = allowed
             place = file.place("fix", check)
             if place == file.place("fix"):
                 place = file.place("fix", number)
             statements.append(
-                Statement(check=check, key="fix", value=wanted, origin=file.origin(place))
+                Statement(check=check, key="fix", value=allowed, origin=file.origin(place))
             )
     return severity, fix, tuple(statements)
 

@@ -27,12 +27,12 @@ def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
     from nodevet.run.context import candidates, open_project
 
     catalog, folders = open_project(project)
-    wanted = list(names) or candidates(folders)
-    problems = lint(wanted, folders=folders, catalog=catalog, today=date.today())
+    asked = list(names) or candidates(folders)
+    problems = lint(asked, folders=folders, catalog=catalog, today=date.today())
     for problem in problems:
         click.echo(str(problem))
     errors = sum(not problem.warning for problem in problems)
     click.echo(
-        f"{len(wanted)} baselines: {errors} errors, {len(problems) - errors} warnings", err=True
+        f"{len(asked)} baselines: {errors} errors, {len(problems) - errors} warnings", err=True
     )
     click.get_current_context().exit(USAGE if errors or (strict and problems) else 0)

@@ -19,7 +19,7 @@ MAX_NODES = 20_000  # with every alias written out
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """The root, or None where the text is not one YAML mapping; and what is wrong so far."""
+    """The root, or None if the text is not one YAML mapping; and what is wrong so far."""
 
     root: Mapping | None
     problems: tuple[Problem, ...]
@@ -65,7 +65,7 @@ class _Frame:
         self.anchor = anchor
         self.mapping = mapping
         self.key: tuple[str, Place] | None = None  # read, its value not yet
-        self.skip = False  # the key is no key: its value is dropped
+        self.skip = False  # the key is not usable: its value is dropped
         self.entries: dict[str, Entry] = {}
         self.items: list[Node] = []
         self.weight = 1
@@ -196,7 +196,7 @@ class _Builder:
             frame.key = (text, place)
 
     def _done(self, node: Node, weight: int, height: int, anchor: str | None) -> None:
-        """A whole value: hand it to the collection it stands in."""
+        """A whole value: give it to the collection it stands in."""
         if anchor:
             self._anchors[anchor] = (node, weight, height)
         if not self._open:
@@ -247,7 +247,7 @@ def _syntax(error: yaml.YAMLError, source: Source) -> Problem:
     word = line[place.column - 1 : place.column]
     said = sentence(getattr(error, "problem", None) or "it cannot be read")
     if word == "\t" or "tab" in said:
-        message, advice = "a tab where YAML wants spaces", "indent with spaces"
+        message, advice = "YAML does not allow a tab here", "indent with spaces"
     else:
         message, advice = f"is not YAML: {said}", _advice(said, word)
     return Problem(place.within(source.shown), "", message, advice)

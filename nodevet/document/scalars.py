@@ -50,7 +50,7 @@ def resolve(word: str) -> Plain:
         meant = "true" if word.lower() in ("y", "yes", "on", "true") else "false"
         raise TrapError(
             f"{word} without quotes is a boolean to some YAML readers and text to others",
-            f'write {meant}, or "{word}" where text is meant',
+            f'write {meant}, or "{word}" if text is meant',
         )
     if word[0] not in NUMERIC:
         return word
@@ -64,7 +64,7 @@ def _refuse_odd_numbers(word: str) -> None:
     if LEADING_ZERO.fullmatch(word):
         raise TrapError(
             f"{word} without quotes is an octal number to some YAML readers",
-            f'write {_without_zeros(word)}, or "{word}" where text is meant',
+            f'write {_without_zeros(word)}, or "{word}" if text is meant',
         )
     if SEXAGESIMAL.fullmatch(word):
         raise TrapError(
@@ -80,7 +80,7 @@ def _refuse_odd_numbers(word: str) -> None:
         if form.fullmatch(word):
             raise TrapError(
                 f"{word} without quotes is {what} to some YAML readers and text to others",
-                f'write a plain decimal number, or "{word}" where text is meant',
+                f'write a plain decimal number, or "{word}" if text is meant',
             )
     if NOT_FINITE.fullmatch(word):
         raise TrapError(
@@ -89,7 +89,7 @@ def _refuse_odd_numbers(word: str) -> None:
     if len(word) > MOST_DIGITS + 2 and (INTEGER.fullmatch(word) or DECIMAL.fullmatch(word)):
         raise TrapError(
             f"a number of more than {MOST_DIGITS} digits",
-            "write a smaller one, or quotes around it where text is meant",
+            "write a smaller one, or quotes around it if text is meant",
         )
 
 

@@ -36,7 +36,7 @@ class UnreadableError(Exception):
 
 
 def shown(path: Path) -> str:
-    """The path from here where it lies below, else the whole path."""
+    """The path from here if it lies below, else the whole path."""
     whole = Path(os.path.abspath(path))  # noqa: PTH100  (symbolic links stay as they are)
     here = Path.cwd()
     return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)

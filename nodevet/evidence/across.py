@@ -32,7 +32,7 @@ def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
 
 
 def unlisted(evidence: Evidence, judged: Collection[str] = ()) -> Finding | None:
-    """The unknown finding where NVML lists fewer GPUs than it counts, or than are on the bus.
+    """The unknown finding if NVML lists fewer GPUs than it counts, or than are on the bus.
 
     `judged`: addresses on the bus that the check has judged without NVML.
     """
@@ -54,7 +54,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     """Every GPU that NVML lists; in place of one that cannot be asked, the finding that says so.
 
     Never empty: without NVML, or without a GPU, it is one unknown finding. So it is, after the
-    others, where NVML lists fewer than there are.
+    others, if NVML lists fewer than there are.
     """
     section = evidence[Gpus]
     if section.data is None:
@@ -76,7 +76,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
 
 def logged(evidence: Evidence) -> KernelLog | Finding:
     """The kernel log since boot, with its events; in place of one that cannot be read, the
-    finding that says so. Captured files without a log are exempt."""
+    finding that says so. Captured files without a log are excepted."""
     section = evidence[KernelLog]
     if section.status == "absent":
         return not_applicable(why=section.why)
@@ -132,7 +132,7 @@ def half_a_driver(evidence: Evidence) -> str:
     """What is there of a driver whose kernel module is loaded and whose library is not there.
 
     Empty without a loaded module: then there is no driver, or another one, and kernel_modules
-    says which. So it is where the library is there and does not load, or refuses the module.
+    says which. So it is if the library is there and does not load, or refuses the module.
     """
     section, modules = evidence[Gpus], evidence[Modules].data
     missing = section.status == "absent" and section.why.startswith(NO_LIBRARY)
@@ -149,7 +149,7 @@ INSTALL_LIBRARY = (
 
 
 def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
-    """Every NUMA node that is online, by number; none of them where the kernel has no NUMA."""
+    """Every NUMA node that is online, by number; none of them if the kernel has no NUMA."""
     section = evidence[Numa]
     if section.status == "absent":
         return {}

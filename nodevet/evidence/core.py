@@ -55,7 +55,7 @@ NOT_ASKED = "the probe was not asked for it"
 
 
 NOT_SUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_DEPRECATED")
-"""What NVML answers where a GPU, or its driver, has no such setting at all."""
+"""What NVML answers if a GPU, or its driver, has no such setting at all."""
 
 
 def unsupported(record: Record, field: str) -> bool:

@@ -18,7 +18,7 @@ class FileSystem(Record, frozen=True, kw_only=True):
     inodes: int | None = None  # 0: it does not count them
     inodes_available: int | None = None
     read_only: bool | None = None
-    immutable: bool | None = None  # of a kind that nobody writes: squashfs, an image's overlay
+    immutable: bool | None = None  # of a kind that is never written: squashfs, an image's overlay
 
 
 class FileSystems(SectionRecord, frozen=True, kw_only=True):

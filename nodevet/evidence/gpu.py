@@ -23,7 +23,7 @@ class EccCounts(Record, frozen=True, kw_only=True):
     aggregate_sram_uncorrected: int | None = None
     aggregate_dram_corrected: int | None = None
     aggregate_dram_uncorrected: int | None = None
-    # L1, L2, register file, textures and CBU together, where NVML has no SRAM: before Turing
+    # L1, L2, register file, textures and CBU together, if NVML has no SRAM: before Turing
     volatile_cache_corrected: int | None = None
     volatile_cache_uncorrected: int | None = None
     aggregate_cache_corrected: int | None = None
@@ -141,7 +141,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     max_clock_sm_mhz: int | None = None
     max_clock_memory_mhz: int | None = None
     max_clock_video_mhz: int | None = None
-    locked_clock_graphics_min_mhz: int | None = None  # null where the driver cannot tell
+    locked_clock_graphics_min_mhz: int | None = None  # null if the driver cannot tell
     locked_clock_graphics_max_mhz: int | None = None
     locked_clock_memory_min_mhz: int | None = None
     locked_clock_memory_max_mhz: int | None = None
@@ -188,7 +188,7 @@ class Gpu(Record, frozen=True, kw_only=True):
 
 class Gpus(SectionRecord, frozen=True, kw_only=True):
     """NVML as a whole. The section is `absent` without the library, and `error`
-    with the NVML error's name where nvmlInit fails (driver not loaded, mismatch)."""
+    with the NVML error's name if nvmlInit fails (driver not loaded, mismatch)."""
 
     unique = ("gpus[].uuid", "gpus[].bus_id")
 
@@ -205,7 +205,7 @@ def subject_of(gpu: Gpu) -> Subject:
 
 
 def board(gpu: Gpu) -> str:
-    """What a GPU's board is known by to whoever has it in hand, or has it replaced.
+    """What identifies a GPU's board to whoever holds it, or has it replaced.
 
     >>> board(Gpu(index=3, bus_id="0000:5d:00.0", serial="1652922010101"))
     '0000:5d:00.0, serial 1652922010101'
@@ -219,11 +219,11 @@ LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 
 
 NO_HANDLE = (*LOST, "NVML_ERROR_UNKNOWN", "NVML_ERROR_INSUFFICIENT_POWER", "NVML_ERROR_IRQ_ISSUE")
-"""Why NVML gives no handle where that is the GPU's fault, and not the user's."""
+"""Why NVML gives no handle if that is the GPU's fault, and not the user's."""
 
 
 def lost(gpu: Gpu) -> str | None:
-    """The NVML error that says that a GPU does no work; None where no call says so."""
+    """The NVML error that says that a GPU does no work; None if no call says so."""
     handle = gpu.errors.get("handle")
     if handle in NO_HANDLE:
         return handle

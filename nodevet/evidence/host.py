@@ -18,11 +18,11 @@ class HostInfo(SectionRecord, frozen=True, kw_only=True):
     os_name: Text | None = None  # PRETTY_NAME
     cmdline: Text | None = None
     clock_s: float | None = None  # CLOCK_REALTIME as the request arrived, seconds since 1970 UTC
-    asked_s: float | None = None  # the controller's as it sent the request; none where it is local
+    asked_s: float | None = None  # the controller's as it sent the request; none if it is local
     virtualization: Text | None = None  # none, vm, kvm, xen, vmware, microsoft, container, ...
     dmi_vendor: Text | None = None  # /sys/class/dmi/id/sys_vendor
     dmi_product: Text | None = None
 
 
 NO_OTHER_CLOCK = "the request has no controller time"
-"""Why `asked_s` is None where a node is probed by itself."""
+"""Why `asked_s` is None if a node is probed by itself."""

@@ -27,8 +27,8 @@ class KernelEvent(Record, frozen=True, kw_only=True):
 class KernelLog(SectionRecord, frozen=True, kw_only=True):
     """The kernel's own lines in /dev/kmsg, and in the journal what was before them.
 
-    `absent` for captured files without one, `denied` where neither may be read.
-    `complete` is False where it does not cover everything since boot; `errors` says why. A log
+    `absent` for captured files without one, `denied` if neither may be read.
+    `complete` is False if it does not cover everything since boot; `errors` says why. A log
     of which only the beginning is gone still has `covered_s`."""
 
     source: Text | None = None  # kmsg, journal, kmsg and journal, dmesg
@@ -70,5 +70,5 @@ def span(seconds: float) -> str:
 
 
 def line_of(events: Iterable[KernelEvent]) -> str:
-    """A line of the log about them, to be shown; empty where none was kept."""
+    """A line of the log about them, to be shown; empty if none was kept."""
     return next((event.text for event in events if event.text), "")

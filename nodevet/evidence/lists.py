@@ -8,7 +8,7 @@ from nodevet import bounds
 
 @lru_cache(maxsize=1024)
 def numbers(text: str | None) -> frozenset[int] | None:
-    """The numbers in a kernel list such as a cpulist; None where it is none.
+    """The numbers in a kernel list such as a cpulist; None if it is none.
 
     >>> sorted(numbers("0-2,8"))
     [0, 1, 2, 8]

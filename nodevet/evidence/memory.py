@@ -14,7 +14,7 @@ class Swap(Record, frozen=True, kw_only=True):
     kind: Text | None = None  # file, partition
     size_kb: int | None = None
     used_kb: int | None = None
-    priority: int | None = None  # below zero where the kernel chose it
+    priority: int | None = None  # below zero if the kernel chose it
 
 
 class Fstab(Record, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class SwapUnit(Record, frozen=True, kw_only=True):
 class Memory(SectionRecord, frozen=True, kw_only=True):
     """/proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps.
 
-    `fstab` and `swap_units` are read where swap is active, and empty elsewhere."""
+    `fstab` and `swap_units` are read if swap is active, and else empty."""
 
     total_kb: int | None = None
     available_kb: int | None = None
@@ -50,6 +50,6 @@ class Memory(SectionRecord, frozen=True, kw_only=True):
     thp_enabled: Text | None = None  # always, madvise, never
     thp_defrag: Text | None = None
     swaps: Annotated[tuple[Swap, ...], bounds.SWAPS] | None = None
-    # the one, where a line of it turns on swap at boot
+    # the one, if a line of it turns on swap at boot
     fstab: Annotated[tuple[Fstab, ...], bounds.SWAPS] | None = None
     swap_units: Annotated[tuple[SwapUnit, ...], bounds.SWAPS] | None = None

@@ -19,7 +19,7 @@ class Package(Record, frozen=True, kw_only=True):
 
 
 class Packages(SectionRecord, frozen=True, kw_only=True):
-    """What the driver is installed from; not looked at where it is as it was asked for."""
+    """What the driver is installed from; not looked at if it is as it was asked for."""
 
     unique = ("packages[].name",)
 

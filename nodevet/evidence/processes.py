@@ -24,7 +24,7 @@ class Process(Record, frozen=True, kw_only=True):
 
 class Processes(SectionRecord, frozen=True, kw_only=True):
     """Processes named by NVML or holding /dev/nvidia<N> open. `complete` is False
-    where another user's open files could not be read."""
+    if another user's open files could not be read."""
 
     unique = ("processes[].pid",)
 
@@ -35,7 +35,7 @@ class Processes(SectionRecord, frozen=True, kw_only=True):
 def service_of(process: Process) -> str | None:
     """The service of the system's own systemd that a process is part of.
 
-    None where it is in another kind of unit or in a container, and where that was not read.
+    None if it is in another kind of unit or in a container, and if that was not read.
     """
     if not process.unit or not process.cgroup or not process.unit.endswith(".service"):
         return None

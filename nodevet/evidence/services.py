@@ -21,7 +21,7 @@ class Unit(Record, frozen=True, kw_only=True):
 
 
 class Units(SectionRecord, frozen=True, kw_only=True):
-    """The systemd units that were asked for. `absent` where systemd does not run."""
+    """The systemd units that were asked for. `absent` if systemd does not run."""
 
     unique = ("units[].name",)
 

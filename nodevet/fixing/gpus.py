@@ -136,7 +136,9 @@ def change(
     values = [(each.finding.expected, each.finding.actual) for each in failed]
     changed = [each.named for each in failed]
     return PlannedChange(
-        expected=alike({label: wanted for label, (wanted, _) in zip(labels, values, strict=True)}),
+        expected=alike(
+            {label: expected for label, (expected, _) in zip(labels, values, strict=True)}
+        ),
         actual=alike({label: actual for label, (_, actual) in zip(labels, values, strict=True)}),
         unit=failed[0].finding.unit,
         subjects=tuple(labels),

@@ -21,7 +21,7 @@ class Risk(str, Enum):
     """What a change asks of a node; ordered by `rank`."""
 
     LIVE = "live"  # nothing: jobs may run
-    IDLE = "idle"  # no process on the GPUs that are touched
+    IDLE = "idle"  # no process on the GPUs that are changed
     DRAIN = "drain"  # no job on the node, and none that could start
     REBOOT = "reboot"  # drained, and it reboots
 

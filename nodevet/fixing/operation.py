@@ -1,4 +1,4 @@
-"""Fixes as pyinfra operations, without pyinfra where only a plan is made."""
+"""Fixes as pyinfra operations, without pyinfra if only a plan is made."""
 
 from collections.abc import Callable, Generator
 from functools import wraps

@@ -28,7 +28,7 @@ def read(
     """The hosts of a run, each once, in the order of the inventories.
 
     `targets` are nodesets, `@group`, `user@host:port`, `@local`, and `-` for
-    `stdin` (standard input where None). With inventories they choose among
+    `stdin` (standard input if None). With inventories they choose among
     their hosts, and without targets all are meant; without inventories they
     are the hosts, in the order given. `limit` narrows either. Raises
     InventoryError with every problem found.

@@ -47,7 +47,7 @@ class Groups:
         return self._around(host) - {ALL}
 
     def variable(self, host: str, name: str) -> tuple[Any, Steps]:
-        """A host's value for a variable and where it is said; None where nothing says it."""
+        """A host's value for a variable and where it is said; None if nothing says it."""
         own = self._hostvars.get(host)
         if own is not None and name in own:
             return own[name], (META, "hostvars", host, name)

@@ -15,7 +15,7 @@ OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
 
 
 def this_machine() -> HostEntry:
-    """This machine under its own hostname. Raises InventoryError where that is not usable."""
+    """This machine under its own hostname. Raises InventoryError if that is not usable."""
     name = socket.gethostname()
     problem = name_problem(name)
     if problem:

@@ -36,7 +36,7 @@ class Known:
     groups: frozenset[str] = frozenset()
 
     def members(self, group: str) -> list[str]:
-        """The hosts of a group. Raises TermError where there are none."""
+        """The hosts of a group. Raises TermError if there are none."""
         if group in (ALL, "*"):
             return list(self.hosts)
         names = [entry.name for entry in self.hosts.values() if group in entry.groups]
@@ -150,7 +150,7 @@ def _evaluate(
     """The names that the words mean together, left to right.
 
     Words that begin with an operator come last, so that `!gpu013` takes the host
-    away wherever it stands. `every` is what they work on where no other word is.
+    away wherever it stands. `every` is what they work on if there is no other word.
     """
     problems: list[Problem] = []
     first = not chosen

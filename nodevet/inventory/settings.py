@@ -32,7 +32,7 @@ def is_address6(text: str) -> bool:
 
 
 def name_problem(name: str) -> str:
-    """Why this cannot be a host's name; empty where it can."""
+    """Why this cannot be a host's name; empty if it can."""
     if NAME.fullmatch(name) or (":" in name and is_address6(name)):
         return ""
     if not name:

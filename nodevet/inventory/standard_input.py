@@ -18,7 +18,7 @@ WORD = re.compile(r"[^\s\[#]*(?:\[[^\]\n]*\]?[^\s\[#]*)*")
 def read(stream: IO[bytes] | None) -> Found | list[Word]:
     """An inventory where it is JSON, else words like those of the command line.
 
-    Raises InventoryError where it is too large, no text, or says nothing.
+    Raises InventoryError if it is too large, no text, or says nothing.
     """
     text = decode((stream or sys.stdin.buffer).read(MAX_BYTES + 1), NAME)
     if text.lstrip()[:1] == "{":

@@ -84,7 +84,7 @@ def taken(file, seconds):
 
 
 def said(lock):
-    """What a holder wrote about itself; None where it did not, or is about to."""
+    """What a holder wrote about itself; None if it did not, or is about to."""
     try:
         found = json.loads(os.pread(lock, SAID, 0).decode("utf-8"))
         return {key: str(found[key])[:300] for key in ("who", "since", "boot_id")}

@@ -30,7 +30,7 @@ def frame(text, nonce):
 
 
 def keep_standard_descriptors():
-    """Fill 0, 1 and 2 where they are closed, so that no pipe of ours takes their place."""
+    """Fill 0, 1 and 2 if they are closed, so that no pipe of ours takes their place."""
     spare = os.open(os.devnull, os.O_RDWR)
     while spare <= 2:
         spare = os.open(os.devnull, os.O_RDWR)
@@ -38,7 +38,7 @@ def keep_standard_descriptors():
 
 
 def complain(text):
-    """A sentence on stderr, where there is one."""
+    """A sentence on stderr, if there is one."""
     os.write(2, "nodevet: {}\n".format(text).encode("ascii", "backslashreplace"))
 
 

@@ -73,7 +73,7 @@ def documents(report: HostReport) -> tuple[list[str], list[str]]:
 
 
 def hunks(report: HostReport) -> Iterator[str]:
-    """The hunks of one host, without file header; none where nothing differs."""
+    """The hunks of one host, without file header; none if nothing differs."""
     if all(finding.verdict in _ALIKE for finding in report.findings):
         return
     yield from labelled(_parts(report))
@@ -113,19 +113,19 @@ def _pair(finding: Finding) -> Pair:
     if verdict is Verdict.OK:
         entry = ["ok"] if bare else value_lines(finding, finding.actual, 1)
         return _entry(finding, entry), _entry(finding, entry)
-    wanted = (
+    expected = (
         []
         if finding.expected is None
         else _entry(finding, value_lines(finding, finding.expected, 0))
     )
     if verdict is Verdict.UNKNOWN or bare:
-        return wanted, [*_entry(finding, [verdict.value], note), *advice]
+        return expected, [*_entry(finding, [verdict.value], note), *advice]
     if verdict is Verdict.WAIVED:
         note = f"waived; {note}" if note else "waived"
     actual = _entry(finding, value_lines(finding, finding.actual, 1), note)
-    if actual == wanted:
+    if actual == expected:
         actual = _entry(finding, [values(finding)[1]], verdict.value)
-    return wanted, [*actual, *advice]
+    return expected, [*actual, *advice]
 
 
 def _advice(finding: Finding) -> list[str]:

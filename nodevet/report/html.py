@@ -116,8 +116,8 @@ def _headline(run: Run) -> str:
         return f"All ok: {hosts}"
     if len(run.hosts) == 1:
         return f"{brief(name(run.hosts[0].host), 80)}: {run.hosts[0].outcome.words}"
-    if wrong := found.hosts[HostOutcome.FAIL]:
-        return f"{wrong:,} of {hosts} {'fails' if wrong == 1 else 'fail'}"
+    if failed := found.hosts[HostOutcome.FAIL]:
+        return f"{failed:,} of {hosts} {'fails' if failed == 1 else 'fail'}"
     unsaid = len(run.hosts) - found.hosts[HostOutcome.OK] - found.hosts[HostOutcome.WAIVED]
     if unsaid:
         return f"{unsaid:,} of {hosts} could not be judged"

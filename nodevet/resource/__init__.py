@@ -1,7 +1,7 @@
 """What a fix can change: one module of this package is one kind of resource, with all of it.
 
 A kind exists because its file does: nothing lists them. What is asked here is asked of the kind of
-the resource at hand, and what reads, applies, rolls back and reports asks here.
+the resource in question, and what reads, applies, rolls back and reports asks here.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """What every kind of resource has in common: a name, a state, actions that change it, and `Kind`.
 
 `Kind` is everything that the rest of nodevet asks about one kind; each module of this package has
-one, and its own answers where they are not these.
+one, and its own answers if they are not these.
 """
 
 import posixpath

@@ -39,8 +39,8 @@ def resolve(
     names: Sequence[str], folders: Sequence[Path], catalog: Catalog
 ) -> tuple[Resolved, ...]:
     """These baselines, or all that hosts are chosen from, with the line of every value."""
-    wanted = list(names) or candidates(folders)
-    return load_resolved(wanted, folders=folders, catalog=catalog)
+    asked = list(names) or candidates(folders)
+    return load_resolved(asked, folders=folders, catalog=catalog)
 
 
 def fitting(resolved: Sequence[Resolved], host: Host, options: Options) -> Fitting:

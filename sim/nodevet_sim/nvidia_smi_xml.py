@@ -225,7 +225,7 @@ class XmlNode:
 
 
 def _nvidia_id(gpu: XmlGpu) -> str | None:
-    """Its device id; None where it has none, or one that was made unrecognizable."""
+    """Its device id; None if it has none, or one that was made unrecognizable."""
     found = gpu.pci_device
     return found if found is not None and found.startswith("10de:") else None
 

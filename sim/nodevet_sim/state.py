@@ -56,7 +56,7 @@ def _values(record: type[Record]) -> Iterator[str]:
 
 
 def check_key(key: str) -> None:
-    """Raises StateError where the library has no such key."""
+    """Raises StateError if the library has no such key."""
     gpu = GPU_KEY.fullmatch(key)
     if gpu is None:
         known, part = SYSTEM_KEYS, key

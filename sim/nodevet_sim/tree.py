@@ -54,7 +54,7 @@ def links(machine: SimulatedMachine) -> dict[str, str]:
 def write(machine: SimulatedMachine, into: Path) -> None:
     """Write the machine's files under `into`, which must be empty or not exist yet.
 
-    Raises FileExistsError where it is not.
+    Raises FileExistsError if it is not.
     """
     write_out(machine, files(machine), links(machine), machine.nodes, into)
 

@@ -21,7 +21,7 @@ def test_errors_are_the_same_as_those_of_load(shelf):
 def test_an_empty_expect(shelf):
     shelf.write(x="nodevet: 1\nexpect: {}\n", y="nodevet: 1\ntitle: a\n")
     said = "warning: expect: nothing is expected, so nothing will be judged; "
-    advice = "name checks and what is wanted of them"
+    advice = "name checks and what is expected of them"
     assert shelf.lint("x", "y") == [f"x.yaml:2:1: {said}{advice}", f"y.yaml:1:1: {said}{advice}"]
 
 
@@ -45,7 +45,7 @@ def test_a_waiver_that_has_expired(shelf):
     assert shelf.lint("x", today=date(2026, 1, 31)) == []  # the last day still counts
     assert shelf.lint("x", today=date(2026, 2, 1)) == [
         "x.yaml:4:53: warning: waivers[0].until: expired on 2026-01-31: "
-        "what it covers is wrong again; remove the waiver, or agree on a new date"
+        "what it covers fails again; remove the waiver, or agree on a new date"
     ]
 
 

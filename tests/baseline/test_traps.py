@@ -8,7 +8,7 @@ READERS = "to some YAML readers and text to others"
 BOOLEAN = f"without quotes is a boolean {READERS}"
 BASE_60 = "without quotes is a base-60 number to some YAML readers"
 PLAIN = "write a plain decimal number, or"
-MEANT = "where text is meant"
+MEANT = "if text is meant"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ MEANT = "where text is meant"
         (
             "1234567890123456789012",
             "a number of more than 18 digits; "
-            "write a smaller one, or quotes around it where text is meant",
+            "write a smaller one, or quotes around it if text is meant",
         ),
     ],
 )
@@ -93,11 +93,11 @@ def test_what_every_reader_takes_for_text_needs_no_quotes(shelf, word):
         ),
         (
             f"{HEAD}expect:\n\tnumber: 8\n",
-            "x.yaml:3:1: a tab where YAML wants spaces; indent with spaces",
+            "x.yaml:3:1: YAML does not allow a tab here; indent with spaces",
         ),
         (
             f"{HEAD}expect:\n  number: 8\n\tswitch: true\n",
-            "x.yaml:4:1: a tab where YAML wants spaces; indent with spaces",
+            "x.yaml:4:1: YAML does not allow a tab here; indent with spaces",
         ),
         (
             f"{HEAD}<<: {{title: a}}\n",
@@ -444,7 +444,7 @@ UNLIMITED = (
         (
             "    accepts: on\n",
             "7:14: waivers[0].accepts: on without quotes is a boolean to some YAML readers and "
-            'text to others; write true, or "on" where text is meant',
+            'text to others; write true, or "on" if text is meant',
         ),
     ],
 )
@@ -469,7 +469,7 @@ def test_every_problem_of_every_file_is_told_at_once(shelf):
     assert shelf.problems("one", "two", "three", "four") == [
         'one.yaml:3:8: title: must be text, not 3; write "3"',
         "base.yaml:2:18: expect.switch: on without quotes is a boolean to some YAML readers "
-        'and text to others; write true, or "on" where text is meant',
+        'and text to others; write true, or "on" if text is meant',
         "base.yaml:2:22: expect.nubmer: no check has this name; did you mean number?",
         'two.yaml:2:11: extends: "bsae": no baseline has this name; did you mean base?',
         "two.yaml:4:3: expect: must be a mapping, not a list",

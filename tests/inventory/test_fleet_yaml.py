@@ -124,13 +124,13 @@ def test_a_key_file_may_be_at_home(hosts, fleet, monkeypatch):
         (
             "hosts:\n  x: {sudo: on}\n",
             "3:13: hosts.x.sudo: on without quotes is a boolean to some "
-            'YAML readers and text to others; write true, or "on" where text is meant',
+            'YAML readers and text to others; write true, or "on" if text is meant',
         ),
         (
             "hosts:\n  x:\n  x:\n",
             "4:3: hosts.x: is given twice, first on line 3; keep one of the two",
         ),
-        ("hosts:\n\tx:\n", "3:1: a tab where YAML wants spaces; indent with spaces"),
+        ("hosts:\n\tx:\n", "3:1: YAML does not allow a tab here; indent with spaces"),
     ],
 )
 def test_says_what_is_wrong_and_where(problems, fleet, text, problem):

@@ -56,7 +56,7 @@ class Sinks:
             try_out(save / "evidence")
 
     def keep(self, visit: "Visit", host: Host) -> None:
-        """Save the evidence of a host, where that was asked for."""
+        """Save the evidence of a host, if that was asked for."""
         if self._save is None:
             return
         try:
@@ -181,6 +181,6 @@ def _options(sink: Sink, previous: Run | None) -> dict[str, Any]:
 
 
 def distinct(path: Path, sinks: Iterable[Sink]) -> None:
-    """Raises click.UsageError where a report goes to the same file."""
+    """Raises click.UsageError if a report goes to the same file."""
     if any(sink.file and sink.file.resolve() == path.resolve() for sink in sinks):
         raise click.UsageError(f"{path}: a report goes there too; give each a file")

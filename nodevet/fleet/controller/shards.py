@@ -84,8 +84,8 @@ def check_files(options: Options) -> None:
 
 def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.BatchOrder]:
     """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
-    wanted = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
-    count = max(min(wanted, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
+    asked = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
+    count = max(min(asked, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
     targets = [_target(number, host, options) for number, host in enumerate(hosts)]
     return [
         framing.BatchOrder(

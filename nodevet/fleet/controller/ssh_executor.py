@@ -2,7 +2,7 @@
 
 A child process keeps the connections; this side asks it in frames and is safe to use from
 many threads. A child that hangs or dies ends its sessions, and with them the locks: a call that it
-had in hand is `lost`, and another child does whatever is asked next. Times in seconds.
+was working on is `lost`, and another child does whatever is asked next. Times in seconds.
 """
 
 import threading

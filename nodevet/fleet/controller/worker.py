@@ -22,7 +22,7 @@ REPEATABLE = ("open", "close")  # what finds its host as well without a session
 
 
 class GoneError(WorkError):
-    """The child is gone, and what it had in hand is lost: it is unknown whether it was done."""
+    """The child is gone, and what it was working on is lost: it is unknown whether it was done."""
 
     def __init__(self, why: str) -> None:
         super().__init__("lost", why)
@@ -78,7 +78,7 @@ class Worker:
 
 
 class RequestClient:
-    """One child process, the requests that it has in hand, and the thread that hears it."""
+    """One child process, the requests that it works on, and the thread that hears it."""
 
     def __init__(self, order: BatchOrder) -> None:
         """Raises FleetError."""

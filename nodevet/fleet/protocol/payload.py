@@ -78,7 +78,7 @@ main.serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
 class AnswerError(Exception):
-    """The node's output holds no whole answer; the message says what is wrong with it."""
+    """The node's output holds no whole answer; the message says what it lacks."""
 
 
 @cache
@@ -136,7 +136,7 @@ def request(
     """What the probe is asked for, as one line of JSON.
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
-    where the node is this machine, and has no other clock to be compared with.
+    if the node is this machine, and has no other clock to be compared with.
     `whole_machine`: see nodevet.remote.request.
     `asks`: what else is to be read, names by section: sysctl, services, packages.
     """

@@ -38,7 +38,7 @@ def narrow(transport: Transport, config: HostConfig, known: Sequence[str]) -> No
 def chosen(keyword: str, wish: str, ours: Sequence[str]) -> tuple[str, ...]:
     """What a list of the user's leaves of ours: `a,b` these alone, `+a` these too, `-a*`, `^a`."""
     sign, names = (wish[0], wish[1:]) if wish[0] in "+-^" else ("", wish)
-    wanted = [name for each in names.split(",") for name in _spelled(each, ours)]
+    asked = [name for each in names.split(",") for name in _spelled(each, ours)]
     if sign == "+":
         left = list(ours)
     elif sign == "-":
@@ -46,7 +46,7 @@ def chosen(keyword: str, wish: str, ours: Sequence[str]) -> tuple[str, ...]:
         out = {each for each in ours for name in _names(each) if listed(name, patterns)}
         left = [each for each in ours if each not in out]
     else:
-        left = [*wanted, *(each for each in ours if sign and each not in wanted)]
+        left = [*asked, *(each for each in ours if sign and each not in asked)]
     if not left:
         raise SshConfigError(f"ssh_config: {keyword} {wish}: nodevet has none of these")
     return tuple(dict.fromkeys(left))

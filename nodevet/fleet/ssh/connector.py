@@ -83,7 +83,7 @@ class NodeConnector(SSHConnector):
     def ask(self, command: str, stdin: bytes, answer: Answer) -> bytes:
         """Run a command that reads `stdin`, until the evidence in its output is whole.
 
-        Raises NoAnswerError if it ends without, AnswerError where it cannot become whole.
+        Raises NoAnswerError if it ends without, AnswerError if it cannot become whole.
         """
         channel = self._session()
         try:

@@ -145,13 +145,13 @@ class SshConfig:
 
 def _refuse(found: ConfigValues) -> None:
     """Raises SshConfigError for what is not supported and would connect otherwise than ssh."""
-    wanted = {
+    unsupported = {
         "KnownHostsCommand": (found.one("knownhostscommand") or "none").lower() != "none",
         "BindInterface": found.one("bindinterface") is not None,
         "ProxyUseFdpass yes": found.yes("proxyusefdpass") and not found.jumps,
         "PubkeyAuthentication no": found.one("pubkeyauthentication") == "no",
     }
-    for words, asked in wanted.items():
+    for words, asked in unsupported.items():
         if asked:
             raise SshConfigError(f"ssh_config for {found.name}: {words} is not supported")
     if refused := found.one("refuseconnection"):

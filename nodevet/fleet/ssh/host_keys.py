@@ -41,7 +41,7 @@ class HostKeys:
     def check(self, config: HostConfig, key_type: str, key: str, address: str = "") -> None:
         """Whether the key that a host shows (base64) is trusted; a new one is accepted for good.
 
-        Raises UnreachableError if it is not (OtherKeyError where `types` may now tell of
+        Raises UnreachableError if it is not (OtherKeyError if `types` may now tell of
         another key that is), SshConfigError for a file that cannot be read,
         TooLateError if another process keeps the file locked. `address` is the host's, where
         nothing is between.

@@ -107,7 +107,7 @@ class KnownHosts:
     def types(self, names: Sequence[str]) -> tuple[str, ...]:
         """The key types known under these names, without certificate authorities.
 
-        Where nothing is known but hashed names that were not gone through: the types among these.
+        If nothing is known but hashed names that were not gone through: the types among these.
         """
         entries = [entry for name in names for entry in self._plain(name.lower())]
         entries += [entry for name in names for entry in self._found.get(name.lower(), (0, []))[1]]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from nodevet.fleet.ssh.errors import SshConfigError
 
-SECONDS = 10  # that a command may take, where the host's deadline is not sooner
+SECONDS = 10  # that a command may take, if the host's deadline is not sooner
 
 # The command, and a watcher on a pipe from us: when we are gone, even if we were killed,
 # the watcher ends them both with all that they started.

@@ -221,16 +221,16 @@ def _tokens(host: str, name: str, port: int, user: str, alias: str | None) -> di
 
 
 def _canonical(host: str, found: Mapping[str, tuple[str, ...]]) -> str:
-    """The full name where that is wanted, an address in its usual form. Raises SshConfigError."""
+    """The full name if that is asked for, an address in its usual form. Raises SshConfigError."""
     wanted_family = _one(found, "addressfamily", "any")
     for family in (socket.AF_INET, socket.AF_INET6):
         if (address := _address(host, family)) is not None:
             return address if FAMILIES[wanted_family] in (family, socket.AF_UNSPEC) else host
     host = host.lower()
-    wanted = _one(found, "canonicalizehostname")
+    canonical = _one(found, "canonicalizehostname")
     direct = _one(found, "proxycommand", "none").lower() == "none"
     direct = direct and not hops(_one(found, "proxyjump", "none"))
-    if wanted == "no" or (wanted == "yes" and not direct):
+    if canonical == "no" or (canonical == "yes" and not direct):
         return host
     if _one(found, "canonicalizepermittedcnames", "none").lower() != "none":
         raise SshConfigError("ssh_config: CanonicalizePermittedCNAMEs is not supported")

@@ -218,7 +218,7 @@ def _criteria(rest: str) -> tuple[Criterion, ...]:
 def _safe(status: os.stat_result) -> bool:
     """Whether only this user and root may write to a file.
 
-    As Debian's ssh has it: a group that is this user alone is no one else.
+    As Debian's ssh has it: a group of this user alone is not others.
     """
     mine = os.getuid()
     if status.st_uid not in (0, mine) or status.st_mode & stat.S_IWOTH:

@@ -206,9 +206,9 @@ class Transports:
             try:
                 more = transport.auth_publickey(config.user, key)
             except BadAuthenticationType as error:
-                wanted = ", ".join(error.allowed_types)
+                accepted = ", ".join(error.allowed_types)
                 raise UnreachableError(
-                    f"authentication failed (the server accepts {wanted})"
+                    f"authentication failed (the server accepts {accepted})"
                 ) from error
             except AuthenticationException:
                 if transport.is_active():

@@ -211,9 +211,9 @@ def hosts_of(
 def open_files() -> int:
     """Raise the limit of open files as far as allowed; returns how many are ours to use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft < wanted:
+    needed = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < needed:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+            soft = needed
     return max(FILES_PER_HOST, soft - 64)

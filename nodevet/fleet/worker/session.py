@@ -208,7 +208,7 @@ class HostSession:
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)
         booted = output.stdout.strip()
-        if not ok or not UUID.fullmatch(booted):  # what a profile prints is no boot id
+        if not ok or not UUID.fullmatch(booted):  # what a profile prints is not a boot id
             raise SessionError("failed", f"not a valid boot id: {brief(output.output, 200)}")
         return booted
 

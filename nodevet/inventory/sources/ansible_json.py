@@ -178,7 +178,7 @@ def _is_discovered(value: Any, local: bool) -> bool:
 
 
 def _plain(setting: str, value: Any) -> Any:
-    """A value as its setting wants it, where Ansible takes text for it too."""
+    """A value as its setting expects it, if Ansible takes text for it too."""
     if setting == "port" and isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value[:10])
     if setting in ("sudo", "whole_machine", "expect_hostname") and isinstance(value, (str, int)):

@@ -108,7 +108,7 @@ class _FleetReader:
             self.nested(keys["groups"].value, "groups", (), {})
 
     def found(self) -> Found:
-        """The hosts with their settings resolved. Raises InventoryError where groups disagree."""
+        """The hosts with their settings resolved. Raises InventoryError if groups disagree."""
         entries = [self.resolve(name, seen) for name, seen in self.hosts.items()]
         if self.problems:
             raise InventoryError(self.problems)

@@ -59,7 +59,7 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A value that is no plain data: a function, a class, an object."""
+    """A value that is not plain data: a function, a class, an object."""
 
     kind: str
 
@@ -151,7 +151,7 @@ class _PyinfraReader:
         return Found(tuple(entries), frozenset(groups))
 
     def group(self, name: str, value: Any) -> Group | None:
-        """A variable as a group; None where it is none, as pyinfra has it."""
+        """A variable as a group; None if it is none, as pyinfra has it."""
         data: Any = {}
         if isinstance(value, tuple):
             if len(value) != 2 or not isinstance(value[0], (list, tuple)):

@@ -59,7 +59,7 @@ class NodeFiles(object):
             return ""
 
     def entries(self, path, end=""):
-        """The names in a folder, ours left out; none where there is no folder."""
+        """The names in a folder, ours left out; none if there is no folder."""
         try:
             found = names(self.root, path)
         except (FileNotFoundError, NotADirectoryError):

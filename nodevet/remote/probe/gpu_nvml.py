@@ -40,7 +40,7 @@ class CallError(Exception):
 def load():
     """The pynvml module. Compiling it is slow, so the library is tried first.
 
-    Raises Absent where the library is not installed, SectionError if it does not load.
+    Raises Absent if the library is not installed, SectionError if it does not load.
     """
     try:
         ctypes.CDLL(LIBRARY)

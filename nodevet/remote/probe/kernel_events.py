@@ -32,7 +32,7 @@ SEVERITIES = {  # of an NVSwitch's error, in the driver's words
 
 
 def classify(text):
-    """(kind, code, address, severity) of a message, or None where it is of no use here."""
+    """(kind, code, address, severity) of a message, or None if it is of no use here."""
     if text.startswith("NVRM: Xid"):
         match = XID.match(text)
         if match:

@@ -11,7 +11,7 @@ import re
 
 ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
 PLACE = re.compile(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
-OPEN = 16  # reports at hand of one kind
+OPEN = 16  # reports of one kind that are not yet complete
 TEXT = 300  # characters of a line
 
 # mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
@@ -125,7 +125,7 @@ def by_status(match):
 
 
 def machine_check(body):
-    """(kind, severity) of what follows `[Hardware Error]: `; None where it tells nothing new.
+    """(kind, severity) of what follows `[Hardware Error]: `; None if it tells nothing new.
 
     >>> machine_check("CPU 0: Machine Check: 0 Bank 8: 8c00004000010090")
     ('mce', 'corrected')

@@ -54,7 +54,7 @@ class Message(object):
         self.pieces = [(True, text)]
 
     def readings(self):
-        """The texts that its rows may mean, as printable text; one where they are clear."""
+        """The texts that its rows may mean, as printable text; one if they are clear."""
         between = b"" if self.indent is None else b"\n"
         for index, (begins, _) in enumerate(self.pieces):
             if begins:

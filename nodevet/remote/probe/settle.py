@@ -22,7 +22,7 @@ NODE = re.compile(r"/dev/nvidia[0-9]{1,4}\Z")
 
 
 def on_bus(root):
-    """How many NVIDIA GPUs are on the PCI bus; none where that cannot be read."""
+    """How many NVIDIA GPUs are on the PCI bus; none if that cannot be read."""
 
     def is_gpu(address):
         place = "{}/{}/".format(DEVICES, address)

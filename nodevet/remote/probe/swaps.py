@@ -97,7 +97,7 @@ def units(root):
 
 
 def entries(root, folder):
-    """The names in a folder; none where it is not there. Raises OSError, ValueError."""
+    """The names in a folder; none if it is not there. Raises OSError, ValueError."""
     try:
         return names(root, folder)
     except (FileNotFoundError, NotADirectoryError):

@@ -81,7 +81,7 @@ def ran(one: "Ran") -> str:
 
 
 def verdicts(step: "StepResult") -> str:
-    """`ok: GPU 0, GPU 1`, what is not ok first; empty where the check was not asked."""
+    """`ok: GPU 0, GPU 1`, what is not ok first; empty if the check was not asked."""
     subjects: dict[str, list[str]] = {}
     for subject, verdict in step.verdicts.items():
         subjects.setdefault(verdict, []).append(subject)

@@ -23,7 +23,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One difference and everything that shares it. Texts are printable; `hosts` are raw."""
 
     label: str  # one of ORDER
-    check: str = ""  # empty where the line is about hosts, not about a check
+    check: str = ""  # empty if the line is about hosts, not about a check
     severity: Severity = Severity.CRITICAL
     fails: bool = True  # whether it counts for the exit code
     what: str = ""

@@ -99,10 +99,10 @@ def _diff(finding: Finding) -> Iterable[str]:
         return []
     bare = finding.actual is None and finding.expected is None
     unsaid = bare or finding.verdict is Verdict.UNKNOWN
-    wanted = [] if finding.expected is None else value_lines(finding, finding.expected, 0)
+    expected = [] if finding.expected is None else value_lines(finding, finding.expected, 0)
     actual = [] if unsaid else value_lines(finding, finding.actual, 1)
-    changed = list(hunks([(wanted, actual)], 1))
-    marked = changed or [*(f"-{line}" for line in wanted), *(f"+{line}" for line in actual)]
+    changed = list(hunks([(expected, actual)], 1))
+    marked = changed or [*(f"-{line}" for line in expected), *(f"+{line}" for line in actual)]
     if len(marked) > MOST_LINES:
         more = f" and {count(len(marked) - MOST_LINES, 'line')} more"
         marked = [*marked[:MOST_LINES], more]

@@ -31,7 +31,7 @@ def governor_powersave(healthy: Healthy, want: Governor) -> Patch:
 
 
 def governors(healthy: Healthy, wanted: str) -> list[str]:
-    """The files that take a governor. Raises FaultError where there is none, or no such one."""
+    """The files that take a governor. Raises FaultError if there is none, or no such one."""
     found = [path for path in healthy.files if GOVERNOR.fullmatch(path)]
     if not found:
         raise FaultError("the node has no cpufreq")

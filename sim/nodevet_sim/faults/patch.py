@@ -55,7 +55,7 @@ class Healthy:
         return None if found is None or found.startswith("NVML_ERROR_") else found
 
     def number(self, gpu: int, key: str) -> int:
-        """The same as a number. Raises FaultError where it answers none."""
+        """The same as a number. Raises FaultError if it answers none."""
         found = self.text(gpu, key)
         try:
             return int(found or "", 0)

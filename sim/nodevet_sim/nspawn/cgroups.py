@@ -79,7 +79,7 @@ def pids(group: Path) -> frozenset[int]:
 def end(groups: tuple[Path, ...], *, seconds: float = 20.0) -> None:
     """Kill every process in the groups, wait until all are gone, and remove the groups.
 
-    Raises TimeoutError where a process does not end.
+    Raises TimeoutError if a process does not end.
     """
     limit = time.monotonic() + seconds
     while alive := frozenset().union(*(pids(group) for group in groups)) - {os.getpid()}:

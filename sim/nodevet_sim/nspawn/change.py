@@ -53,7 +53,7 @@ async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
 
 
 def refuse(old: SimulatedNode, new: SimulatedNode) -> None:
-    """Raises NodeError where a node would have to be made anew."""
+    """Raises NodeError if a node would have to be made again."""
     if (new.name, new.disk_mb) != (old.name, old.disk_mb):
         raise NodeError("the name and the disk size of a node are fixed when it is created")
     if (new.state is None) != (old.state is None):

@@ -38,7 +38,7 @@ def up(fleet: str, scenario: Path, *, nodes: int) -> FleetFolder:
     try:
         supervisor = _start(where, lock, scenario)
         _await_answer(where, supervisor)
-    except BaseException:  # Ctrl-C, too: nobody would know of a fleet that is half there
+    except BaseException:  # Ctrl-C, too: a fleet that is half there would go unnoticed
         if supervisor is not None:
             supervisor.kill()
             supervisor.wait()

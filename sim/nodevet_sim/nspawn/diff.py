@@ -50,7 +50,7 @@ class DiskEntry(NamedTuple):
     mode: int  # permissions
     owner: int
     group: int
-    size: int  # bytes; 0 for what is no file
+    size: int  # bytes; 0 for what is not a file
     what: str  # sha256 of a file, target of a link, major:minor of a device
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ Listing = Mapping[str, DiskEntry | None]
 
 
 def entry(path: Path, upper: Path | None = None) -> DiskEntry | None:
-    """What a path is; None where nothing is there. `upper`: the same path in the upper layer."""
+    """What a path is; None if nothing is there. `upper`: the same path in the upper layer."""
     try:
         return _entry(path, upper)
     except (FileNotFoundError, NotADirectoryError):

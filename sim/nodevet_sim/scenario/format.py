@@ -71,7 +71,7 @@ def _one_or_more(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """A list, where pydantic is strict and a tuple is wanted."""
+    """A list, if pydantic is strict and expects a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -72,7 +72,7 @@ def lay(
 def resolved(path: str, links: Mapping[str, str]) -> str:
     """The path with the links in its folders followed, so that a file is written where it is.
 
-    Raises ValueError where they lead in circles or out of the tree.
+    Raises ValueError if they lead in circles or out of the tree.
     """
     done, ahead, count = "", path.split("/"), 0
     while ahead:

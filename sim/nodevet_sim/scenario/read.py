@@ -105,7 +105,7 @@ class _ScenarioReader:
             )
 
     def word(self, entry: Entry | None) -> str:
-        """The text of a key; nothing where it is missing."""
+        """The text of a key; nothing if it is missing."""
         if entry is None:
             return ""
         value = entry.value

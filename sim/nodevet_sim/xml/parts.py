@@ -120,7 +120,7 @@ def fabric_status(said: str) -> str:
 
 
 def processes(document: XmlDocument, gpu: Element) -> dict[str, str]:
-    """`PID:BYTES` of the compute processes. Raises StateError where they do not fit."""
+    """`PID:BYTES` of the compute processes. Raises StateError if they do not fit."""
     parent = gpu.find("processes")
     if parent is None or shown(parent):
         return {}

@@ -156,7 +156,7 @@ def virtualization(shown: str) -> str:
 
 
 def convert(document: XmlDocument, element: Element | None, read: Read) -> str | None:
-    """The state's value of one element: None where it has none, or the name of the NVML
+    """The state's value of one element: None if it has none, or the name of the NVML
     error that nvidia-smi printed. Raises StateError."""
     found = shown(element)
     if element is None or is_nothing(found):

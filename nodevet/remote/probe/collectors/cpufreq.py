@@ -34,7 +34,7 @@ def parse_cpus(text):
 
 
 def entries(root, directory, prefix):
-    """The numbers of the entries <prefix>N; none where there is no such directory."""
+    """The numbers of the entries <prefix>N; none if there is no such directory."""
     try:
         return numbered(root, directory, prefix, LARGEST)
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def entries(root, directory, prefix):
 
 
 def policy_places(root):
-    """{policy number: its directory}. Raises Absent where there is none."""
+    """{policy number: its directory}. Raises Absent if there is none."""
     policies = entries(root, CPUS + "/cpufreq", "policy")
     if policies:
         return {id: "{}/cpufreq/policy{}/".format(CPUS, id) for id in policies}
@@ -100,7 +100,7 @@ def fold(policies):
 
 
 def join(cpus):
-    """The CPUs of several policies as one cpulist; None where one did not say."""
+    """The CPUs of several policies as one cpulist; None if one did not say."""
     return None if None in cpus else format_cpulist(cpu for ids in cpus for cpu in ids)
 
 

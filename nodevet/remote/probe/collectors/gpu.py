@@ -1,7 +1,7 @@
 """Every GPU as NVML sees it: identity, settings, clocks, temperatures, PCIe, memory, errors.
 
 A lost GPU, a function that this driver lacks, a value that this product does not
-have: each costs its own value and no other, and NVML's error name stands beside the
+have: each costs its own value and no other, and NVML's error name stands next to the
 null. Nothing is set, and NVML is shut down before the answer is written.
 """
 

@@ -105,7 +105,7 @@ def exists(root, path):
 
 
 def namespace(root, pid, kind):
-    """The name of a process's namespace, as pid:[4026531836]; None where it cannot be read."""
+    """The name of a process's namespace, as pid:[4026531836]; None if it cannot be read."""
     return attempt(os.readlink, path_under(root, "/proc/{}/ns".format(pid)) + "/" + kind)[0]
 
 

@@ -47,7 +47,7 @@ CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
 
 
 def carried(version):
-    """The driver's version in a package's, None where it has none.
+    """The driver's version in a package's, None if it has none.
 
     >>> carried("1:550.90.07-0ubuntu0.22.04.1"), carried("6.8.0-40.40+1")
     ('550.90.07', None)

@@ -126,7 +126,7 @@ def aer(root, place):
 
 
 def bound(root, driver):
-    """The names of the devices that a driver has; none where there is no such driver."""
+    """The names of the devices that a driver has; none if there is no such driver."""
     try:
         return [name for name in names(root, driver, LARGEST) if ":" in name or "." in name]
     except FileNotFoundError:
