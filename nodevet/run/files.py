@@ -1,9 +1,12 @@
-"""Files that a run writes: tried out before it, and never half written."""
+"""Files that a user named for a run to write: tried out before it, and never half written."""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from nodevet.files import write_whole
 
 
 class FileError(Exception):
@@ -21,9 +24,9 @@ def try_out(path: Path) -> None:
             if not os.access(path, os.W_OK):
                 raise PermissionError("permission denied")
         else:
-            part = _part(path)
-            part.touch()
-            part.unlink()
+            folder = path.resolve().parent
+            with NamedTemporaryFile(dir=folder, prefix=".nodevet-", suffix=".part"):
+                pass
 
 
 @contextmanager
@@ -43,24 +46,9 @@ def replace(path: Path, text: str) -> None:
     data = text.encode("utf-8", "backslashreplace")
     if _in_place(path):
         path.write_bytes(data)
-        return
-    part = _part(path)
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path.resolve())
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
+    else:
+        write_whole(path.resolve(), data, durable=True)
 
 
 def _in_place(path: Path) -> bool:
     return path.exists() and not path.is_file()
-
-
-def _part(path: Path) -> Path:
-    target = path.resolve()
-    return target.with_name(f".{target.name}.{os.getpid()}.part")

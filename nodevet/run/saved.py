@@ -14,6 +14,7 @@ import msgspec
 from nodevet import age
 from nodevet.age import WEEK
 from nodevet.evidence.document import EvidenceError, check_envelope
+from nodevet.files import write_whole
 from nodevet.fleet import Visit
 from nodevet.identity import expected_hostname
 from nodevet.model import Host, Status
@@ -70,7 +71,10 @@ def limit_of(most: float | None) -> MaxAge | None:
 
 
 def keep(visit: Visit, host: Host, folder: Path) -> None:
-    """Write a visit to `folder`/HOST.json, so that `replay` finds every host again."""
+    """Write a visit to `folder`/HOST.json, so that `replay` finds every host again.
+
+    Raises OSError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.encode(
         {
@@ -84,15 +88,8 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
             "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
         }
     )
-    path = folder / f"{quote(visit.host, safe='')}.json"
-    part = path.with_suffix(".part")
-    try:
-        part.write_bytes(text)
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink()
-        raise
+    # not durable: a sync per host would cost a sweep more than what a power cut could lose
+    write_whole(folder / f"{quote(visit.host, safe='')}.json", text, durable=False)
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet import __version__
+from nodevet.files import write_whole
 from nodevet.model import Host
 from nodevet.remedy import model
 from nodevet.remedy.approval.signatures import Signature
@@ -213,17 +214,10 @@ class RunFolder:
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name
-        part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(part, "wb", opener=_private) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_whole(path, data, durable=True)
         except OSError as error:
-            with suppress(OSError):
-                part.unlink()
             raise RunError(f"{path}: cannot be written: {error.strerror}") from error
 
 
@@ -283,11 +277,6 @@ class Opening:
             unknown=f"{log.broken}; the state of the nodes in hand then is unknown there",
             hosts=tuple(known.get(host.host, host) for host in told.hosts),
         )
-
-
-def _private(path: str, flags: int) -> int:
-    """Nobody else may write to it, whatever the umask."""
-    return os.open(path, flags, 0o644)
 
 
 def _file(host: str) -> str:
