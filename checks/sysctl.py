@@ -63,9 +63,7 @@ Text = Annotated[str, AfterValidator(words)]
 class ParameterLimits(pydantic.BaseModel):
     """What a parameter may be, where more than one value is right."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     minimum: Number | None = None
     maximum: Number | None = None

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from nodevet.baseline.field_notes import field_notes
 from nodevet.catalog import Catalog
 from nodevet.model import Area, CheckParams
 from nodevet_sim.faults import FAULTS, describe
@@ -121,11 +122,12 @@ def fields(params: type[CheckParams]) -> Iterator[str]:
         return
     yield "| field | value | default |"
     yield "|---|---|---|"
+    notes = field_notes(params)
     for name, field in params.model_fields.items():
         default = field.default
         shown = "" if default is PydanticUndefined or default is None else f"`{as_yaml(default)}`"
         plain = " (a plain value fills it)" if params.bare == name else ""
-        note = f". {field.description}" if field.description else ""
+        note = f". {notes[name]}" if name in notes else ""
         required = "" if not field.is_required() else "required"
         yield f"| `{name}`{plain} | {kind(field.annotation)}{note} | {shown or required} |"
     if others is not None:

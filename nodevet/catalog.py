@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
-from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
 from types import ModuleType
@@ -96,6 +95,8 @@ class Catalog:
 
         Raises CatalogError for a name that no fix has, and for fixes that wait for one another.
         """
+        from graphlib import CycleError, TopologicalSorter
+
         known: dict[str, Fix | None] = {}
         asked = set(fixes)
         left = sorted(asked)

@@ -212,9 +212,7 @@ class CheckParams(pydantic.BaseModel):
     `gpu_count: {count: 8}`.
     """
 
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
-    )
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
     bare: ClassVar[str | None] = None
 

@@ -10,7 +10,6 @@ from nodevet.baseline.lint import lint
 from nodevet.baseline.load import load, load_resolved, provenance
 from nodevet.baseline.merge import Statement
 from nodevet.baseline.resolve import Resolved
-from nodevet.baseline.schema import schema
 from nodevet.problems import Problem
 
 __all__ = [
@@ -24,5 +23,4 @@ __all__ = [
     "load",
     "load_resolved",
     "provenance",
-    "schema",
 ]

@@ -2,11 +2,25 @@
 
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
+
+from nodevet.baseline.field_notes import field_notes
 from nodevet.baseline.format import FilePart
 from nodevet.catalog import Catalog
 from nodevet.model import CheckParams
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Noted(GenerateJsonSchema):
+    """With what stands below each field."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        for name, text in field_notes(schema["cls"]).items():
+            found["properties"][name].setdefault("description", text)
+        return found
 
 
 def schema(catalog: Catalog) -> dict[str, Any]:
@@ -54,7 +68,9 @@ def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dic
 
     No field is required, for what is missing here may be inherited.
     """
-    found = params.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+    found = params.model_json_schema(
+        ref_template=f"#/$defs/{prefix}{{model}}", schema_generator=_Noted
+    )
     inner = {f"{prefix}{name}": value for name, value in found.pop("$defs", {}).items()}
     found.pop("required", None)
     choices = [_nullable_fields(found), {"type": "null", "description": "Do not ask for it"}]

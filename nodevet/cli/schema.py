@@ -16,7 +16,7 @@ def command(project: Path) -> None:
     Write it next to your baselines, and begin each with
     `# yaml-language-server: $schema=nodevet.schema.json`.
     """
-    from nodevet.baseline import schema
+    from nodevet.baseline.schema import schema
     from nodevet.run.context import open_project
 
     catalog, _ = open_project(project)

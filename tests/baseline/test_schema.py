@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from nodevet.baseline import schema
 from nodevet.baseline.files import open_file
 from nodevet.baseline.library import shipped
+from nodevet.baseline.schema import schema
 from nodevet.catalog import Catalog
 from nodevet.document.tree import plain
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.baseline import available, choose, lint, load, schema
+from nodevet.baseline import available, choose, lint, load
 from nodevet.baseline.library import shipped
+from nodevet.baseline.schema import schema
 from nodevet.catalog import Catalog
 from nodevet.model import Host
 

@@ -66,6 +66,12 @@ def test_every_baseline_is_asked_for(context: Write) -> None:
     }
 
 
+def test_a_check_does_not_ask_for_what_only_a_plan_reads(context: Write) -> None:
+    driver = context({"driver_version": "570.86.15"})
+    assert asks(driver) == {}
+    assert asks(driver, fixes=True) == {"packages": ("570.86.15",)}
+
+
 @pytest.mark.parametrize(
     ("own", "words"),
     [

@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +23,7 @@ It holds no quote, so that it can travel inside any shell's quotes.
 
 PROBE = "nodevet.remote.probe"
 REMOTE = "nodevet.remote"
+FOLDER = Path(nodevet.__file__).parent / "remote"
 BEYOND = tuple(
     f"{REMOTE}.{name}" for name in ("fence", "kinds", "lock", "look", "managers", "state")
 )
@@ -87,10 +87,10 @@ def payload(program: str = PROBE) -> bytes:
 
     `program`: PROBE answers `probe` only, REMOTE everything; see nodevet.remote.request.
     """
-    sources = {"nodevet": "", "pynvml": _pynvml(), **dict(modules(REMOTE))}
-    if program == PROBE:
-        sources = {name: text for name, text in sources.items() if not name.startswith(BEYOND)}
-    return pack(sources, SERVE)
+    without = BEYOND if program == PROBE else ()
+    return pack(
+        {"nodevet": "", "pynvml": _pynvml(), **dict(modules(REMOTE, FOLDER, without))}, SERVE
+    )
 
 
 def pack(sources: Mapping[str, str], then: str) -> bytes:
@@ -99,21 +99,25 @@ def pack(sources: Mapping[str, str], then: str) -> bytes:
     return b"%d\n%s" % (len(packed), packed)
 
 
-def modules(package: str) -> Iterator[tuple[str, str]]:
-    """Every module of a package and of those in it, with its source."""
-    for entry in sorted(files(package).iterdir(), key=lambda each: each.name):
-        if entry.name.endswith(".py"):
-            stem = entry.name[:-3]
-            name = package if stem == "__init__" else f"{package}.{stem}"
+def modules(package: str, folder: Path, without: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Every module of the package in a folder, and of those in it, with its source.
+
+    `without`: how the names begin of those that are left out. None is imported.
+    """
+    for entry in sorted(folder.iterdir()):
+        name = package if entry.stem == "__init__" else f"{package}.{entry.stem}"
+        if name.startswith(without):
+            continue
+        if entry.suffix == ".py":
             yield name, entry.read_text(encoding="utf-8")
         elif entry.is_dir() and entry.name != "__pycache__":
-            yield from modules(f"{package}.{entry.name}")
+            yield from modules(name, entry, without)
 
 
 @cache
 def fence() -> str:
     """The program of nodevet.remote.fence, for `python3 -c`, without its docstring."""
-    text = (files(REMOTE) / "fence.py").read_text(encoding="utf-8")
+    text = (FOLDER / "fence.py").read_text(encoding="utf-8")
     return text.split('"""\n\n', 1)[1]
 
 
