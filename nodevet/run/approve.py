@@ -83,26 +83,33 @@ def sign(asked: ApprovalRequest, key: Path) -> Signed:
 
     Raises NotCountedError, ApproveError if ssh-keygen fails, and FileError.
     """
-    content, policy, plan = asked.content, asked.policy, asked.judged
-    data = verify.sign(content, key, asked.namespace)
+    data = verify.sign(asked.content, key, asked.namespace)
     signature = Signature(name=f"your key {key}", data=data)
-    (verdict,) = verify.signers(content, [signature], policy, _now(), asked.namespace)
-    people, refused = verify.judge(plan, [verdict], policy, _groups(plan))
-    if not people or isinstance(verdict, str):
-        raise NotCountedError(tuple(refused))
-    target = verify.signature_file(asked.file, people[0].who)
+    approval = verify.check_signature(
+        asked.content,
+        asked.plan,
+        signature,
+        asked.policy,
+        _now(),
+        _groups(asked.plan),
+        rollback=asked.rollback,
+    )
+    if isinstance(approval, list):
+        raise NotCountedError(tuple(approval))
+    target = verify.signature_file(asked.file, approval.who)
     with tried(target):
         replace(target, data.decode("ascii"))
     found = verify.signatures(asked.file)
-    verdicts = tuple(verify.signers(content, found, policy, _now(), asked.namespace))
-    everyone, _ = verify.judge(plan, verdicts, policy, _groups(plan))
-    needed = verify.needs(plan, policy)
-    missing = (
-        verify.too_few(plan, everyone, needed, rollback=asked.rollback)
-        if len(everyone) < needed
-        else ""
+    missing = verify.missing(
+        asked.content,
+        asked.plan,
+        found,
+        asked.policy,
+        _now(),
+        _groups(asked.plan),
+        rollback=asked.rollback,
     )
-    return Signed(who=people[0].who, file=target, missing=missing)
+    return Signed(who=approval.who, file=target, missing=missing)
 
 
 def only_key(folder: Path) -> Path:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from nodevet.model import Host
 from nodevet.printable import brief
 from nodevet.remedy.approval import verify
@@ -33,19 +31,10 @@ def approved(
     A reboot takes approvals as a plan of that risk does.
     """
     policy, now = load(project), datetime.now(timezone.utc)
-    groups = groups_of(hosts)
-    outcome = verify.check_approvals(text, plan, found, policy, now, groups)
-    if not isinstance(outcome, Approved):
-        return outcome
-    if not reboot:
-        return outcome.approvals
-    raised = replace(plan, rollout=replace(plan.rollout, reboot=True))
-    reasons = verify.unfit(raised, policy, now)
-    verdicts = tuple(verify.signers(text, found, policy, now))
-    people, ignored = verify.judge(raised, verdicts, policy, groups)
-    if len(people) < (needed := verify.needs(raised, policy)):
-        reasons += [*ignored, f"to reboot: {verify.too_few(raised, people, needed)}"]
-    return reasons or tuple(people)
+    outcome = verify.check_approvals(
+        text, plan, found, policy, now, groups_of(hosts), reboot=reboot
+    )
+    return outcome.approvals if isinstance(outcome, Approved) else outcome
 
 
 def closing(
@@ -78,34 +67,30 @@ def rollback_approved(
 ) -> Sequence[Approval]:
     """Who approved that the run is rolled back on these nodes; whoever applied it needs no
     approval. Raises UserError if there are too few.
-
-    The plan itself must be signed as when it was applied, except for the day: the folder of a run
-    is easier to write to than a signature is to make. If a signer was revoked since, approvals of
-    the rollback, which are over the same bytes, stand for those of the plan.
     """
     if not todo:
         return ()
-    policy, now = load(project), datetime.now(timezone.utc)
-    groups = groups_of(hosts)
-    found = verify.signatures(run.plan_file)
-    signed = verify.check_approvals(text, plan, found, policy, now, groups, expires=False)
-    known = isinstance(signed, Approved)
-    mine = folder.operator()
     theirs = {one.user for one in records if isinstance(one, RunBegin) and one.kind == "apply"}
-    if known and mine in theirs:
-        return ()
-    part = replace(plan, steps=tuple(step for step in plan.steps if step.host in todo))
-    extra = verify.signatures(run.path / "rollback")
-    outcome = verify.check_rollback(text, part, extra, policy, now, groups)
-    if isinstance(outcome, Approved):  # of these very bytes, whoever signed them before
+    mine = folder.operator()
+    outcome = verify.may_roll_back(
+        text,
+        plan,
+        todo,
+        (run.plan_file, run.path / "rollback"),
+        load(project),
+        datetime.now(timezone.utc),
+        groups_of(hosts),
+        own=mine in theirs,
+    )
+    if isinstance(outcome, Approved):
         return outcome.approvals
-    if not isinstance(signed, Approved):
+    if not outcome.signed:
         why = "the approvals of the plan are not valid now, so the run may not be rolled back:"
         way = f"if it is the plan that was applied: nodevet approve --rollback {run.path}"
-        raise UserError("\n".join([why, *signed, way]))
+        raise UserError("\n".join([why, *outcome.reasons, way]))
     who = ", ".join(sorted(brief(one) for one in theirs if one)) or "it does not say who"
     head = f"{run.path}: applied by {who}, not by {brief(mine)}; it may not be rolled back:"
-    raise UserError("\n".join([head, *outcome]))
+    raise UserError("\n".join([head, *outcome.reasons]))
 
 
 def closed_rollback(asked: Callable[[], Sequence[Approval]]) -> str:

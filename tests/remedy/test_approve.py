@@ -299,6 +299,15 @@ def test_the_author_may_approve_live_unless_the_project_says_no(case: Case) -> N
     assert "is the author" in case.refused()[0]
 
 
+def test_a_reboot_takes_the_approvals_of_a_reboot_whatever_the_plan_says(case: Case) -> None:
+    case.rules("approvals: {live: 1, reboot: 2}\n")
+    assert case.signed("bob").approved() == ["bob@x"]
+    (said,) = case.refused(reboot=True)
+    assert said.startswith("to reboot: the plan needs 2 approvals by different people for reboot")
+    assert "has 1 (bob@x)" in said
+    assert case.signed("carol").approved(reboot=True) == ["bob@x", "carol@x"]
+
+
 def test_an_author_whom_nobody_knows_could_be_anybody(case: Case) -> None:
     case.plan = plan(step(risk=Risk.REBOOT), author="root@ctl")
     (said,) = case.signed("bob", "carol").refused()

@@ -1,0 +1,148 @@
+"""Whose signatures count for a plan, and how many are missing. Pure: ssh-keygen has been asked."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timezone
+
+from msgspec.structs import replace
+
+from nodevet.fixing.model import Risk
+from nodevet.printable import brief
+from nodevet.problems import either
+from nodevet.remedy.approval.policy import RULES, Policy
+from nodevet.remedy.approval.signatures import Signer
+from nodevet.remedy.model import Plan, Step
+from nodevet.result import Approval
+
+
+def back(plan: Plan) -> Plan:
+    """A plan as its rollback is judged."""
+    return replace(plan, rollout=replace(plan.rollout, reboot=False, verify_reboot=False))
+
+
+def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) -> list[str]:
+    """Why this plan cannot be approved, whoever signs it."""
+    if now.tzinfo is None:
+        raise ValueError("now needs an offset")
+    reasons = []
+    if plan.risk is None:
+        reasons.append("the plan has no steps: there is nothing to approve")
+    if expires and (why := _expired(plan, now)):
+        reasons.append(why)
+    if plan.risk is not None and policy.forbids_own(plan.risk) and not policy.names(plan.author):
+        reasons.append(
+            f"the author, {brief(plan.author)}, is not in {policy.shown}, so it cannot be told "
+            f"whether they approve their own {plan.risk.value} plan; give them a line there, or "
+            "plan again with --author and the name given there"
+        )
+    return reasons
+
+
+def _expired(plan: Plan, now: datetime) -> str:
+    ends = _moment(plan.expires)
+    if ends is None:
+        return f"the plan does not say when it expires ({brief(plan.expires)}); plan again"
+    return f"the plan expired at {brief(plan.expires)}; plan again" if now >= ends else ""
+
+
+def judge(
+    plan: Plan,
+    verdicts: Sequence[Signer | str],
+    policy: Policy,
+    hosts_groups: Mapping[str, Collection[str]],
+) -> tuple[list[Approval], list[str]]:
+    """One approval per person that may approve the whole plan; and why others do not count."""
+    approvals, ignored = [], [verdict for verdict in verdicts if isinstance(verdict, str)]
+    for person in _people([one for one in verdicts if isinstance(one, Signer)]):
+        first = person[0]
+        names = {name for signer in person for name in signer.names}
+        why = refusal(plan, names, first.names[0], policy, hosts_groups)
+        if why:
+            ignored.append(f"{first.file}: {why}")
+            continue
+        approvals.append(Approval(who=first.names[0], key=first.key, file=first.file))
+        ignored += [
+            f"{again.file}: signed by {brief(again.names[0])}, who is "
+            f"{brief(first.names[0])} again and counts once"
+            for again in person[1:]
+        ]
+    return approvals, ignored
+
+
+def refusal(
+    plan: Plan,
+    names: Collection[str],
+    who: str,
+    policy: Policy,
+    hosts_groups: Mapping[str, Collection[str]],
+) -> str:
+    """Why a person of these names may not approve this plan; empty if they may."""
+    who = brief(who)
+    if plan.risk is not None and plan.author in names and policy.forbids_own(plan.risk):
+        return (
+            f"{who} is the author, who does not approve their own {plan.risk.value} plan; "
+            "someone else must"
+        )
+    rules = policy.of(names)
+
+    def uncovered(step: Step) -> bool:
+        groups = hosts_groups.get(step.host, ())
+        return not any(rule.covers(plan.risk_of(step), groups) for rule in rules)
+
+    left = [step for step in plan.steps if uncovered(step)]
+    if not left:
+        return ""
+    step = left[0]
+    groups = ", ".join(map(brief, sorted(hosts_groups.get(step.host, ()))))
+    more = f" and {len(left) - 1} more steps" if len(left) > 1 else ""
+    may = either(map(str, rules)) if rules else "nothing"
+    return (
+        f"{who} may not approve {brief(step.id)}, {plan.risk_of(step).value} on a host in "
+        f"{groups or 'no group'}{more}: {RULES} lets them approve {may}; someone who may must, "
+        "or plan fewer hosts and fixes"
+    )
+
+
+def too_few(
+    plan: Plan, people: Sequence[Approval], policy: Policy, *, rollback: bool = False
+) -> str:
+    """How many approvals are missing, and whose count; empty if there are enough.
+
+    A plan needs as many people as the most that any of its steps asks for.
+    """
+    needed = max((policy.needed[plan.risk_of(step)] for step in plan.steps), default=1)
+    if len(people) >= needed:
+        return ""
+    risk = (plan.risk or Risk.LIVE).value
+    who = ", ".join(brief(one.who) for one in people)
+    have = f"{len(people)} ({who})" if people else "none"
+    noun = "approval" if needed == 1 else "approvals by different people"
+    what, way = (
+        ("its rollback by another user", "nodevet approve --rollback RUN")
+        if rollback
+        else ("the plan", "nodevet approve")
+    )
+    return f"{what} needs {needed} {noun} for {risk} and has {have}; run: {way}"
+
+
+def _people(found: Sequence[Signer]) -> list[list[Signer]]:
+    """Signers who share a name or a key, directly or through another, are one person."""
+    people: list[list[Signer]] = []
+    for signer in found:
+        marks = {signer.key, *signer.names}
+        same = [
+            person
+            for person in people
+            if any(not marks.isdisjoint((one.key, *one.names)) for one in person)
+        ]
+        people = [person for person in people if person not in same]
+        people.append([*(one for person in same for one in person), signer])
+    return people
+
+
+def _moment(text: str) -> datetime | None:
+    """ISO 8601 with an offset; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment.astimezone(timezone.utc) if moment.tzinfo else None
