@@ -47,7 +47,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "watts"
 
     watts: Watts | Literal["default"]
-    tolerance: Percent | Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    tolerance: Percent | Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """In percent of the limit, or in watts."""
 
     def slack_mw(self, wanted_mw: int) -> float:

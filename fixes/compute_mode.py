@@ -1,19 +1,19 @@
-"""Let every GPU admit as many processes as the baseline says, now and at every boot.
+"""Set every GPU's compute mode to the expected one, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -c MODE` for each GPU that fails.
 
 **At every boot** the unit `nodevet-compute-mode.service` sets the mode of every GPU of the node,
-after nvidia-persistenced and before slurmd and the kubelet. It is the one owner of the
-setting; a GPU that fails does not keep it from the others, and then the unit has failed.
+after nvidia-persistenced and before slurmd and the kubelet. It is the one manager of the
+setting; if one GPU fails, the others are still set, and the unit ends as failed.
 
-**Risk** idle: processes that use the GPU go on, but one that they start may no longer get in.
+**Risk** idle: processes that use the GPU go on, but new ones that they start may be refused.
 
 **Rollback** restores the earlier modes, and removes the unit or restores the earlier one.
 
 **What it cannot do.** EXCLUSIVE_THREAD is refused: drivers dropped it years ago. With
 persistence mode off the driver forgets the mode when the GPU's last client leaves; the plan
-says so, and `persistence_mode` comes first. A node with a GPU that does not answer is refused
-whole, as the unit must speak of all.
+says so, and `persistence_mode` comes first. A node with a GPU that does not respond is
+refused as a whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

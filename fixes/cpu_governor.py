@@ -1,12 +1,12 @@
-"""Set the governor of every CPU frequency policy, now and at every boot.
+"""Set the governor of every CPU frequency policy to the expected one, now and at every boot.
 
-**Now** `systemd-tmpfiles --create` with the rule below: the very thing that runs at boot.
+**Now** `systemd-tmpfiles --create` with the rule below, as at every boot.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-cpu-governor.conf`, one line for all policies; see
 tmpfiles.d(5), `w`. If a policy's CPUs are all offline (SMT switched off, say) it takes no
 governor, and the rule has a line for each of the others: CPUs that come back later fail
 until it is planned again. systemd reads it early in the boot and whenever a package asks for it. It
-is the one owner of the setting; tuned, cpupower.service and power-profiles-daemon are others.
+is the one manager of the setting; tuned, cpupower.service and power-profiles-daemon conflict.
 
 **Risk** live: only clocks change.
 

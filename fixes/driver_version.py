@@ -1,25 +1,24 @@
-"""Install the version of the NVIDIA driver that the baseline says, from the node's repositories.
+"""Install the expected version of the NVIDIA driver from the node's repositories.
 
-**Now** one `apt-get install NAME=VERSION ...` of every installed package that is of the driver's
-version, the fabric manager's with it: all of them, or nothing. The version is the highest that
-each of them has in the repositories of the node and that the baseline admits; then
-`apt-mark hold`. Other packages are neither removed nor installed or upgraded along with it:
-apt is stopped before it changes anything.
+**Now** one `apt-get install NAME=VERSION ...` of every installed package that has the driver's
+version, the fabric manager's too: all of them, or none. The version is the highest that the
+baseline allows and the node's repositories have for each of them; then `apt-mark hold`. If apt
+would also remove, install or upgrade other packages, it is stopped before it changes anything.
 
-**At every boot** the installed packages are the owner; held, so that no upgrade moves them.
+**At every boot** nothing is needed: the packages stay installed, held against upgrades.
 
 **Risk** reboot. The old module stays loaded until then, and the new library refuses to talk to
-it: nothing that uses a GPU starts. A module of DKMS is built while it is installed, which takes
+it: nothing that uses a GPU starts. A DKMS module is built during the installation, which takes
 minutes.
 
-**Rollback** installs the earlier versions, and restores whether they were held and came with
-others; it takes another reboot. Where the repositories no longer have the installed version,
-they could not be restored, and nothing is planned.
+**Rollback** installs the earlier versions, and restores whether they were held and whether they
+were marked as automatically installed; it takes another reboot. If the repositories no longer have
+the installed version, it could not be restored, and nothing is planned.
 
-**What it cannot do.** It configures no repository and does not fetch the lists of one
-(`apt-get update`). It does not go from one branch to another where the packages are named
-after it (nvidia-driver-550, nvidia-driver-560), nor change what NVIDIA's .run installer put
-there. Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's
+**What it cannot do.** It configures no repository and does not update package lists
+(`apt-get update`). It does not change to another branch if the packages are named after the
+branch (nvidia-driver-550, nvidia-driver-560), nor change what NVIDIA's .run installer
+installed. Modules that were built for one kernel (linux-modules-nvidia-*) follow that kernel's
 packages. Packages of dnf and zypper are left alone.
 """
 

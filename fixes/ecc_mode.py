@@ -1,17 +1,17 @@
-"""Switch ECC of every GPU's memory on, or off, as the baseline says.
+"""Switch ECC on or off on every GPU, as expected.
 
-**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that fails: the mode is set, and
-waits. It is in force after the next reboot, or reset of the GPU; the plan says `reboot`, as
+**Now** `nvidia-smi -i UUID -e 1` (or `-e 0`) for each GPU that fails: the mode is set and
+pending. It is in force after the next reboot, or reset of the GPU; the plan says `reboot`, as
 a GPU on an NVLink fabric cannot be reset alone.
 
-**At every boot** nothing is needed: the board keeps the mode in its InfoROM, and is the owner.
+**At every boot** nothing is needed: the board keeps the mode in its InfoROM.
 
-**Risk** reboot. It is live only if the mode is as expected and another one waits: then what
-waits is reverted, and nothing changes.
+**Risk** reboot. It is live only if the mode is as expected and another one is pending: then the
+pending one is reverted, and nothing changes.
 
-**Rollback** sets the earlier mode, which then waits: it takes another reboot.
+**Rollback** sets the earlier mode, which is then pending: it takes another reboot.
 
-**What it cannot do.** A GPU without ECC does not get it. Usable memory and bandwidth change
+**What it cannot do.** A GPU without ECC stays without it. Usable memory and bandwidth change
 with the mode.
 """
 

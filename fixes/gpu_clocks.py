@@ -1,13 +1,13 @@
-"""Set every GPU's application and locked clocks to what the baseline says, now and at every boot.
+"""Set every GPU's application and locked clocks to the expected ones, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -ac MEMORY,GRAPHICS` for each GPU whose application clocks
-fail. The two are set as one: the one that the baseline does not name stays as it is.
+fail. Both are set together: one that the baseline does not name stays as it is.
 `nvidia-smi -lgc MHZ,MHZ` and `-lmc MHZ,MHZ` lock.
 
 **At every boot** the unit `nodevet-gpu-clocks.service` sets the clocks of every GPU of the node,
 after nvidia-persistenced and before slurmd and the kubelet; an application clock that the
-baseline does not name is then at its default. It is the one owner of the setting; a GPU that
-fails does not keep it from the others, and then the unit has failed.
+baseline does not name is then at its default. It is the one manager of the setting; if one
+GPU fails, the others are still set, and the unit ends as failed.
 
 **Risk** live: jobs go on, and get slower or faster.
 
@@ -17,8 +17,8 @@ fails does not keep it from the others, and then the unit has failed.
 known does, and a lock that cannot be read can neither be verified nor restored. nvidia-smi
 refuses a pair that the GPU does not have (`nvidia-smi -q -d SUPPORTED_CLOCKS`). With persistence
 mode off the driver forgets the clocks when the GPU's last client leaves; the plan says so, and
-`persistence_mode` comes first. A node with a GPU that does not answer is refused whole, as
-the unit must speak of all.
+`persistence_mode` comes first. A node with a GPU that does not respond is refused as a
+whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,25 +1,25 @@
-"""Load the kernel modules that the baseline wants, and keep out those that it does not.
+"""Load the kernel modules that are expected, and blacklist those that must be absent.
 
-**Now** `modprobe` for each module that is missing. One that is loaded and unwanted stays until
-the next boot: whatever uses it would be cut off.
+**Now** `modprobe` for each module that is missing. One that is loaded and must be absent stays
+until the next boot, since something may be using it.
 
-**At every boot** `/etc/modules-load.d/nodevet-kernel-modules.conf` names every module that the
-baseline wants; for each one that it does not, `/etc/modprobe.d/nodevet-MODULE.conf` blacklists
-it. Where an older plan left such a file for a module that is wanted by now, it goes.
+**At every boot** `/etc/modules-load.d/nodevet-kernel-modules.conf` names every module that
+is expected; for each one that must be absent, `/etc/modprobe.d/nodevet-MODULE.conf` blacklists
+it. If an earlier plan left such a file for a module that is expected now, it is removed.
 
-**Risk** live for loading; reboot for what is to be gone.
+**Risk** live for loading; reboot for modules that must be absent.
 
-**Rollback** restores the files, unloads what was loaded here, with whatever came along and nothing
-else, and loads what was kept out.
+**Rollback** restores the files, unloads what this step loaded, with its dependencies and nothing
+else, and loads what was blacklisted.
 
-**What it cannot do.** A module that is not on the node is not installed, and one that is part
-of the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The
-initramfs may load an unwanted module before the blacklist is read: `update-initramfs -u` or
-`dracut --force` builds it again, and is not done here. A blacklist keeps a module from being
-loaded for a device and by modules-load.d, not by `modprobe` and not by another module that
-needs it. What is blacklisted elsewhere or on the kernel's command line is not loaded: that is
-the administrator's decision. Versions of driver and library that differ ask for a reboot, which
-is no change of a setting.
+**What it cannot do.** A module that is not on the node is not installed, and one that is part of
+the kernel can only be kept out on the kernel's command line (`initcall_blacklist`). The
+initramfs may load a blacklisted module before the blacklist is read: `update-initramfs -u` or
+`dracut --force` rebuilds it, and is not done here. A blacklist keeps a module from being loaded
+for a device and by modules-load.d, not by `modprobe` and not by another module that needs it.
+What is blacklisted elsewhere or on the kernel's command line is not loaded: that is the
+administrator's decision. If the versions of driver and library differ, a reboot is needed; no
+setting would change that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

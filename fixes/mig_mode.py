@@ -1,8 +1,8 @@
-"""Switch MIG of every GPU on, or off, as the baseline says, now and at every boot.
+"""Switch MIG on or off on every GPU, as expected, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -mig 1` (or `-mig 0`) for each GPU that fails. Hopper and later
-change at once. Ampere changes with a reset of the GPU, which the driver does by itself where it
-can; else the mode waits for one, or for a reboot, and the plan says `reset`.
+change at once. Ampere changes with a reset of the GPU, which the driver does by itself if it
+can; else the mode is pending until a reset or reboot, and the plan says `reset`.
 
 **At every boot** Ampere keeps the mode on the board. Later GPUs forget it: the unit
 `nodevet-mig-mode.service` sets it on every one of them, after nvidia-persistenced and the fabric
@@ -11,12 +11,12 @@ manager, and before the other GPU settings, slurmd and the kubelet.
 **Risk** drain: nothing may use the GPU, not even a monitor such as DCGM, or the driver refuses.
 
 **Rollback** restores the earlier modes, and removes the unit or restores the earlier one. The
-slices of a GPU that was in MIG mode do not come back.
+MIG instances of a GPU that was in MIG mode are not restored.
 
-**What it cannot do.** It makes no slices and keeps none: the layout is the part of NVIDIA's
-mig-parted. The change makes the GPU forget its other settings; later fixes of the same plan
-set them again, else vet again. A node with a GPU that does not answer is refused whole, as the
-unit must speak of all.
+**What it cannot do.** It neither creates nor keeps MIG instances: use NVIDIA's mig-parted for
+the layout. The change makes the GPU forget its other settings; later fixes of the same plan
+set them again, else vet again. A node with a GPU that does not respond is refused as a
+whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,23 +1,23 @@
-"""Bind services of systemd to the NUMA nodes of the GPUs that they compute on.
+"""Bind systemd services to the NUMA nodes of the GPUs that they compute on.
 
 **Now** nothing by itself: a service is bound when it starts, and is not interrupted for that.
 `nodevet plan --restart` plans the restart. `--now` binds the CPUs of the processes that run
 (`taskset`, each with its threads); memory that lies elsewhere is not moved.
 
 **At every boot** `/etc/systemd/system/<service>.d/90-nodevet-numa-binding.conf`: CPUAffinity=,
-NUMAPolicy=bind, NUMAMask= and, where the baseline wants the memory bound as well,
+NUMAPolicy=bind, NUMAMask= and, if the baseline expects the memory to be bound too,
 AllowedMemoryNodes=. A policy does not show in what the check reads, Mems_allowed, and does not
-bind a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad are
-other owners.
+bind a program that sets its own; AllowedMemoryNodes= does both. Other drop-ins and numad
+conflict.
 
 Nodes of memory alone that are nearest to these CPUs are among them: a Grace Hopper GPU's own.
 
-**Risk** live without a restart. A restart asks for a drained node, drain: what is lost with the
-service cannot be known. Its own processes are no obstacle to it.
+**Risk** live without a restart. A restart needs a drained node: what is lost with the service
+cannot be known. Its own processes do not prevent it.
 
 **Rollback** removes the drop-in, restarts what was restarted, and gives processes that were
-bound with `--now` the CPUs that they had, thread by thread. What others restarted in between
-is bound until its next start.
+bound with `--now` the CPUs that they had, thread by thread. What was restarted by something else
+in between is bound until its next start.
 
 **What it cannot do.** Processes of no service (sessions, containers) and of services that run
 other people's jobs (slurmd, kubelet) are bound by whoever starts them. One service has one

@@ -1,12 +1,12 @@
-"""Set every GPU's power limit to what the baseline says, now and at every boot.
+"""Set every GPU's power limit to the expected one, now and at every boot.
 
 **Now** `nvidia-smi -i UUID -pl WATTS` for each GPU whose limit fails. The watts are checked
-against what NVML says that the board allows.
+against the range that the board allows, as NVML reports it.
 
 **At every boot** the unit `nodevet-power-limit.service` sets the limit of every GPU of the node,
 after nvidia-persistenced and the fabric manager and before slurmd and the kubelet. It is the
-one owner of the setting; a GPU that fails does not keep it from the others, and then the
-unit has failed.
+one manager of the setting; if one GPU fails, the others are still set, and the unit ends as
+failed.
 
 **Risk** live: clocks under load follow at once, jobs go on.
 
@@ -16,7 +16,7 @@ unit has failed.
 last client leaves; the plan says so, and `persistence_mode` comes first. A limit that
 something else holds lower (BMC, module, power brake) is not raised. A board that does not
 allow the watts is refused: the baseline is for another board. A node with a GPU that does not
-answer is refused whole, as the unit must speak of all.
+respond is refused as a whole, since the unit sets every GPU.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,18 +1,18 @@
-"""Start, stop, enable and disable systemd units as the baseline says.
+"""Start, stop, enable and disable systemd units, as expected.
 
 **Now** `systemctl start` or `stop`, and `systemctl reset-failed` for one that is to be stopped
 and has failed, each unit a step of its own.
 
-**At every boot** `systemctl enable` or `disable`: systemd's own links are the owner.
+**At every boot** `systemctl enable` or `disable`: systemd's own links keep it.
 
-**Risk** live where units are started, enabled or disabled. Stopping one needs a drained
+**Risk** live if units are started, enabled or disabled. Stopping one needs a drained
 node: what depends on it cannot be known.
 
 **Rollback** restores whether the unit was enabled and whether it ran.
 
-**What it cannot do.** A unit that is not there is not installed. A masked one was masked on
+**What it cannot do.** A unit that does not exist is not installed. A masked one was masked on
 purpose, and is not unmasked. A static one can be neither enabled nor disabled. Units that
-carry the way to the node (sshd, D-Bus, the network) are never stopped or disabled. `Also=` in
+nodevet needs to reach the node (sshd, D-Bus, the network) are never stopped or disabled. `Also=` in
 a unit's file may enable others with it.
 """
 

@@ -1,25 +1,25 @@
-"""Take away the swap that the baseline does not allow, now and at every boot.
+"""Turn off swap, now and at every boot.
 
 **Now** `swapoff` of each swap file and partition that is active.
 
 **At every boot** the lines of /etc/fstab that turn swap on are commented out, each kept behind
-`# Off by nodevet:`, and `systemctl mask` keeps out the units of type swap that do not come from
-there: systemd makes them of what it finds on the disks, packages bring them.
+`# Off by nodevet:`, and `systemctl mask` is used for units of type swap that do not come from
+there: systemd generates them from what it finds on the disks, packages install them.
 
-**Risk** idle where nothing is swapped out: a job that is near the node's memory would have
-nothing left to go to. drain where something is: it must be read back, which can take minutes
-and stall whatever waits for it.
+**Risk** idle if nothing is swapped out: a job that needs almost all of the node's memory would
+run out of it. drain if something is: it must be read back, which can take minutes and stall
+whatever waits for it.
 
-**Rollback** restores /etc/fstab byte by byte, with mode and owner, unmasks the units and turns the
-swap on again, with its priority. What had been swapped out stays in memory.
+**Rollback** restores /etc/fstab byte by byte, with mode and owner, unmasks the units and turns
+the swap on again, with its priority. What had been swapped out stays in memory.
 
-**What it cannot do.** Only `none` can be met: of several, the baseline does not say which may
-stay. Swap that holds more than half of MemAvailable is not turned off: that is an estimate, and
-the node goes on needing memory. zram comes from zram-generator or zramswap.service, whose
-configuration is theirs to end. A unit in /etc/systemd/system was written by hand, and cannot be
-masked. An /etc/fstab that holds a password, is a link or is not UTF-8 text is not written. The
-swap file stays on the disk, and a hibernated image is lost with the swap that holds it. What
-scripts and cron turn on is another owner of it.
+**What it cannot do.** Only `none` can be set: of several swap areas, the baseline does not say
+which may stay. Swap that holds more than half of MemAvailable is not turned off: that is an
+estimate, and the node goes on needing memory. zram comes from zram-generator or
+zramswap.service, and must be turned off in their configuration. A unit in /etc/systemd/system
+was written by hand, and cannot be masked. An /etc/fstab that holds a password, is a link or is
+not UTF-8 text is not written. The swap file stays on the disk, and a hibernated image is lost
+with the swap that holds it. Scripts and cron jobs that turn swap on conflict.
 """
 
 import re

@@ -1,13 +1,13 @@
-"""Set kernel parameters to what the baseline says, now and at every boot.
+"""Set kernel parameters to the expected values, now and at every boot.
 
-**Now** one write to the file in /proc/sys of each parameter that fails. Where the baseline
-gives limits the nearest one is written; of several values the first.
+**Now** one write to the file in /proc/sys of each parameter that fails. If the baseline
+gives limits, the nearest one is written; of several values, the first.
 
 **At every boot** `/etc/sysctl.d/90-nodevet-sysctl.conf` with every parameter that the baseline
-gives a value. One with limits is in it when it is, or was just set to, the value that is
-written here; one that is met in another way has another owner, and is left to it.
+gives a value. One with limits is in it if it has, or was just set to, the value that is written
+here; one that is within its limits otherwise has another manager, and is left to it.
 systemd-sysctl reads the file early in the boot. Files that sort after it, tuned and the
-kubelet are other owners.
+kubelet conflict.
 
 **Risk** live: jobs go on under the new values.
 

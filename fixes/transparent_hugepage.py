@@ -1,11 +1,11 @@
-"""Set how transparent huge pages are used, now and at every boot.
+"""Set transparent huge pages as expected, now and at every boot.
 
 **Now** one write to /sys/kernel/mm/transparent_hugepage/enabled, and to defrag, if it
 fails. Of several words that are accepted the first in the baseline is written.
 
 **At every boot** `/etc/tmpfiles.d/nodevet-transparent-hugepage.conf` writes the same words; see
-tmpfiles.d(5), `w`. It is the one owner of the setting; tuned and `transparent_hugepage=` on
-the kernel's command line are others, and the rule comes after the command line.
+tmpfiles.d(5), `w`. It is the one manager of the setting; tuned conflicts, and the rule
+overrides `transparent_hugepage=` on the kernel's command line.
 
 **Risk** live: memory that is in use stays as it is, and later allocations follow.
 

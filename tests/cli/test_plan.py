@@ -135,9 +135,9 @@ def test_a_setting_with_another_owner_is_not_planned(plan: Run, on: Callable[[st
         on("rm /etc/tmpfiles.d/site.conf")
     assert done.returncode == 3
     told = done.stdout.split("Not planned:")[1]
-    assert (
-        "cpu_governor" in told and "is also set by" in told and "/etc/tmpfiles.d/site.conf" in told
-    )
+    assert "cpu_governor" in told
+    assert "is also managed by" in told
+    assert "/etc/tmpfiles.d/site.conf" in told
 
 
 def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(

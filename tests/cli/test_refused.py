@@ -321,7 +321,7 @@ def test_another_owner(rig: Rig, plan: Path) -> None:
     with rig.unchanged("gpu1"):
         again = rig.project / "again.json"
         told = rig.plan("gpu1", again)
-    assert told.index("Not planned:") < told.index(f"is also set by {CRON}:1"), told
+    assert told.index("Not planned:") < told.index(f"is also managed by {CRON}:1"), told
     steps = json.loads(again.read_bytes())["steps"]
     assert {step["fix"] for step in steps} == {"compute_mode", "cpu_governor"}
     told = rig.refused(plan, "gpu1")

@@ -293,8 +293,10 @@ def test_another_owner_is_a_conflict(shop: Shop) -> None:
     proposal = plan(shop, simple("n1", "a", "b"), owners=owners)
     assert [step.fix for step in proposal.plan.steps] == ["b"]
     (conflict,) = proposal.plan.conflicts
-    assert conflict.why == "kernel /sys/a is also set by unit tuned.service, /etc/cron.d/x:3"
-    assert "take a out" in conflict.advice
+    assert conflict.why == (
+        "conflict: kernel /sys/a is also managed by unit tuned.service, /etc/cron.d/x:3"
+    )
+    assert conflict.advice == "disable it there, or drop a from the baseline's `fix`"
 
 
 def test_every_other_owner_is_named_once(shop: Shop) -> None:
@@ -303,7 +305,9 @@ def test_every_other_owner_is_named_once(shop: Shop) -> None:
     change = kernel("/sys/0", resources=resources)
     owners = {"n1": {resources[1].label: ("tuned", "cron"), resources[2].label: ("tuned",)}}
     proposal = plan(shop, node("n1", [wish("a", change)], [finding("a")]), owners=owners)
-    assert why(proposal) == ["n1 a: kernel /sys/1 (and 1 more) is also set by tuned, cron"]
+    assert why(proposal) == [
+        "n1 a: conflict: kernel /sys/1 (and 1 more) is also managed by tuned, cron"
+    ]
 
 
 def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
@@ -311,8 +315,8 @@ def test_a_host_that_nobody_looked_at_is_a_conflict(shop: Shop) -> None:
     drafted = draft([simple("n1", "a"), simple("n2", "a")], shop.catalog, RULES)
     proposal = make(drafted, RULES, {"n2": FixStates(why="connection lost")})
     assert why(proposal) == [
-        "n1 a: who else sets it, and what it was, is not known: its state was not read",
-        "n2 a: who else sets it, and what it was, is not known: connection lost",
+        "n1 a: its state and its managers are unknown: its state was not read",
+        "n2 a: its state and its managers are unknown: connection lost",
     ]
     assert proposal.exit_code == 3
 

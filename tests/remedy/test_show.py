@@ -103,12 +103,12 @@ def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
 
 def test_conflicts_are_told_once_with_their_hosts() -> None:
     found = tuple(
-        Conflict(host=host, fix="cpu_governor", why="also set by tuned", advice="end that")
+        Conflict(host=host, fix="cpu_governor", why="managed by tuned", advice="disable it there")
         for host in ("gpu001", "gpu002")
     )
     assert render.fold(plan(conflicts=found)) == (
         "Not planned:\n"
-        "  cpu_governor  also set by tuned  gpu[001-002]  advice: end that\n\nNo steps\n"
+        "  cpu_governor  managed by tuned  gpu[001-002]  advice: disable it there\n\nNo steps\n"
     )
 
 

@@ -201,7 +201,7 @@ def _of(each: Candidate, seen: Iterable[State]) -> tuple[State, ...]:
 def _unfit(each: Candidate, found: FixStates) -> Clash | None:
     """Another manager, or what cannot be restored."""
     if found.why:
-        return f"who else sets it, and what it was, is not known: {found.why}", ""
+        return f"its state and its managers are unknown: {found.why}", ""
     owned = [
         resource.label for resource in each.change.resources if found.owners.get(resource.label)
     ]
@@ -209,8 +209,8 @@ def _unfit(each: Candidate, found: FixStates) -> Clash | None:
         owners = dict.fromkeys(owner for label in owned for owner in found.owners[label])
         more = f" (and {len(owned) - 1} more)" if len(owned) > 1 else ""
         return (
-            f"{owned[0]}{more} is also set by {', '.join(owners)}",
-            f"end that, or leave it the setting: take {each.fix} out of the baseline's `fix`",
+            f"conflict: {owned[0]}{more} is also managed by {', '.join(owners)}",
+            f"disable it there, or drop {each.fix} from the baseline's `fix`",
         )
     seen = _of(each, found.seen)
     for resource in each.change.resources:

@@ -110,7 +110,8 @@ class NodeApply:
         if steps is None or not ledger.results:
             self._clearance.approved()
         if steps is None:
-            raise RefusedError(Refusal.STALE, "the baseline that the plan was made by is not here")
+            why = "the baseline that the plan was made with is not found; name it with -b"
+            raise RefusedError(Refusal.STALE, why)
         boot = RebootProof(ledger, steps, self._clearance)
         self._enter()
         evidence = self._first_look(earlier)

@@ -90,7 +90,7 @@ def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) 
     """Why the baseline is no longer the one that was planned by; empty where it is."""
     name = planned.baseline
     if baseline is None:
-        return f"the baseline {name} that the plan was made by is not here"
+        return f"the baseline {name} that the plan was made with is not found; name it with -b"
     if baseline.sha256 != plan.baselines.get(name):
         return f"the baseline {name} was changed since the plan was made"
     return ""

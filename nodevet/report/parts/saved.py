@@ -37,9 +37,10 @@ def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
 def is_current(schema: int, upgrades: Upgrades = UPGRADES) -> bool:
     """Whether a run has this schema. Raises ReportError for one that cannot be brought to it."""
     if any(step not in upgrades for step in range(schema, RUN_SCHEMA)) or schema > RUN_SCHEMA:
-        newer = "; read it with a newer nodevet" if schema > RUN_SCHEMA else ""
+        way = "a newer nodevet" if schema > RUN_SCHEMA else "the version of nodevet that wrote it"
         raise ReportError(
-            f"the saved run has schema {schema}, this nodevet reads {RUN_SCHEMA}{newer}"
+            f"the saved run has schema {schema}, this nodevet reads {RUN_SCHEMA}; "
+            f"read it with {way}, or do without it"
         )
     return schema == RUN_SCHEMA
 
