@@ -70,6 +70,7 @@ class NodeSession:
         self.journal = journal
         self.terms = terms
         self._keep = keep
+        self._lost = ""  # why nothing is asked of the node any more
 
     def enter(self) -> None:
         """Open a session and take the lock. Raises WorkError and LockedError."""
@@ -78,11 +79,13 @@ class NodeSession:
 
     def reenter(self) -> None:
         """Come back after the session was lost: bounded tries. Raises LostError, also if another
-        machine answers by now: nothing may be written there.
+        machine answers by now: nothing may be written there, whatever is called after that.
 
         The node may go on holding the lock for the session that it has not missed yet. It may have
         been rebooted: what was begun is looked at after that, too, and nothing else is begun.
         """
+        if self._lost:
+            raise LostError(self._lost)
         why = ""
         for pause in self.terms.pauses:
             time.sleep(pause)
@@ -97,9 +100,16 @@ class NodeSession:
             host = evidence[HostInfo].data
             booted = host.boot_id if host else None
             if other := other_node(self.planned, evidence, booted=booted):
-                raise LostError(f"the session was lost, and then {other}")
+                raise self._left_alone(f"the session was lost, and then {other}")
             return
-        raise LostError(f"the node could not be reached again: {why}")
+        raise self._left_alone(f"the node could not be reached again: {why}")
+
+    def _left_alone(self, why: str) -> LostError:
+        """No session to it is left, and none is opened again."""
+        self._lost = why
+        with suppress(WorkError):
+            self.executor.close(self.host)
+        return LostError(why)
 
     def steadily(self, call: Callable[[], Answer]) -> Answer:
         """`call`, which may be repeated, until the session holds for it.
@@ -108,6 +118,8 @@ class NodeSession:
         """
         why = ""
         for _ in range(3):
+            if self._lost:
+                raise LostError(self._lost)
             try:
                 return call()
             except WorkError as error:
