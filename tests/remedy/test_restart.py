@@ -194,7 +194,7 @@ def test_pending_is_put_back_where_a_reboot_does_not_make_it_right(serving: Any,
     files = dict(box.files)
     result = w.node(plan, w.journal(), reboot=True)
     assert result.outcome is Outcome.FAILED, result
-    told = "0-3, wanted" if box.deaf else f"it names no process of {JOB} that is on a GPU"
+    told = "0-3, expected" if box.deaf else f"it names no process of {JOB} that is on a GPU"
     assert "not persistent across reboot" in result.why and told in result.why
     assert box.files == files
 
@@ -277,7 +277,7 @@ def test_a_restart_that_does_not_bind_is_put_back_with_another_one(serving: Any)
     plan, box = w.plan("restart"), w.boxes["n1"]
     box.deaf = True
     result = w.node(plan, w.journal())
-    assert result.outcome is Outcome.FAILED and "0-3, wanted" in result.why, result
+    assert result.outcome is Outcome.FAILED and "0-3, expected" in result.why, result
     assert DROP_IN.format(JOB) not in box.files and jobs(box) == {JOB: (103, "0-3")}
 
 
