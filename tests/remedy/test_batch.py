@@ -5,7 +5,7 @@ one kernel value each.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -348,3 +348,101 @@ def test_what_somebody_set_while_no_controller_was_there_is_left_by_a_resume(
     assert second.outcome is Outcome.ROLLBACK_FAILED and "changed since" in second.why, second
     assert first.outcome is third.outcome is Outcome.CHANGED
     assert values(box, world.thp) == ["never", "defer", "8"]
+
+
+# --- one that is reverted takes others with it ----------------------------------------------------
+
+
+def changing(
+    w: World, monkeypatch: pytest.MonkeyPatch, wait: int, values: Mapping[str, str]
+) -> None:
+    """Something else sets these in the settle wait of that number."""
+    box, waits = w.boxes["n1"], [0]
+
+    def waiting(seconds: float) -> None:
+        waits[0] += 1
+        if waits[0] == wait:
+            box.kernel.update(values)
+
+    monkeypatch.setattr(time, "sleep", waiting)
+
+
+def test_another_machine_that_answers_while_steps_are_reverted_is_not_written(
+    three: Callable[[], World], world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = three()
+    plan, box = w.plan(), w.boxes["n1"]
+    changing(w, monkeypatch, 1, {DEFRAG: "madvise", HUGE: "0"})
+    writes = [0]
+
+    def swapped(box: Any) -> None:
+        box.machine_id = "f" * 32
+        box.boots += 1
+        box.kernel[DEFRAG] = "defer"
+        writes[0] = box.writes
+        world.cut(box)
+
+    w.executor.fault = at(CALLS + 1, "before", swapped)  # the look before the first is reverted
+    result = w.node(plan, w.journal())
+    assert result.outcome is Outcome.UNKNOWN and "another node" in result.why, result
+    assert box.writes == writes[0] and box.kernel[DEFRAG] == "defer"
+    assert box.calls.count("lock") == 2, "it is not tried again for each step"
+
+
+def test_a_step_of_an_earlier_batch_that_a_revert_undoes_is_not_said_to_be_changed(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {"mode": "never", "risk": "idle"}
+    w = world("n1", more={"CHECK": CHECK, "FIX": FIX, "of": MORE}, **{**SET, "pages": pages})
+    plan, box = w.plan(), w.boxes["n1"]
+    before, act = box.everything(), box.act
+
+    def undoing(action: Any) -> Any:
+        done = act(action)
+        if getattr(action, "path", "") == HUGE and action.value == "0":
+            box.kernel[world.thp] = "always"
+        return done
+
+    box.act = undoing
+    changing(w, monkeypatch, 2, {HUGE: "1"})
+    result = w.node(plan, w.journal())
+    first, second, third = result.steps
+    assert third.outcome is Outcome.FAILED and second.outcome is Outcome.CHANGED, result
+    assert first.outcome is Outcome.FAILED, first
+    assert first.why == "does not hold without n1/huge/1", first
+    assert box.files == before[0] and box.kernel[world.thp] == "always"
+
+
+def test_what_was_judged_in_a_resume_before_what_it_needs_failed_is_reverted_with_it(
+    three: Callable[[], World], world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one in hand when the controller was killed is judged before those that were written."""
+    w = three()
+    box, plan = w.boxes["n1"], w.plan()
+    before, shown = box.everything(), box.evidence
+
+    def needing() -> bytes:
+        huge = box.kernel[HUGE]
+        if box.kernel[DEFRAG] != "never":
+            box.kernel[HUGE] = "0"
+        document = shown()
+        box.kernel[HUGE] = huge
+        return document
+
+    def kill(box: Any) -> None:
+        raise world.killed
+
+    box.evidence = needing
+    w.executor.fault = at(CALLS - 3, "after", kill)  # the last action
+    with suppress(world.killed):
+        w.node(plan, w.journal())
+    assert box.kernel[HUGE] == "8"
+    w.executor.fault = lambda box, call, when: None
+    box.session, box.holder = False, ""
+    changing(w, monkeypatch, 3, {world.thp: "always", DEFRAG: "madvise"})
+    result = w.node(plan, w.journal(), resume=True)
+    first, second, third = result.steps
+    assert first.outcome is second.outcome is third.outcome, result
+    assert third.outcome is Outcome.FAILED, third
+    assert third.why.endswith("does not hold without n1/pages/1, n1/defrag/1"), third
+    assert box.everything() == before

@@ -178,7 +178,7 @@ class StepBatch:
         broken = []
         if held_here and not self._ledger.dark(evidence):
             broken = self._earlier.broken(earlier, evidence)
-        return self._reverted(failed, broken, held_here, proof, evidence)
+        return self._reverted(failed, broken, proof, evidence)
 
     @staticmethod
     def _failed(each: Written, proof: Verified) -> bool:
@@ -189,7 +189,6 @@ class StepBatch:
         self,
         failed: Sequence[Written],
         broken: Sequence[Step],
-        held: Sequence[Step],
         proof: Verified,
         evidence: Evidence,
     ) -> Evidence:
@@ -213,7 +212,7 @@ class StepBatch:
                 self._revert(by_id[id], proof, told)
         for id, steps in undone.items():
             evidence = self._after(id, steps, by_id, proof, evidence)
-        return self._mates(held, evidence)
+        return evidence
 
     def _revert(self, each: Written, proof: Verified, why: str) -> None:
         found = proof.steps[each.step.id]
@@ -254,22 +253,6 @@ class StepBatch:
                 self._revert(by_id[step.id], proof, told)
             else:
                 self._earlier.revert(step, told)
-        return evidence
-
-    def _mates(self, held: Sequence[Step], evidence: Evidence) -> Evidence:
-        """What held while another step of the batch was in place that is reverted now."""
-        gone = [each.step.id for each in self._open if each.step not in held]
-        left = [step for step in held if self._ledger.outcome(step) in WRITTEN]
-        if not (left and gone):
-            return evidence
-        told = f"does not hold without {', '.join(gone)}"
-        try:
-            evidence = self._earlier.probe()
-            broken = self._earlier.broken(left, evidence)
-        except BlindError as error:
-            told, broken = f"cannot be verified after {', '.join(gone)}: {error}", left
-        for step in reversed(broken):
-            self._earlier.revert(step, told)
         return evidence
 
     def _culprit(self, step: Step) -> Step | None:

@@ -6,7 +6,7 @@ from functools import partial
 from nodevet.evidence.document import Evidence
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.ledger import Ledger
-from nodevet.remedy.rollout.session import BlindError
+from nodevet.remedy.rollout.session import BlindError, LostError
 from nodevet.remedy.rollout.step_run import Steps
 from nodevet.resource import State, apart, kind_of, moved
 from nodevet.result import Outcome, StepResult
@@ -46,6 +46,33 @@ class Earlier:
             return evidence
         self.reset(self.broken(written, evidence), f"before {step.id} was begun")
         return evidence
+
+    def without_reverted(self) -> None:
+        """Steps of this run were reverted: what no longer holds without them, or since their
+        revert, is reverted too, until all that stays holds."""
+        results, bad = self.ledger.results, (Outcome.FAILED, Outcome.ROLLBACK_FAILED)
+        while left := self.ledger.written():
+            ended = [results[step.id] for step in self.ledger.task.steps if step.id in results]
+            gone = [each.id for each in ended if each.outcome in bad and each.ran]
+            if not gone:
+                return
+            told = f"does not hold without {', '.join(gone)}"
+            try:
+                evidence = self.probe()
+            except BlindError as error:
+                told, broken = f"cannot be verified after {', '.join(gone)}: {error}", left
+            except LostError as error:
+                why = f"cannot be verified after {', '.join(gone)}: {error}"
+                self.ledger.tell(left, why, Outcome.UNKNOWN)
+                raise
+            else:
+                if self.ledger.dark(evidence) or self.ledger.driverless(evidence):
+                    return
+                broken = self.broken(left, evidence)
+            for step in reversed(broken):
+                self.revert(step, told)
+            if not broken:
+                return
 
     def broken(self, written: Sequence[Step], evidence: Evidence) -> list[Step]:
         """Those of which the check no longer says ok. Whether one holds whose subject is gone is

@@ -118,14 +118,13 @@ class NodeApply:
         if earlier is not None:
             evidence = NodeResume(ledger, steps, boot, earlier).run(evidence)
             self._unseen = ()
-        if ledger.stopped():
-            return
-        evidence = self._guarded(steps, evidence)
-        while todo := ledger.open():
+        if not ledger.stopped():
+            evidence = self._guarded(steps, evidence)
+        while not ledger.stopped() and (todo := ledger.open()):
             evidence = self._next(steps, todo, evidence)
-            if ledger.stopped():
-                return
-        if self.task.reboot and ledger.written():
+        if ledger.stopped():
+            Earlier(ledger, steps).without_reverted()
+        elif self.task.reboot and ledger.written():
             boot.prove(evidence)
 
     def _next(self, steps: Steps, todo: Sequence[Step], evidence: Evidence) -> Evidence:
