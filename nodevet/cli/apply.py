@@ -45,17 +45,19 @@ def command(
     project: Path,
     **given: Any,
 ) -> None:
-    """Carry out PLAN: on the canary first, then on the others, until too many fail.
+    """Apply PLAN: the canary first, then batches, until too many fail.
 
     Each node is locked, probed and compared with what the plan was made on; if the check does not
-    pass right after a step, the step is rolled back at once. Ctrl-C begins no further node.
+    pass right after a step, the step is rolled back at once. After Ctrl-C no
+    further node is begun.
 
-    Limits, times, reboots and the drain hook are the plan's; a resumed run keeps its own.
+    Limits, times, reboots and the drain hook come from the plan; a resumed run keeps its own.
 
     \b
     Exit codes:
-      0  every node of the plan is as expected, or pending a reboot that the plan names
-      1  something failed and was rolled back, was refused, or was not attempted
+      0  every node of the plan is as expected, or pending a reboot that the
+         plan names
+      1  something failed and was rolled back, was refused, or not attempted
       2  usage or configuration error, or the plan is not approved
       3  a rollback failed or an outcome is unknown: look at the node
     """

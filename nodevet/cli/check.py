@@ -66,7 +66,8 @@ def command(
       0  every host was vetted, and nothing fails at or above --fail-on
       1  something fails, at or above --fail-on
       2  usage or configuration error, or a report could not be written
-      3  something could not be judged: unreachable, timeout, unknown (1 wins over 3)
+      3  something could not be judged: unreachable, timed out, unknown
+         (1 wins over 3)
     With --format nagios on standard output, those of a Nagios plug-in:
     0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
     """

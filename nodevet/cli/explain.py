@@ -32,13 +32,14 @@ def command(
     project: Path,
     **reach: Any,
 ) -> None:
-    """Print the pages of a CHECK and of its fix; with --host or -b also what is expected, and
-    from which line.
+    """Explain a CHECK and its fix.
+
+    With --host or -b: also what is expected, and which line of which file says so.
 
     A host is only visited if its baseline depends on what it is: with -b, nothing is read from
     it.
 
-    CHECK may also be something that every run checks, with no baseline asking for it:
+    CHECK may also be what every run checks, whether or not a baseline asks for it:
     host_identity, hostname, evidence_age, baseline.
     """
     from nodevet.run.context import open_project

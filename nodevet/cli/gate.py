@@ -29,7 +29,7 @@ from nodevet.model import Severity
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="Ignore results of a host that has been up for less.",
+    help="Ignore the results of a host until it has been up this long.",
 )
 @click.option(
     "--interval",
@@ -67,8 +67,8 @@ def command(
     """Pass or fail new nodes with one exit code.
 
     Tries each host again until it passes or --wait is over: a driver that is still loading or a
-    service that is still starting is not a failure yet. Strict: a host that is unreachable and a
-    value that cannot be read fail.
+    service that is still starting is not a failure yet. Strict: a host that is unreachable, or a
+    value that cannot be read, is a failure.
 
     \b
     Exit codes:

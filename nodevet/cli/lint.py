@@ -14,7 +14,9 @@ from nodevet.cli.common import options
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @options.project
 def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
-    """Check baselines: every problem as file:line:column, with what to do.
+    """Check baselines for mistakes.
+
+    Every problem is printed as file:line:column, with what to do.
 
     Without a NAME: all baselines of the project, or the shipped ones if it has none.
 

@@ -9,7 +9,7 @@ from nodevet.run import listing
 
 
 @click.command("list")
-@click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")))
+@click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")), metavar="KIND")
 @options.hosts
 @options.project
 def command(
@@ -19,11 +19,23 @@ def command(
     limit: tuple[str, ...],
     project: Path,
 ) -> None:
-    """List the checks, fixes, baselines, report formats, sources of inventories, sections of the
-    evidence or kinds of resources that there are; or the hosts of an inventory.
+    """List checks, fixes, baselines, formats, hosts and so on.
+
+    \b
+    KIND is one of:
+      checks     what nodevet can check
+      fixes      the checks that have a fix
+      baselines  what `-b` may name
+      formats    of reports, for --format
+      sources    the kinds of inventories, for -i
+      sections   the parts of the evidence, for `nodevet probe`
+      resources  the kinds of things that a fix can change
+      hosts      the hosts that HOSTS, -i and --limit select
     """
     from nodevet.run.targets import Targets
 
+    if kind != "hosts" and (targets or inventories or limit):
+        raise click.UsageError("HOSTS, -i and --limit are for `nodevet list hosts` only")
     if kind == "hosts":
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
         found = [listing.Listed(host.name, ",".join(sorted(host.groups))) for host in hosts]

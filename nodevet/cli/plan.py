@@ -35,7 +35,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     "fixes",
     multiple=True,
     metavar="ID",
-    help="Plan only the fixes that are named so. Without it: those that the baseline allows "
+    help="Plan only this fix; may be repeated. Without it: those that the baseline allows "
     "under `fix`.",
 )
 @click.option(
@@ -72,7 +72,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     help="Do not plan a fix on a node where it failed twice within this time, in the runs that "
     "the project keeps.",
 )
-@click.option("--again", is_flag=True, help="Plan it there anyway.")
+@click.option("--again", is_flag=True, help="Plan such a fix all the same.")
 @click.option("--author", metavar="NAME", help="Who makes the plan, as named in allowed_signers.")
 @click.option(
     "-o",
@@ -117,7 +117,7 @@ def command(
       0  nothing to do: nothing fails that an allowed fix could change
       1  there is something to do, and the plan was written
       2  usage or configuration error
-      3  nothing is planned, but not all could be judged or planned
+      3  nothing is planned, but not everything could be judged or planned
     """
     from nodevet.cli.common.progress import Speaker, watched
     from nodevet.remedy import model

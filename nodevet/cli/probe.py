@@ -28,9 +28,10 @@ from nodevet.cli.common.seconds import SecondsParam
 )
 @click.argument("sections", nargs=-1)
 def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
-    """Print what this machine is, as one JSON document; with SECTIONS, only those.
+    """Print the evidence of this machine as one JSON document.
 
-    Changes nothing. `nodevet check --evidence FILE` judges the document.
+    With SECTIONS: only those (see `nodevet list sections`). Changes nothing.
+    `nodevet check --evidence FILE` judges the document.
     """
     from nodevet.remote.probe.main import probe
     from nodevet.remote.probe.sections import names

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 @options.formats
 @options.previous
 def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
-    """Render a RUN in other formats: a file that was written with --format json:FILE or
-    jsonl:FILE, or the folder of an apply, which is reported as its journal stands now, with what
-    was rolled back since.
+    """Render a saved RUN in other formats.
+
+    RUN is a file that was written with --format json:FILE or jsonl:FILE, or the folder of an
+    apply, which is reported as its journal stands now, with what was rolled back since.
 
     The exit code is the one that the run itself had.
     """

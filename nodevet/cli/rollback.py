@@ -29,20 +29,23 @@ def command(
     project: Path,
     **reach: Any,
 ) -> None:
-    """Revert every step of RUN that was done or is unknown, the last one first.
+    """Revert the steps of RUN, the last one first.
 
-    Everything that a step changed is restored to what it was before, and read again. If it is now
-    neither what it was nor what the step set, something else has changed it since: the report
-    says so, and it is left alone. May be run again.
+    That is every step that was done, or whose outcome is unknown. Everything that a step changed
+    is restored to what it was before, and read again. If it is now neither what it was nor what
+    the step set, something else has changed it since: the report says so, and it is left alone.
+    May be run again.
 
     If you did not apply the run, its rollback needs approvals as its plan did: nodevet approve
     --rollback.
 
     \b
     Exit codes:
-      0  everything is as it was before the run, or will be after the reboot or restart that the
-         report names (pending); run the rollback again to confirm it
-      1  a node was refused, or something on it was changed since and is left alone
+      0  everything is as it was before the run, or will be after the reboot or
+         restart that the report names (pending); run the rollback again to
+         confirm it
+      1  a node was refused, or something on it was changed since and is left
+         alone
       2  usage or configuration error
       3  a rollback failed or an outcome is unknown: look at the node
     """

@@ -11,9 +11,9 @@ from nodevet.cli.common import options
 @click.command("schema")
 @options.project
 def command(project: Path) -> None:
-    """Print the JSON Schema of a baseline, with every check of this project.
+    """Print the JSON Schema of a baseline.
 
-    Write it next to your baselines, and begin each with
+    It knows every check of this project. Write it next to your baselines, and begin each with
     `# yaml-language-server: $schema=nodevet.schema.json`.
     """
     from nodevet.baseline.schema import schema

@@ -12,11 +12,13 @@ fleet_option = click.option("--fleet", metavar="NAME", help="The fleet, if sever
 
 @click.group("sim")
 def command() -> None:
-    """Boot and control simulated GPU nodes: real Linux, systemd and SSH, simulated hardware.
+    """Boot and control simulated GPU nodes.
+
+    Linux, systemd and SSH are real; the hardware is simulated.
 
     \b
-    nodevet sim up demo                      boot a shipped scenario, or a YAML file
-    nodevet sim inventory > nodes.yaml       and then: nodevet check -i nodes.yaml
+    nodevet sim up demo                  boot a shipped scenario, or a YAML file
+    nodevet sim inventory > nodes.yaml   and then: nodevet check -i nodes.yaml
     nodevet sim set gpu003 governor=powersave
     nodevet sim down --all
     """
@@ -35,7 +37,9 @@ def _root() -> None:
     "--wait/--no-wait", default=True, help="Wait until every node has booted. Default: --wait."
 )
 def up(scenario: str, name: str | None, wait: bool) -> int:
-    """Boot the nodes of SCENARIO, a YAML file or a shipped one (see `nodevet sim scenarios`).
+    """Boot the nodes of SCENARIO.
+
+    SCENARIO is a YAML file, or the name of a shipped one (see `nodevet sim scenarios`).
 
     Exit codes: 0 every node is up, 1 a node is not, 2 the scenario is not valid or this machine
     cannot simulate nodes.
@@ -126,9 +130,9 @@ def list_command() -> int:
 @click.argument("remote", nargs=-1, type=click.UNPROCESSED)
 @fleet_option
 def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
-    """Open a root shell on NODE, or run a command there; the exit code is ssh's.
+    """Open a root shell on NODE, or run a command there.
 
-    Options go before NODE; everything after NODE is the command.
+    The exit code is ssh's. Options go before NODE; everything after NODE is the command.
     """
     where = _of(node, fleet)
     found = _node(where, node)
@@ -149,7 +153,9 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
 @click.argument("nodes", nargs=-1, required=True)
 @fleet_option
 def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
-    """Reboot NODES, or start those that are off, one after another; wait until each is up."""
+    """Reboot NODES one after another.
+
+    Those that are off are started. Waits until each is up."""
     for node in nodes:
         where = _of(node, fleet)
         status = _ask(where, {"do": "reboot", "node": node})
@@ -169,7 +175,7 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
     nodevet sim set gpu001 gpu.3.lost=1              what NVML answers
     nodevet sim set gpu001 governor=powersave
     nodevet sim set gpu001 /sys/class/dmi/id/sys_vendor=Supermicro
-    nodevet sim set gpu001 kernel_log='NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.'
+    nodevet sim set gpu001 kernel_log='NVRM: Xid (PCI:0000:19:00): 79'
     """
     pairs = []
     for pair in values:
@@ -185,7 +191,7 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
 @click.argument("node")
 @fleet_option
 def diff(node: str, fleet: str | None) -> int:
-    """Show what has changed on NODE's disk since its first boot, by path.
+    """Show what has changed on NODE's disk since its first boot.
 
     `-` is before, `+` is now: kind, mode, owner:group, size in bytes, and the sha256 of a file or
     the target of a link. What systemd itself writes is left out: journal, timers, ...
@@ -215,7 +221,7 @@ def inventory(fleet: str | None) -> int:
 
 @command.command()
 def scenarios() -> int:
-    """List the shipped scenarios, and the faults that a scenario can name."""
+    """List the shipped scenarios and the faults."""
     from nodevet_sim.faults import FAULTS, summary
     from nodevet_sim.scenario import shipped
 

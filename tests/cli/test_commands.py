@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
-from nodevet import age, identity
+from nodevet import age, cli, identity
 from nodevet.baseline.choose import CHECK
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.journal import JournalRecord
 from nodevet.remedy.model import Plan, PlannedNode, digest, write
+from nodevet.run import listing
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -74,6 +76,22 @@ def test_lint_tells_errors_and_warnings(nodevet: Run, tmp_path: Path) -> None:
     assert "mine.yaml:2:" in wrong.stdout
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_80_columns_and_cuts_no_summary_short(command: str) -> None:
+    done = CliRunner().invoke(cli.nodevet, [*command.split(), "--help"], terminal_width=80)
+    assert done.exit_code == 0
+    assert [line for line in done.output.splitlines() if len(line) > 80] == []
+    summaries = done.output.partition("Commands:")[2].splitlines()
+    assert [line for line in summaries if line.endswith("...")] == []
+
+
+def test_the_help_of_list_says_what_each_kind_is(nodevet: Run) -> None:
+    told = nodevet("list", "--help").stdout
+    for kind in (*listing.KINDS, "hosts"):
+        assert f"\n    {kind} " in told
+    assert nodevet("list", "checks", "gpu001").returncode == 2
+
+
 def test_explain_prints_the_page(nodevet: Run) -> None:
     done = nodevet("explain", "persistence_mode")
     assert done.returncode == 0
@@ -83,10 +101,10 @@ def test_explain_prints_the_page(nodevet: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "title"),
     [
-        (identity.SAME_MACHINE, "Each name of a run is a machine of its own.\n"),
-        (identity.HOSTNAME, "The node's own host name is the name that it is listed under.\n"),
-        (age.CHECK, "The evidence is young enough to be judged by.\n"),
-        (CHECK, "One baseline fits the node, and it is judged by that.\n"),
+        (identity.SAME_MACHINE, "Each name of a run leads to a different machine.\n"),
+        (identity.HOSTNAME, "The node's hostname is the name that it is listed under.\n"),
+        (age.CHECK, "The evidence is recent enough to be judged.\n"),
+        (CHECK, "Exactly one baseline fits the node, which is judged by it.\n"),
     ],
 )
 def test_d4_d20_explain_knows_what_no_baseline_asks_for(
@@ -106,11 +124,12 @@ def test_explain_says_which_line_expects_it(nodevet: Run, tmp_path: Path) -> Non
         "severity: {power_limit: info}\n"
     )
     done = nodevet("explain", "power_limit", "-b", path)
-    wanted = done.stdout.split("expects:")[1]
-    assert "watts: 600" in wanted
-    assert f"{path}:4" in wanted
-    assert "overridden" in wanted
-    assert "severity: info" in wanted
+    assert done.stderr == ""
+    expected = done.stdout.split("expects:")[1]
+    assert "watts: 600" in expected
+    assert f"{path}:4" in expected
+    assert "overridden" in expected
+    assert "severity: info" in expected
 
 
 def test_explain_for_a_host_asks_the_host_which_baseline_is_its_own(

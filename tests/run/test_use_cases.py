@@ -12,8 +12,9 @@ from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
 from nodevet.model import Host, HostReport, Run, Severity, Status
 from nodevet.run import earlier, saved
-from nodevet.run.context import VetContext, open_context
+from nodevet.run.context import VetContext, open_context, open_project
 from nodevet.run.errors import UserError
+from nodevet.run.explain import expected, resolve
 from nodevet.run.files import FileError, try_out
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.plan import PlanRequest, author, rules_of
@@ -162,3 +163,11 @@ def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
         chosen(("gpu[1,9]",), everything)
     with pytest.raises(UserError, match="--host"):
         chosen(("gpu[1-",), everything)
+
+
+def test_what_a_baseline_expects_is_told_without_a_warning(tmp_path: Path) -> None:
+    """pydantic warns of a value that is not of its field's type; here a warning is an error."""
+    catalog, folders = open_project(tmp_path)
+    for one in resolve(("nvidia-h100-sxm", "generic", "nvidia-t4"), folders, catalog):
+        for check in catalog.ids:
+            assert expected(one, check, catalog)[0].endswith("expects:")
