@@ -1,7 +1,7 @@
 """What an unquoted word of YAML means here, and the words on which YAML readers disagree.
 
-The same unquoted word is a number to one YAML reader and text to another. Where they
-agree we read it; where they do not, we refuse it by name and say what to write instead.
+The same unquoted word is a number to one YAML reader and text to another. If they
+agree we read it; if they do not, we refuse it by name and say what to write instead.
 """
 
 import re

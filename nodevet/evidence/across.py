@@ -171,7 +171,7 @@ def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
 def nearest(
     evidence: Evidence, node: NumaNode, nodes: Mapping[int, NumaNode]
 ) -> tuple[NumaNode, ...] | str:
-    """The nodes whose CPUs are nearest to a node, itself where it has some; or why not known."""
+    """The nodes whose CPUs are nearest to a node, itself if it has some; or why not known."""
     if not has_memory_alone(node):
         return (node,)
     order = sorted(numbers(data.online if (data := evidence[Numa].data) else None) or ())

@@ -45,7 +45,7 @@ LEAST_COVERED_S = 3600.0
 
 
 def coverage(log: KernelLog) -> tuple[str, str]:
-    """Why a kernel log says nothing by its silence, and else, where it begins after boot, since
+    """Why a kernel log says nothing by its silence, and else, if it begins after boot, since
     when it does; at most one of them is not empty."""
     if log.complete is True:
         return "", ""

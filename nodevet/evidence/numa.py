@@ -20,7 +20,7 @@ class NumaNode(Record, frozen=True, kw_only=True):
 
 
 class Numa(SectionRecord, frozen=True, kw_only=True):
-    """`absent` where the kernel has no NUMA support."""
+    """`absent` if the kernel has no NUMA support."""
 
     unique = ("nodes[].id",)
 

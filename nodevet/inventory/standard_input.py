@@ -16,7 +16,7 @@ WORD = re.compile(r"[^\s\[#]*(?:\[[^\]\n]*\]?[^\s\[#]*)*")
 
 
 def read(stream: IO[bytes] | None) -> Found | list[Word]:
-    """An inventory where it is JSON, else words like those of the command line.
+    """An inventory if it is JSON, else words like those of the command line.
 
     Raises InventoryError if it is too large, no text, or says nothing.
     """

@@ -172,7 +172,7 @@ def nvlink_rows(link):
 
 
 def link_count(device):
-    """How many NVLinks the GPU has; where the driver does not say, how many it answers for."""
+    """How many NVLinks the GPU has; if the driver does not say, how many it answers for."""
     try:
         return number(device.ask("field", "NVML_FI_DEV_NVLINK_LINK_COUNT"))
     except CallError:

@@ -96,7 +96,7 @@ def place(text):
 
 
 def requester(port, number):
-    """The function of a requester id in a port's domain; the port where it is none.
+    """The function of a requester id in a port's domain; the port if it is none.
 
     >>> requester("0000:00:01.0", 0x1900)
     '0000:19:00.0'

@@ -83,7 +83,7 @@ def parse_uptime(text):
 
 
 def os_release(root):
-    """/etc/os-release, or /usr/lib/os-release where the first is missing."""
+    """/etc/os-release, or /usr/lib/os-release if the first is missing."""
     try:
         return parsed(root, "/etc/os-release", parse_os_release)
     except FileNotFoundError:

@@ -74,7 +74,7 @@ class Log(object):
 
     def take(self, seconds, kernel, text, *readings, other=frozenset()):
         """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
-        mean, where that is not clear. `other`: what another log has."""
+        mean, if that is not clear. `other`: what another log has."""
         self.rows += 1
         if seconds is not None:
             if self.first_s is None:

@@ -135,7 +135,7 @@ def bound(root, driver):
 
 def aer_ports(root):
     """The ports whose AER service is the kernel's own, drivers/pci/pcie/portdrv.c: none where
-    the firmware handles errors first (_OSC), with pci=noaer, and where no port is seen."""
+    the firmware handles errors first (_OSC), with pci=noaer, and if no port is seen."""
     return sorted({name.rpartition(":")[0] for name in bound(root, AER_SERVICES) if ":" in name})
 
 
