@@ -1,5 +1,6 @@
 """What every test is held to: it calls only programs that the set-up installs, and where the set-up
-ran (`make test` says so in NODEVET_SET_UP) it is skipped for few reasons only."""
+ran (`make test` says so in NODEVET_SET_UP) it is skipped for few reasons only. Long modules run
+first."""
 
 import os
 import re
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["simulated_fleet", "simulated_nvml"]
 PROGRAMS = Path(__file__).parents[1] / ".ci" / "programs"
 MAY_SKIP = re.compile(
     "no nvidia-smi, so no GPU|this machine has a (GPU|driver)|no (such )?captures?\\b"
@@ -68,3 +70,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             report.outcome = "failed"
             report.longrepr = f"skipped where `make test` has set up everything: {reason}"
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules begin in the order of the time that their tests may take, the longest first, so that
+    no worker is left with a fleet of nodes at the end. A module's tests stay together, as they are
+    written."""
+    allowed: dict[str, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        module = item.nodeid.partition("::")[0]
+        allowed[module] = max(allowed.get(module, 0), mark.args[0] if mark else 0)
+    items.sort(key=lambda item: -allowed[item.nodeid.partition("::")[0]])

@@ -193,6 +193,7 @@ def test_without_the_simulator_its_command_says_how_to_install_it(
 
 
 @pytest.mark.skipif(bool(missing()), reason="; ".join(missing()))
+@pytest.mark.timeout(1500)
 def test_the_installed_wheels_boot_and_vet_a_node(
     install: Callable[..., Run], tmp_path: Path
 ) -> None:

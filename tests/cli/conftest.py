@@ -3,13 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -50,42 +49,13 @@ nodes:
 """
 
 
-class Sim:
-    """A running fleet of simulated nodes."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.inventory = FleetFolder(name).inventory
-
-    def set(self, node: str, *changes: str) -> None:
-        """Change a node while it runs."""
-        self.run("set", "--fleet", self.name, node, *changes)
-
-    def shell(self, node: str, command: str) -> None:
-        """Run a command of root on a node."""
-        self.run("ssh", "--fleet", self.name, node, "--", command)
-
-    @staticmethod
-    def run(*arguments: str) -> None:
-        subprocess.run([*NODEVET, "sim", *arguments], check=True, timeout=300)
-
-
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sim]:
+def fleet(boot_once: Boot) -> SimulatedFleet:
     """gpu1 is healthy; gpu2 is capped; gpu3 has a slow governor; gpu4 does not answer."""
-    if missing():
-        pytest.skip("; ".join(missing()))
-    scenario = tmp_path_factory.mktemp("fleet") / "nodes.yaml"
-    scenario.write_text(SCENARIO, encoding="utf-8")
-    running = Sim(f"cli{os.getpid()}")
-    running.run("up", str(scenario), "--name", running.name)
-    try:
-        yield running
-    finally:
-        running.run("down", running.name)
+    return boot_once("cli", SCENARIO)
 
 
 @pytest.fixture(scope="session")
-def reach(fleet: Sim) -> list[str]:
+def reach(fleet: SimulatedFleet) -> list[str]:
     """The options that lead to the fleet, with time for two busy CPUs to play its nodes."""
-    return ["-i", str(fleet.inventory), "--deadline", "150"]
+    return ["-i", str(fleet.place.inventory), "--deadline", "150"]

@@ -14,6 +14,7 @@ import pytest
 
 from nodevet.report import formats
 
+pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
 
@@ -221,10 +222,10 @@ def done_with(host: str, stream: Path) -> bool:
 
 def test_ctrl_c_ends_with_a_report(fleet: Any, tmp_path: Path) -> None:
     """One host hangs in NVML; the other is done when the user gives up."""
-    fleet.set("gpu3", "gpu.5.power_draw_mw=hang")
+    fleet.sim("set", "gpu3", "gpu.5.power_draw_mw=hang")
     try:
         process = subprocess.Popen(
-            [*NODEVET, "check", "gpu[1,3]", "-i", fleet.inventory, *H100,
+            [*NODEVET, "check", "gpu[1,3]", "-i", fleet.place.inventory, *H100,
              "--format=table", f"--format=jsonl:{tmp_path / 'run'}"],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -236,7 +237,7 @@ def test_ctrl_c_ends_with_a_report(fleet: Any, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=30)
     finally:
-        fleet.set("gpu3", "gpu.5.power_draw_mw=68570")
+        fleet.sim("set", "gpu3", "gpu.5.power_draw_mw=68570")
     assert process.returncode == 3, stderr
     assert "INTERRUPTED" in stdout
     assert "gpu3" in stdout
@@ -245,11 +246,11 @@ def test_ctrl_c_ends_with_a_report(fleet: Any, tmp_path: Path) -> None:
 
 
 def test_a_hung_nvml_is_named(nodevet: Run, fleet: Any, reach: list[str]) -> None:
-    fleet.set("gpu3", "gpu.5.power_draw_mw=hang")
+    fleet.sim("set", "gpu3", "gpu.5.power_draw_mw=hang")
     try:
         done = nodevet("check", "gpu3", *reach, *H100, "--deadline", "15", "--format", "json")
     finally:
-        fleet.set("gpu3", "gpu.5.power_draw_mw=68570")
+        fleet.sim("set", "gpu3", "gpu.5.power_draw_mw=68570")
     (host,) = json.loads(done.stdout)["hosts"]
     assert host["status"] == "vetted"
     told = [f["why"] for f in host["findings"] if f["check"] == "power_limit"]
@@ -262,7 +263,7 @@ def test_hostile_text_from_a_node_is_inert(
 ) -> None:
     state = "/run/nodevet-sim/nvml.state"
     hostile = r"driver_version = \033]0;owned\007<script>550.1\n"
-    fleet.shell("gpu2", f"cp {state} /root; printf '{hostile}' >> {state}")
+    fleet.on("gpu2", f"cp {state} /root; printf '{hostile}' >> {state}")
     site = tmp_path / "site.yaml"
     site.write_text(
         'nodevet: 1\nextends: nvidia-h100-sxm\nexpect: {driver_version: ">=550,<560"}\n'
@@ -271,7 +272,7 @@ def test_hostile_text_from_a_node_is_inert(
         done = nodevet("check", "gpu2", *reach, "-b", site)
         page = nodevet("check", "gpu2", *reach, "-b", site, "--format", "html")
     finally:
-        fleet.shell("gpu2", f"cp /root/nvml.state {state}")
+        fleet.on("gpu2", f"cp /root/nvml.state {state}")
     assert done.returncode == page.returncode == 1
     assert "\x1b" not in done.stdout
     assert "<script>550" not in page.stdout

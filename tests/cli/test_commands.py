@@ -16,6 +16,7 @@ from nodevet.remedy.journal.journal import JournalRecord
 from nodevet.remedy.model import Plan, PlannedNode, digest, write
 from nodevet.run import listing
 
+pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -6,23 +6,16 @@ tests ask what came of it.
 """
 
 import json
-import os
 import subprocess
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1500),
-]
-Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.timeout(1500)
 SCENARIO = """\
 sim: 1
 nodes:
@@ -92,27 +85,25 @@ SETTINGS = (
 )
 
 
-@dataclass
 class Rig:
     """A node, and a project with a baseline and two people."""
 
-    nodevet: Run
-    fleet: str
-    project: Path
-
-    def do(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        return self.nodevet(*words, "--project", self.project, cwd=self.project, seconds=400)
-
-    def reach(self) -> list[str | Path]:
-        return ["-i", FleetFolder(self.fleet).inventory, "-b", "all", "--deadline", "150"]
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
+        self.project = fleet.project
+        self.reach = fleet.reach
+        self.do = fleet.at
 
     def on(self, command: str) -> str:
         """What a command of root says, whatever it ends with."""
-        return self.sim("ssh", "h100", "--", f"{command}; true")
+        return self.fleet.on("h100", f"{command}; true")
+
+    def reboot(self) -> None:
+        self.fleet.sim("reboot", "h100")
 
     def wrong(self) -> dict[str, str]:
         """The worst verdict of each check that is not right."""
-        done = self.do("check", *self.reach(), "--format", "json")
+        done = self.do("check", *self.reach, "--format", "json")
         (host,) = json.loads(done.stdout)["hosts"]
         assert host["status"] == "vetted", host
         rank = ("fail", "unknown")
@@ -127,12 +118,7 @@ class Rig:
 
     def disk(self) -> str:
         """What is on the node's disk that was not there before its first boot, and what is not."""
-        return self.sim("diff", "h100")
-
-    def sim(self, verb: str, *words: str) -> str:
-        done = self.nodevet("sim", verb, "--fleet", self.fleet, *words, seconds=300)
-        assert done.returncode in ((0, 1) if verb == "diff" else (0,)), done
-        return done.stdout
+        return self.fleet.sim("diff", "h100", codes=(0, 1))
 
 
 @dataclass(frozen=True)
@@ -154,25 +140,11 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def rig(nodevet: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    project = tmp_path_factory.mktemp("every")
-    (project / "nodes.yaml").write_text(SCENARIO)
-    (project / "baselines").mkdir()
-    (project / "baselines" / "all.yaml").write_text(BASELINE % ", ".join(FIXES))
-    (project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
-    signers = []
-    for who in ("ann", "bob"):
-        key = project / who
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        signers.append(f"{who} {' '.join(key.with_suffix('.pub').read_text().split()[:2])}\n")
-    (project / "allowed_signers").write_text("".join(signers))
-    name = f"every{os.getpid()}"
-    up = nodevet("sim", "up", project / "nodes.yaml", "--name", name)
-    assert up.returncode == 0, up
-    try:
-        yield Rig(nodevet, name, project)
-    finally:
-        nodevet("sim", "down", name)
+def rig(boot: Boot) -> Rig:
+    fleet = boot("every", SCENARIO, BASELINE % ", ".join(FIXES))
+    fleet.people("ann", "bob")
+    (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
+    return Rig(fleet)
 
 
 @pytest.fixture(scope="module")
@@ -186,24 +158,23 @@ def story(rig: Rig) -> Story:
         told.done[what] = rig.do(*words)
 
     rig.on(f"{SYSCTL}systemctl disable --now nvidia-persistenced nvidia-fabricmanager")
-    rig.sim("reboot", "h100")
+    rig.reboot()
     look("fail")
     plan, run = rig.project / "plan.json", rig.project / "run"
-    do("plan", "plan", *rig.reach(), "--author", "ann", *CARE, "-o", plan)
+    do("plan", "plan", *rig.reach, "--author", "ann", *CARE, "-o", plan)
     do("approve", "approve", plan, "--key", rig.project / "bob", "--yes")
-    do("apply", "apply", plan, *rig.reach(), "--run", run)
+    do("apply", "apply", plan, *rig.reach, "--run", run)
     result = run / "result.json"
     assert result.exists(), told.done
     told.result = json.loads(result.read_text())
     look("applied")
-    do("plan again", "plan", *rig.reach())
-    rig.sim("reboot", "h100")
+    do("plan again", "plan", *rig.reach)
+    rig.reboot()
     look("rebooted")
-    do("plan at last", "plan", *rig.reach())
-    back = ("rollback", run, "--project", rig.project)
-    told.done["rollback"] = rig.nodevet(*back, seconds=400)
+    do("plan at last", "plan", *rig.reach)
+    do("rollback", "rollback", run)
     look("rolled back")
-    rig.sim("reboot", "h100")
+    rig.reboot()
     look("rolled back and rebooted")
     return told
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
 
@@ -64,12 +65,12 @@ def test_a_node_that_becomes_right_in_time_passes(
         while not verdict.exists():
             time.sleep(0.05)
         assert json.loads(verdict.read_text())["verdict"] == "pending"
-        mend = threading.Timer(3, fleet.set, ["gpu2", "gpu.*.power_limit_mw=700000"])
+        mend = threading.Timer(3, fleet.sim, ["set", "gpu2", "gpu.*.power_limit_mw=700000"])
         mend.start()
         stdout, _ = process.communicate(timeout=100)
         mend.join()
     finally:
-        fleet.set("gpu2", "gpu.*.power_limit_mw=500000")
+        fleet.sim("set", "gpu2", "gpu.*.power_limit_mw=500000")
     assert process.returncode == 0, stdout
     assert json.loads(verdict.read_text())["verdict"] == "pass"
 

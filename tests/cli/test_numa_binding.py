@@ -7,21 +7,15 @@ The CPUs are real ones: GPU 0 hangs on the node of the CPUs 0 and 2, and any mac
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
 pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
     pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one CPU: everything is bound to it"),
     pytest.mark.timeout(1500),
 ]
-Run = Callable[..., subprocess.CompletedProcess[str]]
 Done = subprocess.CompletedProcess[str]
 SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}, sockets: 2, cores: 1}}\n"
 BASELINE = "nodevet: 1\nexpect: {numa_binding: true}\nfix: [numa_binding]\n"
@@ -43,66 +37,41 @@ STATE = (
 )
 
 
-class Rig(NamedTuple):
+class Rig:
     """A node, and a project where bob approves what ann plans."""
 
-    nodevet: Run
-    fleet: str
-    project: Path
-
-    def at(self, *words: str | Path) -> Done:
-        return self.nodevet(*words, "--project", self.project, cwd=self.project)
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
+        self.project = fleet.project
 
     def plan(self, *options: str) -> Done:
-        reach = ["-i", FleetFolder(self.fleet).inventory, "-b", "base"]
-        return self.at(
-            "plan", *reach, "--author", "ann", "--settle", "0.2", *options, "-o", "plan.json"
-        )
+        care = ("--author", "ann", "--settle", "0.2")
+        return self.fleet.at("plan", *self.fleet.reach, *care, *options, "-o", "plan.json")
 
     def applied(self, run: str, *options: str) -> str:
         """The outcome of the plan, approved and applied."""
-        plan = self.project / "plan.json"
-        done = self.at("approve", plan, "--key", self.project / "bob", "--yes")
+        done = self.fleet.at("approve", "plan.json", "--key", "bob", "--yes")
         assert done.returncode == 0, done
-        reach = ["-i", FleetFolder(self.fleet).inventory, "-b", "base"]
-        done = self.at("apply", plan, *reach, "--run", self.project / run, *options)
+        done = self.fleet.at("apply", "plan.json", *self.fleet.reach, "--run", run, *options)
         (host,) = json.loads((self.project / run / "result.json").read_text())["hosts"]
         assert done.returncode == 0, done
         return host["outcome"]
 
     def rolled_back(self, run: str, *options: str) -> None:
-        done = self.nodevet(
-            "rollback", self.project / run, "--settle", "0.2", "--project", self.project, *options
-        )
+        done = self.fleet.at("rollback", run, "--settle", "0.2", *options)
         assert done.returncode == 0, done
 
     def on(self, command: str) -> str:
-        done = self.nodevet("sim", "ssh", "--fleet", self.fleet, "n1", "--", command)
-        assert done.returncode == 0, done
-        return done.stdout
+        return self.fleet.on("n1", command)
 
 
 @pytest.fixture(scope="module")
-def rig(nodevet: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    project = tmp_path_factory.mktemp("binding")
-    (project / "nodes.yaml").write_text(SCENARIO)
-    (project / "baselines").mkdir()
-    (project / "baselines" / "base.yaml").write_text(BASELINE)
-    (project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
-    signers = []
-    for name in ("ann", "bob"):
-        key = project / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        signers.append(f"{name} {' '.join(key.with_suffix('.pub').read_text().split()[:2])}\n")
-    (project / "allowed_signers").write_text("".join(signers))
-    running = Rig(nodevet, f"bind{os.getpid()}", project)
-    up = nodevet("sim", "up", project / "nodes.yaml", "--name", running.fleet)
-    assert up.returncode == 0, up
-    try:
-        running.on(SERVICE)
-        yield running
-    finally:
-        nodevet("sim", "down", running.fleet)
+def rig(boot: Boot) -> Rig:
+    fleet = boot("bind", SCENARIO, BASELINE)
+    fleet.people("ann", "bob")
+    (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {drain: 1, reboot: 1}\n")
+    fleet.on("n1", SERVICE)
+    return Rig(fleet)
 
 
 def test_while_it_runs(rig: Rig) -> None:
@@ -149,5 +118,7 @@ def test_options_that_say_nothing_are_refused(rig: Rig) -> None:
     (rig.project / "baselines" / "other.yaml").write_text(
         "nodevet: 1\nexpect: {power_limit: 700}\nfix: [power_limit]\n"
     )
-    other = rig.at("plan", "-i", FleetFolder(rig.fleet).inventory, "-b", "other", "--now")
-    assert other.returncode == 2 and "no fix that may enter the plan takes it" in other.stderr
+    reach = ("-i", rig.fleet.place.inventory, "-b", "other")
+    other = rig.fleet.at("plan", *reach, "--now")
+    assert other.returncode == 2, other
+    assert "none of the fixes that may be planned takes it" in other.stderr

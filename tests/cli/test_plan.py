@@ -1,20 +1,17 @@
 """`nodevet plan` as a user runs it, over real SSH to one simulated node."""
 
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nodevet.remedy import model
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
+pytestmark = pytest.mark.timeout(1500)
 Run = Callable[..., subprocess.CompletedProcess[str]]
-SIM = [sys.executable, "-m", "nodevet", "sim"]
 SCENARIO = """\
 sim: 1
 nodes:
@@ -33,36 +30,21 @@ fix: [power_limit, compute_mode]
 GOVERNORS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
 
 
-def sim(*arguments: str) -> str:
-    return subprocess.run(
-        [*SIM, *arguments], check=True, timeout=300, capture_output=True, text=True
-    ).stdout
-
-
 @pytest.fixture(scope="module")
-def name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A fleet of one node: a GPU is capped, the governor is slow."""
-    if missing():
-        pytest.skip("; ".join(missing()))
-    scenario = tmp_path_factory.mktemp("plan") / "nodes.yaml"
-    scenario.write_text(SCENARIO, encoding="utf-8")
-    fleet = f"plan{os.getpid()}"
-    sim("up", str(scenario), "--name", fleet)
-    try:
-        yield fleet
-    finally:
-        sim("down", fleet)
+def fleet(boot: Boot) -> SimulatedFleet:
+    """One node: a GPU is capped, the governor is slow."""
+    return boot("plan", SCENARIO)
 
 
 @pytest.fixture
-def on(name: str) -> Callable[[str], str]:
-    return lambda command: sim("ssh", "--fleet", name, "gpu1", "--", command)
+def on(fleet: SimulatedFleet) -> Callable[[str], str]:
+    return lambda command: fleet.on("gpu1", command)
 
 
 @pytest.fixture
-def plan(name: str, nodevet: Run, tmp_path: Path) -> Run:
+def plan(fleet: SimulatedFleet, nodevet: Run, tmp_path: Path) -> Run:
     (tmp_path / "two.yaml").write_text(BASELINE)
-    site = ["-i", FleetFolder(name).inventory, "-b", tmp_path / "two.yaml", "--author", "alice"]
+    site = ["-i", fleet.place.inventory, "-b", tmp_path / "two.yaml", "--author", "alice"]
     return lambda *options: nodevet("plan", *site, *options, cwd=tmp_path)
 
 
@@ -141,9 +123,9 @@ def test_a_setting_with_another_owner_is_not_planned(plan: Run, on: Callable[[st
 
 
 def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
-    plan: Run, name: str, nodevet: Run, tmp_path: Path
+    plan: Run, fleet: SimulatedFleet, nodevet: Run, tmp_path: Path
 ) -> None:
-    nodes = FleetFolder(name).inventory.read_text() + "  gone1: {address: 127.0.0.1, port: 1}\n"
+    nodes = fleet.place.inventory.read_text() + "  gone1: {address: 127.0.0.1, port: 1}\n"
     (tmp_path / "nodes.yaml").write_text(nodes)
     site = ["-i", "nodes.yaml", "-b", "two.yaml", "--author", "alice", "-o", "plan.json"]
     both = nodevet("plan", *site, cwd=tmp_path)
@@ -152,7 +134,7 @@ def test_a_host_that_is_not_reached_is_listed_and_the_others_are_planned(
     assert list(json.loads((tmp_path / "plan.json").read_text())["nodes"]) == ["gpu1"]
     alone = nodevet("plan", "gone1", *site, cwd=tmp_path)
     assert alone.returncode == 3
-    assert "not all could be judged or planned" in alone.stderr
+    assert "not everything could be judged or planned" in alone.stderr
 
 
 @pytest.mark.parametrize(

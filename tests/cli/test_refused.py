@@ -20,16 +20,9 @@ import pytest
 from nodevet import cli
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
-from nodevet.inventory import read
-from nodevet.model import Host
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(300),
-]
-SIM = [sys.executable, "-m", "nodevet", "sim"]
+pytestmark = pytest.mark.timeout(1500)
 SCENARIO = """\
 sim: 1
 templates:
@@ -98,25 +91,13 @@ def nodevet(*words: str | Path) -> Said:
 class Rig:
     """The fleet, and a project where ann may approve."""
 
-    def __init__(self, fleet: str, project: Path) -> None:
-        self.fleet = fleet
-        self.project = project
-        self.inventory = FleetFolder(fleet).inventory
-        self.hosts: dict[str, Host] = {
-            host.name: host for host in read((), inventories=[str(self.inventory)])
-        }
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.project = fleet.project
+        self.inventory = fleet.place.inventory
+        self.hosts = fleet.hosts
+        self.on = fleet.on
+        self.sim = fleet.sim
         self._runs = 0
-
-    def on(self, node: str, script: str) -> str:
-        place = FleetFolder(self.fleet)
-        known = f"UserKnownHostsFile={place.known_hosts}"
-        words = ["ssh", "-F", os.devnull, "-i", place.key, "-o", known, "-o", "BatchMode=yes"]
-        done = subprocess.run(
-            [*words, f"root@{self.hosts[node].address}", script],
-            capture_output=True, text=True, timeout=100,
-        )  # fmt: skip
-        assert done.returncode == 0, done
-        return done.stdout
 
     @contextmanager
     def unchanged(self, *nodes: str) -> Iterator[None]:
@@ -174,27 +155,16 @@ class Rig:
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    project = tmp_path_factory.mktemp("project")
-    scenario, name = project / "nodes.yaml", f"ref{os.getpid()}"
-    scenario.write_text(SCENARIO)
-    (project / "baselines").mkdir()
-    (project / "baselines" / "base.yaml").write_text(BASELINE)
-    for who in ("ann", "stranger"):
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", project / who]
-        subprocess.run(words, check=True, timeout=30)
-    public = (project / "ann.pub").read_text().split()[:2]
-    (project / "allowed_signers").write_text(f"ann {' '.join(public)}\n")
-    subprocess.run([*SIM, "up", scenario, "--name", name], check=True, timeout=240)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HOME", str(project))
-            running = Rig(name, project)
-            for node in running.hosts:
-                running.on(node, "systemctl is-system-running --wait >/dev/null || true")
-            yield running
-    finally:
-        subprocess.run([*SIM, "down", name], check=True, timeout=240)
+def rig(boot: Boot) -> Iterator[Rig]:
+    fleet = boot("ref", SCENARIO, BASELINE)
+    fleet.people("ann", "stranger")
+    signers = fleet.project / "allowed_signers"
+    signers.write_text(signers.read_text().splitlines(keepends=True)[0])  # the stranger may not
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(fleet.project))
+        for node in fleet.hosts:
+            fleet.on(node, "systemctl is-system-running --wait >/dev/null || true")
+        yield Rig(fleet)
 
 
 @pytest.fixture(scope="module")
@@ -296,13 +266,13 @@ def test_a_file_that_came_to_be_where_one_was_planned(rig: Rig, plan: Path) -> N
 def test_a_busy_gpu(rig: Rig, plan: Path) -> None:
     """A step of risk idle is not begun, and those that could be are not either."""
     load = "load=[{gpus: [0], command: train}]"
-    subprocess.run([*SIM, "set", "--fleet", rig.fleet, "gpu1", load], check=True, timeout=60)
+    rig.sim("set", "gpu1", load)
     told = rig.refused(plan, "gpu1")
     pid = rig.on("gpu1", "pgrep -x train").strip()
     assert told == (
         f"precondition: gpu1/compute_mode/1 is of risk idle: GPU 0 in use by train (pid {pid})"
     )
-    subprocess.run([*SIM, "set", "--fleet", rig.fleet, "gpu1", "load=[]"], check=True, timeout=60)
+    rig.sim("set", "gpu1", "load=[]")
 
 
 def test_a_node_that_somebody_else_works_on(rig: Rig, plan: Path) -> None:
@@ -325,7 +295,7 @@ def test_another_owner(rig: Rig, plan: Path) -> None:
     steps = json.loads(again.read_bytes())["steps"]
     assert {step["fix"] for step in steps} == {"compute_mode", "cpu_governor"}
     told = rig.refused(plan, "gpu1")
-    assert told.startswith("manager: conflict: gpu ") and f": {CRON}:1" in told
+    assert told.startswith("manager: conflict: gpu ") and f" is also managed by {CRON}:1;" in told
     rig.on("gpu1", f"rm {CRON}")
 
 
@@ -378,7 +348,7 @@ def test_d22_a_monitoring_client_is_stopped_for_a_step_and_runs_again_however_it
     assert (failed[0], failed[2]) == ("active", "Default") and failed[1] != begun[1]
 
     said = rig.apply(plan)
-    assert said.code == 0 and "DONE" in said.out, said
+    assert said.code == 0 and "CHANGED" in said.out, said
     done = now()
     assert (done[0], done[2]) == ("active", "Exclusive_Process") and done[1] != failed[1]
 
@@ -392,6 +362,6 @@ def test_d22_a_monitoring_client_is_stopped_for_a_step_and_runs_again_however_it
 def test_a_node_that_was_rebooted_since(rig: Rig) -> None:
     """All is as it was, and yet a plan is of one boot: what it was made on may be gone."""
     plan = rig.approved("gpu2")
-    subprocess.run([*SIM, "reboot", "--fleet", rig.fleet, "gpu2"], check=True, timeout=240)
+    rig.sim("reboot", "gpu2")
     rig.on("gpu2", "systemctl is-system-running --wait >/dev/null || true")
     assert rig.refused(plan, "gpu2") == "stale: rebooted since the plan was made"

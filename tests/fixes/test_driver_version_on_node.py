@@ -6,27 +6,16 @@ simulated driver at boot. While they are installed the library begins to refuse 
 """
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from nodevet import inventory
 from nodevet.fixes import driver_version
 from nodevet.fixes.driver_version import Target
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1500),
-]
+pytestmark = pytest.mark.timeout(1500)
 OLD, NEW, PARTLY = "550.54.14", "550.90.07", "550.127.05"  # the last not of every package
 SCENARIO = f"""\
 sim: 1
@@ -124,34 +113,20 @@ MOVED = [
 CARE = ("--settle", "0.2", "--drain-hook", "true")
 
 
-class Rig(NamedTuple):
-    fleet: str
-    project: Path
+class Rig:
+    """A node with packages of a driver, and a project where bob approves what ann plans."""
 
-    def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "nodevet", *map(str, words)],
-            cwd=self.project,
-            env={**os.environ, "HOME": str(self.project)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-
-    def at(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        return self.run(*words, "--project", self.project)
-
-    def sim(self, *words: str | Path) -> str:
-        done = self.run("sim", *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
+        self.project = fleet.project
+        self.reach = fleet.reach
+        self.at = fleet.at
 
     def on(self, command: str) -> str:
-        return self.sim("ssh", "--fleet", self.fleet, "n1", "--", command)
+        return self.fleet.on("n1", command)
 
-    @property
-    def reach(self) -> tuple[str | Path, ...]:
-        return ("-i", FleetFolder(self.fleet).inventory, "-b", "base", "--deadline", "150")
+    def reboot(self) -> None:
+        self.fleet.sim("reboot", "n1")
 
     def verdicts(self) -> dict[str, str]:
         done = self.at("check", *self.reach, "--format", "json")
@@ -160,25 +135,12 @@ class Rig(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    project = tmp_path_factory.mktemp("driver")
-    rig = Rig(f"driver{os.getpid()}", project)
-    (project / "nodes.yaml").write_text(SCENARIO)
-    (project / "baselines").mkdir()
-    (project / "baselines/base.yaml").write_text(BASELINE)
-    (project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")
-    for name in ("ann", "bob"):
-        key = project / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
-        with (project / "allowed_signers").open("a") as signers:
-            signers.write(f"{name} {public}\n")
-    rig.sim("up", project / "nodes.yaml", "--name", rig.fleet)
-    try:
-        rig.on(REPOSITORY)
-        yield rig
-    finally:
-        rig.sim("down", rig.fleet)
+def rig(boot: Boot) -> Rig:
+    fleet = boot("driver", SCENARIO, BASELINE)
+    fleet.people("ann", "bob")
+    (fleet.project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 1}\n")
+    fleet.on("n1", REPOSITORY)
+    return Rig(fleet)
 
 
 def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
@@ -202,15 +164,15 @@ def test_wrong_pending_rebooted_ok_and_put_back(rig: Rig) -> None:
     assert [step["outcome"] for step in host["steps"]] == ["changed", "pending"], host
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "unknown"}
 
-    rig.sim("reboot", "--fleet", rig.fleet, "n1")
+    rig.reboot()
     done = rig.at("plan", *rig.reach, "--author", "ann")
     assert done.returncode == 0 and "Nothing to do." in done.stderr, done
     assert sorted(rig.on("apt-mark showhold").split()) == [name.partition(":")[0] for name in MOVED]
     assert f"{NEW}\n" in rig.on("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
 
-    done = rig.run("rollback", run)
+    done = rig.at("rollback", run)
     assert done.returncode == 0, done
-    rig.sim("reboot", "--fleet", rig.fleet, "n1")
+    rig.reboot()
     assert rig.on(STATE) == before
 
 
@@ -230,7 +192,7 @@ def test_a_driver_that_does_not_load_is_put_back_and_booted_and_the_rest_judged(
     assert "not persistent across reboot: " in driver["why"], driver["why"]
     assert driver["why"].endswith("reverted, and rebooted once more")
     assert rig.verdicts() == {"driver_version": "fail", "power_limit": "ok"}
-    assert rig.run("rollback", run).returncode == 0
+    assert rig.at("rollback", run).returncode == 0
     assert rig.on(STATE) == before
     rig.on("rm /etc/fails")
 
@@ -239,8 +201,7 @@ def stopped_before_it_changes_another(rig: Rig) -> None:
     """A version that needs another package, which has no way back: our hook ends apt."""
     target = Target("nvidia-settings", "2-0ubuntu1", automatic=False)
     install, *_ = driver_version.actions([target], down=False, change_held=False)
-    hosts = inventory.read([], inventories=[str(FleetFolder(rig.fleet).inventory)])
-    with SshExecutor(hosts, Options()) as worker:
+    with SshExecutor(list(rig.fleet.hosts.values()), Options()) as worker:
         worker.open("n1")
         acted = worker.act("n1", install)
     assert not acted.ok

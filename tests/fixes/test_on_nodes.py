@@ -4,17 +4,14 @@ All that is wrong is described, so that it is wrong again at every boot unless a
 boot-time owner sets it. One story is lived through once; the tests ask what came of it.
 """
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.cpufreq import Cpufreq
 from nodevet.evidence.document import Evidence, decode
@@ -22,16 +19,11 @@ from nodevet.evidence.gpu import Gpus
 from nodevet.fixing.model import PlannedChange
 from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
-from nodevet.model import Finding, Host, Verdict
+from nodevet.model import Finding, Verdict
 from nodevet.resource import State, after_reset, restore
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1500),
-]
-NODEVET = [sys.executable, "-m", "nodevet"]
+pytestmark = pytest.mark.timeout(1500)
 CATALOG = Catalog()
 SCENARIO = """\
 sim: 1
@@ -139,31 +131,22 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     return tuple(fix.plan(evidence, wrong, params))
 
 
-class Fleet:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.place = FleetFolder(name)
+class Stories:
+    """The nodes of a fleet, and what they live through."""
 
-    def sim(self, *words: str | Path) -> str:
-        done = subprocess.run(
-            [*NODEVET, "sim", *map(str, words)], capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def shell(self, node: str, command: str) -> str:
-        return self.sim("ssh", "--fleet", self.name, node, "--", command)
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
 
     def moment(self, worker: SshExecutor, node: str) -> Moment:
         worker.open(node)
-        said = self.shell(node, f"{TREE}; echo ---; systemctl --failed --no-legend")
+        said = self.fleet.on(node, f"{TREE}; echo ---; systemctl --failed --no-legend")
         tree, _, failed = said.partition("---\n")
         return Moment(decode(worker.probe(node)), tuple(tree.splitlines()), failed)
 
     def live(self, worker: SshExecutor, node: str) -> Life:
         """The whole story of a node; see above."""
         life = Life()
-        self.sim("set", "--fleet", self.name, node, *WRONG[node])
+        self.fleet.sim("set", node, *WRONG[node])
         life.moments["wrong"] = self.moment(worker, node)
         for check in (check for of, check in FIXED if of == node):
             evidence = decode(worker.probe(node))
@@ -189,29 +172,19 @@ class Fleet:
 
     def reboot(self, worker: SshExecutor, node: str) -> None:
         worker.close(node)
-        self.sim("reboot", "--fleet", self.name, node)
+        self.fleet.sim("reboot", node)
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    scenario = tmp_path_factory.mktemp("fixes") / "nodes.yaml"
-    scenario.write_text(SCENARIO)
-    running = Fleet(f"fixes{os.getpid()}")
-    running.sim("up", scenario, "--name", running.name)
-    try:
-        yield running
-    finally:
-        running.sim("down", running.name)
-
-
-def hosts_of(fleet: Fleet) -> tuple[Host, ...]:
-    return inventory.read([], inventories=[str(fleet.place.inventory)])
+def stories(boot: Boot) -> Stories:
+    return Stories(boot("fixes", SCENARIO))
 
 
 @pytest.fixture(scope="module")
-def lives(fleet: Fleet) -> dict[str, Life]:
-    with SshExecutor(hosts_of(fleet), Options(asks=ASKS)) as worker:
-        return {node: fleet.live(worker, node) for node in WRONG}
+def lives(stories: Stories) -> dict[str, Life]:
+    hosts = list(stories.fleet.hosts.values())
+    with SshExecutor(hosts, Options(asks=ASKS)) as worker:
+        return {node: stories.live(worker, node) for node in WRONG}
 
 
 def wrong_in(life: Life, moment: str, check: str) -> list[str]:
@@ -302,9 +275,9 @@ cpu_governor("performance")
 
 
 def test_a_plain_pyinfra_deploy_does_the_same(
-    fleet: Fleet, lives: dict[str, Life], tmp_path: Path
+    stories: Stories, lives: dict[str, Life], tmp_path: Path
 ) -> None:
-    (host,) = (each for each in hosts_of(fleet) if each.name == "h100")
+    host = stories.fleet.hosts["h100"]
     before = lives["h100"].moments["undone and rebooted"].evidence
     assert before[Gpus].data is not None
     gpus = [gpu.uuid for gpu in before[Gpus].data.gpus or ()]
@@ -321,6 +294,6 @@ def test_a_plain_pyinfra_deploy_does_the_same(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     with SshExecutor([host], Options(asks=ASKS)) as worker:
-        moment = fleet.moment(worker, "h100")
+        moment = stories.moment(worker, "h100")
     assert moment.coming == lives["h100"].moments["fixed"].coming
     assert set(moment.tree) == set(lives["h100"].moments["fixed"].tree)

@@ -4,16 +4,10 @@ The story is lived through once: a swap file and a partition of /etc/fstab, one 
 of its own, and a partition that a unit turns on. The tests ask what came of it.
 """
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.memory import Memory
@@ -22,13 +16,9 @@ from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.resource import State, restore, same
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1500),
-]
+pytestmark = pytest.mark.timeout(1500)
 CATALOG = Catalog()
 SCENARIO = """\
 sim: 1
@@ -96,13 +86,6 @@ class Life:
         return self.moments[moment][1]
 
 
-def sim(*words: str | Path) -> str:
-    command = [sys.executable, "-m", "nodevet", "sim", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def findings(evidence: Evidence) -> list[Finding]:
     params = CATALOG.check("swap").params.model_validate({"maximum_kb": "none"})
     return list(CATALOG.check("swap").judge(evidence, params))
@@ -117,24 +100,16 @@ def planned(evidence: Evidence) -> tuple[PlannedChange, ...]:
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
-    scenario = tmp_path_factory.mktemp("swap") / "node.yaml"
-    scenario.write_text(SCENARIO)
-    fleet = f"swap{os.getpid()}"
-    sim("up", scenario, "--name", fleet)
-    try:
-        yield live(fleet)
-    finally:
-        sim("down", fleet)
+def life(boot: Boot) -> Life:
+    return live(boot("swap", SCENARIO))
 
 
-def live(fleet: str) -> Life:
+def live(fleet: SimulatedFleet) -> Life:
     found = Life()
-    hosts = inventory.read([], inventories=[str(FleetFolder(fleet).inventory)])
-    with SshExecutor(hosts, Options(deadline=120)) as worker:
+    with SshExecutor(list(fleet.hosts.values()), Options(deadline=120)) as worker:
 
         def shell(command: str) -> str:
-            return sim("ssh", "--fleet", fleet, "n1", "--", command)
+            return fleet.on("n1", command)
 
         def moment(name: str) -> Evidence:
             worker.open("n1")
@@ -154,7 +129,7 @@ def live(fleet: str) -> Life:
             assert acted.ok, (action, acted)
         moment("done")
         worker.close("n1")
-        sim("reboot", "--fleet", fleet, "n1")
+        fleet.sim("reboot", "n1")
         moment("rebooted")
         actions = tuple(action for change in found.changes for action in change.actions)
         for action in restore(*found.seen, actions=actions):

@@ -3,16 +3,10 @@
 What is described is wrong again at every boot, unless a fix's owner sets it.
 """
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodevet import inventory
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.memory import Memory
@@ -24,13 +18,9 @@ from nodevet.fleet import Options
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.model import Finding, Verdict
 from nodevet.resource import State, restore, same
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1500),
-]
+pytestmark = pytest.mark.timeout(1500)
 CATALOG = Catalog()
 THP = "/sys/kernel/mm/transparent_hugepage"
 SCENARIO = f"""\
@@ -71,13 +61,6 @@ ConditionPathIsReadWrite= '[Service]' ExecStart= ExecStart=-/lib/systemd/systemd
 TREE = "find /etc -type f -print0 | sort -z | xargs -0 sha256sum; find /etc -type l | sort"
 
 
-def sim(*words: str | Path) -> str:
-    command = [sys.executable, "-m", "nodevet", "sim", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def findings(check: str, evidence: Evidence) -> list[Finding]:
     params = CATALOG.check(check).params.model_validate(WANTS[check])
     return list(CATALOG.check(check).judge(evidence, params))
@@ -104,24 +87,16 @@ def loaded(evidence: Evidence) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    scenario = tmp_path_factory.mktemp("system") / "node.yaml"
-    scenario.write_text(SCENARIO)
-    fleet = f"system{os.getpid()}"
-    sim("up", scenario, "--name", fleet)
-    try:
-        yield fleet
-    finally:
-        sim("down", fleet)
+def fleet(boot: Boot) -> SimulatedFleet:
+    return boot("system", SCENARIO)
 
 
-def test_wrong_done_rebooted_and_put_back(name: str) -> None:
+def test_wrong_done_rebooted_and_put_back(fleet: SimulatedFleet) -> None:
     def shell(command: str) -> str:
-        return sim("ssh", "--fleet", name, "n1", "--", command)
+        return fleet.on("n1", command)
 
     shell(f"{SYSCTL}systemctl disable --now {STOPPED}")
-    hosts = inventory.read([], inventories=[str(FleetFolder(name).inventory)])
-    with SshExecutor(hosts, Options(asks=ASKS)) as worker:
+    with SshExecutor(list(fleet.hosts.values()), Options(asks=ASKS)) as worker:
 
         def probe() -> Evidence:
             worker.open("n1")
@@ -144,7 +119,7 @@ def test_wrong_done_rebooted_and_put_back(name: str) -> None:
         assert loaded(after) == loaded(before) | {"nvidia_uvm", "nvidia_drm", "nvidia_modeset"}
 
         worker.close("n1")
-        sim("reboot", "--fleet", name, "n1")
+        fleet.sim("reboot", "n1")
         rebooted = probe()
         assert {check: amiss(check, rebooted) for check in WANTS} == {check: [] for check in WANTS}
         assert {check: planned(check, rebooted) for check in WANTS} == dict.fromkeys(WANTS, ())

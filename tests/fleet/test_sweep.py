@@ -16,6 +16,7 @@ from nodevet.fleet import Visit
 from nodevet.model import Host, Status
 from nodevet_sim.sshd import KeyPair, Sshd, known_hosts_line, make_key
 
+pytestmark = pytest.mark.timeout(400)
 HOSTS = 200
 DEADLINE = 50
 PYTHON_36 = Path.home() / ".pyenv/versions/3.6.15/bin/python3"

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -46,7 +47,7 @@ from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
 from nodevet_sim.nspawn import control
-from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot, SimulatedFleet
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHECK = '''\
@@ -665,43 +666,26 @@ A list [folder, words, log] is answered by the new process's id, an id by its ex
 class Live:
     """A fleet of simulated nodes, a project with a baseline, and Ann, who may approve."""
 
-    def __init__(self, folder: Path, name: str, scenario: str, baseline: str) -> None:
-        self.folder = folder
-        self.place = FleetFolder(f"{name}{os.getpid()}")
-        self.nodes: dict[str, str] = {}  # name -> address
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        fleet.people("ann")
+        self._fleet = fleet
+        self.folder = fleet.project
+        self.place = fleet.place
+        self.nodes = [*fleet.hosts]
         self.logs = 0
-        self._parent: Any = None
-        (folder / "nodes.yaml").write_text(scenario)
-        (folder / "baselines").mkdir()
-        (folder / "baselines" / "base.yaml").write_text(baseline)
-        key = folder / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
-        (folder / "allowed_signers").write_text(f"ann {public}\n")
-
-    def up(self) -> None:
-        self._sim("up", self.folder / "nodes.yaml", "--name", self.place.fleet)
-        self._parent = subprocess.Popen(
+        self._parent: Any = subprocess.Popen(
             [sys.executable, "-c", PARENT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        found = control.ask(self.place, {"do": "list"})["nodes"]
-        self.nodes = {node["name"]: node["address"] for node in found}
 
-    def down(self) -> None:
-        if self._parent is not None:
-            os.killpg(self._parent.pid, signal.SIGKILL)  # and what it started, where a test failed
-            self._parent.stdin.close()
-            self._parent.stdout.close()
-            self._parent.wait()
-        self._sim("down", self.place.fleet)
-
-    def _sim(self, *words: Any) -> None:
-        argv = [sys.executable, "-m", "nodevet", "sim", *map(str, words)]
-        subprocess.run(argv, check=True, timeout=600, cwd=self.folder)
+    def end(self) -> None:
+        os.killpg(self._parent.pid, signal.SIGKILL)  # and what it started, where a test failed
+        self._parent.stdin.close()
+        self._parent.stdout.close()
+        self._parent.wait()
 
     # --- nodevet ---
 
@@ -761,7 +745,7 @@ class Live:
             *(*options, "--deadline", "150", "--project", self.folder),
         )
         assert code == 1 and plan.exists(), said
-        words = ("--key", self.folder / "key", "--yes", "--project", self.folder)
+        words = ("--key", self.folder / "ann", "--yes", "--project", self.folder)
         code, said = self.nodevet("approve", plan, *words)
         assert code == 0, said
         return plan
@@ -776,23 +760,10 @@ class Live:
 
     def shell(self, script: str, *nodes: str) -> dict[str, str]:
         """What a script of root says on these nodes, on all of them at once."""
-        begun = {
-            node: subprocess.Popen(
-                [
-                    *("ssh", "-F", "none", "-l", "root", "-i", str(self.place.key)),
-                    *("-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"),
-                    *("-o", f"UserKnownHostsFile={self.place.known_hosts}"),
-                    *("-o", "LogLevel=ERROR", self.nodes[node], script),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for node in nodes or self.nodes
-        }
-        said = {node: process.communicate(timeout=120)[0] for node, process in begun.items()}
-        assert not any(process.returncode for process in begun.values()), said
-        return said
+        asked = nodes or self.nodes
+        with ThreadPoolExecutor(len(asked)) as threads:
+            said = threads.map(lambda node: self._fleet.on(node, script), asked)
+            return dict(zip(asked, said, strict=True))
 
     def states(self, script: str, *nodes: str) -> dict[str, dict[str, str]]:
         """Each path of a node's disk that is not as it was made, and what the script says.
@@ -813,15 +784,14 @@ class Live:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str, str], Live]]:
+def live(boot: Boot) -> Iterator[Callable[[str, str, str], Live]]:
     """Boots a fleet: `live(name, scenario, baseline)`."""
     made: list[Live] = []
 
-    def boot(name: str, scenario: str, baseline: str) -> Live:
-        made.append(Live(tmp_path_factory.mktemp(name), name, scenario, baseline))
-        made[-1].up()
+    def start(name: str, scenario: str, baseline: str) -> Live:
+        made.append(Live(boot(name, scenario, baseline)))
         return made[-1]
 
-    yield boot
+    yield start
     for each in made:
-        each.down()
+        each.end()

@@ -11,7 +11,6 @@ import shlex
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -45,13 +44,10 @@ from nodevet.result import HostResult, Outcome, Refusal, exit_code
 from nodevet.run.context import VetContext
 from nodevet.run.vet import judge_visit
 from nodevet_sim.nspawn import control
-from nodevet_sim.nspawn.needs import missing
 from nodevet_sim.nspawn.place import FleetFolder
+from simulated_fleet import Boot
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1500),
-]
+pytestmark = pytest.mark.timeout(1500)
 SCENARIO = """\
 sim: 1
 nodes:
@@ -431,13 +427,12 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]:
-    folder = tmp_path_factory.mktemp("faults")
-    (folder / "nodes.yaml").write_text(SCENARIO)
-    (folder / "base.yaml").write_text(BASELINE)
+def nodes(boot: Boot) -> Iterator[dict[str, Node]]:
+    fleet = boot("flt", SCENARIO, BASELINE)
+    folder, place = fleet.project, fleet.place
     catalog = Catalog()
     context = VetContext(
-        baselines=load([str(folder / "base.yaml")], folders=[], catalog=catalog),
+        baselines=load(["base"], folders=[folder / "baselines"], catalog=catalog),
         catalog=catalog,
         today=date.today(),
     )
@@ -447,14 +442,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
         today=context.today,
         chosen=context.baselines[0],
     )
-    place = FleetFolder(f"flt{os.getpid()}")
-    nodevet = [sys.executable, "-m", "nodevet", "sim"]
-    subprocess.run(
-        [*nodevet, "up", folder / "nodes.yaml", "--name", place.fleet], check=True, timeout=300
-    )
     found: dict[str, Node] = {}
     try:
-        for host in inventory.read([], inventories=[str(place.inventory)]):
+        for host in fleet.hosts.values():
             assert host.address
             proxy = Proxy(host.address)
             known = folder / f"{host.name}.hosts"
@@ -483,7 +473,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]
     finally:
         for node in found.values():
             node.hang_up()
-        subprocess.run([*nodevet, "down", place.fleet], check=False, timeout=300)
 
 
 def agrees(result: HostResult, now: str, before: str, done: str) -> str:

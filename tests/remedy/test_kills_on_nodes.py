@@ -27,13 +27,8 @@ from typing import Any
 
 import pytest
 
-from nodevet_sim.nspawn.needs import missing
-
 KILLS = int(os.environ.get("NODEVET_KILLS", "3"))
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(600 + 200 * KILLS),
-]
+pytestmark = pytest.mark.timeout(600 + 200 * KILLS)
 SEED = os.environ.get("NODEVET_KILLS_SEED") or secrets.token_hex(4)
 NODES = 3
 BALANCING = "/proc/sys/kernel/numa_balancing"

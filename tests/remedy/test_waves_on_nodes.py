@@ -1,4 +1,4 @@
-"""Thirty-two nodes, seven of which fail in different ways: the canary and the budget stop the
+"""Sixteen nodes, seven of which fail in different ways: the canary and the budget stop the
 run, the rest is untouched, and every report accounts for every node.
 
 One story is lived through: the run that is stopped, its resume with a larger budget, a second run
@@ -17,17 +17,13 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from nodevet.remedy.journal.journal import HostBegin, HostEnd, read, state
 from nodevet.result import Outcome
-from nodevet_sim.nspawn.needs import missing
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
-    pytest.mark.timeout(1800),
-]
-NAMES = [f"n{number:02}" for number in range(1, 33)]
+pytestmark = pytest.mark.timeout(1800)
+NAMES = [f"n{number:02}" for number in range(1, 17)]
 SCENARIO = """\
 sim: 1
 nodes:
-  n[01-32]:
+  n[01-16]:
     gpus: {profile: h100-sxm, count: 1}
     sockets: 1
     cores: 1
@@ -60,12 +56,12 @@ AMISS = {  # node -> how it ends, and what the report says
     "n05": (FAILED, "500 W"),  # the driver agrees and does nothing
     "n06": (REFUSED, "600 W"),  # somebody changed it since
     "n08": (FAILED, "ead-only"),  # /etc/systemd/system
-    "n20": (REFUSED, "bob"),  # who holds the lock
-    "n28": (FAILED, "500 W"),  # the driver does not support it, which nvidia-smi takes lightly
+    "n13": (REFUSED, "bob"),  # who holds the lock
+    "n15": (FAILED, "500 W"),  # the driver does not support it, which nvidia-smi takes lightly
 }
 CANARY = "n02"
 BATCH = 4
-MENDED = {"n01", "n06", "n08", "n20"}
+MENDED = {"n01", "n06", "n08", "n13"}
 
 
 @dataclass
@@ -106,15 +102,15 @@ def break_them(fleet: Any) -> None:
     fleet.shell(DRIVER.format("ignored"), "n05")
     fleet.shell("nvidia-smi -pl 600", "n06")
     fleet.shell("mount --bind -o ro /etc/systemd/system /etc/systemd/system", "n08")
-    fleet.shell(HOLDER, "n20")
-    fleet.shell(DRIVER.format("NVML_ERROR_NOT_SUPPORTED"), "n28")
+    fleet.shell(HOLDER, "n13")
+    fleet.shell(DRIVER.format("NVML_ERROR_NOT_SUPPORTED"), "n15")
 
 
 def mend_some(fleet: Any) -> None:
     fleet.set("n01", "faults=[]")
     fleet.shell("nvidia-smi -pl 500", "n06")
     fleet.shell("umount /etc/systemd/system", "n08")
-    fleet.shell("systemctl stop holder", "n20")
+    fleet.shell("systemctl stop holder", "n13")
 
 
 def tell(fleet: Any, run: str, stem: str, *words: Any) -> Told:
@@ -144,7 +140,7 @@ def story(live: Callable[[str, str, str], Any]) -> Story:
     story.written = {id.split("/")[0] for id, step in state(records).steps.items() if step.touched}
     story.after_stop = fleet.states(STATE, *reached)
 
-    limits = ("--max-fail", "20%", "--override")
+    limits = ("--max-fail", "50%", "--override")
     story.resumed = tell(fleet, "run", "result", *apply, "--resume", run, *limits)
     story.disks = {
         name: {path for path, _, _ in fleet.ask("diff", name)["changes"]} for name in NAMES
@@ -217,7 +213,7 @@ def test_a_resume_with_a_larger_budget_goes_on_with_the_rest(story: Story) -> No
     assert told is not None and told.code == 1 and told.report["stopped"] == "", told
     wanted = {name: AMISS[name][0] if name in AMISS else DONE for name in NAMES}
     assert told.outcomes == wanted
-    for name in ("n20", "n28"):
+    for name in ("n13", "n15"):
         assert AMISS[name][1] in told.host(name)["why"]
     for name in story.begun - {"n01"}:  # which could not be reached, and is tried again
         assert told.host(name) == story.stopped.host(name)

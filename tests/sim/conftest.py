@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -10,16 +9,7 @@ import pytest
 
 from nodevet.evidence.document import decode
 from nodevet.evidence.gpu import Gpus
-from nodevet_sim.library import build, environment
-
-
-@pytest.fixture(scope="session")
-def nvml(tmp_path_factory):
-    """The simulated library, built once."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
-    return build(tmp_path_factory.mktemp("nvml"))
-
+from nodevet_sim.library import environment
 
 PROBE = """
 import json, sys

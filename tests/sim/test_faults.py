@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from nodevet.model import Finding, Host, Verdict
 from nodevet_sim import tree
 from nodevet_sim.description import SimulatedNode
 from nodevet_sim.faults import FAULTS, FaultError, Healthy, combine, describe, summary
-from nodevet_sim.library import build, environment
+from nodevet_sim.library import environment
 from nodevet_sim.machine import SimulatedMachine, machine_id
 from nodevet_sim.scenario import ScenarioError
 from nodevet_sim.scenario import describe as describe_node
@@ -50,13 +49,6 @@ def node(name: str = "n1", **said: object) -> SimulatedNode:
     known: dict[str, object] = {"gpus": "h100-sxm", "cores": 1, **said}
     part = NodePart.model_validate_json(json.dumps(known))
     return describe_node(NodeSpec(name, part, known, Path(), {"": Origin("here")}))
-
-
-@pytest.fixture(scope="module")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -5,11 +5,9 @@ The tables here read the XML by themselves; the product's converter has its own.
 
 import copy
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,8 +21,6 @@ from nodevet.evidence.host import HostInfo
 from nodevet.evidence.pci import Pci
 from nodevet.remote.probe.collectors import host, pci
 from nodevet_sim import tree
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
 from nodevet_sim.nvidia_smi_xml import read
 from nodevet_sim.state import StateError
 
@@ -732,24 +728,14 @@ def test_a_real_gpu_reads_as_nvidia_smi_shows_it(gpus_of_this_machine):
 
 
 @pytest.fixture(scope="module")
-def over_ssh(tmp_path_factory):
+def over_ssh(boot):
     """The evidence of a node for each capture: booted, and read over SSH by the real pynvml."""
-    if missing():
-        pytest.skip("; ".join(missing()))
-    folder = tmp_path_factory.mktemp("xml")
     nodes = [f"  {path.stem}: {{gpus: {{xml: {path.resolve()}}}, cores: 2}}\n" for path in FILES]
-    (folder / "captures.yaml").write_text("sim: 1\nnodes:\n" + "".join(nodes))
-    name = f"xml{os.getpid()}"
-    nodevet = [sys.executable, "-m", "nodevet"]
-    up = [*nodevet, "sim", "up", str(folder / "captures.yaml"), "--name", name]
-    subprocess.run(up, check=True, timeout=400)
-    try:
-        options = ["-i", str(FleetFolder(name).inventory), "-b", "generic", "--deadline", "120"]
-        check = [*nodevet, "check", *options, "--save", str(folder / "evidence")]
-        subprocess.run(check, timeout=400, stdout=subprocess.DEVNULL)
-    finally:
-        subprocess.run([*nodevet, "sim", "down", name], check=True, timeout=100)
-    return folder / "evidence"
+    fleet = boot("xml", "sim: 1\nnodes:\n" + "".join(nodes))
+    options = ("-b", "generic", "--deadline", "120", "--save", "evidence")
+    fleet.nodevet("check", "-i", fleet.place.inventory, *options)
+    fleet.down()
+    return fleet.project / "evidence"
 
 
 @pytest.mark.timeout(1500)

@@ -27,16 +27,14 @@ from nodevet.fleet.controller import worker as worker_module
 from nodevet.fleet.controller.ssh_executor import SshExecutor
 from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.fleet.worker.session import HostSession
-from nodevet.inventory import read
 from nodevet.model import Host
 from nodevet.remote.lock import SILENCE
 from nodevet.resource import Resource, RunCommand, State, perform
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
-from nodevet_sim.nspawn.needs import missing
-from nodevet_sim.nspawn.place import FleetFolder
 from nodevet_sim.sshd import KeyPair, Sshd
+from simulated_fleet import Boot, SimulatedFleet
 
 NODEVET = [sys.executable, "-m", "nodevet"]
 SCENARIO = """\
@@ -498,34 +496,20 @@ def test_a_holder_who_hears_nothing_gives_up_before_the_node_lets_the_lock_go() 
 
 
 class Node:
-    """A simulated node, and how to transports it."""
+    """A simulated node, and how to work on it past nodevet."""
 
-    def __init__(self, fleet: str) -> None:
+    def __init__(self, fleet: SimulatedFleet) -> None:
         self.fleet = fleet
-        (self.host,) = read((), inventories=[str(FleetFolder(fleet).inventory)])
+        self.host = fleet.hosts["n1"]
 
     def shell(self, command: str) -> str:
-        done = subprocess.run(
-            [*NODEVET, "sim", "ssh", "--fleet", self.fleet, "n1", "--", command],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return done.stdout
+        """What it says, whatever it ends with."""
+        return self.fleet.on("n1", command, check=False)
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    if missing():
-        pytest.skip("; ".join(missing()))
-    scenario = tmp_path_factory.mktemp("work") / "nodes.yaml"
-    scenario.write_text(SCENARIO, encoding="utf-8")
-    name = f"work{os.getpid()}"
-    subprocess.run([*NODEVET, "sim", "up", scenario, "--name", name], check=True, timeout=240)
-    try:
-        yield Node(name)
-    finally:
-        subprocess.run([*NODEVET, "sim", "down", name], check=True, timeout=240)
+def node(boot: Boot) -> Node:
+    return Node(boot("work", SCENARIO))
 
 
 @pytest.fixture
@@ -724,7 +708,7 @@ with SshExecutor([host], Options(ssh_config=Path("/dev/null"))) as worker:
 @contextmanager
 def controller(node: Node, script: str) -> Iterator[subprocess.Popen[bytes]]:
     """One in a process of its own, which holds the lock and runs a script under it."""
-    inventory = str(FleetFolder(node.fleet).inventory)
+    inventory = str(node.fleet.place.inventory)
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, inventory, script], stdout=subprocess.PIPE
     )
@@ -899,7 +883,7 @@ everything()
 def test_a_plain_pyinfra_deploy_performs_the_same(
     node: Node, there: SshExecutor, tmp_path: Path
 ) -> None:
-    place = FleetFolder(node.fleet)
+    place = node.fleet.place
     (tmp_path / "deploy.py").write_text(DEPLOY)
     data = {
         "ssh_hostname": node.host.address,

@@ -182,16 +182,9 @@ class Node:
         return found
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
-    return build(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def node(library, tmp_path):
-    return Node(library, tmp_path)
+def node(nvml, tmp_path):
+    return Node(nvml, tmp_path)
 
 
 def flat(gpu):

@@ -1,0 +1,144 @@
+"""A fleet of simulated nodes and a project: what every test on nodes starts from.
+
+@pytest.fixture(scope="module")
+def fleet(boot):
+    fleet = boot("cap", SCENARIO, BASELINE)
+    fleet.people("ann", "bob")
+    return fleet
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from nodevet.inventory import read
+from nodevet.model import Host
+from nodevet_sim.nspawn.needs import missing
+from nodevet_sim.nspawn.place import FleetFolder
+
+Done = subprocess.CompletedProcess[str]
+
+
+class SimulatedFleet:
+    """Nodes that run, and the folder of a project, which is the home of whoever runs nodevet."""
+
+    def __init__(self, name: str, project: Path) -> None:
+        self.name = name
+        self.project = project
+        self.place = FleetFolder(name)
+
+    # --- the project ---
+
+    def people(self, *names: str) -> None:
+        """Each gets a key, a file of this name, and may approve."""
+        for name in names:
+            key = self.project / name
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+            public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+            with (self.project / "allowed_signers").open("a") as signers:
+                signers.write(f"{name} {public}\n")
+
+    def nodevet(self, *words: object, seconds: float = 400) -> Done:
+        """`nodevet WORDS` in the project, in a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-m", "nodevet", *map(str, words)],
+            cwd=self.project,
+            env={**os.environ, "HOME": str(self.project), "COLUMNS": "100"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def at(self, *words: object) -> Done:
+        """The same, of this project."""
+        return self.nodevet(*words, "--project", self.project)
+
+    @property
+    def reach(self) -> tuple[str | Path, ...]:
+        """The options that lead to the nodes and to the baseline `base`, with time for two busy
+        CPUs to play the nodes."""
+        return ("-i", self.place.inventory, "-b", "base", "--deadline", "150")
+
+    # --- the nodes ---
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        return {host.name: host for host in read((), inventories=[str(self.place.inventory)])}
+
+    def sim(self, verb: str, *words: object, codes: tuple[int, ...] = (0,)) -> str:
+        """What `nodevet sim VERB` says of this fleet."""
+        done = self.nodevet("sim", verb, "--fleet", self.name, *words)
+        assert done.returncode in codes, done
+        return done.stdout
+
+    def on(self, node: str, script: str, *, check: bool = True) -> str:
+        """What a script of root says on a node; it has to succeed, unless told otherwise."""
+        address = self.hosts[node].address
+        done = subprocess.run(
+            [
+                *("ssh", "-F", "none", "-l", "root", "-i", str(self.place.key)),
+                *("-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"),
+                *("-o", f"UserKnownHostsFile={self.place.known_hosts}", "-o", "LogLevel=ERROR"),
+                *("-o", "BatchMode=yes", str(address), script),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert not check or done.returncode == 0, done
+        return done.stdout
+
+    def up(self, scenario: str) -> None:
+        (self.project / "nodes.yaml").write_text(scenario, encoding="utf-8")
+        done = self.nodevet("sim", "up", "nodes.yaml", "--name", self.name)
+        assert done.returncode == 0, done
+
+    def down(self) -> None:
+        if self.place.folder.exists():
+            done = self.nodevet("sim", "down", self.name)
+            assert done.returncode == 0, done
+
+
+Boot = Callable[..., SimulatedFleet]
+
+
+@contextmanager
+def booting(folders: pytest.TempPathFactory) -> Iterator[Boot]:
+    if missing():
+        pytest.skip("; ".join(missing()))
+    with ExitStack() as stack:
+
+        def boot(name: str, scenario: str, baseline: str = "") -> SimulatedFleet:
+            fleet = SimulatedFleet(f"{name}{os.getpid()}", folders.mktemp(name))
+            if baseline:
+                (fleet.project / "baselines").mkdir()
+                (fleet.project / "baselines" / "base.yaml").write_text(baseline)
+            stack.callback(fleet.down)
+            fleet.up(scenario)
+            return fleet
+
+        yield boot
+
+
+@pytest.fixture(scope="module")
+def boot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+    """Boots nodes: `boot(name, scenario)`, or `boot(name, scenario, baseline)` with a baseline
+    `base` in the project. After the module's tests they are down, however those ended."""
+    with booting(tmp_path_factory) as boot:
+        yield boot
+
+
+@pytest.fixture(scope="session")
+def boot_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+    """The same for the tests of several modules: the nodes are up to the end."""
+    with booting(tmp_path_factory) as boot:
+        yield boot
