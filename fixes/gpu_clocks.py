@@ -67,7 +67,7 @@ def told(named: Named, params: Params, *, boot: bool) -> Iterator[Words]:
         wanted = getattr(params, clock)
         if wanted is not None:
             for field in fields(clock):
-                named.read(field)  # what cannot be read cannot be put back
+                named.read(field)  # what cannot be read cannot be restored
             mhz = resolved(named, clock, wanted)
             yield (option, f"{mhz},{mhz}")
 

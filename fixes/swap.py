@@ -84,7 +84,7 @@ def plan(
 
 
 def listed(memory: Memory) -> tuple[Active, ...]:
-    """What is active, the lowest priority first: put back the other way round, the kernel gives
+    """What is active, the lowest priority first: restored in the reverse order, the kernel gives
     each the same one again. Raises FixError."""
     if memory.swaps is None:
         raise FixError(f"/proc/swaps: {memory.why('swaps')}")

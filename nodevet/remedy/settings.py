@@ -98,7 +98,7 @@ def differences(planned: Rollout, other: Rollout) -> list[str]:
 
 
 def no_hook(risks: Iterable[Risk], rollout: Rollout) -> str:
-    """Why nodes could not be drained that must be; empty where they can, or need not."""
+    """Why nodes could not be drained that must be; empty if they can, or need not."""
     needs = [risk.value for risk in risks if risk in DRAIN_RISKS]
     if not needs and not rollout.reboots:
         return ""
@@ -132,7 +132,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OverrideError(Exception):
-    """A run would not be what was approved, and nobody said that it may."""
+    """A run would not be what was approved, and it was not said that it may."""
 
 
 def carried(
@@ -146,7 +146,7 @@ def carried(
     """What a run is carried out by: as planned, or as the run began where it is resumed (`kept`),
     but for what is asked for now; rollouts with the version of nodevet.
 
-    Raises OverrideError where that differs from what was planned, or kept, without `override`.
+    Raises OverrideError if that differs from what was planned, or kept, without `override`.
     """
     base, known = kept or planned
     rollout = msgspec.structs.replace(base, **asked)
@@ -167,7 +167,7 @@ def _version(planned: str, now: str) -> list[str]:
 
 
 def kept(options: Mapping[str, Any]) -> tuple[Rollout, str] | None:
-    """From what a run's journal keeps of its options; None where it keeps none.
+    """From what a run's journal keeps of its options; None if it keeps none.
 
     Raises msgspec.ValidationError, and ValueError for values that no run has.
     """

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet.model import Host
-from nodevet.remedy.journal.folder import TOLD_ANEW, RunError, RunFolder, SavedReach
+from nodevet.remedy.journal.folder import TOLD_AGAIN, RunError, RunFolder, SavedReach
 from nodevet.remedy.model import Plan
 
 
@@ -34,5 +34,5 @@ def reached_before(
         if now is None:
             raise
         then = now  # what is said now alone says how
-    again = {key: value for key, value in options.items() if key in TOLD_ANEW or key in given}
+    again = {key: value for key, value in options.items() if key in TOLD_AGAIN or key in given}
     return replace(then, hosts=now.hosts if now else then.hosts, options={**then.options, **again})

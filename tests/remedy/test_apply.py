@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Any, Refusal, str]] = {
             {"kernel /sys/kernel/mm/transparent_hugepage/enabled": ("unit tuned.service",)}
         ),
         Refusal.MANAGER,
-        "tuned.service",
+        "also managed by unit tuned.service; disable it there, or drop pages from `fix`",
     ),
     "gone": (lambda box: setattr(box, "gone", 9), Refusal.UNREACHABLE, "connection refused"),
     "busy": (busy, Refusal.PRECONDITION, "GPU 0 in use by python3 (pid 7)"),

@@ -157,7 +157,7 @@ def test_what_was_pending_and_is_gone_is_said_when_the_run_is_resumed(serving: A
     assert w.node(plan, w.journal()).outcome is Outcome.PENDING
     del box.files[DROP_IN.format(JOB)]
     result = w.node(plan, w.journal(), resume=True)
-    assert (result.outcome, result.why) == (Outcome.FAILED, "was set, and is not any more")
+    assert (result.outcome, result.why) == (Outcome.FAILED, "was set earlier, and is not set now")
     assert box.everything() == before and jobs(box) == ran
 
 

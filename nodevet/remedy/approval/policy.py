@@ -178,7 +178,7 @@ def _rule(entry: ApproverPart, teams: Mapping[str, Collection[str]]) -> Rule:
 
 
 def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> RulesPart | None:
-    """The rules, or None where they cannot be used; `problems` gets all that is wrong."""
+    """The rules, or None if they cannot be used; `problems` gets all that is wrong."""
 
     def tell(place: Place, path: str, message: str, advice: str) -> None:
         problems.append(Problem(place.within(source.shown), path, message, advice))

@@ -21,7 +21,7 @@ NAMESPACE = "nodevet-plan@v1"
 ROLLBACK = "nodevet-rollback@v1"  # over the plan of a run: that it may be rolled back
 LARGEST = 64 * 1024  # bytes of a signature
 MOST = 100  # signatures beside a plan
-PATIENCE = 30.0  # seconds for ssh-keygen where it asks nobody
+PATIENCE = 30.0  # seconds for ssh-keygen if it asks no one
 HUMAN_PATIENCE = 300.0  # seconds for a passphrase, or a touch of a security key
 
 
@@ -158,7 +158,7 @@ def _signer(
 
 
 def _require(scratch: str) -> None:
-    """Raises ApproveError where ssh-keygen is missing or older than 8.2."""
+    """Raises ApproveError if ssh-keygen is missing or older than 8.2."""
     said = _keygen("find-principals", at=scratch).stderr.lower()
     words = (b"unsupported operation", b"unknown option", b"invalid option", b"illegal option")
     if any(word in said for word in words):

@@ -1,6 +1,6 @@
 """What a run came to, by its journal and its plan: the one source of its report. Pure.
 
-What the journal leaves open is in doubt here: an end that nobody wrote down is never taken for a
+What the journal leaves open is unknown here: an end that was not written down is never taken for a
 good one, and whatever a later try could not look at stays what it was.
 """
 
@@ -62,7 +62,7 @@ def account(
 
     `kind`: apply or rollback, whose words are used; empty: that of the last try. `folder`: of the
     run, for the command that goes on with it.
-    Raises JournalError where the journal is of two plans or of none.
+    Raises JournalError if the journal is of two plans or of none.
     """
     return _Story(plan, records).result(kind, folder)
 
@@ -100,7 +100,7 @@ class _Story:
         if self.state.run is None:
             raise journal.JournalError("the journal has no record of a run")
         self.last = self.state.run
-        self.named: dict[str, None] = {}  # nodes that a rollback was to put back
+        self.named: dict[str, None] = {}  # nodes that were to be rolled back
         self.asked: frozenset[str] = frozenset()  # of these, by the last try and not ended since
         self.ends: dict[str, HostEnd] = {}
         self.returned: set[str] = set()  # nodes whose end is that of a rollback
@@ -215,7 +215,7 @@ class _Story:
         )
 
     def _strangers(self) -> Iterator[HostResult]:
-        """Nodes that the plan does not know: nobody can tell what was to be done there."""
+        """Nodes that the plan does not know: what was to be done there is unknown."""
         for host, why in self.strange.items():
             if host not in self.plan.nodes:
                 yield HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
@@ -232,14 +232,14 @@ class _Story:
         return found
 
     def _unended(self, host: str, kind: str) -> HostResult:
-        """A node without an end: nobody was there yet, or the controller ended while it was."""
+        """A node without an end: it was not begun, or the controller ended while it was."""
         steps = tuple(self._by_journal(step, kind) for step in self.plan.of(host))
         outcome, why = (
             worst(step for step in steps if step.outcome is not Outcome.NOT_ATTEMPTED),
             "",
         )
         if outcome is not Outcome.UNCHANGED:
-            known = outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)  # all of it was put back
+            known = outcome in (Outcome.FAILED, Outcome.ROLLED_BACK)  # all of it was reverted
             why = KILLED
             outcome = outcome if known else min_of(outcome, Outcome.UNKNOWN)
         elif kind == "rollback":
@@ -361,7 +361,7 @@ def contradiction(step: Step, state: StepState) -> str:
 
 
 def strange(plan: Plan, records: Sequence[JournalRecord]) -> dict[str, str]:
-    """Nodes of which the journal says what the plan cannot mean, and why: nobody goes there."""
+    """Nodes of which the journal says what the plan cannot mean, and why: they are not visited."""
     return _Story(plan, records).strange
 
 
@@ -387,7 +387,7 @@ def _unended(kind: str, folder: str) -> str:
 
 
 def _between(first: str, last: str) -> float:
-    """Seconds between two times of a journal; 0 where they are none."""
+    """Seconds between two times of a journal; 0 if they are none."""
     try:
         return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
     except (ValueError, TypeError):

@@ -26,7 +26,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     run: str  # name of its folder
     host: str
     fix: str
-    machine_id: str = ""  # of the node then; empty where the journal does not say
+    machine_id: str = ""  # of the node then; empty if the journal does not say
 
 
 def recent(
@@ -97,7 +97,7 @@ def _before(at: str, since: datetime) -> bool:
 
 
 def runs_of(found: Iterable[Failure], host: str, fix: str, machine_id: str) -> tuple[str, ...]:
-    """The runs in which a fix failed on this very node; none where they are too few to matter."""
+    """The runs in which a fix failed on this very node; none if they are too few to matter."""
     runs = tuple(
         one.run
         for one in found

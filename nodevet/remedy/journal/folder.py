@@ -33,7 +33,7 @@ PLAN = "plan.json"
 REACH = "reach.json"
 RESULT = "result.json"
 NOTHING = "the run ended before it began, and nothing was done on any node: apply the plan again"
-TOLD_ANEW = frozenset({"accept_new"})
+TOLD_AGAIN = frozenset({"accept_new"})
 """What is true of one command only, and is never kept: whoever goes on says it again."""
 
 
@@ -50,7 +50,7 @@ class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kept(self) -> "SavedReach":
         """What a later command may take up."""
-        options = {key: self.options[key] for key in self.options if key not in TOLD_ANEW}
+        options = {key: self.options[key] for key in self.options if key not in TOLD_AGAIN}
         return replace(self, options=options)
 
 
@@ -91,14 +91,14 @@ class RunFolder:
     def reach(self) -> SavedReach:
         """How the nodes were reached: addresses, keys, and by ssh_config commands that run here.
 
-        No signature covers that, so it is taken only where nobody but root and the user of this
+        No signature covers that, so it is taken only if none but root and the user of this
         process could have written it.
         """
         text = self._read(REACH)
         if why := self._open_to_others():
             raise RunError(
                 f"{why}; {REACH} there says how nodes are reached, and is not used: name the "
-                "inventory with -i, and --ssh-config and --known-hosts where they are needed"
+                "inventory with -i, and --ssh-config and --known-hosts if they are needed"
             )
         try:
             return msgspec.json.decode(text, type=SavedReach).kept
@@ -106,7 +106,7 @@ class RunFolder:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 
     def _open_to_others(self) -> str:
-        """Who else could have written what is kept of the reach; empty where nobody could."""
+        """Who else could have written what is kept of the reach; empty if no one could."""
         for path in (self.path.resolve(), self.path / REACH):
             try:
                 status = path.lstat()
@@ -151,7 +151,7 @@ class RunFolder:
         return result
 
     def whole(self, result: Result, records: Sequence[JournalRecord]) -> Result:
-        """The result, in doubt where the journal has lost the end that the run had.
+        """The result, unknown if the journal has lost the end that the run had.
 
         Lines that are taken out in the middle break the chain; those at the end leave no trace
         but the results that were kept beside them.
@@ -260,7 +260,7 @@ class Opening:
     def result(self, hosts: Sequence[HostResult], stopped: str = "") -> Result:
         """Write the last record; what the journal says then.
 
-        Where it could not be written to the end: `hosts`, as they ended, tell of themselves.
+        If it could not be written to the end: `hosts`, as they ended, tell of themselves.
         """
         log = self._journal
         doubt = f"not all could be kept: {log.low}; free some space" if log.low else ""
@@ -301,7 +301,7 @@ def _user(uid: int) -> str:
 
 
 def _boot_id() -> str:
-    """Of this machine; empty where it has none."""
+    """Of this machine; empty if it has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

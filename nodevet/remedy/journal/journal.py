@@ -2,7 +2,7 @@
 
 Every record is on the disk before `write` returns, and an action is told by `ActionBegin` before it
 begins. So a controller that is killed at any instant leaves a file that says what was done,
-what was not, and which action nobody heard the end of.
+what was not, and of which action the end is unknown.
 """
 
 import errno
@@ -79,7 +79,7 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(JournalRecord)
 
 
 class Journal:
-    """A journal that this process owns: nobody else can write to it before `close`.
+    """A journal that this process owns: no one else can write to it before `close`.
 
     `records` are those it holds; `torn` what followed the last whole line when it was opened.
     `write` may be called from several threads.
@@ -194,7 +194,7 @@ class Journal:
 
     def reserve(self, size: int) -> None:
         """Set bytes of the disk aside, with which nodes in hand are brought to an end where it
-        fills up. Raises JournalError where they are not there."""
+        fills up. Raises JournalError if they are not there."""
         path = self._reserve
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -208,7 +208,7 @@ class Journal:
                 path.unlink()
             raise JournalError(
                 f"{path}: {size:,} bytes cannot be set aside: {error.strerror}; the run needs them "
-                "to end well where the disk fills up: free some space"
+                "to end well if the disk fills up: free some space"
             ) from error
         self._reserved = True
 
@@ -223,7 +223,7 @@ class Journal:
                 self._reserve.unlink()
 
     def _release(self, why: str) -> bool:
-        """Let go of what was set aside; False where nothing is."""
+        """Let go of what was set aside; False if nothing is."""
         if not self._reserved:
             return False
         self._reserved = False

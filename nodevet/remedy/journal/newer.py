@@ -16,7 +16,7 @@ Claims = Mapping[str, Mapping[Resource, str]]
 
 
 class Newer(msgspec.Struct, frozen=True, kw_only=True):
-    """What newer runs hold. `unread`: folders that may be of such a run, and why nobody knows."""
+    """What newer runs hold. `unread`: folders that may be of such a run, and why."""
 
     claims: Claims = {}
     unread: tuple[str, ...] = ()
@@ -65,6 +65,6 @@ def _folders(but: Path, parents: Sequence[Path]) -> Iterator[Path]:
 
 
 def _began(folder: Path) -> str:
-    """When a run began: ISO 8601 in UTC; empty where it has no record yet. Raises JournalError."""
+    """When a run began: ISO 8601 in UTC; empty if it has no record yet. Raises JournalError."""
     records = journal.read(folder, first=True)
     return records[0].at if records else ""

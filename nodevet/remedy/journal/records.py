@@ -90,7 +90,7 @@ class StepFailed(Stamped, frozen=True, kw_only=True, tag="step-failed"):
 
 
 class ActionUnknown(Stamped, frozen=True, kw_only=True, tag="action-unknown"):
-    """Nobody heard how an action ended."""
+    """How an action ended is unknown."""
 
     step: str
     action: int
@@ -98,10 +98,10 @@ class ActionUnknown(Stamped, frozen=True, kw_only=True, tag="action-unknown"):
 
 
 class StepReverting(Stamped, frozen=True, kw_only=True, tag="step-reverting"):
-    """Putting a step back is about to begin; until `StepReverted` the step is in doubt."""
+    """A step is about to be reverted; until `StepReverted` it is unknown."""
 
     step: str
-    again: bool = False  # it did not fail: it was interrupted, and may be begun anew after this
+    again: bool = False  # it did not fail: it was interrupted, and may be begun again after this
     found: tuple[State, ...] = ()  # the touches, when a rollback came
 
 
@@ -180,21 +180,21 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
 
     stage: Stage = Stage.NOT_ATTEMPTED
     touched: bool = False
-    """An action was begun, and the step has not been put back since, or is not in force so."""
+    """An action was begun, and the step has not been reverted since, or is not in force so."""
     seen: tuple[State, ...] | None = None
     """The touches before the first action: what a rollback restores. None: never looked at."""
     after: tuple[State, ...] | None = None  # the same, as last looked at since
     doing: int | None = None  # the action whose end is not known
     done: tuple[int, ...] = ()  # the actions that ended well, since the last rollback
-    rolling_back: bool = False  # putting back was begun, and its end is not known
-    again: bool = False  # and the step may be begun anew after that
+    rolling_back: bool = False  # it began to be reverted, and the end is not known
+    again: bool = False  # and the step may be begun again after that
     verdicts: Mapping[str, str] = {}
     why: str = ""
     pending: bool = False  # verified, and not in force yet
     boot_id: str = ""  # of the node, when the first action was begun
     uptime_s: float | None = None  # of the node, before that
-    waits: str = ""  # what the earlier state, put back, is in force after; empty: it is
-    back_boot_id: str = ""  # of the node, when it was put back and waited
+    waits: str = ""  # what the earlier state, restored, is in force after; empty: it is
+    back_boot_id: str = ""  # of the node, when it was reverted and waited
     back_uptime_s: float | None = None
 
 
@@ -221,12 +221,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps.get(id, StepState())
 
     def host(self, name: str) -> HostState | None:
-        """None where the node was not begun."""
+        """None if the node was not begun."""
         return self.hosts.get(name)
 
 
 def state(records: Iterable[JournalRecord]) -> RunState:
-    """Where the run is after these records. Raises JournalError where two plans are in it."""
+    """Where the run is after these records. Raises JournalError if two plans are in it."""
     run: RunBegin | None = None
     resumed, outcome = 0, None
     hosts: dict[str, HostState] = {}

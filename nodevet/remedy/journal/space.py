@@ -46,7 +46,7 @@ def needed(plan: Plan, batch: int) -> int:
 
 
 def check(folder: Path, plan: Plan, batch: int) -> None:
-    """Raises SpaceError where the disk of a folder, which may not be there yet, has too little."""
+    """Raises SpaceError if the disk of a folder, which may not be there yet, has too little."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent

@@ -110,7 +110,7 @@ def around(change: PlannedChange, services: Sequence[str]) -> PlannedChange:
 
 
 def fault(step: "Step") -> str:
-    """Why a step does not stop and start its holders as `around` has it; empty where it does."""
+    """Why a step does not stop and start its holders as `around` has it; empty if it does."""
     count = len(step.holders)
     if not count:
         return ""

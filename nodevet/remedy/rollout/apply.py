@@ -248,7 +248,7 @@ def apply(
 
     `finished` are nodes of an earlier try: they stay as they are, and count in the budget.
     Those that it left in the middle go first, all of them, whatever the budget says: they are
-    looked at, and completed or put back.
+    looked at, and completed or reverted.
     """
     kept = dict(finished or {})
     hosts = [host for host in order.plan.nodes if order.plan.of(host) and host not in kept]

@@ -31,24 +31,24 @@ class RebootProof:
         self.clearance = clearance
 
     def prove(self, evidence: Evidence) -> None:
-        """Reboot, and let the check say whether every step persists; put back what does not."""
+        """Reboot, and let the check say whether every step persists; revert what does not."""
         ledger, written = self.ledger, self.ledger.written()
         if why := self._denied(evidence):
             ledger.tell(written, f"not rebooted: {why}")
             return
-        amiss, evidence = self.settled(written, self._reboot(), evidence)
-        drivers = [step for step in written if of_packages(step) and step.id in amiss]
+        failing, evidence = self.settled(written, self._reboot(), evidence)
+        drivers = [step for step in written if of_packages(step) and step.id in failing]
         others = [step for step in written if step not in drivers]
-        self._conclude(drivers, amiss, evidence)
+        self._conclude(drivers, failing, evidence)
         if back := self._undone(drivers):  # without a driver nothing else can be judged
-            amiss, evidence = self._back(back, others, evidence) or (amiss, evidence)
-        self._conclude(others, amiss, evidence)
+            failing, evidence = self._back(back, others, evidence) or (failing, evidence)
+        self._conclude(others, failing, evidence)
         if back := self._undone(others):
             kept = [
                 step for step in others if ledger.outcome(step) is Outcome.VERIFIED_AFTER_REBOOT
             ]
-            amiss, evidence = self._back(back, kept, evidence) or ({}, evidence)
-            self._conclude([step for step in kept if step.id in amiss], amiss, evidence)
+            failing, evidence = self._back(back, kept, evidence) or ({}, evidence)
+            self._conclude([step for step in kept if step.id in failing], failing, evidence)
 
     def _denied(self, evidence: Evidence) -> str:
         """Why the node may not be rebooted now."""
@@ -65,18 +65,18 @@ class RebootProof:
         return ""
 
     def _conclude(
-        self, judged: Sequence[Step], amiss: Mapping[str, str], evidence: Evidence
+        self, judged: Sequence[Step], failing: Mapping[str, str], evidence: Evidence
     ) -> None:
-        """After a reboot: what is `amiss` is put back, the rest persists. Nobody can tell of a
-        step whose subject is not there any more."""
+        """After a reboot: what is `failing` is reverted, the rest persists. A step whose subject is
+        gone is unknown."""
         results = self.ledger.results
         for step in reversed(judged):
             result = results[step.id]
-            if step.id in amiss and (missing := self.steps.context.gone(step, evidence)):
+            if step.id in failing and (missing := self.steps.context.gone(step, evidence)):
                 why = f"after a reboot {missing}"
                 results[step.id] = replace(result, outcome=Outcome.UNKNOWN, why=why)
-            elif step.id in amiss:
-                why = f"not persistent across reboot: {amiss[step.id]}"
+            elif step.id in failing:
+                why = f"not persistent across reboot: {failing[step.id]}"
                 results[step.id] = self.steps.revert(step, result, why)
             else:
                 after = self.steps.left(step)
@@ -88,7 +88,7 @@ class RebootProof:
                 )
 
     def _undone(self, some: Sequence[Step]) -> list[Step]:
-        """Those that were put back and were in force from a reboot on: so is what was before."""
+        """Those that were reverted and take effect with a reboot: so does what was before."""
         return [
             step
             for step in some
@@ -98,14 +98,14 @@ class RebootProof:
     def _back(
         self, back: Sequence[Step], kept: Sequence[Step], evidence: Evidence
     ) -> tuple[dict[str, str], Evidence] | None:
-        """Reboot once more for what was put back, and look at it. As `settled` of `kept`; None
-        where it is not rebooted, which is told."""
+        """Reboot once more for what was reverted, and look at it. As `settled` of `kept`; None
+        if it is not rebooted, which is told."""
         ledger = self.ledger
         if why := self._denied(evidence):
             told = f"reverted, in force after one more reboot; not rebooted: {why}"
             ledger.tell(back, told)
             return None
-        amiss, evidence = self.settled(kept, self._reboot(), evidence)
+        failing, evidence = self.settled(kept, self._reboot(), evidence)
         for step in back:
             look = partial(self.session.left, ledger.results[step.id].before)
             try:
@@ -119,7 +119,7 @@ class RebootProof:
                 ledger.tell([step], told, Outcome.ROLLBACK_FAILED)
             else:
                 ledger.tell([step], "reverted, and rebooted once more")
-        return amiss, evidence
+        return failing, evidence
 
     def _reboot(self) -> str:
         """Reboot, and the new boot id."""
@@ -141,7 +141,7 @@ class RebootProof:
         """Why each step does not hold after a reboot, once what starts at boot had its time, with
         the last evidence; `evidence` is that of before.
 
-        A step holds where the check says ok twice, with time between: a unit that starts late may
+        A step holds if the check says ok twice, with time between: a unit that starts late may
         set it back. `booted` is the boot id to expect. The journal has it once all is judged.
         """
         results = self.ledger.results
@@ -152,11 +152,11 @@ class RebootProof:
             try:
                 evidence = self.session.steadily(lambda: self.session.probe("rebooted"))
             except BlindError as error:
-                amiss = {step.id: f"cannot be verified: {error}" for step in written}
+                failing = {step.id: f"cannot be verified: {error}" for step in written}
             else:
                 if why := preconditions.other_node(self.clearance.planned, evidence, booted=booted):
                     raise LostError(f"after the reboot: {why}")
-                amiss = {
+                failing = {
                     step.id: why
                     for step in written
                     if (why := self.steps.context.verdict(step, evidence))
@@ -164,13 +164,13 @@ class RebootProof:
                 for step in written:
                     said = self.steps.verifier.verdicts(step, evidence)
                     results[step.id] = replace(results[step.id], verdicts=said)
-            held = 0 if amiss else held + 1
-            if held == 2 or (amiss and time.monotonic() >= limit):
+            held = 0 if failing else held + 1
+            if held == 2 or (failing and time.monotonic() >= limit):
                 machine = self.clearance.planned.machine_id
                 self.session.journal.write(
                     HostBegin(host=self.session.host, machine_id=machine, boot_id=booted)
                 )
-                return amiss, evidence
+                return failing, evidence
             time.sleep(max(0.05, self.session.terms.settle))
 
     def _started(self) -> None:

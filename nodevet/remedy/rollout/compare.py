@@ -40,13 +40,13 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     today: date
 
     def ask(self, check: str, evidence: Evidence) -> tuple[Finding, ...]:
-        """The findings of one check; none where the baseline does not ask for it."""
+        """The findings of one check; none if the baseline does not ask for it."""
         wishes = tuple(wish for wish in self.baseline.expectations if wish.check == check)
         only = replace(self.baseline, expectations=wishes)
         return judge(evidence, only, self.catalog, host=self.host, today=self.today, most=None)
 
     def compare(self, step: Step, evidence: Evidence) -> tuple[StepStatus, str]:
-        """What is to be done about a step on this evidence, and why where it is stale."""
+        """What is to be done about a step on this evidence, and why if it is stale."""
         findings = self.ask(step.fix, evidence)
         if not findings:
             return StepStatus.STALE, f"the baseline does not ask for {step.fix}"
@@ -77,11 +77,11 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
         return later != evidence and holds(step, self.ask(step.fix, later), later)
 
     def gone(self, step: Step, evidence: Evidence) -> str:
-        """Which of a step's subjects are not there any more; empty where all are."""
+        """Which of a step's subjects are not there any more; empty if all are."""
         return gone(step, self.ask(step.fix, evidence), evidence)
 
     def verdict(self, step: Step, evidence: Evidence) -> str:
-        """Why the check does not say ok of a step; empty where it does."""
+        """Why the check does not say ok of a step; empty if it does."""
         findings = self.ask(step.fix, evidence)
         if missing := gone(step, findings, evidence):
             return missing
@@ -98,7 +98,7 @@ def holds(step: Step, findings: Sequence[Finding], evidence: Evidence) -> bool:
     """Whether the check says ok on every subject of a step.
 
     Of services these are the processes that they have now. Subjects may be named otherwise by
-    now, as groups of CPUs are: then nothing of the whole check may be amiss. One that is gone
+    now, as groups of CPUs are: then nothing of the whole check may fail. One that is gone
     does not hold.
     """
     about = _of(step, findings, evidence)
@@ -131,7 +131,7 @@ def _of(step: Step, findings: Sequence[Finding], evidence: Evidence) -> list[Fin
 
 
 def told(findings: Sequence[Finding]) -> str:
-    """What is amiss, in few words."""
+    """What fails, in few words."""
     said = []
     for finding in findings:
         if finding.verdict in FINE:

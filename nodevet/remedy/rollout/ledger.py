@@ -66,7 +66,7 @@ class Ledger:
         )
 
     def driverless(self, evidence: Evidence) -> bool:
-        """Whether NVML says nothing because a driver that did not come up was put back."""
+        """Whether NVML says nothing because a driver that did not come up was reverted."""
         return evidence[Gpus].data is None and any(
             of_packages(step) and self.outcome(step) is Outcome.FAILED for step in self.task.steps
         )

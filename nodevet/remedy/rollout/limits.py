@@ -71,7 +71,7 @@ def room(limits: Limits, progress: RolloutProgress) -> int:
 def share(text: str, total: int, *, up: bool = False) -> int:
     """Nodes from `4` or `10%` of `total`, rounded down, or `up`; 0 from `0` and `0%` alone.
 
-    Raises ValueError where it is neither.
+    Raises ValueError if it is neither.
     """
     found = re.fullmatch(r"(\d{1,7})(%?)", text.strip(), re.ASCII)
     if found is None or (found[2] and int(found[1]) > 100):

@@ -84,7 +84,7 @@ class NodeApply:
             outcome, told = Outcome.UNKNOWN, [lost, *told]
         elif refusal and self._unseen and outcome is not Outcome.ROLLBACK_FAILED:
             told = [f"{', '.join(self._unseen)}: not looked at again: {why}", *told]
-            outcome = Outcome.UNKNOWN  # nobody knows what is there by now
+            outcome = Outcome.UNKNOWN  # what is there by now is unknown
         elif refusal and outcome in BAD:
             told = [*told, why]
         elif refusal:

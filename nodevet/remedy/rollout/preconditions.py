@@ -1,4 +1,4 @@
-"""What must hold before a step may write: the same node, and nobody on it whom that would hurt."""
+"""What must hold before a step may write: the same node, and no use of it that that would hurt."""
 
 import os
 import shlex
@@ -29,7 +29,7 @@ By unit too, since any program can take any name."""
 
 
 def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None = None) -> str:
-    """Why this is not the node that was planned for, as it was then; empty where it is.
+    """Why this is not the node that was planned for, as it was then; empty if it is.
 
     `booted` is the boot id to expect where we rebooted the node ourselves.
     """
@@ -51,7 +51,7 @@ def other_node(planned: PlannedNode, evidence: Evidence, *, booted: str | None =
 
 def _clone(planned: PlannedNode, evidence: Evidence) -> str:
     """Why a node of the machine id, in another boot, is a clone of the one that was planned for;
-    empty where nothing says so. A boot id is of one machine alone, and a machine id is not: images
+    empty if nothing says so. A boot id is of one machine alone, and a machine id is not: images
     are copied with it. What is not known, then or now, says nothing."""
     name, gpus = own_name(evidence), own_gpus(evidence)
     if name and planned.hostname and not is_same_name(planned.hostname, name, exact=False):
@@ -70,7 +70,7 @@ def _clone(planned: PlannedNode, evidence: Evidence) -> str:
 
 
 def own_name(evidence: Evidence | None) -> str:
-    """The node's own host name; empty where it has none that could tell it from another."""
+    """The node's own host name; empty if it has none that could tell it from another."""
     host = evidence[HostInfo].data if evidence else None
     name = (host.hostname if host else None) or ""
     return "" if name.lower() in NO_NAME else name
@@ -87,7 +87,7 @@ def own_gpus(evidence: Evidence | None) -> tuple[str, ...]:
 
 
 def other_baseline(plan: Plan, planned: PlannedNode, baseline: Baseline | None) -> str:
-    """Why the baseline is no longer the one that was planned by; empty where it is."""
+    """Why the baseline is no longer the one that was planned by; empty if it is."""
     name = planned.baseline
     if baseline is None:
         return f"the baseline {name} that the plan was made with is not found; name it with -b"
@@ -102,7 +102,7 @@ def occupied(
     services: Collection[str] = (),
     harmless: Collection[str] = (),
 ) -> str:
-    """Why a step of its risk may not run beside what uses the GPUs now; empty where it may.
+    """Why a step of its risk may not run beside what uses the GPUs now; empty if it may.
 
     `services` are those of the other steps: one that is about services does not mind them.
     `harmless` are those of --holders. Monitoring clients are in the way of a step that changes
@@ -133,7 +133,7 @@ def users(
     `spare` are ids of processes that are none. `services` are those that the work is about: what
     they run is no other use.
     `nvml`: it must have said for each what computes on it. On a drained node, whose driver
-    may be what is to be put right, /proc alone tells.
+    may be what is to be fixed, /proc alone tells.
     """
     section = evidence[Processes]
     if section.data is None or section.data.processes is None:
@@ -170,7 +170,7 @@ def _way(process: Process, gpus: Sequence[Gpu]) -> str:
     if service := monitor(process, gpus):
         return f", which the plan does not stop: plan again, or stop {service}"
     if process.command in MONITORS:
-        return ": where it does no harm, say so with --holders, or stop it"
+        return ": stop it, or name it with --holders if it does no harm"
     return ""
 
 
@@ -179,7 +179,7 @@ def is_keeper(process: Process) -> bool:
 
 
 def _held(process: Process, gpus: Sequence[Gpu], *, everything: bool) -> str:
-    """The GPUs that a process uses; empty where it uses none of these."""
+    """The GPUs that a process uses; empty if it uses none of these."""
     indices = [
         gpu.index
         for gpu in gpus
@@ -195,7 +195,7 @@ def _held(process: Process, gpus: Sequence[Gpu], *, everything: bool) -> str:
 def drained(hook: str, host: str, *, seconds: float = DRAIN_SECONDS) -> str:
     """Run the site's drain hook with the host as its last argument, without a shell.
 
-    Why the node is not drained; empty where the hook ended with 0.
+    Why the node is not drained; empty if the hook ended with 0.
     """
     try:
         with tempfile.TemporaryFile() as output:

@@ -1,4 +1,4 @@
-"""What an earlier controller left on one node: looked at, completed, put back, or begun anew."""
+"""What an earlier controller left on one node: looked at, completed, reverted, or begun again."""
 
 from collections.abc import Sequence
 
@@ -30,24 +30,24 @@ class NodeResume:
         self.earlier = earlier
 
     def run(self, evidence: Evidence) -> Evidence:
-        """What was begun is completed, or put back; the evidence of then. Raises LostError."""
+        """What was begun is completed, or reverted; the evidence of then. Raises LostError."""
         known = self.earlier.host(self.ledger.task.host)
         host = evidence[HostInfo].data
         rebooted = bool(known and host and known.boot_id != host.boot_id)
         todo = sorted(self.ledger.task.steps, key=of_packages, reverse=rebooted)
         verified = [s for s in todo if self.earlier.step(s.id).stage is Stage.VERIFIED]
         if rebooted and host and host.boot_id:
-            amiss, evidence = self.boot.settled(verified, host.boot_id, evidence)
+            failing, evidence = self.boot.settled(verified, host.boot_id, evidence)
         else:
-            amiss = {}
+            failing = {}
             for step in verified:
                 if why := self.steps.context.verdict(step, evidence):
-                    amiss[step.id] = why
+                    failing[step.id] = why
         written = [step for step in todo if together(step) and _whole(step, self.earlier)]
         for step in todo:
             state = self.earlier.step(step.id)
             if step in verified:
-                why = amiss.get(step.id, "")
+                why = failing.get(step.id, "")
                 self.ledger.results[step.id] = self._again(step, evidence, why, rebooted=rebooted)
             elif state.touched and step not in written:
                 result, evidence = self.steps.resume(step, state, evidence)
@@ -85,7 +85,7 @@ class NodeResume:
         return StepBatch(self.ledger, steps).resume(whole, evidence)
 
     def _opened(self, evidence: Evidence) -> Evidence:
-        """Interrupted steps that were put back are open again, under all that guards a first try;
+        """Interrupted steps that were reverted are open again, under all that guards a first try;
         the evidence is fresh then."""
         results = self.ledger.results
         restore = [id for id, result in results.items() if result.outcome is Outcome.NOT_ATTEMPTED]
@@ -117,7 +117,10 @@ class NodeResume:
         if rebooted and ledger.driverless(evidence) and not of_packages(step):
             told = "cannot be judged before one more reboot: the driver was reverted"
             return replace(result, outcome=Outcome.UNKNOWN, why=told)
-        told, then = f"was right, and is not any more: {why}", self.earlier.step(step.id)
+        told, then = (
+            f"was verified earlier, and does not hold now: {why}",
+            self.earlier.step(step.id),
+        )
         back = self.steps.revert(step, result, told, then)
         if later and rebooted and back.outcome is Outcome.FAILED:
             return replace(back, why=f"{back.why}; reverted, in force after one more reboot")
@@ -133,7 +136,7 @@ class NodeResume:
         if self.steps.verifier.verdict(step, evidence, after).pending:
             return replace(result, outcome=Outcome.PENDING, after=after)
         then = self.earlier.step(step.id)
-        return self.steps.revert(step, result, "was set, and is not any more", then)
+        return self.steps.revert(step, result, "was set earlier, and is not set now", then)
 
 
 def _whole(step: Step, earlier: RunState) -> bool:

@@ -1,4 +1,4 @@
-"""Putting a run's steps back, node by node: what somebody else has changed since is left alone."""
+"""Rolling a run back, node by node: what has been changed since by anyone else is left alone."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,23 +41,23 @@ BACK = frozenset({Outcome.ROLLED_BACK, Outcome.PENDING})
 
 
 class RollbackTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be put back on one node."""
+    """What is to be reverted on one node."""
 
     host: str
     planned: PlannedNode
     steps: tuple[Step, ...]
     run: RunState
     newer: Mapping[Resource, str] = {}  # what a newer run set, and that run
-    closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be put back now
+    closed: Callable[[bool], str] = lambda reboot: ""  # why nothing may be reverted now
 
 
 def touched(steps: Sequence[Step], run: RunState) -> tuple[Step, ...]:
-    """The steps that left something on their nodes, in the order in which they are put back."""
+    """The steps that left something on their nodes, in the order in which they are reverted."""
     return tuple(step for step in reversed(steps) if run.step(step.id).touched)
 
 
 def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
-    """A node where nothing is to be put back; nobody goes there."""
+    """A node where nothing is to be reverted; it is not visited."""
     back = any(run.step(step.id).stage is Stage.ROLLED_BACK for step in steps)
     why = "nothing is left to roll back" if back else NOT_ATTEMPTED
     unchanged = tuple(begin(step) for step in steps)
@@ -65,12 +65,12 @@ def nothing(host: str, steps: Sequence[Step], run: RunState) -> HostResult:
 
 
 def doubtful(host: str, why: str) -> HostResult:
-    """A node whose journal cannot be right; nobody goes there."""
+    """A node whose journal cannot be right; it is not visited."""
     return HostResult(host=host, outcome=Outcome.UNKNOWN, why=why)
 
 
 class NodeRollback:
-    """One node's way back. `run` never raises but for what ends the whole run."""
+    """The rollback of one node. `run` never raises but for what ends the whole run."""
 
     def __init__(self, back: RollbackTask, session: NodeSession) -> None:
         self.back = back
@@ -97,11 +97,11 @@ class NodeRollback:
         returned = any(one.outcome in BACK for one in self._results.values())
         if outcome is Outcome.REFUSED and returned:
             outcome = Outcome.PARTIAL
-        if lost or refusal is Refusal.UNREACHABLE:  # nobody knows what is there by now
+        if lost or refusal is Refusal.UNREACHABLE:  # what is there by now is unknown
             outcome, told = min_of(outcome, Outcome.UNKNOWN), [lost or why, *told]
         elif refusal:
             outcome, told = Outcome.REFUSED, [why]
-        for step in steps:  # what was in doubt is, until somebody has looked
+        for step in steps:  # what was unknown is, until it was looked at
             if step.outcome in UNKNOWN and step.outcome.rank < outcome.rank:
                 outcome, told = step.outcome, [*told, step.why]
         result = HostResult(
@@ -117,7 +117,7 @@ class NodeRollback:
         return result
 
     def _standing(self, step: Step) -> StepResult:
-        """A step that was not come to: what was in doubt stays so."""
+        """A step that was not reached: what was unknown stays unknown."""
         state = self.back.run.step(step.id)
         outcome = of_state(state, "rollback")
         if outcome in UNKNOWN:
@@ -139,9 +139,9 @@ class NodeRollback:
                 return
 
     def _restore(self, steps: Sequence[Step]) -> None:
-        """These steps, all of them once more, for a later one may have changed what was put back
+        """These steps, all of them once more, for a later one may have changed what was restored
         before it, and after a while a last look. Raises LostError; until that look all of them
-        are in doubt."""
+        are unknown."""
         ways = [way for step in steps if (way := self._step(step))]
         restored = [seen for way in ways for seen in way.parts.ours]
         actions = [action for way in ways for action in way.parts.actions]
@@ -157,16 +157,16 @@ class NodeRollback:
             after, left = self.session.steadily(lambda: self.session.left(restored))
             evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
-            blind = f"it cannot be proven: {error}"
+            blind = f"cannot be verified: {error}"
         for way in ways:
-            amiss = [left[seen.resource] for seen in way.parts.ours if seen.resource in left]
-            amiss += [*dict.fromkeys((*way.told, *told))] if amiss else []
-            why = "; ".join([*way.parts.told, *amiss, *([blind] if blind else [])])
-            outcome = way.outcome(amiss, blind)
+            failing = [left[seen.resource] for seen in way.parts.ours if seen.resource in left]
+            failing += [*dict.fromkeys((*way.told, *told))] if failing else []
+            why = "; ".join([*way.parts.told, *failing, *([blind] if blind else [])])
+            outcome = way.outcome(failing, blind)
             now = tuple(after.get(seen.resource, seen) for seen in way.found) if after else ()
             record = StepReverted(step=way.step.id, ok=not why, why=why, seen=now)
             then = self.back.run.step(way.step.id)
-            if evidence and not amiss and (waits := waits_for(way.step, then, evidence)):
+            if evidence and not failing and (waits := waits_for(way.step, then, evidence)):
                 record = waiting(record, then, waits, evidence)
                 outcome = Outcome.PENDING if record.ok else outcome
             self.session.journal.write(record)
@@ -213,7 +213,7 @@ class NodeRollback:
             raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
 
     def _step(self, step: Step) -> "_Way | None":
-        """One step put back, which is not proven yet; None where it cannot be. Raises LostError."""
+        """One step reverted, which is not verified yet; None if it cannot be. Raises LostError."""
         then = self.back.run.step(step.id)
         if then.seen is None:
             why = "the journal does not say what it was"
@@ -245,7 +245,7 @@ class NodeRollback:
 
 
 def waiting(record: StepReverted, then: StepState, waits: str, evidence: Evidence) -> StepReverted:
-    """A step that was put back and is in force later; the node as it was when that was done."""
+    """A step that was reverted and is in force later; the node as it was when that was done."""
     host = evidence[HostInfo].data
     return replace(
         record,
@@ -269,17 +269,17 @@ def kept_from(parts: Revertible, newer: Mapping[Resource, str]) -> Revertible:
 
 
 class _Way(msgspec.Struct, frozen=True, kw_only=True):
-    """A step on its way back."""
+    """A step that is being reverted."""
 
     step: Step
     found: tuple[State, ...]  # when the rollback came
     parts: Revertible
     told: list[str]  # what did not go well; it may be right by now
 
-    def outcome(self, amiss: Sequence[str], blind: str) -> Outcome:
+    def outcome(self, failing: Sequence[str], blind: str) -> Outcome:
         if blind or self.parts.unknown:
             return Outcome.UNKNOWN
-        if amiss:
+        if failing:
             return Outcome.ROLLBACK_FAILED
         if not self.parts.foreign:
             return Outcome.ROLLED_BACK

@@ -153,7 +153,7 @@ class NodeSession:
     ) -> list[str]:
         """Make everything as it was before, and look whether it stays so; what does not, in words.
 
-        Twice where it must be: stopping a unit may change what was put back already. Without
+        Twice where it must be: stopping a unit may change what was restored already. Without
         `settle` the last look comes at once, and another one is left to do.
         Raises WorkError; may be repeated.
         """

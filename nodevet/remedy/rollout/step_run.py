@@ -1,4 +1,4 @@
-"""Steps on one node: what is asked before one is written, its actions, and the way back."""
+"""Steps on one node: what is asked before one is written, its actions, and how it is reverted."""
 
 import time
 from collections.abc import Iterable
@@ -72,6 +72,7 @@ class Steps:
 
     def unmanaged(self, steps: Iterable[Step]) -> None:
         """Raises RefusedError if something else on the node manages what these steps change."""
+        steps = tuple(steps)
         resources = tuple(dict.fromkeys(resource for step in steps for resource in step.resources))
         try:
             managers = self.session.executor.managers(self.session.host, resources)
@@ -83,7 +84,10 @@ class Steps:
             if who
         ]
         if others:
-            advice = "disable it there, or drop the fix from `fix`"
+            fixes = dict.fromkeys(
+                step.fix for step in steps if any(managers.get(one.label) for one in step.resources)
+            )
+            advice = f"disable it there, or drop {', '.join(fixes)} from `fix`"
             raise RefusedError(Refusal.MANAGER, f"{'; '.join(others)}; {advice}")
 
     def look(self, step: Step, more: Iterable[Resource] = ()) -> Looks:
@@ -122,8 +126,8 @@ class Steps:
     # --- the step ---------------------------------------------------------------------------
 
     def write(self, step: Step, before: tuple[State, ...], evidence: Evidence) -> Written:
-        """Its actions, each journaled before. One that fails is reverted; one that nobody heard
-        the end of is resolved. Raises JournalError."""
+        """Its actions, each journaled before. One that fails is reverted; one whose end
+        is unknown is resolved. Raises JournalError."""
         self.session.journal.write(StepLooked(step=step.id, seen=before))
         result = begin(step, before=before)
         for number, action in enumerate(step.actions):
@@ -170,7 +174,7 @@ class Steps:
         return replace(result, outcome=Outcome.FAILED, why=told, after=before)
 
     def judged(self, step: Step, result: StepResult, held: Verification) -> StepResult:
-        """A step that holds, or of which nobody can tell, as the journal has it from now on."""
+        """A step that holds, or that is unknown, as the journal has it from now on."""
         result = replace(result, after=held.after, verdicts=held.verdicts)
         if held.gone:
             return replace(result, outcome=Outcome.UNKNOWN, why=held.why)
@@ -190,7 +194,7 @@ class Steps:
     ) -> tuple[StepResult, Evidence]:
         """One step by itself: the check decides; what it does not agree with is reverted.
 
-        `unheard` is what the journal says of a step if nobody knows whether a command took place:
+        `unheard` is what the journal says of a step if it is unknown whether a command took place:
         one that did not has not failed.
         """
         try:
@@ -227,8 +231,8 @@ class Steps:
         *,
         again: bool = False,
     ) -> StepResult:
-        """Put a step back and prove it: at once, or, where `then` is what the journal says of an
-        earlier controller's step, all of it that nobody changed since. `again`: it did not fail;
+        """Revert a step and verify that: at once, or, if `then` is what the journal says of an
+        earlier controller's step, all of it that was not changed since. `again`: it did not fail;
         once it is reverted it is not attempted, and may be begun again."""
         journal = self.session.journal
         if not again:
@@ -277,8 +281,8 @@ class Steps:
         evidence: Evidence,
         then: StepState | None = None,
     ) -> tuple[StepResult, Evidence]:
-        """A step that was left in the middle: done where all of it is in place, else put back as
-        `revert` does, and then untouched where `then` says that a controller ended there.
+        """A step that was left in the middle: done if all of it is in place, else reverted as
+        `revert` does, and then not attempted if `then` says that a controller ended there.
 
         `done` are the actions that are known to have succeeded. Of the first other one, a
         command, the check tells whether it took place; one after it was never begun.

@@ -1,4 +1,4 @@
-"""Whether what was put back is in force, or waits for a reboot, a reset or a restart. Pure."""
+"""Whether what was restored is in force, or waits for a reboot, a reset or a restart. Pure."""
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -9,10 +9,10 @@ from nodevet.resource import kind_of, restarts
 
 
 def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
-    """What brings the earlier state of a step into force, as `a reboot`; empty where it is.
+    """What brings the earlier state of a step into force, as `a reboot`; empty if it is.
 
-    `then`: the step before it was put back now. `evidence` was read after that. What the evidence
-    does not show was not put in force, as far as anybody knows.
+    `then`: the step before it was reverted now. `evidence` was read after that. What the evidence
+    does not show was not put in force, as far as is known.
     """
     modes = [kind_of(each).waits(each, evidence) for each in step.resources]
     if step.effective != "now" and any(waits is not None for waits in modes):
@@ -26,7 +26,7 @@ def waits_for(step: Step, then: StepState, evidence: Evidence) -> str:
 
 def _booted_into(then: StepState, evidence: Evidence) -> bool:
     """Whether the node runs what the step made of it: it was booted between the step and now,
-    and not since the step was first put back."""
+    and not since the step was first reverted."""
     booted = data.boot_id if (data := evidence[HostInfo].data) else None
     if not booted:
         return True
