@@ -1,5 +1,7 @@
 """`nodevet explain`: what a check is about, and what is expected of a host and why."""
 
+import shutil
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,8 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.speech import say
 from nodevet.run.errors import UserError
+
+WRITTEN = 100  # columns of the pages, and of what is not a terminal
 
 
 @click.command("explain")
@@ -48,7 +52,7 @@ def command(
     from nodevet.run.targets import Targets
 
     catalog, folders = open_project(project)
-    click.echo(page(check, catalog))
+    click.echo(_fitted(page(check, catalog)))
     if (check in PAGES and check not in catalog.ids) or not (host or names):
         return
     resolved = resolve(names, folders, catalog)
@@ -63,3 +67,14 @@ def command(
     for one in resolved:
         click.echo()
         click.echo("\n".join(expected(one, check, catalog)))
+
+
+def _fitted(page: str) -> str:
+    """A page whose paragraphs fit the terminal's columns; as it was written if they do."""
+    columns = shutil.get_terminal_size((WRITTEN, 24)).columns
+    return "\n\n".join(
+        textwrap.fill(paragraph, columns, break_long_words=False, break_on_hyphens=False)
+        if max(map(len, paragraph.split("\n"))) > columns
+        else paragraph
+        for paragraph in page.split("\n\n")
+    )

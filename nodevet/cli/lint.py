@@ -26,6 +26,7 @@ def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
       2  errors, or with --strict warnings
     """
     from nodevet.baseline import lint
+    from nodevet.report.parts.text import count
     from nodevet.run.context import candidates, open_project
 
     catalog, folders = open_project(project)
@@ -34,7 +35,6 @@ def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
     for problem in problems:
         click.echo(str(problem))
     errors = sum(not problem.warning for problem in problems)
-    click.echo(
-        f"{len(asked)} baselines: {errors} errors, {len(problems) - errors} warnings", err=True
-    )
+    found = count(errors, "error"), count(len(problems) - errors, "warning")
+    click.echo(f"{count(len(asked), 'baseline')}: {', '.join(found)}", err=True)
     click.get_current_context().exit(USAGE if errors or (strict and problems) else 0)

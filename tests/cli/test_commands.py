@@ -99,6 +99,18 @@ def test_explain_prints_the_page(nodevet: Run) -> None:
     assert done.stdout.startswith("Every GPU has persistence mode on or off")
 
 
+@pytest.mark.parametrize("check", ["power_limit", "persistence_mode", "xid"])
+def test_explain_fits_the_terminal(check: str) -> None:
+    def told(columns: str) -> str:
+        ran = CliRunner().invoke(cli.nodevet, ["explain", check], env={"COLUMNS": columns})
+        return ran.output
+
+    written, narrow = told("100"), told("80")
+    assert max(map(len, written.splitlines())) > 80
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.split() == written.split()
+
+
 @pytest.mark.parametrize(
     ("name", "title"),
     [

@@ -256,3 +256,26 @@ def test_one_reason_over_several_checks_is_one_line():
     assert (joined.check, joined.note) == ("2 checks", "ecc_mode, power_limit")
     assert (joined.severity, joined.count, joined.hosts) == (Severity.CRITICAL, 2, ("gpu006",))
     assert alone.check == "mig_mode"
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("GPU 0", "GPU 2", "GPU 1", "GPU 7"), "GPU 0-2,7"),
+        (("cpufreq 0-223",), "cpufreq 0-223"),
+        (("GPU 1", "service a.service", "GPU 2"), "GPU 1-2, service a.service"),
+        (("GPU " + "9" * 5000, "GPU 1"), "GPU " + "9" * 5000 + ", GPU 1"),
+        (("node",), "node"),
+        ((), ""),
+    ],
+)
+def test_labels_with_numbers_are_said_as_ranges(labels, said):
+    assert words.in_ranges(labels) == said
+
+
+def test_numbers_too_long_for_a_range_are_counted():
+    long = [
+        (name, fail(Subject(kind="gpu", id=name[0] * 5000), expected=1, actual=2))
+        for name in ("1", "2")
+    ]
+    assert words.subjects_of([("gpu001", finding) for _, finding in long]) == ("2 GPUs", False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.text import count, duration, name, nodeset
+from nodevet.report.parts.words import in_ranges
 
 if TYPE_CHECKING:
     from nodevet.resource import State
@@ -62,10 +63,10 @@ def acted_on(host: "HostResult") -> bool:
 
 
 def change(step: "StepResult") -> str:
-    """`500 W → 700 W on GPU 0, GPU 1`."""
+    """`500 W → 700 W on GPU 0-1`."""
     as_finding = Finding(verdict=Verdict.FAIL, unit=step.unit)
     before, after = as_finding.text(step.actual), as_finding.text(step.expected)
-    where = f" on {', '.join(step.subjects)}" if any(step.subjects) else ""
+    where = f" on {in_ranges(step.subjects)}" if any(step.subjects) else ""
     return brief(f"{before} → {after}{where}", LONGEST)
 
 
@@ -81,12 +82,12 @@ def ran(one: "Ran") -> str:
 
 
 def verdicts(step: "StepResult") -> str:
-    """`ok: GPU 0, GPU 1`, what is not ok first; empty if the check was not asked."""
+    """`ok: GPU 0-1`, what is not ok first; empty if the check was not asked."""
     subjects: dict[str, list[str]] = {}
     for subject, verdict in step.verdicts.items():
         subjects.setdefault(verdict, []).append(subject)
     worst_first = sorted(subjects.items(), key=lambda each: each[0] == Verdict.OK.value)
-    return brief("; ".join(f"{word}: {', '.join(of)}" for word, of in worst_first), LONGEST)
+    return brief("; ".join(f"{word}: {in_ranges(of)}" for word, of in worst_first), LONGEST)
 
 
 def changed(step: "StepResult") -> "list[tuple[State, State]]":

@@ -11,6 +11,7 @@ from nodevet.model import NODE, Finding, Verdict, show
 from nodevet.printable import brief, plain
 from nodevet.report.parts.text import count, cut_pair, plural
 
+DIGITS = 9  # of a number that is shown in a range
 LIMIT = 56  # columns of one value in a folded line
 SENTENCE = 160  # columns of one reason or waiver
 ADVICE = 600  # columns of one piece of advice: up to three sentences
@@ -97,12 +98,30 @@ def subjects_of(members: Iterable[tuple[str, Finding]]) -> tuple[str, bool]:
         noun = brief(said, LIMIT)
         if len(ids) == 1:
             parts.append(f"{noun} {brief(ids[0][1], LIMIT)}".strip())
-        elif len(hosts) == 1 and all(key.isdecimal() and key.isascii() for _, key in ids):
+        elif len(hosts) == 1 and all(_is_number(key) for _, key in ids):
             parts.append(f"{noun} {_ranges([int(key) for _, key in ids])}")
         else:
             named = False
             parts.append(count(number, noun, _plural(kind, noun)))
     return ", ".join(parts), named
+
+
+def in_ranges(labels: Iterable[str]) -> str:
+    """Labels of subjects, `GPU 0-3,7, cpufreq 0-31`: numbers of one noun as ranges."""
+    numbers: dict[str, set[int]] = {}
+    parts: dict[tuple[str, bool], str] = {}
+    for label in labels:
+        noun, _, number = label.rpartition(" ")
+        if noun and _is_number(number):
+            numbers.setdefault(noun, set()).add(int(number))
+            parts[noun, True] = f"{noun} {_ranges(sorted(numbers[noun]))}"
+        else:
+            parts[label, False] = label
+    return ", ".join(parts.values())
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS
 
 
 def _plural(kind: str, noun: str) -> str:
