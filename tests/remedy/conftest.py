@@ -502,7 +502,7 @@ def world(tmp_path: Path) -> Any:
         each.close()
 
 
-class Desk:
+class CommandRig:
     """The commands, in this process, on the boxes of a world: a project where ann may approve.
 
     The plan of what is wrong now is `plan.json`, approved; `run` is where it is applied.
@@ -594,11 +594,11 @@ class Desk:
     @contextmanager
     def _worker(self, hosts: Sequence[Host], options: Any) -> Iterator[Any]:
         """Knows, as fleet's SshExecutor does, the hosts it was given and no other."""
-        desk, names = self, {host.name for host in hosts}
+        rig, names = self, {host.name for host in hosts}
 
         class Executor(Model):
             def open(self, host: str) -> None:
-                desk.reached.add(host)
+                rig.reached.add(host)
                 super().open(host)
 
             def close(self, host: str) -> None:
@@ -620,9 +620,9 @@ class Said(NamedTuple):
 
 
 @pytest.fixture
-def desk(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a project with a world: `desk("n1", "n2", pages="never")`."""
-    return lambda *names, **params: Desk(world(*names, **params), monkeypatch)
+def rig(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a project with a world: `rig("n1", "n2", pages="never")`."""
+    return lambda *names, **params: CommandRig(world(*names, **params), monkeypatch)
 
 
 # --- simulated nodes ------------------------------------------------------------------------------

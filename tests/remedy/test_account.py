@@ -9,7 +9,7 @@ import pytest
 from nodevet import report
 from nodevet.fleet.executor import WorkError
 
-Desk = Any
+CommandRig = Any
 GOOD = ("changed", "verified_after_reboot", "unchanged", "rolled_back", "pending")
 
 
@@ -21,10 +21,10 @@ def gone(name: str) -> Callable[..., None]:
     return fault
 
 
-def in_doubt(desk: Desk, *, nagios: int = 2) -> None:
+def in_doubt(rig: CommandRig, *, nagios: int = 2) -> None:
     """In every format, and by every exit code."""
     for form in report.formats():
-        said = desk.report(form)
+        said = rig.report(form)
         assert said.code == (nagios if form == "nagios" else 3), (form, said)
         words = {"nagios": "CRITICAL", "prometheus": "exit_code 3.0", "junit": "<error"}
         told = words.get(form, "unknown")
@@ -32,8 +32,10 @@ def in_doubt(desk: Desk, *, nagios: int = 2) -> None:
         assert told in said.out or told.upper() in said.out or run_is, (form, said.out)
 
 
-def test_r2_what_is_told_at_the_end_is_what_the_journal_says(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2", "n3")
+def test_r2_what_is_told_at_the_end_is_what_the_journal_says(
+    rig: Callable[..., CommandRig],
+) -> None:
+    d = rig("n1", "n2", "n3")
     d.w.boxes["n2"].refused["/etc/tmpfiles.d/nodevet-pages.conf"] = "No space left on device"
     d.w.boxes["n3"].holder = "bob"
     done = d.apply("--format", "json", max_fail=5)
@@ -54,8 +56,8 @@ def test_r2_what_is_told_at_the_end_is_what_the_journal_says(desk: Callable[...,
     assert (back.code, back.out) == (0, d.report().out)
 
 
-def test_r2_the_result_files_are_not_believed(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_r2_the_result_files_are_not_believed(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1")
     d.apply()
     told = d.report("table")
     for path in d.run.glob("result.*"):
@@ -63,8 +65,8 @@ def test_r2_the_result_files_are_not_believed(desk: Callable[..., Desk]) -> None
     assert d.report("table") == told and told.code == 0
 
 
-def test_r2_a_rollback_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r2_a_rollback_that_was_killed_is_in_doubt(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     begun = d.lines
     assert d.rollback().code == 0
@@ -78,8 +80,8 @@ def test_r2_a_rollback_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) ->
     assert d.report().code == 0
 
 
-def test_r2_an_apply_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r2_an_apply_that_was_killed_is_in_doubt(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     for lines in range(d.lines - 1, 0, -1):
         d.cut(lines)
@@ -88,8 +90,10 @@ def test_r2_an_apply_that_was_killed_is_in_doubt(desk: Callable[..., Desk]) -> N
     assert d.outcomes() == {"n1": "not_attempted", "n2": "not_attempted"}
 
 
-def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(
+    rig: Callable[..., CommandRig],
+) -> None:
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     d.w.executor.fault = gone("n2")
     said = d.rollback()
@@ -101,10 +105,10 @@ def test_r2_a_node_that_a_rollback_could_not_reach_is_in_doubt(desk: Callable[..
 
 @pytest.mark.parametrize("way", ["gone", "locked"])
 def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
-    desk: Callable[..., Desk], way: str
+    rig: Callable[..., CommandRig], way: str
 ) -> None:
     """A refused or unreachable node is no better off than before."""
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     lines = (d.run / "journal.jsonl").read_bytes().splitlines()
     d.cut(next(number for number, line in enumerate(lines, 1) if b'"action-begin"' in line))
@@ -121,8 +125,8 @@ def test_r12_what_was_in_doubt_stays_so_until_somebody_looked(
     assert d.report().code == 0 and d.outcomes() == {"n1": "rolled_back"}
 
 
-def test_r2_a_report_of_a_rollback_lists_its_steps(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_r2_a_report_of_a_rollback_lists_its_steps(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1")
     d.apply()
     for form in report.formats():
         if form not in ("nagios", "prometheus"):
@@ -131,9 +135,9 @@ def test_r2_a_report_of_a_rollback_lists_its_steps(desk: Callable[..., Desk]) ->
             assert "/etc/tmpfiles.d/nodevet-pages.conf" in said.out, (form, said.out)
 
 
-def test_r6_a_node_that_apply_never_had_is_told_as_that(desk: Callable[..., Desk]) -> None:
+def test_r6_a_node_that_apply_never_had_is_told_as_that(rig: Callable[..., CommandRig]) -> None:
     """Killed before n2 began, and the inventory at hand does not name it."""
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0
     lines = (d.run / "journal.jsonl").read_bytes().splitlines()
     d.cut(next(number for number, line in enumerate(lines) if b'"n2"' in line))
@@ -151,8 +155,10 @@ def test_r6_a_node_that_apply_never_had_is_told_as_that(desk: Callable[..., Desk
         assert "not attempted" in d.report(form).out or form in ("prometheus", "junit")
 
 
-def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(
+    rig: Callable[..., CommandRig],
+) -> None:
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     said = d.rollback("--host", "n1")
     assert said.code == 0 and "n2" in said.out, said
@@ -163,8 +169,8 @@ def test_r10_every_node_is_in_the_report_of_a_rollback_of_one(desk: Callable[...
     assert d.outcomes() == {"n1": "rolled_back", "n2": "rolled_back"}
 
 
-def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     d.w.executor.fault = gone("n2")
     assert d.rollback("--host", "n2").code == 3
@@ -174,8 +180,8 @@ def test_r10_a_node_in_doubt_elsewhere_is_not_forgotten(desk: Callable[..., Desk
     assert d.outcomes() == {"n1": "rolled_back", "n2": "unknown"}
 
 
-def test_r11_a_resumed_run_says_that_it_was_rolled_back(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r11_a_resumed_run_says_that_it_was_rolled_back(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     assert d.rollback().code == 0
     d.reached.clear()
@@ -189,9 +195,9 @@ def test_r11_a_resumed_run_says_that_it_was_rolled_back(desk: Callable[..., Desk
 
 
 def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0
     lines = (d.run / "journal.jsonl").read_bytes().splitlines()
     d.cut(next(number for number, line in enumerate(lines) if b'"n2"' in line))
@@ -202,9 +208,9 @@ def test_r11_a_resumed_run_goes_on_with_the_nodes_that_were_not_rolled_back(
     assert d.outcomes() == {"n1": "rolled_back", "n2": "changed"}
 
 
-def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(desk: Callable[..., Desk]) -> None:
+def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(rig: Callable[..., CommandRig]) -> None:
     """The same text of the same unit: what is there says nothing of whose it is."""
-    d = desk("n1")
+    d = rig("n1")
     box, unit = d.w.boxes["n1"], "nodevet-pages.service"
     before = box.everything()
     older, d.run = d.run, d.run.with_name("newer")
@@ -229,9 +235,9 @@ def test_r11_a_unit_that_a_newer_run_needs_is_left_to_it(desk: Callable[..., Des
 
 
 def test_r11_the_order_is_that_of_time_and_an_older_run_claims_nothing(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     older, d.run = d.run, d.run.with_name("a-newer")
     assert d("apply", d.plan(), "--run", older, "-b", "b").code == 0
     box = d.w.boxes["n1"]
@@ -246,9 +252,9 @@ def test_r11_the_order_is_that_of_time_and_an_older_run_claims_nothing(
 
 
 def test_r2_a_rollback_that_did_nothing_shows_nothing_of_the_one_before(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     assert "never → always" in d.rollback().out
     said = d.rollback()

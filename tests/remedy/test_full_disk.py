@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nodevet.remedy.journal import space
 from nodevet.remedy.journal.journal import RESERVE, Journal, read, state
 
-Desk = Any
+CommandRig = Any
 NEWNS = 0x00020000  # unshare(2)
 
 
@@ -35,9 +35,9 @@ def full(patch: pytest.MonkeyPatch, number: int, *, code: int, times: int) -> No
 
 @pytest.mark.parametrize("number", range(1, 18))
 def test_d6_a_journal_that_cannot_be_written_leaves_no_node_in_the_middle(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, number: int
+    rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     plan = d.plan(batch=1)
     before = {name: box.everything() for name, box in d.w.boxes.items()}
     with monkeypatch.context() as patch:
@@ -60,9 +60,9 @@ def test_d6_a_journal_that_cannot_be_written_leaves_no_node_in_the_middle(
 
 @pytest.mark.parametrize("number", range(3, 14))
 def test_d6_nodes_in_hand_are_finished_by_what_was_set_aside(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, number: int
+    rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     plan = d.plan(batch=1)
     with monkeypatch.context() as patch:
         full(patch, number, code=errno.ENOSPC, times=1)
@@ -74,8 +74,8 @@ def test_d6_nodes_in_hand_are_finished_by_what_was_set_aside(
     assert d.outcomes() == {"n1": "changed", "n2": "changed"} and not (d.run / RESERVE).exists()
 
 
-def test_d6_a_result_that_cannot_be_kept_is_shown(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_d6_a_result_that_cannot_be_kept_is_shown(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1")
     (d.run / "result.json" / "x").mkdir(parents=True)
     (d.run / "evidence").write_text("in the way")
     said = d.apply()
@@ -89,9 +89,9 @@ def test_d6_a_result_that_cannot_be_kept_is_shown(desk: Callable[..., Desk]) -> 
 
 
 def test_d6_space_is_checked_before_the_first_write(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., CommandRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     plan = d.plan()
     found = os.statvfs(d.project)
     fields = [*found]
@@ -102,8 +102,8 @@ def test_d6_space_is_checked_before_the_first_write(
     assert not d.run.exists() and not d.reached
 
 
-def test_d6_what_is_set_aside_is_for_the_nodes_in_hand(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2", "n3")
+def test_d6_what_is_set_aside_is_for_the_nodes_in_hand(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1", "n2", "n3")
     plan = d.w.plan()
     one, two = space.reserve(plan, 1), space.reserve(plan, 2)
     assert 0 < one < two < space.reserve(plan, 3) == space.reserve(plan, 9)
@@ -118,9 +118,9 @@ def test_d6_what_is_set_aside_is_for_the_nodes_in_hand(desk: Callable[..., Desk]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system of its own takes root")
-def test_d6_a_disk_that_fills_up_in_the_middle(desk: Callable[..., Desk]) -> None:
+def test_d6_a_disk_that_fills_up_in_the_middle(rig: Callable[..., CommandRig]) -> None:
     """A tmpfs in a mount namespace of the process, filled up while the first node is in hand."""
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     plan = d.plan(batch=1)
     d.run.parent.mkdir()
     reading, writing = os.pipe()
@@ -139,7 +139,7 @@ def test_d6_a_disk_that_fills_up_in_the_middle(desk: Callable[..., Desk]) -> Non
     assert "n1 changed" in text and "n2 not_attempted" in text, "by the journal, too"
 
 
-def in_its_own_world(d: Desk, plan: Path, writing: int) -> int:
+def in_its_own_world(d: CommandRig, plan: Path, writing: int) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")

@@ -15,10 +15,10 @@ from nodevet.remedy.rollout.limits import Limits
 from nodevet.result import Outcome, Refusal, exit_code
 
 World = Any
-Desk = Any
+CommandRig = Any
 
 
-def begun(d: Desk) -> Any:
+def begun(d: CommandRig) -> Any:
     """The first node was verified as its controller was killed."""
     assert d.apply().code == 0
     records = read(d.run)
@@ -50,9 +50,9 @@ def silent(box: Any, w: World) -> None:
 
 @pytest.mark.parametrize("trouble", [locked, rebooting, silent])
 def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known(
-    desk: Callable[..., Desk], trouble: Callable[..., None]
+    rig: Callable[..., CommandRig], trouble: Callable[..., None]
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     box = begun(d)
     for _ in range(2):
         trouble(box, d.w)
@@ -66,9 +66,9 @@ def test_r5_a_node_that_was_begun_is_looked_at_by_every_resume_until_it_is_known
 
 
 def test_r5_an_inventory_that_lost_a_node_in_hand_is_no_end_of_it(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     begun(d)
     (d.project / "other.yaml").write_text("nodevet: 1\nhosts: {n2: {}}\n")
     said = d.resume("-i", d.project / "other.yaml")
@@ -76,8 +76,10 @@ def test_r5_an_inventory_that_lost_a_node_in_hand_is_no_end_of_it(
     assert "the inventory does not name it" in said.out
 
 
-def test_r5_what_was_locked_or_away_is_taken_up_by_a_resume(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_r5_what_was_locked_or_away_is_taken_up_by_a_resume(
+    rig: Callable[..., CommandRig],
+) -> None:
+    d = rig("n1", "n2")
     d.w.boxes["n1"].holder = "bob"
     d.w.boxes["n2"].gone = 9
     assert d.apply().code == 1
@@ -292,9 +294,9 @@ def test_r15_a_node_with_a_step_that_stays_is_not_said_to_be_unchanged(
 
 
 def test_r15_a_node_that_is_partly_rolled_back_is_not_said_to_be_unchanged(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     d.w.boxes["n1"].files["/etc/tmpfiles.d/nodevet-pages.conf"] = ("mine\n", 0o644)
     said = d.rollback()

@@ -40,7 +40,7 @@ class Said(NamedTuple):
     err: str
 
 
-class Desk:
+class RolloutRig:
     """A project with nodes in memory, where ann may approve, and a run at `run`."""
 
     def __init__(self, world: Any, key: Path) -> None:
@@ -124,10 +124,10 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(
+def rig(
     world: Callable[..., Any], key: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Desk]:
-    def make(*names: str) -> Desk:
+) -> Callable[..., RolloutRig]:
+    def make(*names: str) -> RolloutRig:
         made = world(*names)
 
         class InMemory:
@@ -139,13 +139,15 @@ def desk(
             def __exit__(self, *_: object) -> None: ...
 
         monkeypatch.setattr(ssh_executor, "SshExecutor", InMemory)
-        return Desk(made, key)
+        return RolloutRig(made, key)
 
     return make
 
 
-def test_d23_other_limits_than_the_approved_ones_are_refused(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_d23_other_limits_than_the_approved_ones_are_refused(
+    rig: Callable[..., RolloutRig],
+) -> None:
+    d = rig("n1", "n2")
     d.plan()
     for words, told in (
         (("--canary", "0"), "--canary is 0, 1 was approved"),
@@ -165,8 +167,10 @@ def test_d23_other_limits_than_the_approved_ones_are_refused(desk: Callable[...,
     assert d.result["options"]["overrides"] == []
 
 
-def test_d23_an_override_is_told_in_the_report_and_the_journal(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_d23_an_override_is_told_in_the_report_and_the_journal(
+    rig: Callable[..., RolloutRig],
+) -> None:
+    d = rig("n1", "n2")
     d.plan()
     said = d.apply("--canary", "0", "--override")
     told = "--canary is 0, 1 was approved"
@@ -179,8 +183,8 @@ def test_d23_an_override_is_told_in_the_report_and_the_journal(desk: Callable[..
         assert "1 was approved" in (d.run / f"result.{ending}").read_text()
 
 
-def test_d23_a_plan_of_another_nodevet_needs_an_override(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_d23_a_plan_of_another_nodevet_needs_an_override(rig: Callable[..., RolloutRig]) -> None:
+    d = rig("n1")
     d.plan(version="0.0.1")
     said = d.apply()
     assert said.code == 2 and f"this is nodevet {__version__}, 0.0.1 made the plan" in said.err
@@ -189,8 +193,10 @@ def test_d23_a_plan_of_another_nodevet_needs_an_override(desk: Callable[..., Des
     assert said.code == 0 and "0.0.1 made the plan" in said.out, said
 
 
-def test_d23_a_plan_that_reboots_needs_the_approvals_of_a_reboot(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_d23_a_plan_that_reboots_needs_the_approvals_of_a_reboot(
+    rig: Callable[..., RolloutRig],
+) -> None:
+    d = rig("n1")
     d.plan(replace(QUICK, verify_reboot=True, drain_hook="true"))
     (d.project / "approval.yaml").write_text("nodevet: 1\napprovals: {reboot: 2}\n")
     said = d.apply()
@@ -198,9 +204,9 @@ def test_d23_a_plan_that_reboots_needs_the_approvals_of_a_reboot(desk: Callable[
 
 
 def test_d23_a_limit_that_was_changed_after_it_was_signed_voids_it(
-    desk: Callable[..., Desk],
+    rig: Callable[..., RolloutRig],
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     plan = d.plan()
     loose = replace(plan, rollout=replace(plan.rollout, max_fail=100))
     (d.project / "plan.json").write_bytes(model.write(loose))
@@ -208,9 +214,9 @@ def test_d23_a_limit_that_was_changed_after_it_was_signed_voids_it(
     assert said.code == 2 and "does not fit this plan" in said.err and d.calls == []
 
 
-def test_d7_a_resumed_run_keeps_its_limits(desk: Callable[..., Desk]) -> None:
+def test_d7_a_resumed_run_keeps_its_limits(rig: Callable[..., RolloutRig]) -> None:
     """Killed at the reboot of its canary, and resumed without a word: it is rebooted."""
-    d = desk("n1", "n2", "n3")
+    d = rig("n1", "n2", "n3")
     hook = d.project / "hook"
     hook.write_text(f'#!/bin/sh\necho "$1" >>{d.project}/drained\n')
     hook.chmod(0o755)
@@ -225,8 +231,8 @@ def test_d7_a_resumed_run_keeps_its_limits(desk: Callable[..., Desk]) -> None:
     assert (options["batch"], options["max_fail"], options["overrides"]) == (1, 1, [])
 
 
-def test_d7_what_an_override_changed_is_resumed_too(desk: Callable[..., Desk]) -> None:
-    d = desk("n1", "n2")
+def test_d7_what_an_override_changed_is_resumed_too(rig: Callable[..., RolloutRig]) -> None:
+    d = rig("n1", "n2")
     d.plan()
     d.killed("n1", "act", "--max-fail", "2", "--override")
     said = d.resume("--max-fail", "0")
@@ -238,9 +244,9 @@ def test_d7_what_an_override_changed_is_resumed_too(desk: Callable[..., Desk]) -
 
 @pytest.mark.parametrize("hook", ["", "  ", "/no/such/hook", "no-such-program-at-all --now", "'x"])
 def test_r15_a_drain_hook_that_is_not_there_is_noticed_before_any_node(
-    desk: Callable[..., Desk], hook: str
+    rig: Callable[..., RolloutRig], hook: str
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     d.plan(replace(QUICK, verify_reboot=True, drain_hook=hook))
     said = d.apply()
     assert said.code == 2 and "--drain-hook" in said.err and d.calls == [], said
@@ -258,11 +264,11 @@ def test_r15_a_hook_must_be_executable_where_a_risk_needs_it(tmp_path: Path) -> 
 
 
 def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nodevet.remedy.journal import folder
 
-    d = desk("n1")
+    d = rig("n1")
     box = d.world.boxes["n1"]
     before = box.everything()
     d.plan()
@@ -292,8 +298,8 @@ def test_d23_somebody_elses_run_is_rolled_back_with_approvals_alone(
     assert [one["who"] for one in result["approvals"]] == ["ann"]
 
 
-def test_d23_whoever_applied_a_run_rolls_it_back_at_once(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_d23_whoever_applied_a_run_rolls_it_back_at_once(rig: Callable[..., RolloutRig]) -> None:
+    d = rig("n1")
     before = d.world.boxes["n1"].everything()
     d.plan()
     assert d.apply().code == 0
@@ -303,11 +309,11 @@ def test_d23_whoever_applied_a_run_rolls_it_back_at_once(desk: Callable[..., Des
 
 
 def test_d16_a_rollback_by_somebody_else_ends_where_its_approval_is_revoked(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., RolloutRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nodevet.remedy.journal import folder
 
-    d = desk("n1")
+    d = rig("n1")
     box = d.world.boxes["n1"]
     d.plan()
     monkeypatch.setattr(folder, "operator", lambda: "carla")

@@ -22,13 +22,13 @@ import pytest
 from nodevet import cli
 from nodevet.remedy.journal.journal import JournalError, RunEnd, read
 
-Desk = Any
+CommandRig = Any
 
 
 @pytest.fixture
-def slow(desk: Callable[..., Desk]) -> Desk:
+def slow(rig: Callable[..., CommandRig]) -> CommandRig:
     """Three nodes, one at a time, each with something to wait for."""
-    d = desk("n1", "n2", "n3")
+    d = rig("n1", "n2", "n3")
     pause = threading.Event()
 
     def fault(box: Any, call: str, when: str) -> None:
@@ -105,11 +105,11 @@ def ended(run: Path) -> bool:
     return False
 
 
-def applying(d: Desk) -> list[Any]:
+def applying(d: CommandRig) -> list[Any]:
     return ["apply", d.plan(batch=1), "--run", d.run, "-b", "b"]
 
 
-def test_r1_a_pipe_that_closes_ends_no_apply(slow: Desk) -> None:
+def test_r1_a_pipe_that_closes_ends_no_apply(slow: CommandRig) -> None:
     with started(applying(slow)) as (pid, reading):
         at(slow.run, b'"action-begin"')
         os.close(reading)
@@ -119,7 +119,7 @@ def test_r1_a_pipe_that_closes_ends_no_apply(slow: Desk) -> None:
     assert json.loads((slow.run / "result.json").read_text())["hosts"]
 
 
-def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Desk) -> None:
+def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: CommandRig) -> None:
     """As with `2>&1 | tee`: both have it."""
     with started(applying(slow)) as (pid, reading):
         at(slow.run, b'"action-begin"')
@@ -130,7 +130,7 @@ def test_r1_one_ctrl_c_that_ends_the_reader_too_lets_nodes_in_hand_end(slow: Des
     assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
 
 
-def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
+def test_r1_a_lost_terminal_is_a_graceful_stop(slow: CommandRig) -> None:
     """Told twice: by the shell, and by the kernel as the terminal goes."""
     with started(applying(slow), terminal=True) as (pid, reading):
         at(slow.run, b'"action-begin"')
@@ -142,7 +142,7 @@ def test_r1_a_lost_terminal_is_a_graceful_stop(slow: Desk) -> None:
     assert slow.outcomes() == {"n1": "changed", "n2": "not_attempted", "n3": "not_attempted"}
 
 
-def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: Desk) -> None:
+def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: CommandRig) -> None:
     pause = threading.Event()
     slow.w.executor.fault = lambda box, call, when: call == "act" and pause.wait(1.5)
     with started(applying(slow)) as (pid, _):
@@ -156,7 +156,7 @@ def test_r1_a_second_ctrl_c_ends_it_and_a_hang_up_does_not_count(slow: Desk) -> 
     assert not ended(slow.run) and slow.report().code == 3
 
 
-def test_r1_a_rollback_whose_reader_is_gone_goes_on(slow: Desk) -> None:
+def test_r1_a_rollback_whose_reader_is_gone_goes_on(slow: CommandRig) -> None:
     assert slow.apply().code == 0
     words = ["rollback", slow.run, "--settle", "0", "--parallel", "1"]
     with started(words, terminal=True) as (pid, reading):

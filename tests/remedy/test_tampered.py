@@ -12,23 +12,23 @@ import pytest
 
 from nodevet import report
 
-Desk = Any
+CommandRig = Any
 EVIL = "/etc/cron.d/evil"
 CRON = base64.b64encode(b"* * * * * root id\n").decode()
 
 
-def lines(desk: Desk) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (desk.run / "journal.jsonl").read_text().splitlines()]
+def lines(rig: CommandRig) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (rig.run / "journal.jsonl").read_text().splitlines()]
 
 
-def write(desk: Desk, rows: list[dict[str, Any]], *, chained: bool) -> None:
+def write(rig: CommandRig, rows: list[dict[str, Any]], *, chained: bool) -> None:
     """The journal anew; `chained`: by somebody who knows how the lines hang together."""
     out: list[bytes] = []
     for row in rows:
         if chained and out:
             row["prev"] = hashlib.sha256(out[-1]).hexdigest()
         out.append(json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode())
-    (desk.run / "journal.jsonl").write_bytes(b"".join(line + b"\n" for line in out))
+    (rig.run / "journal.jsonl").write_bytes(b"".join(line + b"\n" for line in out))
 
 
 def another_path(row: dict[str, Any]) -> None:
@@ -61,9 +61,9 @@ FORGED = [another_path, one_more, another_content, another_value]
 @pytest.mark.parametrize("chained", [False, True], ids=["as it is", "chained anew"])
 @pytest.mark.parametrize("forge", FORGED)
 def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
-    desk: Callable[..., Desk], forge: Callable[[dict[str, Any]], None], chained: bool
+    rig: Callable[..., CommandRig], forge: Callable[[dict[str, Any]], None], chained: bool
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     rows = lines(d)
     number = next(n for n, row in enumerate(rows) if row["is"] == "step-looked")
@@ -96,9 +96,9 @@ def test_r13_a_rollback_restores_only_what_the_signed_plan_says_was_there(
     ],
 )
 def test_r13_what_the_plan_does_not_know_is_told_and_never_dropped(
-    desk: Callable[..., Desk], row: dict[str, Any]
+    rig: Callable[..., CommandRig], row: dict[str, Any]
 ) -> None:
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     assert d.apply().code == 0
     rows = lines(d)
     write(d, [*rows[:-1], {"at": rows[-1]["at"], **row}, rows[-1]], chained=True)
@@ -109,8 +109,8 @@ def test_r13_what_the_plan_does_not_know_is_told_and_never_dropped(
     assert d.outcomes()[host] == "unknown"
 
 
-def test_r13_a_journal_hangs_on_its_plan(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_r13_a_journal_hangs_on_its_plan(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1")
     assert d.apply().code == 0
     rows = lines(d)
     rows[0]["plan"] = "0" * 64
@@ -119,8 +119,8 @@ def test_r13_a_journal_hangs_on_its_plan(desk: Callable[..., Desk]) -> None:
     assert said.code == 2 and "journal.jsonl:1: was not written after the plan" in said.err
 
 
-def test_r13_a_line_that_was_taken_out_is_missed(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_r13_a_line_that_was_taken_out_is_missed(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1")
     assert d.apply().code == 0
     rows = lines(d)
     for number in range(1, len(rows) - 1):
@@ -129,9 +129,9 @@ def test_r13_a_line_that_was_taken_out_is_missed(desk: Callable[..., Desk]) -> N
         assert said.code == 2 and f"journal.jsonl:{number + 1}: was not written" in said.err
 
 
-def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(desk: Callable[..., Desk]) -> None:
+def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(rig: Callable[..., CommandRig]) -> None:
     """Whoever can write the folder writes a plan with its journal, and no signature."""
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     before = d.w.boxes["n1"].everything()
     text = (d.run / "plan.json").read_bytes().replace(b'"actual"', b'"actual" ')
@@ -148,8 +148,8 @@ def test_r13_a_plan_that_nobody_signed_is_not_rolled_back(desk: Callable[..., De
     assert d.w.boxes["n1"].everything() == before
 
 
-def test_r13_a_plan_that_expired_is_rolled_back(desk: Callable[..., Desk]) -> None:
-    d = desk("n1")
+def test_r13_a_plan_that_expired_is_rolled_back(rig: Callable[..., CommandRig]) -> None:
+    d = rig("n1")
     plan = d.plan()
     assert d.apply(plan=plan).code == 0
     late = json.loads(plan.read_text())["expires"]
@@ -168,10 +168,10 @@ class After(datetime):
 
 
 def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
     """No node is visited, and no command of the stored ssh_config runs; -i replaces all of it."""
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     (d.run / "reach.json").chmod(0o666)
     d.reached.clear()
@@ -188,10 +188,10 @@ def test_r13_how_nodes_are_reached_is_said_anew_where_others_could_write_it(
 
 
 def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
     """What n2 came to is not in the journal any more: that is not "nothing was changed"."""
-    d = desk("n1", "n2")
+    d = rig("n1", "n2")
     assert d.apply(batch=1).code == 0
     rows = (d.run / "journal.jsonl").read_bytes().splitlines()
     d.cut(next(number for number, line in enumerate(rows) if b'"n2"' in line), killed=False)
@@ -201,9 +201,9 @@ def test_r13_lines_cut_from_the_end_are_missed_where_a_result_was_kept(
 
 
 def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     key = d.project / "bob"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -218,9 +218,9 @@ def test_r13_a_signer_who_was_revoked_since_is_no_end_of_the_way_back(
 
 
 def test_r2_the_report_of_a_run_without_an_end_names_the_command_and_the_run(
-    desk: Callable[..., Desk],
+    rig: Callable[..., CommandRig],
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     assert d.apply().code == 0
     d.cut(d.lines - 1)
     assert f"nodevet apply --resume {d.run}`" in d.report("table").out

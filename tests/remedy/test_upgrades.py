@@ -103,9 +103,9 @@ def test_a_journal_that_no_step_leads_from_is_refused_with_its_line(
 
 
 def test_a_result_of_an_earlier_schema_says_still_that_its_run_is_unknown(
-    desk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    d = desk("n1")
+    d = rig("n1")
     d.apply()
     result = Path(d.run / "result.json")
     document = json.loads(result.read_text())

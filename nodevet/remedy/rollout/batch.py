@@ -13,6 +13,7 @@ from nodevet.fixing.model import Risk
 from nodevet.remedy.journal.journal import JournalError
 from nodevet.remedy.journal.records import StepLooked
 from nodevet.remedy.model import Step
+from nodevet.remedy.rollout.before import as_planned, look
 from nodevet.remedy.rollout.clearance import RefusedError
 from nodevet.remedy.rollout.compare import StepStatus
 from nodevet.remedy.rollout.earlier import Earlier, settings_of
@@ -106,9 +107,9 @@ class StepBatch:
     ) -> Evidence:
         for step in batch:
             try:
-                seen = self._steps.look(step, self._about(watched))
+                seen = look(self._steps.session, step, self._about(watched))
                 self._note(seen)
-                before = self._steps.as_planned(step, seen)
+                before = as_planned(step, seen)
                 self._steps.clearance.step(step, evidence)
             except RefusedError:
                 if self._open:  # it is met again once these are verified

@@ -10,7 +10,7 @@ from nodevet.fleet.executor import LockedError, WorkError
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.model import Step
-from nodevet.remedy.rollout import preconditions
+from nodevet.remedy.rollout import before, preconditions
 from nodevet.remedy.rollout.batch import MovedError, StepBatch, batch_of
 from nodevet.remedy.rollout.boot import RebootProof
 from nodevet.remedy.rollout.clearance import Clearance, RefusedError
@@ -143,7 +143,7 @@ class NodeApply:
             return evidence
         batch = batch_of(todo, self._statuses(steps, todo, evidence))
         if evidence is not self._asked:
-            steps.unmanaged(batch)
+            before.unmanaged(steps.session, batch)
         earlier = Earlier(ledger, steps)
         watched = () if first is self._rechecked else earlier.settings()
         try:
@@ -214,13 +214,13 @@ class NodeApply:
         going = [step for step in todo if steps.status(step, evidence) is StepStatus.GO]
         if not going:
             return evidence
-        steps.unmanaged(going)
+        before.unmanaged(steps.session, going)
         self._asked = evidence
         if later := going[1:]:  # the first one is looked at as it begins
             more = [resource for step in later[1:] for resource in step.resources]
-            seen = steps.look(later[0], more)
+            seen = before.look(steps.session, later[0], more)
             for step in later:
-                steps.as_planned(step, seen)
+                before.as_planned(step, seen)
         cleared = self._clearance.node(
             evidence, lambda: self._probe("before"), steps=going, reboot=self.task.reboot
         )

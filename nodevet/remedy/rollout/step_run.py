@@ -1,7 +1,6 @@
 """Steps on one node: what is asked before one is written, its actions, and how it is reverted."""
 
 import time
-from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +24,8 @@ from nodevet.remedy.rollout.compare import StepContext, StepStatus
 from nodevet.remedy.rollout.left import parted
 from nodevet.remedy.rollout.session import BlindError, LostError, NodeSession
 from nodevet.remedy.rollout.step_results import begin, recalled
-from nodevet.remedy.rollout.verify import Looks, Verification, Verifier
-from nodevet.resource import Resource, RestoreError, State, apart, holds, restore, same, unnamed
+from nodevet.remedy.rollout.verify import Verification, Verifier
+from nodevet.resource import State, holds
 from nodevet.result import Outcome, Ran, Refusal, StepResult, said
 
 ENDED = "the controller ended in the middle of it"
@@ -69,59 +68,6 @@ class Steps:
                 raise RefusedError(Refusal.STALE, f"{step.id}: {why}")
             known[step.id] = status
         return known[step.id]
-
-    def unmanaged(self, steps: Iterable[Step]) -> None:
-        """Raises RefusedError if something else on the node manages what these steps change."""
-        steps = tuple(steps)
-        resources = tuple(dict.fromkeys(resource for step in steps for resource in step.resources))
-        try:
-            managers = self.session.executor.managers(self.session.host, resources)
-        except WorkError as error:
-            raise RefusedError(Refusal.UNREACHABLE, str(error)) from error
-        others = [
-            f"conflict: {label} is also managed by {', '.join(who)}"
-            for label, who in sorted(managers.items())
-            if who
-        ]
-        if others:
-            fixes = dict.fromkeys(
-                step.fix for step in steps if any(managers.get(one.label) for one in step.resources)
-            )
-            advice = f"disable it there, or drop {', '.join(fixes)} from `fix`"
-            raise RefusedError(Refusal.MANAGER, f"{'; '.join(others)}; {advice}")
-
-    def look(self, step: Step, more: Iterable[Resource] = ()) -> Looks:
-        """What a step changes, and `more`, as it is now. Raises RefusedError."""
-        try:
-            return self.session.at(dict.fromkeys([*step.resources, *more]))
-        except WorkError as error:
-            raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
-        except BlindError as error:
-            why = f"{step.id}: cannot be rolled back: {error}"
-            raise RefusedError(Refusal.PRECONDITION, why) from error
-
-    def as_planned(self, step: Step, seen: Looks) -> tuple[State, ...]:
-        """What a step changes, of what was seen.
-
-        Raises RefusedError if that is not what it was when planned, or cannot be rolled back.
-        """
-        if stray := ", ".join(each.label for each in unnamed(step.actions, step.resources)):
-            raise RefusedError(
-                Refusal.PRECONDITION, f"{step.id}: it would change what it does not name: {stray}"
-            )
-        before = tuple(seen[resource] for resource in step.resources)
-        try:
-            restore(*before, actions=step.actions)
-        except RestoreError as error:
-            why = f"{step.id}: cannot be rolled back: {error}"
-            raise RefusedError(Refusal.PRECONDITION, why) from error
-        planned = {then.resource: then for then in step.before}
-        for now in before:
-            then = planned.get(now.resource)
-            if then is not None and not same(then, now):
-                told = f"{now.resource.label} {apart(then, now)} when planned"
-                raise RefusedError(Refusal.STALE, f"{step.id}: {told}")
-        return before
 
     # --- the step ---------------------------------------------------------------------------
 
