@@ -162,5 +162,5 @@ def test_fixes_are_listed_and_explained(nodevet: Run) -> None:
     assert "power_limit " in listed and "pcie_link" not in listed
     explained = nodevet("explain", "power_limit").stdout
     assert "Fix available, at risk live or below." in explained
-    assert "**Undo**" in explained
+    assert "**Rollback** restores" in explained
     assert "No fix available." in nodevet("explain", "pcie_link").stdout
