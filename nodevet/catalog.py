@@ -88,6 +88,8 @@ class Catalog:
         found = getattr(self._fixes.module(check), "FIX", None)
         if not isinstance(found, Fix):
             raise CatalogError(f"{self._fixes.path(check)}: defines no FIX")
+        if problem := found.problem:
+            raise CatalogError(f"{self._fixes.path(check)}: {problem}")
         return found
 
     def order(self, fixes: Iterable[str]) -> tuple[str, ...]:
@@ -128,10 +130,9 @@ class Catalog:
         follows = fix.follows if fix else ()
         for other in follows:
             if other not in self._fixes.ids:
-                raise CatalogError(
-                    f"{self.fix_path(name)}: it comes after {other!r}, and no fix has that name"
-                    + did_you_mean(other, self._fixes.ids)
-                )
+                text = f"{self.fix_path(name)}: it comes after {other!r}, and no fix has that name"
+                near = did_you_mean(other, self._fixes.ids)
+                raise CatalogError("; ".join(filter(None, (text, near))))
         return follows
 
     def fix_path(self, check: str) -> Path:

@@ -168,9 +168,19 @@ def test_a_fix_comes_after_those_that_it_names_and_else_by_name(
 
 def test_what_a_fix_comes_after_must_be_a_fix(ordered: Callable[..., Catalog]) -> None:
     catalog = ordered(a='("servises",)', b="()")
-    with pytest.raises(CatalogError, match=r"a\.py: .*'servises', and no fix.*mean services"):
+    with pytest.raises(
+        CatalogError, match=r"a\.py: .*'servises', and no fix has that name; did you mean services"
+    ):
         catalog.order(["a", "b"])
     assert catalog.order(["b"]) == ("b",)
+
+
+@pytest.mark.parametrize("text", ["5", '"swap"', "(5,)"])
+def test_what_is_not_a_tuple_of_names_is_said_of_the_file(
+    ordered: Callable[..., Catalog], text: str
+) -> None:
+    with pytest.raises(CatalogError, match=r"a\.py: its `after` .* is not a tuple of names"):
+        ordered(a=text).order(["a"])
 
 
 def test_fixes_that_wait_for_one_another_are_named(ordered: Callable[..., Catalog]) -> None:

@@ -82,9 +82,24 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
         """Fixes that say where they come, then those that do not, then those that come last."""
         return 1 if self.after is None else 2 if EVERY in self.after else 0
 
+    @property
+    def problem(self) -> str:
+        """Why it cannot be used, whatever it plans; empty if it can."""
+        if not isinstance(self.risk, Risk):
+            return f"its risk {self.risk!r} is not a Risk, as Risk.LIVE"
+        for name, told in (("after", self.after or ()), ("options", self.options)):
+            if not (isinstance(told, tuple) and all(isinstance(one, str) for one in told)):
+                return f"its `{name}` {told!r} is not a tuple of names, as ('swap',)"
+        return ""
+
     def changes(
         self, evidence: Any, findings: Sequence[Finding], params: Any, options: Collection[str] = ()
     ) -> Iterator[PlannedChange]:
-        """What `plan` yields with those of the `options` that this fix has. Raises as it does."""
+        """What `plan` yields with those of the `options` that this fix has, as it comes out of the
+        file of a plan. Raises as `plan` does, and TypeError or ValueError for what no plan can
+        hold."""
         chosen = {name: name in options for name in self.options}
-        return self.plan(evidence, findings, params, **chosen)
+        for change in self.plan(evidence, findings, params, **chosen):
+            if not isinstance(change, PlannedChange):
+                raise TypeError(f"it plans {type(change).__name__}, which is not a PlannedChange")
+            yield msgspec.json.decode(msgspec.json.encode(change), type=PlannedChange)

@@ -488,6 +488,25 @@ def test_a_fault_in_a_fix_costs_no_other(shop: Shop) -> None:
     assert proposal.plan.conflicts[0].why == "the fix itself failed: KeyError: 'x'"
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("text", "it plans str, which is not a PlannedChange"),
+        (kernel("/sys/a", actions=("rm",)), "`$.actions[0]`"),
+        (kernel("/sys/a", actions=(WriteFile(path="/etc/x", content=5),)), "actions[0].content`"),
+        (kernel("/sys/a", subjects="GPU 0"), "`$.subjects`"),
+        (kernel("/sys/a", note=5), "`$.note`"),
+        (kernel("/sys/a", expected=object()), "type object is unsupported"),
+        (kernel("../a"), '"kernel ../a", which is not a plain path'),
+    ],
+)
+def test_what_no_plan_can_hold_costs_no_other(shop: Shop, change: Any, words: str) -> None:
+    shop.add("a")
+    proposal = plan(shop, node("n1", [wish("a", change)], [finding("a")]), simple("n2", "a"))
+    assert [step.host for step in proposal.plan.steps] == ["n2"]
+    assert words in proposal.plan.conflicts[0].why
+
+
 FILE = WriteFile(path="/etc/x", content="x")
 
 

@@ -10,12 +10,13 @@ from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Fix, FixError, PlannedChange, Risk
 from nodevet.model import MORE, Baseline, Expectation, Finding, HostReport, Status, Verdict
+from nodevet.problems import quoted
 from nodevet.remedy.journal.attempts import Failure, runs_of
 from nodevet.remedy.model import Conflict
 from nodevet.remedy.plan import holders
 from nodevet.remedy.plan.contradictions import EFFECTIVE
 from nodevet.remedy.settings import Rollout
-from nodevet.resource import Resource, unnamed
+from nodevet.resource import Resource, kind_of, unnamed
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,5 +193,8 @@ def _fault(change: PlannedChange, fix: Fix) -> str:
         return f"the fix is in force {change.effective!r}; it must be one of {EFFECTIVE}"
     if not change.resources:
         return "the fix names nothing that it changes, so it cannot be rolled back"
+    for each in change.resources:
+        if problem := kind_of(each).name_problem(each.name):
+            return f"the fix would change {quoted(each.label)}, which {problem}"
     stray = ", ".join(each.label for each in unnamed(change.actions, change.resources))
     return f"the fix would change {stray} and does not name it" if stray else ""
