@@ -120,11 +120,10 @@ def command(
       3  nothing is planned, but not everything could be judged or planned
     """
     from nodevet.cli.common.progress import Speaker, watched
-    from nodevet.remedy import model
     from nodevet.remedy.plan import render, unplanned
     from nodevet.run.context import open_context
-    from nodevet.run.files import replace, try_out
-    from nodevet.run.plan import PlanRequest, propose, rules_of, undrained
+    from nodevet.run.files import try_out
+    from nodevet.run.plan import PlanRequest, propose, rules_of, undrained, write
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
@@ -142,7 +141,7 @@ def command(
         reached = fleet_options(context=context, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
     plan = proposal.plan
-    shown = render.diff(plan) if form == "diff" else render.fold(plan)
+    shown = render.diff(plan, proposal.contents.get) if form == "diff" else render.fold(plan)
     told = [shown if plan.steps or plan.conflicts else "", unplanned.rest(proposal)]
     click.echo("\n".join(text for text in told if text), nl=False)
     hookless = undrained(proposal)
@@ -153,7 +152,7 @@ def command(
     elif file and hookless and not plan.rollout.drain_hook:
         raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")
     elif file:
-        replace(file, model.write(plan).decode())
+        write(file, proposal)
         click.echo(f"{file} is written; next: nodevet approve {file}", err=True)
     if plan.steps and hookless:
         say(f"cannot be applied as it is: {hookless}")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodevet import report
 from nodevet.cli.common import options
 
 if TYPE_CHECKING:
@@ -39,10 +38,11 @@ def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
 
 def _fixes(folder: Path, sinks: "Sinks", previous: Path | None) -> None:
     """What a run of fixes came to."""
-    from nodevet.run.fix_run import open_run
+    from nodevet.run.fix_run import open_run, rendered
 
     if previous:
         raise click.UsageError("--previous cannot be used with a run of fixes")
-    result = open_run(folder).account()
-    sinks.write(lambda sink: report.render(sink.format, result), sinks.sinks)
+    opened = open_run(folder)
+    result = opened.account()
+    sinks.write(lambda sink: rendered(opened, sink.format, result), sinks.sinks)
     click.get_current_context().exit(sinks.code(result))

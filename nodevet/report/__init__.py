@@ -46,6 +46,11 @@ def options(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(module(name).render_checks).parameters) - {"run"}
 
 
+def fix_options(name: str) -> frozenset[str]:
+    """What a format can be told of a run of fixes: `contents`, a `nodevet.resource.Contents`."""
+    return frozenset(inspect.signature(module(name).render_fixes).parameters) - {"result"}
+
+
 def streamed(name: str) -> bool:
     """Whether the format can be written host by host, while a run of checks goes on."""
     return hasattr(module(name), "head")
@@ -54,7 +59,7 @@ def streamed(name: str) -> bool:
 def render(name: str, document: "Run | Result", **given: Any) -> str:
     """The document in this format. Raises ReportError for an unknown format or option."""
     fixes = not isinstance(document, Run)
-    known = frozenset() if fixes else options(name)
+    known = fix_options(name) if fixes else options(name)
     if stray := sorted(set(given) - known):
         listed = ", ".join(sorted(known)) or "none"
         raise ReportError(f"the format {name} has no option {stray[0]}; it has {listed}")

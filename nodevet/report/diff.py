@@ -19,7 +19,7 @@ from nodevet.report.parts.hunks import Pair
 from nodevet.report.parts.hunks import hunks as hunks_of
 from nodevet.report.parts.text import nodeset, wrap
 from nodevet.report.parts.words import values
-from nodevet.resource import State, describe, kind_of
+from nodevet.resource import Contents, State, describe, filled, kind_of
 from nodevet.result import HostResult, Result, StepResult
 
 ENDING = ".diff"
@@ -157,10 +157,11 @@ def value_lines(finding: Finding, value: Any, side: int) -> list[str]:
     return [values(finding)[side]]
 
 
-def render_fixes(result: Result) -> str:
+def render_fixes(result: Result, *, contents: Contents = lambda name: None) -> str:
+    """`contents`: what files held before and after; one that is not there is a size and a hash."""
     hosts: dict[tuple[str, ...], list[str]] = {}
     for host in result.hosts:
-        hosts.setdefault((*_notes(host), "", *_fix_hunks(host)), []).append(host.host)
+        hosts.setdefault((*_notes(host), "", *_fix_hunks(host, contents)), []).append(host.host)
     told = [
         f"# nodevet {plain(result.kind)}",
         *(f"# {key}: {value}" for key, value in fixes.facts(result)),
@@ -185,14 +186,15 @@ def _notes(host: HostResult) -> Iterator[str]:
             yield f"#     the check says {fixes.verdicts(step)}"
 
 
-def _fix_hunks(host: HostResult) -> Iterator[str]:
+def _fix_hunks(host: HostResult, contents: Contents) -> Iterator[str]:
     """Of each step that left something other than it found, one hunk or more."""
-    return labelled((plain(step.fix), _sides(step)) for step in host.steps)
+    return labelled((plain(step.fix), _sides(step, contents)) for step in host.steps)
 
 
-def _sides(step: StepResult) -> list[Pair]:
+def _sides(step: StepResult, contents: Contents) -> list[Pair]:
     return [
-        (list(_state_lines(then)), list(_state_lines(now))) for then, now in fixes.changed(step)
+        (list(_state_lines(then)), list(_state_lines(now)))
+        for then, now in (filled(pair, contents) for pair in fixes.changed(step))
     ]
 
 

@@ -7,7 +7,7 @@ the resource in question, and what reads, applies, rolls back and reports asks h
 import importlib
 import pkgutil
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import or_
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyinfra.api.command import StringCommand
 
 __all__ = [
-    "Action", "ActionError", "Actions", "AnyAction", "Kind", "Resource", "RestoreError",
-    "RunCommand", "State", "Traces",
+    "Action", "ActionError", "Actions", "AnyAction", "Contents", "Kind", "Resource",
+    "RestoreError", "RunCommand", "State", "Traces",
 ]  # fmt: skip
 
 SECONDS = 45  # for a unit to start or stop
@@ -106,6 +106,35 @@ def describe(state: State) -> str:
 def apart(then: State, now: State) -> str:
     """How it is not what it was."""
     return f"is {describe(now)}, and was {describe(then)}"
+
+
+# --- contents ---------------------------------------------------------------------------
+
+Contents: TypeAlias = Callable[[str], bytes | None]
+"""The content of a SHA-256; None if it is not here."""
+
+
+def kept(states: Iterable[State]) -> tuple[tuple[State, ...], dict[str, bytes]]:
+    """States that were read as they are written down, and the contents that they then name."""
+    pairs = [kind_of(each.resource).kept(each) for each in states]
+    contents = {name: data for _, some in pairs for name, data in some.items()}
+    return tuple(each for each, _ in pairs), contents
+
+
+def named(states: Iterable[State]) -> dict[str, int]:
+    """The contents that states which were written down name: SHA-256 -> bytes."""
+    return {
+        name: size for each in states for name, size in kind_of(each.resource).named(each).items()
+    }
+
+
+def filled(states: Iterable[State], contents: Contents) -> tuple[State, ...]:
+    """States that were written down as they were read; what `contents` does not have stays named
+    by its hash. Raises what `contents` raises."""
+    known = list(states)
+    found = {name: contents(name) for name in named(known)}
+    here = {name: data for name, data in found.items() if data is not None}
+    return tuple(kind_of(each.resource).filled(each, here) for each in known)
 
 
 # --- actions ----------------------------------------------------------------------------

@@ -167,6 +167,21 @@ class Kind:
         else:
             yield f"{label}: {plain(self.describe(state))}"
 
+    # --- contents -----------------------------------------------------------------------
+
+    def kept(self, state: State) -> tuple[State, Mapping[str, bytes]]:
+        """A state that was read as it is written down, and the contents that it then names by
+        their SHA-256."""
+        return state, {}
+
+    def named(self, state: State) -> Mapping[str, int]:
+        """The contents that a state which was written down names: SHA-256 -> bytes."""
+        return {}
+
+    def filled(self, state: State, contents: Mapping[str, bytes]) -> State:
+        """A state that was written down as it was read, with the contents that are here."""
+        return state
+
     # --- actions ------------------------------------------------------------------------
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:

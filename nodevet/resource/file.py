@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, to_builtins
+from msgspec.structs import replace
 
 from nodevet.bounds import Text
 from nodevet.printable import plain
@@ -77,7 +78,7 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
         ]
         if self.content is None:
             return StringCommand(*opening, *_removing(folder))
-        content = self.content.encode("utf-8", "surrogateescape")
+        content = _bytes(self.content)
         encoded = base64.b64encode(content).decode("ascii")
         return StringCommand(
             "umask 077;", *opening, *self._writing(folder, content), _stdin=encoded
@@ -106,6 +107,10 @@ class WriteFile(Action, frozen=True, kw_only=True, tag="file"):
         yield 'sync -- "$t" && mv -fT -- "$t" "$f" && sync -- "$d"'
 
 
+def _bytes(content: str) -> bytes:
+    return content.encode("utf-8", "surrogateescape")
+
+
 def _removing(folder: str) -> Iterator[str]:
     empty = ' && { rmdir -- "$d" 2>/dev/null; :; }' if DROP_INS.fullmatch(folder) else ""
     yield '[ -d "$d" ] || exit 0;'
@@ -113,11 +118,10 @@ def _removing(folder: str) -> Iterator[str]:
     yield f'rm -f -- "$f" && sync -- "$d"{empty}'
 
 
-class FileState(Form, frozen=True, kw_only=True):
+class _Properties(Form, frozen=True, kw_only=True):
     mode: Annotated[int, Meta(ge=0, le=0o7777)] | UnsetType = UNSET
     owner: Id | UnsetType = UNSET
     group: Id | UnsetType = UNSET
-    content: Annotated[str, CONTENT] | UnsetType = UNSET  # base64; none of one that is too large
     target: Text | UnsetType = UNSET  # of a symbolic link, and nothing else
 
     def __post_init__(self) -> None:
@@ -126,13 +130,57 @@ class FileState(Form, frozen=True, kw_only=True):
             raise ValueError("a file without mode, owner and group")
 
 
+class FileAnswer(_Properties, frozen=True, kw_only=True):
+    """As a node answers it, and as it is restored and shown."""
+
+    content: Annotated[str, CONTENT] | UnsetType = UNSET  # base64; none of one that is too large
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.content is not UNSET:
+            base64.b64decode(self.content, validate=True)
+
+
+class FileState(_Properties, frozen=True, kw_only=True):
+    """As it is written down: in plans, journals and results."""
+
+    sha256: str
+    size: int  # bytes
+
+
 class FileKind(Kind):
-    form = FileState
+    form = FileAnswer
     actions = (WriteFile,)
     is_setting = True
 
     def name_problem(self, name: str) -> str:
         return path_problem(name)
+
+    def same(self, one: State, other: State) -> bool:
+        return super().same(self.kept(one)[0], self.kept(other)[0])
+
+    def kept(self, state: State) -> tuple[State, Mapping[str, bytes]]:
+        encoded = state.mapping.get("content")
+        if not isinstance(encoded, str):
+            return state, {}
+        rest = {key: part for key, part in state.mapping.items() if key != "content"}
+        try:
+            data = base64.b64decode(encoded)
+            form = FileState(sha256=hashlib.sha256(data).hexdigest(), size=len(data), **rest)
+        except (binascii.Error, TypeError, ValueError):  # no node answered that: it stays as it is
+            return state, {}
+        return replace(state, value=to_builtins(form)), {form.sha256: data}
+
+    def named(self, state: State) -> Mapping[str, int]:
+        name, size = state.mapping.get("sha256"), state.mapping.get("size")
+        return {name: size} if isinstance(name, str) and isinstance(size, int) else {}
+
+    def filled(self, state: State, contents: Mapping[str, bytes]) -> State:
+        data = contents.get(str(state.mapping.get("sha256")))
+        if data is None:
+            return state
+        rest = {key: part for key, part in state.mapping.items() if key not in ("sha256", "size")}
+        return replace(state, value={**rest, "content": base64.b64encode(data).decode("ascii")})
 
     def describe(self, state: State) -> str:
         mode = state.mapping.get("mode")
@@ -159,14 +207,13 @@ class FileKind(Kind):
         if action.content is None:
             return not state.exists
         expected = {
-            "content": base64.b64encode(action.content.encode()).decode(),
+            "sha256": hashlib.sha256(_bytes(action.content)).hexdigest(),
             "mode": action.mode,
             "owner": action.owner,
             "group": action.group,
         }
-        return state.exists and all(
-            state.mapping.get(key) == part for key, part in expected.items()
-        )
+        value = self.kept(state)[0].mapping
+        return state.exists and all(value.get(key) == part for key, part in expected.items())
 
     def restore_rank(self, before: State) -> int:
         return 2
@@ -207,6 +254,8 @@ def text_of(state: State) -> str | None:
 
 
 def _content(value: Mapping[str, Any]) -> list[str]:
+    if "content" not in value and "sha256" in value:
+        return [plain(f"{value.get('size'):,} bytes, sha256 {value['sha256']}")]
     content = base64.b64decode(str(value.get("content") or ""))
     try:
         lines = content.decode().splitlines()
@@ -247,6 +296,8 @@ def _old(before: State | None) -> tuple[str | None, str]:
         return None, "  (its content was not read)"
     if not before.exists:
         return None, ""
+    if "content" not in before.mapping and (name := before.mapping.get("sha256")):
+        return None, plain(f"  (its earlier content is not available here, sha256 {name})")
     try:
         text = text_of(before)
     except RestoreError:

@@ -9,6 +9,8 @@ from msgspec import Struct, structs
 from nodevet.remedy.approval import signatures, verify
 from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approved, Signature
+from nodevet.remedy.journal.contents import ContentStore, beside
+from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.model import Plan, read
 from nodevet.remedy.plan import render
 from nodevet.run.errors import UserError
@@ -30,6 +32,11 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
     @property
     def namespace(self) -> str:
         return signatures.ROLLBACK if self.rollback else signatures.NAMESPACE
+
+    @property
+    def contents(self) -> ContentStore:
+        """What files held when the plan was made, or its run looked at them."""
+        return RunFolder(self.file.parent).contents if self.rollback else beside(self.file)
 
     @property
     def judged(self) -> Plan:
@@ -132,7 +139,7 @@ def shown(asked: ApprovalRequest, *, folded: bool) -> str:
     # a plan may come from anywhere: no step may hide behind one of another host
     steps = tuple(step for host in hosts for step in plan.of(host))
     plan = structs.replace(plan, steps=steps)
-    return render.fold(plan) if folded else render.diff(plan)
+    return render.fold(plan) if folded else render.diff(plan, asked.contents.known)
 
 
 def _content(file: Path) -> bytes:

@@ -65,8 +65,15 @@ def user() -> str:
 def keep(run: RunFolder, result: Result, stem: str) -> Result:
     """Keep the reports in the run's folder; the result, which says so if not all could be kept."""
     endings = report.endings()
-    run.keep({f"{stem}{endings[each]}": report.render(each, result) for each in endings})
+    run.keep({f"{stem}{endings[each]}": rendered(run, each, result) for each in endings})
     return unkept(result, tuple(run.lost)) if run.lost else result
+
+
+def rendered(run: RunFolder, form: str, result: Result) -> str:
+    """The report in this format, with what files held as the run's folder has it."""
+    known = {"contents": run.contents.known}
+    given = {name: known[name] for name in report.fix_options(form) & known.keys()}
+    return report.render(form, result, **given)
 
 
 def unkept(result: Result, lost: Sequence[str]) -> Result:

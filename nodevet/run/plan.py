@@ -20,13 +20,16 @@ from nodevet.fleet import Options, visit
 from nodevet.fleet.controller import ssh_executor
 from nodevet.fleet.executor import WorkError
 from nodevet.model import Host, HostReport, Severity, Verdict
+from nodevet.remedy import model
 from nodevet.remedy.journal.attempts import Failure, recent
+from nodevet.remedy.journal.contents import ContentError, beside
 from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.settings import no_hook
 from nodevet.resource import Resource
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
+from nodevet.run.files import FileError, replace, tried
 from nodevet.run.listener import FixListener, VetListener
 from nodevet.run.rollout import rollout_of
 from nodevet.run.vet import collect, vetted
@@ -78,6 +81,20 @@ def propose(
     nodes = _vet(hosts, context, options, listener)
     drafted = draft(nodes, context.catalog, rules)
     return make(drafted, rules, _look(hosts, drafted.resources, options))
+
+
+def write(file: Path, proposal: Proposal) -> None:
+    """Write the plan, and next to it what the files that it changes hold now, for its diff.
+
+    Raises FileError.
+    """
+    with tried(file):
+        if not file.exists() or file.is_file():
+            try:
+                beside(file).hold(proposal.contents)
+            except ContentError as error:
+                raise FileError(str(error)) from error
+        replace(file, model.write(proposal.plan).decode())
 
 
 def undrained(proposal: Proposal) -> str:

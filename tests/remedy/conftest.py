@@ -42,7 +42,7 @@ from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
 from nodevet.remedy.rollout.rollback import NodeRollback, RollbackTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.remedy.settings import Rollout
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
@@ -428,7 +428,7 @@ class World:
                         fix=wish.check,
                         reason="",
                         options=options,
-                        before=tuple(box.look(resource) for resource in change.resources),
+                        before=kept(box.look(resource) for resource in change.resources)[0],
                         **fields,
                     )
                 )

@@ -60,7 +60,9 @@ def reached_before(
 
 def finish(run: "RunFolder", result: "Result", form: str) -> None:
     """Show the report, say what is next, and end with the run's exit code."""
-    speech.tell(report.render(form, result), nl=False)
+    from nodevet.run.fix_run import rendered
+
+    speech.tell(rendered(run, form, result), nl=False)
     if result.unknown:
         back = result.kind == "rollback"
         again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"

@@ -22,6 +22,7 @@ from nodevet.remedy import model
 from nodevet.remedy.approval.signatures import Signature
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
+from nodevet.remedy.journal.contents import CONTENTS, ContentStore
 from nodevet.remedy.journal.journal import Journal, JournalError, RunBegin, RunEnd
 from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
@@ -78,6 +79,11 @@ class RunFolder:
             signer = Path(signature.name).name.removeprefix(f"{name}.")
             self._write(f"{PLAN}.{signer}", signature.data)
         self._write(REACH, msgspec.json.format(msgspec.json.encode(reach.kept), indent=1))
+
+    @property
+    def contents(self) -> ContentStore:
+        """What files held that the run looked at."""
+        return ContentStore(self.path / CONTENTS)
 
     @property
     def plan_file(self) -> Path:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from nodevet.printable import brief
+from nodevet.remedy.journal.contents import CONTENTS, ContentStore
 from nodevet.remedy.journal.records import (
     EARLIEST,
     LONGEST_OUTPUT,
@@ -81,6 +82,7 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(JournalRecord)
 class Journal:
     """A journal that this process owns: no one else can write to it before `close`.
 
+    `contents` keeps what records name by a hash, and is written before them.
     `records` are those it holds; `torn` what followed the last whole line when it was opened.
     `write` may be called from several threads.
     """
@@ -94,6 +96,7 @@ class Journal:
         last: str = "",
     ):
         self.path = path
+        self.contents = ContentStore(path.parent / CONTENTS)
         self._records = list(records)
         self.torn = torn
         self._last = last  # sha256 of the last line

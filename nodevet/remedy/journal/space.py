@@ -8,11 +8,13 @@ import msgspec
 
 from nodevet.remedy.journal.records import LONGEST_OUTPUT
 from nodevet.remedy.model import Plan, Step
+from nodevet.resource import named
 
 RECORD = 1024  # bytes of a record besides what it holds
 LOOKS = 6  # times that a step's touches are written down: before, after, settled, rolled back
 EVIDENCE = 256 * 1024  # bytes of a node's evidence, of one name
 EVIDENCES = 3
+CONTENTS = 2  # times a file that a step changes is kept: as it was, and as it is then
 REPORTS = 3  # times what the journal holds: nine formats, of which not all show everything
 
 
@@ -32,6 +34,10 @@ def _of_step(step: Step) -> int:
     return LOOKS * seen + actions + outputs + 8 * RECORD
 
 
+def _contents(step: Step) -> int:
+    return max(sum(named(step.before).values()), len(msgspec.json.encode(step.actions)))
+
+
 def reserve(plan: Plan, batch: int) -> int:
     """Bytes with which as many nodes as are in hand at once can be brought to their ends."""
     sizes = sorted((of_node(plan.of(host)) for host in plan.nodes), reverse=True)
@@ -42,7 +48,8 @@ def needed(plan: Plan, batch: int) -> int:
     """Bytes for the journal with its reserve, evidence, and reports."""
     journal = sum(of_node(plan.of(host)) for host in plan.nodes)
     evidence = len({step.host for step in plan.steps}) * EVIDENCES * EVIDENCE
-    return (1 + REPORTS) * journal + reserve(plan, batch) + evidence
+    contents = CONTENTS * sum(_contents(step) for step in plan.steps)
+    return (1 + REPORTS) * (journal + contents) + reserve(plan, batch) + evidence
 
 
 def check(folder: Path, plan: Plan, batch: int) -> None:

@@ -17,7 +17,7 @@ from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan.candidates import Candidate, Draft, Left, Rules, Withheld
 from nodevet.remedy.rollout.preconditions import own_gpus, own_name, users
 from nodevet.report.parts.words import difference, subjects_of
-from nodevet.resource import Resource, RestoreError, State, holds, restore, unit
+from nodevet.resource import Resource, RestoreError, State, holds, kept, restore, unit
 
 
 class FixStates(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +32,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A plan and, of everything else that is not right, why it is not in it."""
 
     plan: Plan
+    contents: Mapping[str, bytes] = {}  # what files hold that it changes, by SHA-256
     withheld: tuple[Withheld, ...] = ()
     left: tuple[Left, ...] = ()
     unvetted: tuple[HostReport, ...] = ()  # or without anything that was judged
@@ -83,18 +84,25 @@ def make(draft: Draft, rules: Rules, looked: Mapping[str, FixStates]) -> Proposa
     hosts = {host: place for place, host in enumerate(draft.nodes)}
     numbers: Counter[tuple[str, str]] = Counter()
     steps: list[Step] = []
+    contents: dict[str, bytes] = {}
     turns = {fix: turn for turn, fix in enumerate(draft.order)}
     for each, seen in sorted(fit, key=lambda one: (hosts[one[0].host], turns[one[0].fix])):
         if clash := _collision(each, shared):
             conflicts.append(_conflict(each, *clash))
         else:
             numbers[each.host, each.fix] += 1
-            steps.append(_step(each, seen, numbers[each.host, each.fix]))
-    return _proposal(draft, rules, tuple(steps), tuple(dict.fromkeys(conflicts)))
+            before, held = kept(seen)
+            contents.update(held)
+            steps.append(_step(each, before, numbers[each.host, each.fix]))
+    return _proposal(draft, rules, tuple(steps), tuple(dict.fromkeys(conflicts)), contents)
 
 
 def _proposal(
-    draft: Draft, rules: Rules, steps: tuple[Step, ...], conflicts: tuple[Conflict, ...]
+    draft: Draft,
+    rules: Rules,
+    steps: tuple[Step, ...],
+    conflicts: tuple[Conflict, ...],
+    contents: Mapping[str, bytes],
 ) -> Proposal:
     hosts = {step.host for step in steps}
     nodes = {host: node for host, node in draft.nodes.items() if host in hosts}
@@ -125,6 +133,7 @@ def _proposal(
     reports = [node.report for node in draft.nodes.values()]
     return Proposal(
         plan=plan,
+        contents=contents,
         withheld=draft.withheld,
         left=draft.left,
         unvetted=tuple(each for each in reports if each.unjudged),

@@ -12,6 +12,7 @@ from nodevet.remedy.model import Conflict, Plan, Step
 from nodevet.remedy.settings import told
 from nodevet.report.parts.text import columns, count, cut_pair, nodeset
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
+from nodevet.resource import Contents, filled
 from nodevet.resource import diff as actions_diff
 
 EFFECT = {
@@ -46,13 +47,16 @@ def fold(plan: Plan) -> str:
     return _whole(plan, columns(rows))
 
 
-def diff(plan: Plan) -> str:
-    """For each host what changes, line by line, and the commands; hosts alike share one."""
+def diff(plan: Plan, contents: Contents = lambda name: None) -> str:
+    """For each host what changes, line by line, and the commands; hosts alike share one.
+
+    `contents`: what files held when it was made.
+    """
     bodies: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     by_host = {host: list(steps) for host, steps in groupby(plan.steps, lambda step: step.host)}
     for host, steps in by_host.items():
         node = plan.nodes.get(host)
-        body = tuple(line for step in steps for line in step_lines(step))
+        body = tuple(line for step in steps for line in step_lines(step, contents))
         bodies.setdefault((node.baseline if node else "", body), []).append(host)
     out = []
     for (baseline, body), hosts in bodies.items():
@@ -60,7 +64,7 @@ def diff(plan: Plan) -> str:
     return _whole(plan, out[:-1])
 
 
-def step_lines(step: Step) -> Iterator[str]:
+def step_lines(step: Step, contents: Contents = lambda name: None) -> Iterator[str]:
     """One step: its reason, the value, then each action as a diff or as a command."""
     subjects, _ = _subjects([step])
     what = plain(f"{step.fix} {subjects}".rstrip())
@@ -70,7 +74,7 @@ def step_lines(step: Step) -> Iterator[str]:
     old, new = _values(step)
     yield f"-{what}: {old}"
     yield f"+{what}: {new}"
-    yield from actions_diff(step.actions, step.before)
+    yield from actions_diff(step.actions, filled(step.before, contents))
 
 
 def _values(step: Step) -> tuple[str, str]:

@@ -109,7 +109,7 @@ class StepBatch:
             try:
                 seen = look(self._steps.session, step, self._about(watched))
                 self._note(seen)
-                before = as_planned(step, seen)
+                before = as_planned(self._steps.session, step, seen)
                 self._steps.clearance.step(step, evidence)
             except RefusedError:
                 if self._open:  # it is met again once these are verified

@@ -7,7 +7,7 @@ from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.clearance import RefusedError
 from nodevet.remedy.rollout.session import BlindError, NodeSession
 from nodevet.remedy.rollout.verify import Looks
-from nodevet.resource import Resource, RestoreError, State, apart, restore, same, unnamed
+from nodevet.resource import Resource, RestoreError, State, apart, same, unnamed
 from nodevet.result import Refusal
 
 
@@ -35,7 +35,7 @@ def unmanaged(session: NodeSession, steps: Iterable[Step]) -> None:
 def look(session: NodeSession, step: Step, more: Iterable[Resource] = ()) -> Looks:
     """What a step changes, and `more`, as it is now. Raises RefusedError."""
     try:
-        return session.at(dict.fromkeys([*step.resources, *more]))
+        return session.at(dict.fromkeys([*step.resources, *more]), restorable=True)
     except WorkError as error:
         raise RefusedError(Refusal.UNREACHABLE, f"{step.id}: {error}") from error
     except BlindError as error:
@@ -43,7 +43,7 @@ def look(session: NodeSession, step: Step, more: Iterable[Resource] = ()) -> Loo
         raise RefusedError(Refusal.PRECONDITION, why) from error
 
 
-def as_planned(step: Step, seen: Looks) -> tuple[State, ...]:
+def as_planned(session: NodeSession, step: Step, seen: Looks) -> tuple[State, ...]:
     """What a step changes, of what was seen.
 
     Raises RefusedError if that is not what it was when planned, or cannot be rolled back.
@@ -54,7 +54,7 @@ def as_planned(step: Step, seen: Looks) -> tuple[State, ...]:
         )
     before = tuple(seen[resource] for resource in step.resources)
     try:
-        restore(*before, actions=step.actions)
+        session.restoring(before, step.actions)
     except RestoreError as error:
         why = f"{step.id}: cannot be rolled back: {error}"
         raise RefusedError(Refusal.PRECONDITION, why) from error

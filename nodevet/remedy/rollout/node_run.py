@@ -112,6 +112,9 @@ class NodeApply:
         if steps is None:
             why = "the baseline that the plan was made with is not found; name it with -b"
             raise RefusedError(Refusal.STALE, why)
+        begun = [earlier.step(step.id) for step in self.task.steps] if earlier else []
+        if why := self.session.unkept(state for state in begun if state.touched):
+            raise RefusedError(Refusal.PRECONDITION, why)
         boot = RebootProof(ledger, steps, self._clearance)
         self._enter()
         evidence = self._first_look(earlier)
@@ -220,7 +223,7 @@ class NodeApply:
             more = [resource for step in later[1:] for resource in step.resources]
             seen = before.look(steps.session, later[0], more)
             for step in later:
-                before.as_planned(step, seen)
+                before.as_planned(steps.session, step, seen)
         cleared = self._clearance.node(
             evidence, lambda: self._probe("before"), steps=going, reboot=self.task.reboot
         )

@@ -128,6 +128,8 @@ class NodeRollback:
         steps = touched(self.back.steps, self.back.run)
         if not steps:
             return
+        if why := self.session.unkept(self.back.run.step(step.id) for step in steps):
+            raise RefusedError(Refusal.PRECONDITION, why)
         evidence = self._enter(steps)
         packages = [step for step in steps if of_packages(step)]
         others = [step for step in steps if step not in packages]

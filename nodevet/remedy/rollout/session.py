@@ -10,7 +10,8 @@ import msgspec
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import Executor, LockedError, WorkError
-from nodevet.remedy.journal.journal import Journal
+from nodevet.remedy.journal.contents import ContentError
+from nodevet.remedy.journal.journal import Journal, StepState
 from nodevet.remedy.model import PlannedNode
 from nodevet.remedy.rollout.preconditions import other_node
 from nodevet.resource import (
@@ -20,7 +21,10 @@ from nodevet.resource import (
     State,
     apart,
     ended,
+    filled,
+    kept,
     kind_of,
+    named,
     restore,
     same,
 )
@@ -136,17 +140,37 @@ class NodeSession:
         except EvidenceError as error:
             raise BlindError(str(error)) from error
 
-    def look(self, resources: Sequence[Resource]) -> tuple[State, ...]:
-        """What these touches are now, in their order. Raises WorkError and BlindError."""
+    def look(self, resources: Sequence[Resource], *, restorable: bool = False) -> tuple[State, ...]:
+        """What these resources are now, in their order, and their contents in the run's folder:
+        `restorable`: all of them, else as many as it takes. Raises WorkError and BlindError."""
         seen = {each.resource: each for each in self.executor.look(self.host, resources)}
         missing = [resource.label for resource in resources if resource not in seen]
         if missing:
             raise BlindError(f"the node did not say what is there: {', '.join(missing)}")
-        return tuple(seen[resource] for resource in resources)
+        states, contents = kept(seen[resource] for resource in resources)
+        for content in contents.values():
+            try:
+                self.journal.contents.put(content)
+            except ContentError as error:
+                if restorable:
+                    raise BlindError(str(error)) from error
+        return states
 
-    def at(self, resources: Iterable[Resource]) -> dict[Resource, State]:
-        """What each of these is now. Raises WorkError and BlindError."""
-        return {seen.resource: seen for seen in self.look(tuple(resources))}
+    def at(
+        self, resources: Iterable[Resource], *, restorable: bool = False
+    ) -> dict[Resource, State]:
+        """What each of these is now, as `look` has it. Raises WorkError and BlindError."""
+        return {seen.resource: seen for seen in self.look(tuple(resources), restorable=restorable)}
+
+    def restoring(
+        self, before: Sequence[State], actions: Sequence[AnyAction] = ()
+    ) -> Sequence[AnyAction]:
+        """What restores these. Raises RestoreError, also if a content is not what was kept."""
+        try:
+            whole = filled(before, self.journal.contents.get)
+        except ContentError as error:
+            raise RestoreError(str(error)) from error
+        return restore(*whole, actions=actions)
 
     def restore(
         self, before: Sequence[State], actions: Sequence[AnyAction] = (), *, settle: bool = True
@@ -160,14 +184,15 @@ class NodeSession:
         resources = tuple(seen.resource for seen in before)
         now = self.look(resources)
         changed, told = _differing(before, now), list[str]()
-        self._sweep(before, now)
-        if not changed:
-            return []
-        for _ in range(2):
+        for again in (False, True):
             try:
-                restoring = restore(*_whole(changed, before), actions=actions)
+                restoring = self.restoring(_whole(changed, before), actions) if changed else ()
             except RestoreError as error:
                 return [str(error)]
+            if not again:
+                self._sweep(before, now)
+            if not changed:
+                return []
             told = []
             for action in restoring:
                 acted = self.executor.act(self.host, action)
@@ -181,6 +206,18 @@ class NodeSession:
             now = self.look(resources)
         left = _left(before, now)
         return [*left.values(), *(told if left else ())]
+
+    def unkept(self, steps: Iterable[StepState]) -> str:
+        """Why these steps cannot be reverted: a content that is not what was kept; or empty."""
+        before = [seen for step in steps for seen in step.seen or ()]
+        try:
+            self.journal.contents.check(named(before))
+        except ContentError as error:
+            return (
+                f"{error}; nothing is written there: restore that file from a copy of the run's "
+                "folder, or revert this host by hand"
+            )
+        return ""
 
     def left(self, before: Sequence[State]) -> tuple[dict[Resource, State], dict[Resource, str]]:
         """What is there now, and what of it is not as it was before, in words. Raises as `look`."""

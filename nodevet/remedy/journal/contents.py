@@ -1,0 +1,120 @@
+"""Contents of files that fixes change, each kept once in a folder, under its SHA-256.
+
+They may be secret: the folder is 0700 and each file 0600 from its first instant, whatever the
+umask. A content is on the disk before `put` returns, and so before a record that names it.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+CONTENTS = "contents"
+LARGEST = 1 << 20  # bytes: nodevet.remote.state reads no larger file
+NAME = re.compile(r"[0-9a-f]{64}")
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class ContentError(Exception):
+    """A content that cannot be kept, or is not what it was; the message says where and why."""
+
+
+class ContentStore:
+    """A folder of contents. Every method may be called from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._put: set[str] = set()
+
+    def put(self, content: bytes) -> str:
+        """Its SHA-256; it is on the disk when this returns. Raises ContentError."""
+        name = hashlib.sha256(content).hexdigest()
+        if name not in self._put:
+            try:
+                self._write(name, content)
+            except OSError as error:
+                raise ContentError(
+                    f"{self.folder / name}: cannot be written: {error.strerror}"
+                ) from error
+            self._put.add(name)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The content of this SHA-256. Raises ContentError if it is not here, or not that."""
+        path = self.folder / name
+        if not NAME.fullmatch(name):
+            raise ContentError(f"{name!r} is not a valid SHA-256 of a content")
+        try:
+            descriptor = os.open(path, _OPEN)
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read(LARGEST + 1)
+        except OSError as error:
+            raise ContentError(
+                f"{path}: what a file held cannot be read: {error.strerror}"
+            ) from error
+        if hashlib.sha256(content).hexdigest() != name:
+            raise ContentError(f"{path}: was changed since it was kept: it has another SHA-256")
+        return content
+
+    def known(self, name: str) -> bytes | None:
+        """The same; None if it is not here, or not that."""
+        with suppress(ContentError):
+            return self.get(name)
+        return None
+
+    def check(self, names: Collection[str]) -> None:
+        """Raises ContentError unless all of these are here."""
+        for name in names:
+            self.get(name)
+
+    def hold(self, contents: Mapping[str, bytes]) -> None:
+        """Keep these, and none that were kept here earlier. Raises ContentError."""
+        for content in contents.values():
+            self.put(content)
+        try:
+            if self.folder.is_dir() and not self.folder.is_symlink():
+                for path in self.folder.iterdir():
+                    if NAME.fullmatch(path.name) and path.name not in contents:
+                        path.unlink()
+        except OSError as error:
+            raise ContentError(f"{self.folder}: cannot be tidied: {error.strerror}") from error
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            self.folder.mkdir(mode=0o700)
+        except FileExistsError:
+            if self.folder.is_symlink():
+                raise
+        if self.folder.stat().st_mode & 0o077:
+            self.folder.chmod(0o700)
+        _sync(self.folder.parent)
+        path = self.folder / name
+        if self.known(name) is None:
+            descriptor, part = tempfile.mkstemp(prefix=f".{name[:16]}.", dir=self.folder)  # 0600
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(part).replace(path)
+            except BaseException:
+                with suppress(OSError):
+                    Path(part).unlink()
+                raise
+        _sync(self.folder)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def beside(plan: Path) -> ContentStore:
+    """What files held when a plan was made: for its diff."""
+    return ContentStore(plan.with_name(f"{plan.name}.{CONTENTS}"))
