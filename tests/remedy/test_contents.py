@@ -14,7 +14,7 @@ from nodevet.remedy.journal.contents import ContentError, ContentStore
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.run.plan import write
 
-Desk = Any
+Rig = Any
 OLD = "SECRET=hunter2\nkey: value\n"
 
 
@@ -38,14 +38,14 @@ def changed_file(box: Any, plan: Any) -> str:
     return str(path)
 
 
-def with_old(desk: Callable[..., Desk], *names: str) -> tuple[Desk, str]:
-    d = desk(*names)
+def with_old(rig: Callable[..., Rig], *names: str) -> tuple[Rig, str]:
+    d = rig(*names)
     for box in d.w.boxes.values():
         path = changed_file(box, d.w.plan())
     return d, path
 
 
-def kept(d: Desk) -> Path:
+def kept(d: Rig) -> Path:
     """The file in the run's folder that holds the old content."""
     (found,) = (
         path for path in (d.run / "contents").iterdir() if path.read_bytes() == OLD.encode()
@@ -92,8 +92,8 @@ def test_what_an_earlier_plan_kept_goes(tmp_path: Path) -> None:
     assert store.known(old) is None and store.get(new) == b"new"
 
 
-def test_no_plan_journal_or_result_holds_a_content(desk: Callable[..., Desk]) -> None:
-    d, path = with_old(desk, "n1")
+def test_no_plan_journal_or_result_holds_a_content(rig: Callable[..., Rig]) -> None:
+    d, path = with_old(rig, "n1")
     before = d.w.boxes["n1"].everything()
     assert d.apply().code == 0
     assert kept(d).name in (d.run / "journal.jsonl").read_text()
@@ -106,8 +106,8 @@ def test_no_plan_journal_or_result_holds_a_content(desk: Callable[..., Desk]) ->
     assert d.w.boxes["n1"].everything() == before
 
 
-def test_a_report_without_the_contents_names_them(desk: Callable[..., Desk]) -> None:
-    d, _ = with_old(desk, "n1")
+def test_a_report_without_the_contents_names_them(rig: Callable[..., Rig]) -> None:
+    d, _ = with_old(rig, "n1")
     assert d.apply().code == 0
     name = kept(d).name
     kept(d).unlink()
@@ -117,9 +117,9 @@ def test_a_report_without_the_contents_names_them(desk: Callable[..., Desk]) -> 
 
 @pytest.mark.parametrize("harm", ["altered", "removed"])
 def test_a_rollback_without_a_content_touches_nothing_of_that_node(
-    desk: Callable[..., Desk], harm: str
+    rig: Callable[..., Rig], harm: str
 ) -> None:
-    d, _ = with_old(desk, "n1")
+    d, _ = with_old(rig, "n1")
     was = d.w.boxes["n1"].everything()
     assert d.apply().code == 0
     file, now = kept(d), d.w.boxes["n1"].everything()
@@ -139,9 +139,9 @@ def test_a_rollback_without_a_content_touches_nothing_of_that_node(
 
 @pytest.mark.parametrize("harm", ["altered", "removed"])
 def test_a_resume_without_a_content_touches_nothing_of_that_node(
-    desk: Callable[..., Desk], harm: str
+    rig: Callable[..., Rig], harm: str
 ) -> None:
-    d, _ = with_old(desk, "n1")
+    d, _ = with_old(rig, "n1")
     assert d.apply().code == 0
     rows = [json.loads(line)["is"] for line in (d.run / "journal.jsonl").read_text().splitlines()]
     d.cut(rows.index("action-begin") + 1)
@@ -157,9 +157,9 @@ def test_a_resume_without_a_content_touches_nothing_of_that_node(
 
 
 def test_a_content_that_cannot_be_kept_refuses_the_node_before_it_is_touched(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    d, _ = with_old(desk, "n1")
+    d, _ = with_old(rig, "n1")
     plan, before = d.plan(), d.w.boxes["n1"].everything()
 
     def full(self: ContentStore, name: str, content: bytes) -> None:
@@ -174,9 +174,9 @@ def test_a_content_that_cannot_be_kept_refuses_the_node_before_it_is_touched(
 
 
 def test_a_disk_that_fills_up_after_the_write_does_not_keep_a_node_from_its_end(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    d, _ = with_old(desk, "n1")
+    d, _ = with_old(rig, "n1")
     plan = d.plan()
     write = ContentStore._write
 
@@ -194,11 +194,11 @@ def test_a_disk_that_fills_up_after_the_write_does_not_keep_a_node_from_its_end(
 
 
 def test_a_content_is_on_the_disk_before_a_record_names_it(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nodevet.remedy.journal.journal import Journal
 
-    d, _ = with_old(desk, "n1")
+    d, _ = with_old(rig, "n1")
     append, named = Journal._append, []
 
     def watched(self: Journal, line: bytes) -> None:
@@ -214,9 +214,9 @@ def test_a_content_is_on_the_disk_before_a_record_names_it(
 
 
 def test_an_approver_sees_what_a_file_held_where_the_plan_has_it_next_to_it(
-    desk: Callable[..., Desk], tmp_path: Path
+    rig: Callable[..., Rig], tmp_path: Path
 ) -> None:
-    d, path = with_old(desk, "n1")
+    d, path = with_old(rig, "n1")
     plan, contents = d.w.plan(), {name_of(OLD): OLD.encode()}
     file = tmp_path / "p.json"
     write(file, Proposal(plan=plan, contents=contents))
@@ -233,7 +233,7 @@ def test_an_approver_sees_what_a_file_held_where_the_plan_has_it_next_to_it(
         (folder / name_of(OLD)).unlink(missing_ok=True)
 
 
-def shown(d: Desk, file: Path) -> str:
+def shown(d: Rig, file: Path) -> str:
     return str(d("approve", file, "--key", d.project / "key", "--yes").out)
 
 

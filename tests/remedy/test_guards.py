@@ -54,7 +54,7 @@ def test_the_baseline_as_planned() -> None:
     )
     same = Baseline(name="base", path="", sha256="1")
     assert not preconditions.other_baseline(plan, PLANNED, same)
-    assert "not here" in preconditions.other_baseline(plan, PLANNED, None)
+    assert "not found" in preconditions.other_baseline(plan, PLANNED, None)
     changed = msgspec.structs.replace(same, sha256="2")
     assert "changed since" in preconditions.other_baseline(plan, PLANNED, changed)
 
