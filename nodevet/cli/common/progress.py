@@ -1,5 +1,6 @@
 """How a run goes on, on the terminal: a bar, streamed reports, a line per host that ended."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from nodevet.result import HostResult
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -75,7 +78,8 @@ class Bar:
 
     def __exit__(self, *_: object) -> None:
         if self._drawn is not None:
-            _while_written(self._drawn.stop)
+            with _whole():
+                _while_written(self._drawn.stop)
 
     def start(self) -> None:
         if not self._shown:
@@ -92,11 +96,22 @@ class Bar:
         columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
         self._drawn.add_task("", total=self._total)
-        self._shown = _while_written(self._drawn.start)
+        with _whole():
+            self._shown = _while_written(self._drawn.start)
 
     def advance(self) -> None:
         if self._shown and (drawn := self._drawn) is not None:
             self._shown = _while_written(lambda: drawn.advance(drawn.task_ids[0]))
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """An interrupt waits: rich cannot stop what it has not started to the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _while_written(draw: Callable[[], object]) -> bool:
