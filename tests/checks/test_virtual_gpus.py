@@ -92,7 +92,7 @@ def test_d13_gpus_kept_for_virtual_machines_are_left_out_of_a_count_without_them
     assert [finding.verdict for finding in three] == [Verdict.OK, Verdict.NOT_APPLICABLE]
     four = ask("gpu_count", make_params("gpu_count", 4), document)
     assert [finding.verdict for finding in four] == [Verdict.FAIL, Verdict.FAIL]
-    assert "expect one GPU less here" in four[1].advice
+    assert "expect one GPU fewer here" in four[1].advice
 
 
 def test_d13_a_vgpu_in_a_guest_has_no_link_to_be_judged(ask, make_params, make_document):

@@ -85,7 +85,7 @@ PYTHON = [sys.executable, "-I", "-c", payload.BOOT]
 def program(collectors: dict[str, str], then: str = SERVE) -> bytes:
     """The probe as a node gets it, with other collectors; a request follows."""
     package = "nodevet.remote.probe.collectors"
-    sources = {"nodevet": "", **dict(payload.modules("nodevet.remote"))}
+    sources = {"nodevet": "", **dict(payload.modules("nodevet.remote", payload.FOLDER))}
     sources = {name: text for name, text in sources.items() if not name.startswith(package + ".")}
     sources |= {f"{package}.{name}": textwrap.dedent(text) for name, text in collectors.items()}
     return payload.pack(sources, then)
