@@ -3,7 +3,7 @@
 A section that does not decode becomes `error` with the decoder's words, and the others live on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from nodevet import bounds
 from nodevet.bounds import Text
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Section, SectionRecord
 from nodevet.evidence.sections import sections
+from nodevet.upgrades import Upgrades, leads, stepped
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +39,8 @@ class EvidenceError(Exception):
     """The document is not evidence at all; the message is one sentence."""
 
 
-Sections = dict[str, Any]
-"""Sections as JSON values, by name."""
-
-UPGRADES: Mapping[int, Callable[[Sections], Sections]] = {}
-"""How sections of schema N become those of N + 1, by N. What is older than all is not read."""
+UPGRADES: Upgrades = {}
+"""How the sections of an earlier schema, JSON values by name, become those of the next."""
 
 STATUSES = ("ok", "absent", "denied", "error", "timeout")
 
@@ -97,9 +95,7 @@ def _twice(data: SectionRecord) -> str:
     return ""
 
 
-def decode(
-    document: bytes | str, *, upgrades: Mapping[int, Callable[[Sections], Sections]] = UPGRADES
-) -> Evidence:
+def decode(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
     """Evidence from its JSON form.
 
     Raises EvidenceError if the document as a whole is unusable. A single broken section becomes
@@ -117,9 +113,7 @@ def decode(
 
 def check_envelope(document: bytes | str) -> None:
     """Whether this is evidence at all, of whatever sections. Raises EvidenceError."""
-    schema = _opened(document).schema
-    if schema != SCHEMA and schema not in UPGRADES:
-        raise EvidenceError(_UNREAD.format(schema))
+    _check(_opened(document).schema, UPGRADES)
 
 
 def _opened(document: bytes | str) -> _Envelope:
@@ -131,22 +125,20 @@ def _opened(document: bytes | str) -> _Envelope:
         raise EvidenceError(f"not an evidence document: {error}") from error
 
 
-_UNREAD = f"evidence schema {{}}; this nodevet reads {SCHEMA}"
+def _check(schema: int, upgrades: Upgrades) -> None:
+    if not leads(schema, SCHEMA, upgrades):
+        raise EvidenceError(f"evidence schema {schema}; this nodevet reads {SCHEMA}")
 
 
-def _current(
-    envelope: _Envelope, upgrades: Mapping[int, Callable[[Sections], Sections]]
-) -> Mapping[str, msgspec.Raw]:
+def _current(envelope: _Envelope, upgrades: Upgrades) -> Mapping[str, msgspec.Raw]:
     """The sections in today's schema. Raises EvidenceError for one that leads nowhere."""
     schema, found = envelope.schema, envelope.sections
+    _check(schema, upgrades)
     if schema == SCHEMA:
         return found
-    if not min(upgrades, default=SCHEMA) <= schema < SCHEMA:
-        raise EvidenceError(_UNREAD.format(schema))
     try:
         values = {name: msgspec.json.decode(raw) for name, raw in found.items()}
-        for step in range(schema, SCHEMA):
-            values = upgrades[step](values)
+        values = stepped(values, schema, SCHEMA, upgrades)
         return {name: msgspec.Raw(msgspec.json.encode(each)) for name, each in values.items()}
     except Exception as error:  # what an old schema may hold is not known here
         raise EvidenceError(f"evidence schema {schema} does not upgrade: {error}") from error

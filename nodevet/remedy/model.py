@@ -9,8 +9,9 @@ from nodevet.fixing.model import Risk
 from nodevet.model import Value
 from nodevet.remedy.plan.contradictions import contradictions
 from nodevet.remedy.settings import Rollout
-from nodevet.remedy.upgrades import PLAN, UpgradeError, Upgrades, upgraded
+from nodevet.remedy.upgrades import PLAN, UpgradeError, upgraded
 from nodevet.resource import Actions, Resource, State
+from nodevet.upgrades import Upgrades
 
 MOST_TOLD = 5  # contradictions of a plan
 VERSION = 3

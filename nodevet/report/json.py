@@ -9,13 +9,12 @@ import msgspec
 from nodevet.model import Run
 from nodevet.report.parts.saved import (
     UPGRADES,
-    Document,
     Schema,
-    Upgrades,
     decode,
     is_current,
     upgraded,
 )
+from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:
     from nodevet.result import Result

@@ -19,13 +19,12 @@ from nodevet.report.parts.errors import ReportError
 from nodevet.report.parts.fold import totals
 from nodevet.report.parts.saved import (
     UPGRADES,
-    Document,
     Schema,
-    Upgrades,
     decode,
     is_current,
     upgraded,
 )
+from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:
     from nodevet.result import Result

@@ -10,7 +10,8 @@ import pytest
 from nodevet.remedy import model
 from nodevet.remedy.journal import journal, records
 from nodevet.remedy.journal.records import JournalError, RunEnd
-from nodevet.remedy.upgrades import Document, UpgradeError, upgraded
+from nodevet.remedy.upgrades import UpgradeError, upgraded
+from nodevet.upgrades import Document
 
 World = Any
 

@@ -44,7 +44,8 @@ from nodevet.remedy.journal.records import (
     StepVerified,
     state,
 )
-from nodevet.remedy.upgrades import JOURNAL, UpgradeError, Upgrades, upgraded
+from nodevet.remedy.upgrades import JOURNAL, UpgradeError, upgraded
+from nodevet.upgrades import Upgrades
 
 __all__ = [
     "NAME",

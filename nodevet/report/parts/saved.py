@@ -1,21 +1,14 @@
 """Saved runs of checks as data: decoded, and brought to this schema from an earlier one. Pure."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from nodevet.model import RUN_SCHEMA, Run
 from nodevet.report.parts.errors import ReportError
-
-Document = dict[str, Any]
-"""A run as plain JSON data, in the shape of its schema."""
-
-Upgrades = Mapping[int, Callable[[Document], Document]]
+from nodevet.upgrades import Document, Upgrades, leads, stepped
 
 UPGRADES: Upgrades = {}
-"""A run of schema N as one of schema N + 1, by N. A new schema brings the step from the one before;
-a schema from which no steps lead here is refused."""
 
 Decoded = TypeVar("Decoded")
 
@@ -36,7 +29,7 @@ def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
 
 def is_current(schema: int, upgrades: Upgrades = UPGRADES) -> bool:
     """Whether a run has this schema. Raises ReportError for one that cannot be brought to it."""
-    if any(step not in upgrades for step in range(schema, RUN_SCHEMA)) or schema > RUN_SCHEMA:
+    if not leads(schema, RUN_SCHEMA, upgrades):
         way = "a newer nodevet" if schema > RUN_SCHEMA else "the version of nodevet that wrote it"
         raise ReportError(
             f"the saved run has schema {schema}, this nodevet reads {RUN_SCHEMA}; "
@@ -49,8 +42,7 @@ def upgraded(document: Document, upgrades: Upgrades = UPGRADES) -> Run:
     """A run of an earlier schema, step by step. Raises ReportError if it is none."""
     schema = int(document["schema"])
     try:
-        for step in range(schema, RUN_SCHEMA):
-            document = upgrades[step](document)
+        document = stepped(document, schema, RUN_SCHEMA, upgrades)
         return msgspec.convert({**document, "schema": RUN_SCHEMA}, Run)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise ReportError(f"not a saved run of schema {schema}: {error}") from error
