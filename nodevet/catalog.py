@@ -35,8 +35,8 @@ class Catalog:
     def __init__(self, folders: Iterable[Path] = (), fixes: Iterable[Path] = ()) -> None:
         """`folders` hold checks, `fixes` fixes. Raises CatalogError if a name is taken."""
         self._found: dict[str, Check] = {}
-        self._checks = _Shelf(nodevet.checks, folders, "check", "give yours another name")
-        self._fixes = _Shelf(nodevet.fixes, fixes, "fix", "remove yours")
+        self._checks = _Directory(nodevet.checks, folders, "check", "give yours another name")
+        self._fixes = _Directory(nodevet.fixes, fixes, "fix", "remove yours")
         for name in sorted(self._fixes.own - set(self.ids)):
             text = f"{self._fixes.path(name)}: a fix has the name of its check, and no check is "
             text += f"named {name!r}"
@@ -148,7 +148,7 @@ class Catalog:
         return self._fixes.page(check)
 
 
-class _Shelf:
+class _Directory:
     """The files of one kind by their names; `_helper.py` is none."""
 
     def __init__(

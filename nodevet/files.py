@@ -9,7 +9,7 @@ from pathlib import Path
 MODE = 0o644  # less the umask: not writable by others, even if the umask is 0
 
 
-def write_whole(path: Path, data: bytes, *, durable: bool) -> None:
+def write_whole(path: Path, data: bytes, *, durable: bool, mode: int = MODE) -> None:
     """Write a temporary file in the same folder, and rename it to `path`; a link is replaced.
 
     `durable`: after a power cut too, `path` has the new content once this returns. Raises OSError;
@@ -19,7 +19,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool) -> None:
     part = path.with_name(f".nodevet-{secrets.token_hex(8)}.part")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, MODE), "wb") as file:
+        with os.fdopen(os.open(part, flags, mode), "wb") as file:
             file.write(data)
             file.flush()
             if durable:
@@ -30,19 +30,22 @@ def write_whole(path: Path, data: bytes, *, durable: bool) -> None:
             part.unlink()
         raise
     if durable:
-        _sync_folder(path.parent)
+        _sync_if_possible(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """As far as can be: not every file system can, nor may every writer read the folder."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:
-        return
+def sync_folder(folder: Path) -> None:
+    """After a power cut too, the folder has the names that it has now. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
     finally:
         os.close(descriptor)
+
+
+def _sync_if_possible(folder: Path) -> None:
+    """Not every file system can, nor may every writer read the folder."""
+    try:
+        sync_folder(folder)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP):
+            raise

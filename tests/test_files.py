@@ -32,7 +32,7 @@ elif sys.argv[2] == "rename":
     Path.replace = die
 elif sys.argv[2] == "folder":
     import nodevet.files
-    nodevet.files._sync_folder = die
+    nodevet.files.sync_folder = die
 write_whole(Path(sys.argv[1]), b"new" * 200_000, durable=True)
 """
 

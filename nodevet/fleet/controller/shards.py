@@ -17,7 +17,6 @@ from nodevet.model import Host, Status
 PROGRAM = "nodevet.fleet.worker.shard"
 LARGEST = 500  # hosts; pyinfra's State takes time with the square of them
 WORTHWHILE = 100  # hosts; with fewer, starting one more process costs more than it gains
-SLACK = 1 << 20  # bytes of evidence beyond Options.max_output
 
 
 class Shard:
@@ -25,7 +24,7 @@ class Shard:
 
     def __init__(self, order: framing.BatchOrder, hosts: Sequence[Host]) -> None:
         self._hosts = {target.number: hosts[target.number] for target in order.targets}
-        self._reader = framing.FrameReader(order.max_output + SLACK)
+        self._reader = framing.FrameReader(order.body_limit)
         self._fault = ""
         self._patience = order.deadline + child.STALL
         self.child = ChildProcess([sys.executable, "-I", "-m", PROGRAM], framing.write_order(order))

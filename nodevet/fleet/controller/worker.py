@@ -16,7 +16,6 @@ from nodevet.fleet.protocol.framing import BatchOrder, FrameReader, SessionAnswe
 PROGRAM = "nodevet.fleet.worker.serve"
 CLOSING = 10  # seconds for the child to close its sessions
 ENDING = 2  # seconds in which it is known how a child ended that took no more
-SLACK = 1 << 20  # bytes of a body beyond Options.max_output
 NAME = "the process that keeps the SSH sessions"
 REPEATABLE = ("open", "close")  # what finds its host as well without a session
 
@@ -86,7 +85,7 @@ class RequestClient:
         self._guard = threading.Lock()  # of what is above
         self._last = 0
         self._gone = ""  # why it is
-        self._limit = order.max_output + SLACK
+        self._limit = order.body_limit
         self._process = ChildProcess([sys.executable, "-I", "-m", PROGRAM])
         self._ear = threading.Thread(target=self._hear, daemon=True, name="nodevet worker")
         self._ear.start()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 HEAD_LIMIT = 1 << 24  # bytes; the largest is an order: 500 hosts, a few hundred bytes each
+SLACK = 1 << 20  # bytes of a body beyond what one node may have written
 INPUT_LIMIT = 1 << 26  # bytes of a body that a child takes: the payload, or an action's content
 
 
@@ -109,6 +110,11 @@ class BatchOrder:
     targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
     asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names by section
+
+    @property
+    def body_limit(self) -> int:
+        """Bytes of a body that the child may write."""
+        return self.max_output + SLACK
 
 
 @dataclass(frozen=True)

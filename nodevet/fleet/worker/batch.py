@@ -104,14 +104,7 @@ class Batch:
                 python=target.python, sudo=target.sudo, seconds=order.probe_deadline
             )
             connector.connect()
-            wish = request(
-                nonce=nonce,
-                root=target.root,
-                whole_machine=target.whole_machine,
-                deadline=order.probe_deadline,
-                asked_s=time.time(),
-                asks=order.asks,
-            )
+            wish = probe_request(order, target, nonce)
             return framing.VisitOutcome(
                 "vetted", "", connector.ask(line, order.payload + wish, answer)
             )
@@ -126,6 +119,18 @@ class Batch:
         except Exception as error:  # a fault of ours must not cost the other hosts
             why = f"{INTERNAL}: {type(error).__name__}: {error}"
             return framing.VisitOutcome("probe_failed", why[:300])
+
+
+def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: str) -> bytes:
+    """What the probe is asked on a host, from now on."""
+    return request(
+        nonce=nonce,
+        root=target.root,
+        whole_machine=target.whole_machine,
+        deadline=order.probe_deadline,
+        asked_s=time.time(),
+        asks=order.asks,
+    )
 
 
 def unanswered(
@@ -162,10 +167,10 @@ def main() -> None:
     prepare(parallel)
     writer = FrameWriter(sys.stdout.fileno())
     transports = transports_of(order)
-    dispatch = Batch(order)
+    batch = Batch(order)
 
     def one(host: Host, target: framing.SshTarget) -> None:
-        writer.put(framing.write_outcome(target.number, dispatch.visit(host, target)))
+        writer.put(framing.write_outcome(target.number, batch.visit(host, target)))
 
     pool = Pool(parallel)
     for target, host in hosts_of(order, transports):

@@ -26,12 +26,11 @@ from nodevet.fleet.protocol.payload import (
     Answer,
     AnswerError,
     payload,
-    request,
     wish,
 )
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector, NodeOutput
 from nodevet.fleet.ssh.errors import SshConfigError, TooLateError, UnreachableError
-from nodevet.fleet.worker.batch import CLOSING, Deadline, unanswered
+from nodevet.fleet.worker.batch import CLOSING, Deadline, probe_request, unanswered
 from nodevet.printable import block, brief, last_line
 from nodevet.resource import ActionError, AnyAction, perform
 
@@ -116,14 +115,7 @@ class HostSession:
 
     def do_probe(self, *, seconds: float) -> bytes:
         nonce, limit = secrets.token_hex(8), self._order.probe_deadline
-        told = request(
-            nonce=nonce,
-            root=self._target.root,
-            whole_machine=self._target.whole_machine,
-            deadline=limit,
-            asked_s=time.time(),
-            asks=self._order.asks,
-        )
+        told = probe_request(self._order, self._target, nonce)
         return self._ask(PROBE, nonce, told, limit)
 
     def do_remote(self, *, seconds: float, ask: str, **rest: Any) -> bytes:

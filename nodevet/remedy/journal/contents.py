@@ -7,10 +7,11 @@ umask. A content is on the disk before `put` returns, and so before a record tha
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from nodevet.files import sync_folder, write_whole
 
 CONTENTS = "contents"
 LARGEST = 1 << 20  # bytes: nodevet.remote.state reads no larger file
@@ -90,29 +91,10 @@ class ContentStore:
                 raise
         if self.folder.stat().st_mode & 0o077:
             self.folder.chmod(0o700)
-        _sync(self.folder.parent)
-        path = self.folder / name
+        sync_folder(self.folder.parent)
         if self.known(name) is None:
-            descriptor, part = tempfile.mkstemp(prefix=f".{name[:16]}.", dir=self.folder)  # 0600
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(part).replace(path)
-            except BaseException:
-                with suppress(OSError):
-                    Path(part).unlink()
-                raise
-        _sync(self.folder)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            write_whole(self.folder / name, content, durable=True, mode=0o600)
+        sync_folder(self.folder)
 
 
 def beside(plan: Path) -> ContentStore:

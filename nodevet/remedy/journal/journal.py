@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from nodevet.files import sync_folder
 from nodevet.printable import brief
 from nodevet.remedy.journal.contents import CONTENTS, ContentStore
 from nodevet.remedy.journal.records import (
@@ -131,7 +132,7 @@ class Journal:
         try:
             _own(descriptor, path)
             os.fsync(descriptor)
-            _sync_folder(folder)
+            sync_folder(folder)
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError):
@@ -390,7 +391,7 @@ def _keep(path: Path, torn: bytes) -> None:
         file.write(torn + b"\n")
         file.flush()
         os.fsync(descriptor)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _make(folder: Path) -> None:
@@ -399,12 +400,4 @@ def _make(folder: Path) -> None:
         return
     _make(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(folder.parent)
