@@ -1,4 +1,4 @@
-"""A file's bytes as text that YAML can be read from. The only reading that this package does."""
+"""A file's bytes as text that YAML can be read from."""
 
 import os
 import re

@@ -1,0 +1,99 @@
+"""What a file is, told from its content: real documents of every kind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nodevet.document.kinds import FileKind, kind_of, mistaken, recognize, way
+from nodevet.model import Run
+from nodevet.remedy import model
+from nodevet.report import render
+from nodevet.result import Result
+
+ROOT = Path(__file__).parent.parent
+RUN = Run(id="20261122T040012.345Z-1f3a9c2e", nodevet="0", started="2026-11-22", seconds=1.0)
+PLAN = model.Plan(
+    id="7f3a91c2", author="bob", created="", expires="", baselines={}, nodes={}, steps=()
+)
+RESULT = Result(nodevet="0", plan="7f3a91c2", digest="", author="bob", started="", seconds=1.0)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_runs_and_results_are_told_apart(form: str) -> None:
+    assert recognize(render(form, RUN).encode()) is FileKind.RUN
+    assert recognize(render(form, RESULT).encode()) is FileKind.RESULT
+
+
+def test_a_plan() -> None:
+    assert recognize(model.write(PLAN)) is FileKind.PLAN
+
+
+def test_the_order_of_keys_does_not_matter() -> None:
+    document = json.loads(model.write(PLAN))
+    assert recognize(json.dumps(document, sort_keys=True).encode()) is FileKind.PLAN
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "baselines").glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_baselines(path: Path) -> None:
+    assert kind_of(path) is FileKind.BASELINE
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("nodevet: 1\nexpect: {swap: 0}\n", FileKind.BASELINE),
+        ("expect:\n  swap: 0\n", FileKind.BASELINE),  # lint says that the version is missing
+        ("nodevet: 1\nexpect: {a: [}\n", FileKind.BASELINE),  # it does not parse
+        ("nodevet: 1\nextends: generic\n", FileKind.BASELINE),
+        ("# fleet\r\nnodevet: 1\r\nhosts: gpu[1-4]\r\n", FileKind.INVENTORY),
+        ('"nodevet": 1\n"groups": {}\n', FileKind.INVENTORY),
+        ("nodevet: 1\napprovals: {live: 2}\n", FileKind.APPROVAL),
+        ("sim: 1\nnodes:\n  gpu001: {}\n", FileKind.SCENARIO),
+        ('{"schema": 1, "probe": "0.1", "sections": {}}', FileKind.EVIDENCE),
+        ('{"host": "a", "status": "vetted", "evidence": null}', FileKind.EVIDENCE),
+        ('{"_meta": {"hostvars": {}}}', FileKind.INVENTORY),
+        ("version: 2\nservices:\n  expect: 1\n", None),
+        ("hosts:\n  - a\n", None),
+        ("on: push\njobs: {}\n", None),
+        ("{", None),
+        ("", None),
+        ("\x00\xff", None),
+        ("[" * 100_000, None),
+        ('{"a":' * 100_000, None),
+    ],
+)
+def test_texts(text: str, kind: FileKind | None) -> None:
+    assert recognize(text.encode("utf-8", "surrogateescape")) is kind
+
+
+def test_simulated_fleets() -> None:
+    assert kind_of(ROOT / "sim/nodevet_sim/scenarios/demo.yaml") is FileKind.SCENARIO
+
+
+def test_folders(tmp_path: Path) -> None:
+    evidence, run = tmp_path / "evidence", tmp_path / "runs/7f3a91c2-1"
+    evidence.mkdir()
+    run.mkdir(parents=True)
+    assert kind_of(evidence) is None
+    (evidence / "gpu001.json").write_text('{"schema": 1, "probe": "0.1", "sections": {}}')
+    assert kind_of(evidence) is FileKind.EVIDENCE
+    (run / "plan.json").write_bytes(model.write(PLAN))
+    assert kind_of(run) is FileKind.FIX_RUN
+    assert mistaken(run, FileKind.RUN, FileKind.FIX_RUN) == ""
+    assert mistaken(run, FileKind.EVIDENCE) == (
+        f"this is the folder of a run of fixes; render it with: nodevet report {run}"
+    )
+
+
+def test_what_is_missing_or_unknown_is_not_mistaken(tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("hello")
+    assert mistaken(tmp_path / "gone.json", FileKind.RUN) == ""
+    assert mistaken(other, FileKind.RUN) == ""
+    assert mistaken(tmp_path, FileKind.EVIDENCE) == ""
+
+
+def test_every_kind_has_its_way() -> None:
+    for kind in FileKind:
+        assert "site" in way(kind, Path("site/file"))
