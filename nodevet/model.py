@@ -349,6 +349,25 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     expect_hostname: bool | str = True  # the node's own host name; True: what `name` says
 
 
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a host is, for people: no check asks it. What was not read is None or empty.
+
+    The mappings say how many GPUs share a value: `{"NVIDIA H100 80GB HBM3": 8}`.
+    """
+
+    machine: str | None = None  # vendor and product, as the firmware says them
+    os: str | None = None  # Ubuntu 22.04.4 LTS
+    kernel: str | None = None  # 5.15.0-105-generic
+    architecture: str | None = None  # x86_64
+    uptime_s: int | None = None  # when the evidence was read, so before `HostReport.clock`
+    memory_kb: int | None = None
+    driver: str | None = None  # 550.90.07
+    cuda: str | None = None  # the newest that the driver supports: 12.4
+    gpus: Mapping[str, int] = {}  # by name; one that is not in NVML by its id: PCI 10de:2330
+    links: Mapping[str, int] = {}  # Gen5 x16
+    power_limits_mw: Mapping[str, int] = {}
+
+
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     """One host of a run: how the visit ended and what was found."""
 
@@ -363,6 +382,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     clock: str = ""  # when it was read by the node's own clock, ISO 8601; or unknown
     seconds: float = 0.0
     groups: tuple[str, ...] = ()
+    facts: HostFacts | None = None  # of a host that was vetted; None too in runs saved before 0.2
 
     @property
     def verdict(self) -> Verdict:

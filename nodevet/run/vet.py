@@ -12,6 +12,7 @@ from nodevet.baseline import choose
 from nodevet.baseline.choose import CHECK
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
+from nodevet.facts import facts_of
 from nodevet.fleet import Options, Visit, visit
 from nodevet.identity import Met, judge_hostname, told_apart
 from nodevet.judge import judge
@@ -146,6 +147,7 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
         boot_id=data.boot_id if data else None,
         clock=age.instant(data.clock_s if data else None),
         findings=(named,) if named else (),
+        facts=facts_of(evidence),
     )
     if context.age and (why := _too_old(known, context.age)):
         old = unknown(why=why, check=age.CHECK, advice=age.ADVICE)

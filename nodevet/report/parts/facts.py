@@ -1,0 +1,63 @@
+"""The facts of a host as people read them: label and text, printable. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from nodevet.model import HostFacts
+from nodevet.printable import brief
+
+LONGEST = 120  # columns of one value
+
+
+def rows(facts: HostFacts) -> list[tuple[str, str]]:
+    """What was read of a host, a label and a text each: `GPUs`, `8 × NVIDIA H100 80GB HBM3`.
+
+    A label stands for one part of the host, so rows of many hosts can be compared.
+    """
+    return [(label, brief(text, LONGEST)) for label, text in _rows(facts) if text]
+
+
+def _rows(facts: HostFacts) -> Iterator[tuple[str, str]]:
+    yield "machine", facts.machine or ""
+    yield "GPUs", counted(facts.gpus)
+    yield "PCIe", counted(facts.links)
+    yield "power limit", counted({watts(limit): n for limit, n in facts.power_limits_mw.items()})
+    cuda = f"CUDA up to {facts.cuda}" if facts.cuda else ""
+    yield "driver", ", ".join(filter(None, (facts.driver, cuda)))
+    kernel = " ".join(filter(None, (facts.kernel, facts.architecture)))
+    yield "system", ", ".join(filter(None, (facts.os, kernel)))
+    yield "memory", "" if facts.memory_kb is None else f"{facts.memory_kb / 2**20:,.0f} GiB"
+    yield "uptime", "" if facts.uptime_s is None else elapsed(facts.uptime_s)
+
+
+def counted(values: Mapping[str, int]) -> str:
+    """Values with how many GPUs have them, and without a number if there is only one GPU.
+
+    >>> counted({"Gen5 x16": 7, "Gen5 x8": 1}), counted({"NVIDIA GeForce RTX 3090": 1})
+    ('7 × Gen5 x16, 1 × Gen5 x8', 'NVIDIA GeForce RTX 3090')
+    """
+    if sum(values.values()) == 1:
+        return next(iter(values))
+    return ", ".join(f"{number} × {value}" for value, number in values.items())
+
+
+def watts(milliwatts: str) -> str:
+    """`700 W` of `700000`.
+
+    >>> watts("700000"), watts("352500")
+    ('700 W', '352.5 W')
+    """
+    return f"{int(milliwatts) / 1000:g} W" if milliwatts.isdecimal() else milliwatts
+
+
+def elapsed(seconds: float) -> str:
+    """In the two largest units that matter.
+
+    >>> elapsed(40), elapsed(3700), elapsed(98 * 3600)
+    ('0 min', '1 h 1 min', '4 d 2 h')
+    """
+    minutes = int(seconds) // 60
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
