@@ -17,7 +17,8 @@ CHECK = "baseline"
 PAGE = """Exactly one baseline fits the node, which is judged by it.
 
 **Why it matters.** By another baseline, or by a guess, a broken node may pass. Without a baseline
-nothing of the node is judged, so this is its only finding.
+nothing of the node is judged, so this is its only finding; but this machine, `@local`, is shown
+what `generic` says of it, and stays unknown.
 
 **Read from** `applies` of each baseline that may be chosen, the host's name and its groups, and
 the ids of its GPUs on the PCI bus and in NVML.

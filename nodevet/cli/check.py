@@ -15,6 +15,7 @@ from nodevet.run.errors import UserError
 @options.hosts
 @options.baselines
 @options.formats
+@options.everything
 @options.previous
 @options.fail_on
 @click.option(
@@ -47,6 +48,7 @@ def command(
     limit: tuple[str, ...],
     names: tuple[str, ...],
     formats: tuple[str, ...],
+    everything: bool,
     previous: Path | None,
     fail_on: str,
     evidence: tuple[Path, ...],
@@ -106,7 +108,7 @@ def command(
         reached = fleet_options(context=context, **reach)
         with watched(len(hosts), sinks) as listener:
             run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
-    sinks.finish(run, before)
+    sinks.finish(run, before, everything=everything)
     click.get_current_context().exit(sinks.code(run))
 
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 @click.command("report")
 @click.argument("run", type=click.Path(exists=True, path_type=Path))
 @options.formats
+@options.everything
 @options.previous
-def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
+def command(run: Path, formats: tuple[str, ...], everything: bool, previous: Path | None) -> None:
     """Render a saved RUN in other formats.
 
     RUN is a file that was written with --format json:FILE or jsonl:FILE, or the folder of an
@@ -32,7 +33,7 @@ def command(run: Path, formats: tuple[str, ...], previous: Path | None) -> None:
         _fixes(run, sinks, previous)
     before = read_run(previous, most=PREVIOUS) if previous else None
     found = read_run(run, most=DAY)
-    sinks.finish(found, before, streamed=False)
+    sinks.finish(found, before, streamed=False, everything=everything)
     click.get_current_context().exit(sinks.code(found))
 
 

@@ -14,7 +14,9 @@ from nodevet.changes import changes
 from nodevet.model import Run, Severity
 from nodevet.printable import brief, cells, cut, plain
 from nodevet.report.parts import fixes
+from nodevet.report.parts.facts import above
 from nodevet.report.parts.fold import Line, lines, over_checks, summary, totals
+from nodevet.report.parts.passed import passed
 from nodevet.report.parts.text import GAP, column, name, nodeset, pad, wrap
 
 if TYPE_CHECKING:
@@ -29,16 +31,25 @@ _RED, _YELLOW, _MAGENTA, _GREEN, _DIM, _BOLD = "31", "33", "35", "32", "2", "1"
 
 
 def render_checks(
-    run: Run, *, colour: bool = False, width: int | None = None, previous: Run | None = None
+    run: Run,
+    *,
+    colour: bool = False,
+    width: int | None = None,
+    previous: Run | None = None,
+    everything: bool = False,
 ) -> str:
-    """One line per difference, then the totals. `width` is in columns."""
+    """One line per difference, then the totals; above those of one host, what it is.
+
+    `width` is in columns. `everything`: what passed too, with its value.
+    """
     since = changes(previous, run) if previous else None
     rows = over_checks(lines(run, since.marks if since else None))
+    rows += passed(run) if everything else ()
     text = _table(rows, colour, width)
     total = summary(run, since.words if since else "")
     if colour:
         total = _sgr(total, _GREEN if totals(run).all_ok else _BOLD)
-    return "\n".join([*text, *([""] if text else []), total]) + "\n"
+    return "\n".join([*above(run, width), *text, *([""] if text else []), total]) + "\n"
 
 
 def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]:

@@ -21,6 +21,7 @@ from nodevet.run.context import MaxAge, VetContext
 from nodevet.run.listener import VetListener
 
 JUDGING = 5.0  # seconds of CPU time for one host; a large one takes some hundredths
+GENERIC = "generic"
 NOT_REACHED = "the run was ended before this host was done"
 Save = Callable[[Visit, Host], None]
 
@@ -154,14 +155,28 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
         return msgspec.structs.replace(known, findings=(old,))
     baseline = context.chosen or choose(context.baselines, evidence, host)
     if isinstance(baseline, str):
-        none = unknown(why=baseline, check=CHECK)
-        return msgspec.structs.replace(known, findings=(*known.findings, none))
+        least = _generic(context) if host.local else None
+        advice = f"judged by {least.name}; if that is enough, `-b {least.name}`" if least else ""
+        none = unknown(why=baseline, check=CHECK, advice=advice)
+        known = msgspec.structs.replace(known, findings=(*known.findings, none))
+        if least is None:
+            return known
+        baseline = least
     findings = judge(
         evidence, baseline, context.catalog, host=blank.host, today=context.today, late=_budget()
     )
     return msgspec.structs.replace(
         known, baseline=baseline.name, findings=(*known.findings, *findings)
     )
+
+
+def _generic(context: VetContext) -> Baseline | None:
+    """What this machine is judged by if no baseline fits, so that its owner sees something.
+
+    It stays unknown which one would be right: the host does not come to ok by it.
+    """
+    named = (one for one in context.baselines if one.name == GENERIC and one.applies is None)
+    return next(named, None)
 
 
 def _too_old(report: HostReport, limit: MaxAge) -> str:

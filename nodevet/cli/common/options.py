@@ -111,6 +111,12 @@ formats = click.option(
     metavar="NAME[:FILE]",
     help="Report format; may be repeated. `nodevet list formats` names them.  [default: table]",
 )
+everything = click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="In a table, show what passed too: every check with its value.",
+)
 previous = click.option(
     "--previous",
     type=click.Path(dir_okay=False, path_type=Path),

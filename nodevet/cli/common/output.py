@@ -86,13 +86,21 @@ class Sinks:
         except OSError as error:
             self._give_up(str(path), error)
 
-    def finish(self, run: Run, previous: Run | None = None, *, streamed: bool = True) -> None:
+    def finish(
+        self,
+        run: Run,
+        previous: Run | None = None,
+        *,
+        streamed: bool = True,
+        everything: bool = False,
+    ) -> None:
         """Write the reports but those that were `streamed`; files first.
 
+        `everything`: what passed too, in formats that can leave it out.
         Raises UserError that names whatever could not be written, since the run began.
         """
         self.write(
-            lambda sink: report.render(sink.format, run, **_options(sink, previous)),
+            lambda sink: report.render(sink.format, run, **_options(sink, previous, everything)),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
         )
 
@@ -171,9 +179,9 @@ def _sinks(words: Sequence[str]) -> Iterator[Sink]:
         yield sink
 
 
-def _options(sink: Sink, previous: Run | None) -> dict[str, Any]:
+def _options(sink: Sink, previous: Run | None, everything: bool) -> dict[str, Any]:
     """What this sink's format can be told about where it goes and what was before."""
-    known: dict[str, Any] = {"previous": previous}
+    known: dict[str, Any] = {"previous": previous, "everything": everything}
     if sink.file is None and sys.stdout.isatty():
         known["colour"] = not os.environ.get("NO_COLOR")
         known["width"] = shutil.get_terminal_size().columns

@@ -2,10 +2,27 @@
 
 from collections.abc import Iterator, Mapping
 
-from nodevet.model import HostFacts
-from nodevet.printable import brief
+from nodevet.model import HostFacts, Run
+from nodevet.printable import brief, cut
+from nodevet.report.parts.text import columns
 
 LONGEST = 120  # columns of one value
+
+
+def above(run: Run, width: int | None) -> list[str]:
+    """What stands above the report of one host: what it is, then an empty line.
+
+    Nothing for several hosts, or if nothing was read. `width` is in columns.
+    """
+    if len(run.hosts) != 1 or not run.hosts[0].facts:
+        return []
+    found = dict(rows(run.hosts[0].facts))
+    with_size = (found.pop(label, "") for label in ("machine", "memory"))
+    up = found.pop("uptime", "")
+    machine = ", ".join(filter(None, (*with_size, up and f"up {up}")))
+    told = {"machine": machine, **found} if machine else found
+    lines = columns(list(told.items()))
+    return [*(cut(line, width) if width else line for line in lines), ""] if lines else []
 
 
 def rows(facts: HostFacts) -> list[tuple[str, str]]:
