@@ -68,12 +68,18 @@ def quoted(value: object) -> str:
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean width?`, or `otherwise` if nothing is near."""
+    best = nearest(word, known)
+    return f"did you mean {brief(best)}?" if best else otherwise
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is nearest to another; empty if none is near."""
     from difflib import get_close_matches  # a run without a slip does not pay for it
 
     names = {name.casefold(): name for name in list(known)[:MOST_NAMES]}
     near = get_close_matches(word[:LONGEST].casefold(), names, cutoff=CLOSE)
     best = max(near, key=lambda found: found[:1] == word[:1].casefold(), default="")
-    return f"did you mean {brief(names[best])}?" if best else otherwise
+    return names.get(best, "")
 
 
 def either(words: Iterable[str]) -> str:

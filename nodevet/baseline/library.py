@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from nodevet.document.kinds import FileKind, mistaken
 from nodevet.printable import brief
-from nodevet.problems import did_you_mean
+from nodevet.problems import did_you_mean, nearest
 
 ENDINGS = (".yaml", ".yml")
 
@@ -17,7 +18,7 @@ class NotFoundError(Exception):
     def __init__(self, message: str, advice: str) -> None:
         self.message = message
         self.advice = advice
-        super().__init__(f"{message}; {advice}")
+        super().__init__(f"{message}; {advice}" if advice else message)
 
 
 def shipped() -> Path:
@@ -41,7 +42,7 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
     it, and it never finds itself, so that a user's `generic` can extend the shipped one.
     """
     if is_path(name):
-        return _at((beside.parent if beside else Path()) / name)
+        return _at((beside.parent if beside else Path()) / name, folders)
     own = (beside.parent,) if beside else ()
     for folder in (*own, *folders, shipped()):
         paths = [path for path in _in_folder(folder, name) if not _same(path, beside)]
@@ -51,6 +52,8 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
             )
         if paths:
             return paths[0]
+    if (beside is None) and (wrong := mistaken(Path(name), FileKind.BASELINE)):
+        raise NotFoundError(wrong, "")
     names = [known for known, path in available((*own, *folders)) if not _same(path, beside)]
     raise NotFoundError(
         "no baseline has this name",
@@ -63,11 +66,11 @@ def identity(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _at(path: Path) -> Path:
+def _at(path: Path, folders: Sequence[Path]) -> Path:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-        advice = _near_files(path) or "check the path"
+        advice = _near(path, folders) or "check the path"
         raise NotFoundError("there is no such file", advice) from error
     except OSError:
         return path  # reading it says why
@@ -90,6 +93,9 @@ def _same(path: Path, other: Path | None) -> bool:
     return other is not None and identity(path) == identity(other)
 
 
-def _near_files(path: Path) -> str:
-    names = [brief(near.name) for ending in ENDINGS for near in path.parent.glob(f"*{ending}")]
-    return did_you_mean(path.name, names)
+def _near(path: Path, folders: Sequence[Path]) -> str:
+    """A file beside it, or a baseline by its name. Stems are compared: endings are all alike."""
+    near = {found.stem: str(found) for end in ENDINGS for found in path.parent.glob(f"*{end}")}
+    near.update((name, name) for name, _ in available(folders) if name not in near)
+    stem = nearest(path.stem, near)
+    return f"did you mean {brief(near[stem])}?" if stem else ""

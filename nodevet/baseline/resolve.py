@@ -15,6 +15,7 @@ from nodevet.baseline.library import NotFoundError, find, identity
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
 from nodevet.catalog import Catalog
+from nodevet.document.kinds import FileKind, mistaken
 from nodevet.document.text import shown
 from nodevet.document.tree import dotted, plain
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
@@ -95,7 +96,10 @@ class _Reader:
     def file(self, path: Path) -> File | None:
         key = identity(path)
         if key not in self._files:
-            self._files[key], problems = open_file(path, self._catalog)
+            file, problems = open_file(path, self._catalog)
+            if problems and (wrong := mistaken(path, FileKind.BASELINE)):
+                file, problems = None, (Problem(Place(file=shown(path)), "", wrong),)
+            self._files[key] = file
             self.problems.extend(problems)
         return self._files[key]
 

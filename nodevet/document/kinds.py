@@ -52,6 +52,9 @@ _JSON_KEYS = (
 )
 _YAML_KEYS = (
     ({"expect"}, FileKind.BASELINE),
+    ({"nodevet", "extends"}, FileKind.BASELINE),
+    ({"nodevet", "applies"}, FileKind.BASELINE),
+    ({"nodevet", "waivers"}, FileKind.BASELINE),
     ({"approvers"}, FileKind.APPROVAL),
     ({"approvals"}, FileKind.APPROVAL),
     ({"author_approves"}, FileKind.APPROVAL),
@@ -60,7 +63,9 @@ _YAML_KEYS = (
     ({"nodevet", "hosts"}, FileKind.INVENTORY),
     ({"nodevet", "groups"}, FileKind.INVENTORY),
     ({"nodevet", "defaults"}, FileKind.INVENTORY),
-    ({"nodevet"}, FileKind.BASELINE),
+    ({"nodevet", "title"}, FileKind.BASELINE),
+    ({"nodevet", "severity"}, FileKind.BASELINE),
+    ({"nodevet", "fix"}, FileKind.BASELINE),
 )
 
 

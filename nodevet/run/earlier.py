@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nodevet import report
 from nodevet.age import AHEAD, WEEK, seconds_of, words
+from nodevet.document.kinds import FileKind, mistaken
 from nodevet.model import Run
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
@@ -26,7 +27,7 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
     try:
         run, notes = report.read(path.read_bytes())
     except ReportError as error:
-        raise SavedRunError(f"{path}: {error}") from error
+        raise SavedRunError(f"{path}: {mistaken(path, FileKind.RUN) or error}") from error
     aged = _age(run, most)
     return run, [f"{path}: {note}" for note in (*notes, *([aged] if aged else []))]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodevet import report
+from nodevet.document.kinds import FileKind, mistaken
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.journal import RunState
@@ -30,7 +31,9 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """The folder of a run that was begun earlier."""
+    """The folder of a run that was begun earlier. Raises UserError for one of another kind."""
+    if wrong := mistaken(folder, FileKind.FIX_RUN):
+        raise UserError(f"{folder}: {wrong}")
     return RunFolder(folder)
 
 

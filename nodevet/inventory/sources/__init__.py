@@ -11,6 +11,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
+from nodevet.document.kinds import FileKind, mistaken
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import Found
 from nodevet.inventory.errors import InventoryError
@@ -37,12 +38,23 @@ def read(name: str) -> Found:
         raise InventoryError([Problem(brief(name), "", "there is no such file", advice)])
     source = _source(path)
     if source is None:
+        if wrong := _wrong_kind(path):
+            raise wrong
         read_text(path)  # a file that does not exist is said first
         kinds = either(found.KIND for found in sources())
         text = f"not an inventory that nodevet reads: {kinds}"
         raise InventoryError([Problem(brief(name), "", text, FOR_ANSIBLE)])
-    found: Found = source.read(path)
+    try:
+        found: Found = source.read(path)
+    except InventoryError as error:
+        raise _wrong_kind(path) or error from error
     return found
+
+
+def _wrong_kind(path: Path) -> InventoryError | None:
+    """What the file is, if it is of another kind: that says more than its keys do."""
+    wrong = mistaken(path, FileKind.INVENTORY)
+    return InventoryError([Problem(brief(path), "", wrong)]) if wrong else None
 
 
 def _source(path: Path) -> ModuleType | None:
