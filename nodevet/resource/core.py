@@ -169,6 +169,10 @@ class Kind:
 
     # --- contents -----------------------------------------------------------------------
 
+    def text(self, state: State) -> list[str] | None:
+        """What it held, line by line and printable; None if that is not text, or not here."""
+        return None
+
     def kept(self, state: State) -> tuple[State, Mapping[str, bytes]]:
         """A state that was read as it is written down, and the contents that it then names by
         their SHA-256."""

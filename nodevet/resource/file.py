@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -195,6 +196,16 @@ class FileKind(Kind):
         shown = f"mode {mode:o}" if isinstance(mode, int) else "mode unknown"
         yield f"{label}: {shown}, owner {value.get('owner')}, group {value.get('group')}"
         yield from (f"  {line}" for line in _content(value))
+
+    def text(self, state: State) -> list[str] | None:
+        content = state.mapping.get("content")
+        if not isinstance(content, str):
+            return None
+        with suppress(UnicodeDecodeError, binascii.Error):
+            text = base64.b64decode(content).decode()
+            if text.count("\n") <= LINES:
+                return [plain(line) for line in _lines(text)]
+        return None
 
     def diff(self, actions: Sequence[Action], before: Mapping[Resource, State]) -> Iterator[str]:
         for action in actions:

@@ -1,6 +1,7 @@
 """The report of a run, in every format: nothing lost, nothing forged by text from a node."""
 
 import base64
+import hashlib
 import json
 from html.parser import HTMLParser
 from typing import Any
@@ -13,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.fixing.model import Risk
 from nodevet.report import endings, formats, render
-from nodevet.resource import Resource, RunCommand, State
+from nodevet.report.parts import fixes
+from nodevet.resource import Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 from nodevet.result import Approval, HostResult, Outcome, Ran, Refusal, Result, StepResult
 
@@ -238,6 +240,24 @@ def test_files_that_were_made_removed_or_are_no_text(
     result = replace(RESULT, hosts=(host("n1", Outcome.CHANGED, steps=(changed,)),))
     shown = render("diff", result).split("+++ n1 after\n")[1].split("\n\n")[0].split("\n")
     assert shown == lines
+
+
+def test_what_a_file_held_is_compared_line_by_line() -> None:
+    old, new = "[Unit]\nA\n\x1b[2K", "[Unit]\nB\n\x1b[2K"
+    names = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in (old, new)}
+    before, after = kept([file(old)])[0], kept([file(new, 0o600)])[0]
+    changed = replace(DONE, before=(*before, BEFORE[1]), after=(*after, AFTER[1]))
+    esc = "\\x1b[2K  (no newline at its end)"
+    assert fixes.diffs(changed, names.get) == {
+        f"file {UNIT}": ("@@ -1,3 +1,3 @@", " [Unit]", "-A", "+B", f" {esc}")
+    }
+    assert fixes.diffs(changed, lambda name: None) == {}, "the contents are not here"
+    made = replace(DONE, before=(file(None),), after=after)
+    assert fixes.diffs(made, names.get) == {
+        f"file {UNIT}": ("@@ -0,0 +1,3 @@", "+[Unit]", "+B", f"+{esc}")
+    }
+    odd = replace(DONE, before=(file(b"\xff"),), after=(file(b"\xfe"),))
+    assert fixes.diffs(odd, names.get) == {}
 
 
 def test_junit_counts_what_is_not_right_and_never_skips_a_whole_node() -> None:

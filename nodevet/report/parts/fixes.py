@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
+from nodevet.report.parts.hunks import hunks
 from nodevet.report.parts.text import count, duration, name, nodeset
 from nodevet.report.parts.words import in_ranges
 
 if TYPE_CHECKING:
-    from nodevet.resource import State
+    from nodevet.resource import Contents, State
     from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 
 LONGEST = 240  # columns of one reason
+CONTEXT = 2  # unchanged lines around a change of a file
 
 
 def summary(result: "Result") -> str:
@@ -114,6 +116,23 @@ def moved(step: "StepResult") -> list[tuple[str, str, str]]:
         other = f"{after}, other content" if after == before else after
         rows.append((plain(then.resource.label), before, other))
     return rows
+
+
+def diffs(step: "StepResult", contents: "Contents") -> dict[str, tuple[str, ...]]:
+    """The lines of a unified diff, printable and without its head, of what each file held before
+    and after; by the file's label, as `moved` has it. A file whose text is not known is not there.
+
+    `contents`: what files held, by SHA-256.
+    """
+    from nodevet.resource import filled, kind_of
+
+    found = {}
+    for then, now in (filled(pair, contents) for pair in changed(step)):
+        kind = kind_of(then.resource)
+        sides = [kind.text(one) if one.exists else [] for one in (then, now)]
+        if sides[0] is not None and sides[1] is not None and sides[0] != sides[1]:
+            found[plain(then.resource.label)] = tuple(hunks([(sides[0], sides[1])], CONTEXT))
+    return found
 
 
 def tally(result: "Result") -> "dict[Outcome, int]":
