@@ -41,14 +41,46 @@ class Commands(click.Group):
             raise TypeError(f"nodevet.cli.{cmd_name} defines no command")
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by the groups that they declare."""
+        from nodevet.cli.common.command import grouped
+
+        names = self.list_commands(ctx)
+        known = {name: command for name in names if (command := self.get_command(ctx, name))}
+        shown = {name: command for name, command in known.items() if not command.hidden}
+        widest = max(map(len, shown))
+        limit = formatter.width - 6 - widest
+        for group, members in grouped(shown).items():
+            with formatter.section(group):
+                formatter.write_dl(
+                    [(f"{n:{widest}}", shown[n].get_short_help_str(limit)) for n in members]
+                )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion for a name that is not known."""
+        name = args[0]
+        if name.startswith("-") or self.get_command(ctx, name) or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from nodevet.problems import did_you_mean
+
+        near = did_you_mean(name, self.list_commands(ctx), "see: nodevet --help")
+        raise click.UsageError(f"no such command {name!r}; {near}", ctx)
+
 
 def _own() -> set[str]:
     return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="nodevet")
-def nodevet() -> None:
+@click.pass_context
+def nodevet(context: click.Context) -> None:
     """Vet GPU nodes: compare what a node is with what its baseline says it should be.
 
     \b
@@ -56,6 +88,8 @@ def nodevet() -> None:
     nodevet check @local -b generic                    vet this machine
     nodevet explain pcie_link                          describe a check
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> NoReturn:

@@ -6,11 +6,21 @@ from typing import Any
 import click
 
 from nodevet.cli.common import fix_run, options
+from nodevet.cli.common.command import Command
 from nodevet.cli.common.rollout import override, rollout_options, split
 from nodevet.run.errors import UserError
 
 
-@click.command("apply")
+@click.command(
+    "apply",
+    cls=Command,
+    group="Fix",
+    order=3,
+    examples=(
+        ("Carry out an approved plan", "nodevet apply plan.json -i fleet.yaml"),
+        ("Go on with a run that was interrupted", "nodevet apply --resume runs/7f3a91c2-1"),
+    ),
+)
 @click.argument(
     "file", metavar="[PLAN]", required=False, type=click.Path(dir_okay=False, path_type=Path)
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet.cli.common.command import Command
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,7 +15,16 @@ if TYPE_CHECKING:
     from nodevet.run.approve import ApprovalRequest
 
 
-@click.command("approve")
+@click.command(
+    "approve",
+    cls=Command,
+    group="Fix",
+    order=2,
+    examples=(
+        ("Look at the plan and sign it", "nodevet approve plan.json"),
+        ("Who has signed it, and is that enough?", "nodevet approve plan.json --verify"),
+    ),
+)
 @click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option(
     "--key",

@@ -6,12 +6,30 @@ from typing import Any
 import click
 
 from nodevet.cli.common import options
-from nodevet.cli.common.seconds import longest
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.durations import Duration
 from nodevet.model import Severity
 from nodevet.run.errors import UserError
 
 
-@click.command("check")
+@click.command(
+    "check",
+    cls=Command,
+    group="Vet",
+    order=1,
+    examples=(
+        ("This machine, by the baseline for any GPU", "nodevet check @local -b generic"),
+        (
+            "One rack of an inventory; each host gets the baseline that fits",
+            "nodevet check -i fleet.yaml --limit @rack1",
+        ),
+        (
+            "Every night: what is new since the last run, and a page to look at",
+            "nodevet check -i fleet.yaml --previous last.json --format table \\\n"
+            "  --format json:last.json --format html:report.html",
+        ),
+    ),
+)
 @options.hosts
 @options.baselines
 @options.formats
@@ -28,9 +46,8 @@ from nodevet.run.errors import UserError
 )
 @click.option(
     "--max-age",
-    callback=longest,
-    metavar="TIME",
-    help="Report saved evidence older than this as unknown: 90m, 24h, 2d; or none, for any age.  "
+    type=Duration(bare=False, endless=True),
+    help="Report saved evidence older than this as unknown; none: judge it at any age.  "
     "[default: 7d]",
 )
 @click.option(

@@ -8,13 +8,26 @@ from typing import Any
 import click
 
 from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
 from nodevet.cli.common.speech import say
 from nodevet.run.errors import UserError
 
 WRITTEN = 100  # columns of the pages, and of what is not a terminal
 
 
-@click.command("explain")
+@click.command(
+    "explain",
+    cls=Command,
+    group="Vet",
+    order=4,
+    examples=(
+        ("What the check is about", "nodevet explain pcie_link"),
+        (
+            "What is expected of gpu001, and which line of which file says so",
+            "nodevet explain pcie_link --host gpu001 -i fleet.yaml",
+        ),
+    ),
+)
 @click.argument("check")
 @click.option("--host", metavar="HOST", help="Say what is expected of this host, and why.")
 @click.option(

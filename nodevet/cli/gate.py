@@ -6,37 +6,46 @@ from typing import Any
 import click
 
 from nodevet.cli.common import options
-from nodevet.cli.common.seconds import SecondsParam
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.durations import Duration
 from nodevet.model import Severity
 
 
-@click.command("gate")
+@click.command(
+    "gate",
+    cls=Command,
+    group="Vet",
+    order=2,
+    examples=(
+        (
+            "A new node: give it 15 minutes to come up and pass",
+            "nodevet gate gpu017 -b site.yaml --wait 15m --verdict /run/vet/gpu017.json",
+        ),
+    ),
+)
 @options.hosts
 @options.baselines
 @options.formats
 @options.fail_on
 @click.option(
     "--wait",
-    type=SecondsParam(0),
-    default=600,
+    type=Duration(),
+    default="10m",
     show_default=True,
-    metavar="SECONDS",
     help="Give every host this long to come up and pass.",
 )
 @click.option(
     "--settle",
-    type=SecondsParam(0),
-    default=30,
+    type=Duration(),
+    default="30s",
     show_default=True,
-    metavar="SECONDS",
     help="Ignore the results of a host until it has been up this long.",
 )
 @click.option(
     "--interval",
-    type=SecondsParam(0.1),
-    default=10,
+    type=Duration(0.1),
+    default="10s",
     show_default=True,
-    metavar="SECONDS",
     help="Wait this long between two attempts.",
 )
 @click.option(

@@ -7,9 +7,19 @@ import click
 
 from nodevet.cli import USAGE
 from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
 
 
-@click.command("lint")
+@click.command(
+    "lint",
+    cls=Command,
+    group="Baselines",
+    order=2,
+    examples=(
+        ("All baselines of this folder", "nodevet lint"),
+        ("One file, for CI: a warning is an error", "nodevet lint --strict site.yaml"),
+    ),
+)
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @options.project

@@ -5,10 +5,23 @@ from pathlib import Path
 import click
 
 from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
 from nodevet.run import listing
 
 
-@click.command("list")
+@click.command(
+    "list",
+    cls=Command,
+    group="Baselines",
+    order=1,
+    examples=(
+        ("What -b may name", "nodevet list baselines"),
+        (
+            "Which hosts a command would visit",
+            "nodevet list hosts -i fleet.yaml --limit '@rack1!gpu007'",
+        ),
+    ),
+)
 @click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")), metavar="KIND")
 @options.hosts
 @options.project

@@ -7,27 +7,29 @@ from typing import Any
 import click
 
 from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.durations import Duration
 from nodevet.cli.common.rollout import rollout_options, split
-from nodevet.cli.common.seconds import duration
 from nodevet.cli.common.speech import say
 from nodevet.fixing.model import Risk
 from nodevet.run.errors import UserError
 
-LONGEST = timedelta(days=30)
+LONGEST = 30 * 86400.0  # seconds
 
 
-def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
-    """`24h`, `90m`, `2d`."""
-    time = duration(value)
-    if time is None:
-        text = f"invalid duration {value!r} (examples: 90m, 24h, 2d)"
-        raise click.BadParameter(text, ctx, param)
-    if not timedelta(0) < time <= LONGEST:
-        raise click.BadParameter(f"{value} is not between 1m and {LONGEST.days}d", ctx, param)
-    return time
-
-
-@click.command("plan")
+@click.command(
+    "plan",
+    cls=Command,
+    group="Fix",
+    order=1,
+    examples=(
+        ("What would be changed, and where", "nodevet plan -i fleet.yaml -o plan.json"),
+        (
+            "One fix on one host, with the commands that would run",
+            "nodevet plan gpu004 -b site.yaml --fix power_limit --format diff",
+        ),
+    ),
+)
 @options.hosts
 @options.baselines
 @click.option(
@@ -57,18 +59,16 @@ def _time(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
 )
 @click.option(
     "--valid",
-    callback=_time,
+    type=Duration(60, LONGEST, bare=False),
     default="24h",
     show_default=True,
-    metavar="TIME",
-    help="How long the plan may be applied: 90m, 24h, 2d.",
+    help="How long the plan may be applied.",
 )
 @click.option(
     "--window",
-    callback=_time,
+    type=Duration(60, LONGEST, bare=False),
     default="24h",
     show_default=True,
-    metavar="TIME",
     help="Do not plan a fix on a node where it failed twice within this time, in the runs that "
     "the project keeps.",
 )
@@ -161,8 +161,10 @@ def command(
 
 def _asked(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that PlanRequest takes under their own names, and all others."""
-    own = ("fixes", "now", "restart", "valid", "window", "again", "author")
+    own = ("fixes", "now", "restart", "again", "author")
+    times = ("valid", "window")
     return (
-        {name: given[name] for name in own},
-        {name: value for name, value in given.items() if name not in own},
+        {name: given[name] for name in own}
+        | {name: timedelta(seconds=given[name]) for name in times},
+        {name: value for name, value in given.items() if name not in own + times},
     )

@@ -7,10 +7,23 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
-from nodevet.cli.common.seconds import SecondsParam
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.durations import Duration
 
 
-@click.command("probe")
+@click.command(
+    "probe",
+    cls=Command,
+    group="Vet",
+    order=5,
+    examples=(
+        ("What nodevet reads of the GPUs here", "nodevet probe nvml"),
+        (
+            "Read now, judge later",
+            "nodevet probe > host.json\nnodevet check --evidence host.json -b generic",
+        ),
+    ),
+)
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -20,10 +33,9 @@ from nodevet.cli.common.seconds import SecondsParam
 )
 @click.option(
     "--deadline",
-    type=SecondsParam(1),
-    default=80,
+    type=Duration(1),
+    default="80s",
     show_default=True,
-    metavar="SECONDS",
     help="Time limit for the whole probe; what hangs is left out and named.",
 )
 @click.argument("sections", nargs=-1)

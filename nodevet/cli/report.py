@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING
 import click
 
 from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sinks
 
 
-@click.command("report")
+@click.command(
+    "report",
+    cls=Command,
+    group="Vet",
+    order=3,
+    examples=(
+        ("A saved run, for an issue", "nodevet report last.json --format markdown"),
+        ("A run of fixes, for CI", "nodevet report runs/7f3a91c2-1 --format junit:fixes.xml"),
+    ),
+)
 @click.argument("run", type=click.Path(exists=True, path_type=Path))
 @options.formats
 @options.everything

@@ -6,9 +6,19 @@ from typing import Any
 import click
 
 from nodevet.cli.common import fix_run, options, rollout
+from nodevet.cli.common.command import Command
 
 
-@click.command("rollback")
+@click.command(
+    "rollback",
+    cls=Command,
+    group="Fix",
+    order=4,
+    examples=(
+        ("Everything as it was before that run", "nodevet rollback runs/7f3a91c2-1"),
+        ("Only on one host", "nodevet rollback runs/7f3a91c2-1 --host gpu004"),
+    ),
+)
 @click.argument(
     "folder", metavar="RUN", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )

@@ -6,9 +6,16 @@ from pathlib import Path
 import click
 
 from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
 
 
-@click.command("schema")
+@click.command(
+    "schema",
+    cls=Command,
+    group="Baselines",
+    order=3,
+    examples=(("For the editor", "nodevet schema > nodevet.schema.json"),),
+)
 @options.project
 def command(project: Path) -> None:
     """Print the JSON Schema of a baseline.

@@ -1,16 +1,19 @@
 """The smaller commands."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
 from nodevet import age, cli, identity
 from nodevet.baseline.choose import CHECK
+from nodevet.cli.common.command import GROUPS, Command
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.journal import JournalRecord
 from nodevet.remedy.model import Plan, PlannedNode, digest, write
@@ -45,8 +48,31 @@ def test_help(nodevet: Run, command: str) -> None:
 
 
 def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
-    text = nodevet("--help").stdout.split("Commands:")[1]
-    assert tuple(line.split()[0] for line in text.strip().splitlines()) == COMMANDS
+    text = nodevet("--help").stdout
+    for group in GROUPS:
+        assert f"\n{group}:\n" in text
+    listed = text.split("\nVet:\n")[1].splitlines()
+    assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == list(COMMANDS)
+
+
+def test_no_command_prints_the_help(nodevet: Run) -> None:
+    alone, asked = nodevet(), nodevet("--help")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout == asked.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("chekc", "no such command 'chekc'; did you mean check?"),
+        ("aply", "no such command 'aply'; did you mean apply?"),
+        ("xyzzy", "no such command 'xyzzy'; see: nodevet --help"),
+    ],
+)
+def test_a_misspelt_command_is_recognised(nodevet: Run, word: str, said: str) -> None:
+    done = nodevet(word)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"Error: {said}\n")
 
 
 def test_list(nodevet: Run, reach: list[str]) -> None:
@@ -82,8 +108,28 @@ def test_help_fits_80_columns_and_cuts_no_summary_short(command: str) -> None:
     done = CliRunner().invoke(cli.nodevet, [*command.split(), "--help"], terminal_width=80)
     assert done.exit_code == 0
     assert [line for line in done.output.splitlines() if len(line) > 80] == []
-    summaries = done.output.partition("Commands:")[2].splitlines()
+    summaries = done.output.partition("\nVet:\n")[2].splitlines()
     assert [line for line in summaries if line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_of_the_help_are_commands_that_there_are(name: str) -> None:
+    command = cli.nodevet.get_command(click.Context(cli.nodevet), name)
+    if not isinstance(command, Command):
+        assert name == "sim"
+        return
+    assert command.examples
+    for _, lines in command.examples:
+        for line in lines.replace("\\\n", "").splitlines():
+            program, named, *words = shlex.split(line.partition(" > ")[0])
+            assert program == "nodevet"
+            asked = cli.nodevet.get_command(click.Context(cli.nodevet), named)
+            assert asked is not None
+            context = click.Context(asked)
+            _, rest, _ = asked.make_parser(context).parse_args(words)
+            assert rest == []
+    context = click.Context(command, info_name=name)
+    assert f"\nExamples:\n  # {command.examples[0][0]}\n" in command.get_help(context)
 
 
 def test_the_help_of_list_says_what_each_kind_is(nodevet: Run) -> None:

@@ -195,7 +195,7 @@ def test_a_check_that_exits_is_no_success(nodevet: Run, tmp_path: Path, text: st
 def test_a_time_is_a_number(nodevet: Run, option: str, value: str) -> None:
     done = nodevet("check", "@local", "-b", "generic", option, value)
     assert done.returncode == 2
-    assert "not a valid number of seconds" in done.stderr
+    assert "invalid duration" in done.stderr
 
 
 def test_explain_wants_one_host(nodevet: Run) -> None:

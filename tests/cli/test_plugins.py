@@ -116,7 +116,7 @@ def test_two_distributions_with_one_command_are_told_apart(install: Install, run
 def test_what_nobody_defines_is_unknown(run: Run) -> None:
     done = run("greet")
     assert done.returncode == 2
-    assert "No such command 'greet'" in done.stderr
+    assert "no such command 'greet'" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("probe", "--help")])

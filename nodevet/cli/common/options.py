@@ -1,12 +1,14 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from nodevet.cli.common.seconds import SecondsParam
+from nodevet.cli.common.command import Option
+from nodevet.cli.common.durations import Duration
 from nodevet.model import Severity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,46 +57,45 @@ hosts = apply(
         help="Only these hosts or groups; !x leaves x out.",
     ),
 )
+_connection = partial(click.option, cls=Option, heading="Connection")
 reach = apply(
-    click.option(
+    _connection(
         "--parallel",
         type=click.IntRange(1),
         default=200,
         show_default=True,
         help="Hosts to visit at the same time.",
     ),
-    click.option(
+    _connection(
         "--connect-timeout",
-        type=SecondsParam(0.1),
-        default=10,
+        type=Duration(0.1),
+        default="10s",
         show_default=True,
-        metavar="SECONDS",
         help="SSH connect timeout.",
     ),
-    click.option(
+    _connection(
         "--deadline",
-        type=SecondsParam(1),
-        default=120,
+        type=Duration(1),
+        default="2m",
         show_default=True,
-        metavar="SECONDS",
         help="Total time limit per host.",
     ),
-    click.option(
+    _connection(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="SSH configuration file to use instead of ~/.ssh/config and /etc/ssh/ssh_config.",
     ),
-    click.option(
+    _connection(
         "--known-hosts",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Known hosts file to use instead of ~/.ssh/known_hosts.",
     ),
-    click.option(
+    _connection(
         "--accept-new",
         is_flag=True,
         help="Accept host keys that are not known yet, but never a changed one.",
     ),
-    click.option("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
+    _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
 expect_hostname = click.option(
     "--no-expect-hostname",

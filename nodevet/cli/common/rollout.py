@@ -1,16 +1,16 @@
 """The options of how a plan is carried out: they are signed with it, `apply` may override them."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
 
 from nodevet.cli.common import options
-from nodevet.cli.common.seconds import SecondsParam
+from nodevet.cli.common.command import Option
+from nodevet.cli.common.durations import Duration
 
-
-def _seconds(least: float) -> dict[str, Any]:
-    return {"type": SecondsParam(least), "metavar": "SECONDS"}
+_option = partial(click.option, cls=Option, heading="Rollout")
 
 
 def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
@@ -18,13 +18,13 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
 
     def option(name: str, default: Any, text: str, **rest: Any) -> Callable[[Any], Any]:
         if not planned:
-            return click.option(name, default=None, help=text, **rest)
-        return click.option(name, default=default, show_default=default != "", help=text, **rest)
+            return _option(name, default=None, help=text, **rest)
+        return _option(name, default=default, show_default=default != "", help=text, **rest)
 
     def flag(name: str, text: str) -> Callable[[Any], Any]:
         if planned:
-            return click.option(name, is_flag=True, help=text)
-        return click.option(f"{name}/--no-{name.removeprefix('--')}", default=None, help=text)
+            return _option(name, is_flag=True, help=text)
+        return _option(f"{name}/--no-{name.removeprefix('--')}", default=None, help=text)
 
     nodes: dict[str, Any] = {"metavar": "N|N%"}
     return options.apply(
@@ -41,12 +41,17 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
             "Nodes that may fail; if one more does, no further node is begun.",
             **nodes,
         ),
-        option("--pause", 0, "Wait this long between the canary and the rest.", **_seconds(0)),
+        option(
+            "--pause",
+            "0s",
+            "Wait this long between the canary and the rest.",
+            type=Duration(),
+        ),
         option(
             "--settle",
-            5,
+            "5s",
             "Wait this long, then re-read each setting to confirm that it stuck.",
-            **_seconds(0),
+            type=Duration(),
         ),
         option(
             "--drain-hook",
@@ -70,17 +75,17 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
         flag("--verify-reboot", "Reboot and verify only the canary."),
         option(
             "--reboot-timeout",
-            900,
+            "15m",
             "Wait this long for a node to come back from a reboot; after that its state is "
             "unknown. Servers with many GPUs take long.",
-            **_seconds(1),
+            type=Duration(1),
         ),
         option(
             "--boot-settle",
-            120,
+            "2m",
             "After a reboot, wait this long once systemd has started everything; what does not "
             "pass its check by then is rolled back.",
-            **_seconds(0),
+            type=Duration(),
         ),
     )
 
@@ -89,7 +94,7 @@ settle = click.option(
     "--settle",
     default=None,
     help="Wait this long, then re-read what was reverted.  [default: the run's]",
-    **_seconds(0),
+    type=Duration(),
 )
 drain_hook = click.option(
     "--drain-hook",

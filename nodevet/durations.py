@@ -1,0 +1,52 @@
+"""Lengths of time: as people write them, `90s`, `15m`, `24h`, `2d`, and as reports say them."""
+
+import math
+import re
+
+EXAMPLES = "90s, 15m, 24h, 2d"
+SIZES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+STEPS = (("d", 86400, 3600, "h"), ("h", 3600, 60, "min"), ("min", 60, 1, "s"))
+
+
+def seconds_of(text: str, *, bare: bool = False) -> float | None:
+    """The seconds of `90s`, `1.5h`, `2d`; None for anything else. A `bare` number is seconds.
+
+    >>> seconds_of("15m"), seconds_of("90"), seconds_of("90", bare=True)
+    (900.0, None, 90.0)
+    """
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", text)
+    if found:
+        return float(found[1]) * SIZES[found[2]]
+    if not bare:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def written(seconds: float) -> str:
+    """As it is typed, in the largest unit that leaves no rest.
+
+    >>> written(120), written(90), written(604800), written(0.5)
+    ('2m', '90s', '7d', '0.5s')
+    """
+    if seconds == math.inf:
+        return "none"
+    unit = next((u for u in "dhm" if seconds and seconds % SIZES[u] == 0), "s")
+    return f"{seconds / SIZES[unit]:g}{unit}"
+
+
+def elapsed(seconds: float) -> str:
+    """As reports say it, in its two largest units.
+
+    >>> elapsed(4.13), elapsed(725), elapsed(7380), elapsed(98 * 3600), elapsed(7 * 86400)
+    ('4.1 s', '12 min 5 s', '2 h 3 min', '4 d 2 h', '7 d')
+    """
+    if round(seconds, 1) < 60:
+        return f"{max(0.0, round(seconds, 1)):g} s"
+    whole = round(seconds)
+    unit, size, smaller, below = next(step for step in STEPS if whole >= step[1])
+    rest = whole % size // smaller
+    return f"{whole // size:,} {unit}" + (f" {rest} {below}" if rest else "")
