@@ -97,6 +97,7 @@ def command(
     from nodevet.cli.common.runs import earlier_run
     from nodevet.run import saved
     from nodevet.run.context import open_context
+    from nodevet.run.earlier import among
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
     from nodevet.run.vet import vet, vet_saved
@@ -125,6 +126,8 @@ def command(
         reached = fleet_options(context=context, **reach)
         with watched(len(hosts), sinks) as listener:
             run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
+    narrowed = chosen.narrowed or not all(path.is_dir() for path in evidence)
+    before = among(before, run) if before and narrowed else before
     sinks.finish(run, before, everything=everything)
     click.get_current_context().exit(sinks.code(run))
 

@@ -15,7 +15,7 @@ from nodevet.model import Host
 from nodevet.printable import brief
 from nodevet.problems import Problem
 
-__all__ = ["InventoryError", "read"]
+__all__ = ["InventoryError", "limited", "read"]
 
 
 def read(
@@ -55,6 +55,18 @@ def read(
     if problems:
         raise InventoryError(problems)
     return tuple(entry.host() for entry in chosen)
+
+
+def limited(hosts: Sequence[Host], limit: Sequence[str]) -> tuple[Host, ...]:
+    """The saved hosts that a limit, of names and groups, leaves. Raises InventoryError."""
+    entries = [HostEntry(host.name, "", host.groups, local=host.local) for host in hosts]
+    groups = frozenset(group for host in hosts for group in host.groups)
+    known = Known({one.name: one for one in entries}, groups, "among the saved hosts")
+    left, problems = narrow([Word(text, "--limit") for text in limit], known, entries)
+    if problems:
+        raise InventoryError(problems)
+    names = {entry.name for entry in left}
+    return tuple(host for host in hosts if host.name in names)
 
 
 def _read_all(inventories: Sequence[str]) -> list[Found]:

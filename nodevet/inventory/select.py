@@ -34,6 +34,7 @@ class Known:
 
     hosts: Mapping[str, HostEntry]
     groups: frozenset[str] = frozenset()
+    place: str = "in the inventory"
 
     def members(self, group: str) -> list[str]:
         """The hosts of a group. Raises TermError if there are none."""
@@ -55,8 +56,9 @@ class Known:
 
     def unknown(self, names: list[str]) -> TermError:
         verb = "is" if len(names) == 1 else "are"
-        advice = did_you_mean(names[0], self.hosts) or "`nodevet list` shows the hosts there are"
-        return TermError(f"{shorten(names)} {verb} not in the inventory", advice)
+        there = f"there are {shorten(list(self.hosts))}" if self.hosts else ""
+        advice = did_you_mean(names[0], self.hosts) or there
+        return TermError(f"{shorten(names)} {verb} not {self.place}", advice)
 
 
 Resolve = Callable[[str], Iterable[str]]

@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from nodevet import report
 from nodevet.age import AHEAD, WEEK, seconds_of, words
 from nodevet.document.kinds import FileKind, mistaken
@@ -30,6 +32,12 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
         raise SavedRunError(f"{path}: {mistaken(path, FileKind.RUN) or error}") from error
     aged = _age(run, most)
     return run, [f"{path}: {note}" for note in (*notes, *([aged] if aged else []))]
+
+
+def among(run: Run, hosts: Run) -> Run:
+    """An earlier run, as if it had been of the hosts of this one only: no other is gone."""
+    names = {report.host for report in hosts.hosts}
+    return structs.replace(run, hosts=tuple(one for one in run.hosts if one.host in names))
 
 
 def _age(run: Run, most: float) -> str:

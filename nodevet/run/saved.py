@@ -38,7 +38,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
-    """The hosts to judge and their saved visits: all, or those that are named.
+    """The hosts to judge and their saved visits: all within the limit, or those that are named.
 
     A host of which nothing is saved has no evidence. Raises SavedEvidenceError, for two files of
     one host too.
@@ -48,9 +48,9 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
     if len(visits) < len(kept):
         raise SavedEvidenceError("--evidence: two files are of the same host")
     if not targets:
-        saved = tuple(host for _, host in kept)
+        saved = targets.limited(host for _, host in kept)
         hosts = saved if targets.expect_hostname else any_hostname(saved)
-        return Replay(hosts=hosts, visits=tuple(visits.values()))
+        return Replay(hosts=hosts, visits=tuple(visits[host.name] for host in hosts))
     hosts = targets.hosts()
     absent = (Visit(host.name, Status.PROBE_FAILED, NOT_SAVED) for host in hosts)
     return Replay(

@@ -17,8 +17,13 @@ class Targets(Struct, frozen=True, kw_only=True):
     expect_hostname: bool = True
 
     def __bool__(self) -> bool:
-        """Whether any host is named."""
-        return bool(self.names or self.inventories or self.limit)
+        """Whether any host is named; a limit names none."""
+        return bool(self.names or self.inventories)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether a run may leave out hosts that are there: what it does not visit is not gone."""
+        return bool(self.names or self.limit)
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts. Raises UserError if none are named, and what inventories raise."""
@@ -30,6 +35,13 @@ class Targets(Struct, frozen=True, kw_only=True):
             )
         hosts = read(self.names, inventories=self.inventories, limit=self.limit)
         return hosts if self.expect_hostname else any_hostname(hosts)
+
+    def limited(self, hosts: Iterable[Host]) -> tuple[Host, ...]:
+        """Those of these hosts that the limit leaves. Raises InventoryError."""
+        from nodevet.inventory import limited
+
+        found = tuple(hosts)
+        return limited(found, self.limit) if self.limit else found
 
     def strangers(self, names: Iterable[str], hosts: Iterable[Host]) -> list[str]:
         """The names that are neither among these hosts nor anywhere in the inventories."""

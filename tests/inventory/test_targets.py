@@ -118,7 +118,7 @@ def test_with_an_inventory_words_choose(hosts, fleet, targets, expected):
     [
         ("gpu0001", "gpu0001 is not in the inventory; did you mean gpu001?"),
         ("gpu[009-012]", "gpu[011-012] are not in the inventory; did you mean gpu010?"),
-        ("zzz", "zzz is not in the inventory; `nodevet list` shows the hosts there are"),
+        ("zzz", "zzz is not in the inventory; there are gpu[001-010]"),
         ("@h10", "no inventory has a group @h10; did you mean h100?"),
         ("@zzz", "no inventory has a group @zzz; there are @h100, @rack1, @spare"),
         ("@spare", "the group @spare has no hosts"),

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodevet.changes import changes
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Visit
+from nodevet.inventory import InventoryError
 from nodevet.model import Host, HostReport, Run, Severity, Status
 from nodevet.run import earlier, saved
 from nodevet.run.context import VetContext, open_context, open_project
@@ -89,6 +91,31 @@ def test_evidence_of_hosts_that_are_not_asked_for_is_left_out(
     assert saved.strangers(tmp_path, some.hosts, Targets(names=("a", "c"))) == ["b"]
     with pytest.raises(saved.SavedEvidenceError, match="two files are of the same host"):
         saved.read_saved([tmp_path, tmp_path], Targets())
+
+
+def test_a_limit_alone_chooses_among_what_is_saved(tmp_path: Path, vetted: Vetted) -> None:
+    for name, group in (("a1", "rack1"), ("a2", "rack1"), ("b1", "rack2")):
+        saved.keep(vetted(name), Host(name=name, groups=frozenset({group})), tmp_path)
+    for limit, names in (("a1", ["a1"]), ("@rack1,!a2", ["a1"]), ("!@rack1", ["b1"])):
+        found = saved.read_saved([tmp_path], Targets(limit=(limit,)))
+        assert [host.name for host in found.hosts] == names
+        assert [visit.host for visit in found.visits] == names
+        assert found.left_out == ()
+    with pytest.raises(InventoryError, match="c9 is not among the saved hosts; there are a"):
+        saved.read_saved([tmp_path], Targets(limit=("c9",)))
+
+
+def test_what_a_narrowed_run_does_not_visit_is_not_gone(
+    context: VetContext, vetted: Vetted
+) -> None:
+    hosts = [Host(name=name) for name in ("a", "b")]
+    visits = [vetted(host.name, machine_id=host.name) for host in hosts]
+    before = vet_saved(hosts, visits, context, fail_on=Severity.WARNING)
+    after = vet_saved(hosts[:1], visits[:1], context, fail_on=Severity.WARNING)
+    assert changes(before, after).vanished == ("b",)
+    assert changes(earlier.among(before, after), after).vanished == ()
+    assert Targets(limit=("a",)).narrowed and Targets(names=("a",)).narrowed
+    assert not Targets(inventories=("x",)).narrowed
 
 
 def test_evidence_may_be_a_week_old_unless_it_is_said_otherwise() -> None:
