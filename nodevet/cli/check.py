@@ -8,7 +8,6 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
-from nodevet.model import Severity
 from nodevet.run.errors import UserError
 
 
@@ -95,6 +94,7 @@ def command(
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.progress import watched
     from nodevet.cli.common.runs import earlier_run
+    from nodevet.model import Severity
     from nodevet.run import saved
     from nodevet.run.context import open_context
     from nodevet.run.earlier import among

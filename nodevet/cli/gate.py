@@ -8,7 +8,6 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
-from nodevet.model import Severity
 
 
 @click.command(
@@ -87,6 +86,7 @@ def command(
     """
     from nodevet.cli.common.output import Sinks, distinct
     from nodevet.cli.common.progress import watched
+    from nodevet.model import Severity
     from nodevet.run.context import open_context
     from nodevet.run.gate import Attempts, begin, gate, verdict_of
     from nodevet.run.reach import fleet_options

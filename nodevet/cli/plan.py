@@ -11,9 +11,9 @@ from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
 from nodevet.cli.common.rollout import rollout_options, split
 from nodevet.cli.common.speech import say
-from nodevet.fixing.model import Risk
 from nodevet.run.errors import UserError
 
+RISKS = ("live", "idle", "drain", "reboot")  # nodevet.fixing.model.Risk
 LONGEST = 30 * 86400.0  # seconds
 
 
@@ -52,8 +52,8 @@ LONGEST = 30 * 86400.0  # seconds
 )
 @click.option(
     "--max-risk",
-    type=click.Choice([risk.value for risk in Risk]),
-    default=Risk.REBOOT.value,
+    type=click.Choice(RISKS),
+    default="reboot",
     show_default=True,
     help="Plan nothing above this risk.",
 )
@@ -120,6 +120,7 @@ def command(
       3  nothing is planned, but not everything could be judged or planned
     """
     from nodevet.cli.common.progress import Speaker, watched
+    from nodevet.fixing.model import Risk
     from nodevet.remedy.plan import render, unplanned
     from nodevet.run.context import open_context
     from nodevet.run.files import try_out

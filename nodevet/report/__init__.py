@@ -1,6 +1,7 @@
 """Reports: one file per format, each of which renders a run of checks and a run of fixes.
 
-A format exists because its file does; it is imported when it is asked for. It has `ENDING`, what
+A format exists because its file does; it is imported when it is asked for, and so is all else:
+the help of a command names the formats. It has `ENDING`, what
 the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; and if it
 has an exit code of its own on standard output, `exit_code(document)`. `parts` is what formats
 share.
@@ -14,11 +15,10 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nodevet.model import Run
-from nodevet.problems import did_you_mean
 from nodevet.report.parts.errors import ReportError
 
 if TYPE_CHECKING:
+    from nodevet.model import Run
     from nodevet.result import Result
 
 
@@ -31,6 +31,8 @@ def formats() -> tuple[str, ...]:
 def module(name: str) -> ModuleType:
     """The module of a format. Raises ReportError for an unknown name."""
     if name not in formats():
+        from nodevet.problems import did_you_mean
+
         hint = did_you_mean(name, formats(), f"there are {', '.join(formats())}")
         raise ReportError(f"no report format is named {name!r}; {hint}")
     return import_module(f"nodevet.report.{name}")
@@ -58,6 +60,8 @@ def streamed(name: str) -> bool:
 
 def render(name: str, document: "Run | Result", **given: Any) -> str:
     """The document in this format. Raises ReportError for an unknown format or option."""
+    from nodevet.model import Run
+
     fixes = not isinstance(document, Run)
     known = fix_options(name) if fixes else options(name)
     if stray := sorted(set(given) - known):
@@ -73,7 +77,7 @@ def exit_code(name: str, document: "Run | Result") -> int:
     return int(own(document) if own else document.exit_code)
 
 
-def read(text: str | bytes) -> tuple[Run, tuple[str, ...]]:
+def read(text: str | bytes) -> "tuple[Run, tuple[str, ...]]":
     """A saved run of checks, json or jsonl, and what the reader must know about it.
 
     Raises ReportError if it is neither.

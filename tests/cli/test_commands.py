@@ -3,6 +3,7 @@
 import json
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,11 @@ from msgspec.structs import replace
 
 from nodevet import age, cli, identity
 from nodevet.baseline.choose import CHECK
+from nodevet.cli import plan
+from nodevet.cli.common import options
 from nodevet.cli.common.command import GROUPS, Command
+from nodevet.fixing.model import Risk
+from nodevet.model import Severity
 from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.journal import JournalRecord
 from nodevet.remedy.model import Plan, PlannedNode, digest, write
@@ -53,6 +58,23 @@ def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
         assert f"\n{group}:\n" in text
     listed = text.split("\nVet:\n")[1].splitlines()
     assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == list(COMMANDS)
+
+
+def test_choices_are_those_of_the_model() -> None:
+    assert list(options.SEVERITIES) == [severity.value for severity in Severity]
+    assert list(plan.RISKS) == [risk.value for risk in Risk]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_that_works(arguments: list[str]) -> None:
+    code = (
+        "import sys; from nodevet.cli import main\n"
+        "try: main()\n"
+        "finally: sys.stderr.write(' '.join(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert {"pydantic", "msgspec", "yaml", "gevent"}.isdisjoint(done.stderr.split())
 
 
 def test_no_command_prints_the_help(nodevet: Run) -> None:

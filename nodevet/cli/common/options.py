@@ -9,8 +9,8 @@ import click
 
 from nodevet.cli.common.command import Option
 from nodevet.cli.common.durations import Duration
-from nodevet.model import Severity
 
+SEVERITIES = ("info", "warning", "critical")  # nodevet.model.Severity, which costs much to import
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -126,8 +126,8 @@ previous = click.option(
 )
 fail_on = click.option(
     "--fail-on",
-    type=click.Choice([severity.value for severity in Severity]),
-    default=Severity.WARNING.value,
+    type=click.Choice(SEVERITIES),
+    default="warning",
     show_default=True,
     help="Lowest severity at which a failure makes the exit code 1.",
 )
