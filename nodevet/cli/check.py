@@ -7,6 +7,7 @@ import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.run.errors import UserError
 
@@ -57,6 +58,7 @@ from nodevet.run.errors import UserError
 )
 @options.expect_hostname
 @options.reach
+@display_options(QUIET)
 @options.project
 def command(
     targets: tuple[str, ...],
@@ -72,6 +74,7 @@ def command(
     save: Path | None,
     expect_hostname: bool,
     project: Path,
+    display: Display,
     **reach: Any,
 ) -> None:
     """Vet hosts against their baselines. Changes nothing on a host.
@@ -106,8 +109,8 @@ def command(
         raise UserError("--max-age needs --evidence: what is read now has no age")
     if evidence and save:
         raise UserError("--save cannot be used with --evidence, which judges what was saved")
-    sinks = Sinks(formats, save)
-    before = earlier_run(previous)
+    sinks = Sinks(formats, save, display)
+    before = earlier_run(previous, quiet=display.quiet)
     context = open_context(project, names)
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
@@ -115,13 +118,14 @@ def command(
     least = Severity(fail_on)
     if evidence:
         replay = saved.read_saved(evidence, chosen)
-        _tell_left_out(replay.left_out, inventories)
+        if not display.quiet:
+            _tell_left_out(replay.left_out, inventories)
         context = structs.replace(context, age=saved.limit_of(max_age))
         with watched(len(replay.hosts), sinks) as listener:
             run = vet_saved(replay.hosts, replay.visits, context, fail_on=least, listener=listener)
     else:
         hosts = chosen.hosts()
-        if save:
+        if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = fleet_options(context=context, **reach)
         with watched(len(hosts), sinks) as listener:

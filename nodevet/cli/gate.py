@@ -7,6 +7,7 @@ import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
 
 
@@ -56,6 +57,7 @@ from nodevet.cli.common.durations import Duration
 )
 @options.expect_hostname
 @options.reach
+@display_options(QUIET)
 @options.project
 def command(
     targets: tuple[str, ...],
@@ -70,6 +72,7 @@ def command(
     verdict_file: Path | None,
     expect_hostname: bool,
     project: Path,
+    display: Display,
     **reach: Any,
 ) -> None:
     """Pass or fail new nodes with one exit code.
@@ -94,7 +97,7 @@ def command(
 
     if verdict_file:
         begin(verdict_file)
-    sinks = Sinks(formats)
+    sinks = Sinks(formats, display=display)
     if verdict_file:
         distinct(verdict_file, sinks.sinks)
     context = open_context(project, names)

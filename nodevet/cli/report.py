@@ -7,6 +7,7 @@ import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import QUIET, Display, display_options
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sinks
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 @options.formats
 @options.everything
 @options.previous
-def command(run: Path, formats: tuple[str, ...], everything: bool, previous: Path | None) -> None:
+@display_options(QUIET)
+def command(
+    run: Path,
+    formats: tuple[str, ...],
+    everything: bool,
+    previous: Path | None,
+    display: Display,
+) -> None:
     """Render a saved RUN in other formats.
 
     RUN is a file that was written with --format json:FILE or jsonl:FILE, or the folder of an
@@ -38,7 +46,7 @@ def command(run: Path, formats: tuple[str, ...], everything: bool, previous: Pat
     from nodevet.cli.common.runs import read_run
     from nodevet.run.earlier import DAY, PREVIOUS
 
-    sinks = Sinks(formats)
+    sinks = Sinks(formats, display=display)
     if run.is_dir():
         _fixes(run, sinks, previous)
     before = read_run(previous, most=PREVIOUS) if previous else None

@@ -17,7 +17,7 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.facts import above
 from nodevet.report.parts.fold import Line, lines, over_checks, summary, totals
 from nodevet.report.parts.passed import passed
-from nodevet.report.parts.text import GAP, column, name, nodeset, pad, wrap
+from nodevet.report.parts.text import GAP, column, count, name, nodeset, pad, wrap
 
 if TYPE_CHECKING:
     from nodevet.result import HostResult, Result
@@ -37,19 +37,27 @@ def render_checks(
     width: int | None = None,
     previous: Run | None = None,
     everything: bool = False,
+    quiet: bool = False,
 ) -> str:
     """One line per difference, then the totals; above those of one host, what it is.
 
-    `width` is in columns. `everything`: what passed too, with its value.
+    `width` is in columns. `everything`: what passed too, with its value. `quiet`: only what counts
+    for the exit code.
     """
     since = changes(previous, run) if previous else None
     rows = over_checks(lines(run, since.marks if since else None))
-    rows += passed(run) if everything else ()
+    hidden = 0
+    if quiet:
+        shown = tuple(replace(row, advice="") for row in rows if row.fails)
+        rows, hidden = shown, len(rows) - len(shown)
+    rows += passed(run) if everything and not quiet else ()
     text = _table(rows, colour, width)
     total = summary(run, since.words if since else "")
+    total += f" · {count(hidden, 'row')} not shown" if hidden else ""
     if colour:
         total = _sgr(total, _GREEN if totals(run).all_ok else _BOLD)
-    return "\n".join([*above(run, width), *text, *([""] if text else []), total]) + "\n"
+    head = () if quiet else above(run, width)
+    return "\n".join([*head, *text, *([""] if text else []), total]) + "\n"
 
 
 def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]:

@@ -165,9 +165,11 @@ def test_evidence_that_cannot_be_saved_costs_no_report(nodevet: Run, tmp_path: P
 
 def test_the_first_night_has_no_earlier_run(nodevet: Run, kept: list[str], tmp_path: Path) -> None:
     last = tmp_path / "last.json"
-    for note in (f"nodevet: {last}: no earlier run is there; nothing is marked as new\n", ""):
+    first = f"nodevet: {last}: no earlier run is there; nothing is marked as new\n"
+    for note, since in ((first, ""), ("", " · new since last run: 0")):
+        totals = f"nodevet: 2 hosts: 2 unreachable{since} · 0.0 s · written: json {last}\n"
         done = nodevet(*kept, "--previous", last, f"--format=json:{last}")
-        assert (done.returncode, done.stderr) == (3, note)
+        assert (done.returncode, done.stderr) == (3, note + totals)
 
 
 @pytest.mark.parametrize("text", ["sys.exit(0)", "raise SystemExit"])

@@ -1,7 +1,5 @@
 """Where a run goes: reports and saved evidence, tried out before it and never half written."""
 
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +11,8 @@ import click
 import msgspec
 
 from nodevet import report
-from nodevet.cli.common.speech import silence
+from nodevet.cli.common.display import Display
+from nodevet.cli.common.speech import say, silence
 from nodevet.model import Host, Run
 from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried, try_out
@@ -46,7 +45,10 @@ class Sinks:
     nothing else; `finish` says so. Raises FileError if that can be told before.
     """
 
-    def __init__(self, formats: Sequence[str], save: Path | None = None) -> None:
+    def __init__(
+        self, formats: Sequence[str], save: Path | None = None, display: Display | None = None
+    ) -> None:
+        self.display = display or Display()
         self.sinks = tuple(_sinks(formats or ["table"]))
         self._save = save
         self._lost: dict[str, str] = {}
@@ -100,9 +102,28 @@ class Sinks:
         Raises UserError that names whatever could not be written, since the run began.
         """
         self.write(
-            lambda sink: report.render(sink.format, run, **_options(sink, previous, everything)),
+            lambda sink: report.render(
+                sink.format, run, **self._options(sink, previous, everything)
+            ),
             [sink for sink in self.sinks if not (streamed and sink.streamed)],
         )
+        self._close(run, previous)
+
+    def _close(self, run: Run, previous: Run | None) -> None:
+        """If every report went to a file: the totals, and what was written where."""
+        from nodevet.report.parts.fold import closing
+
+        if all(sink.file for sink in self.sinks):
+            written = ", ".join(f"{sink.format} {sink.file}" for sink in self.sinks)
+            say(f"{closing(run, previous)} · written: {written}")
+
+    def _options(self, sink: Sink, previous: Run | None, everything: bool) -> dict[str, Any]:
+        """What this sink's format can be told about where it goes and what was before."""
+        known: dict[str, Any] = {"previous": previous, "everything": everything}
+        if sink.file is None:
+            shown = self.display
+            known |= {"colour": shown.colour, "width": shown.width, "quiet": shown.quiet}
+        return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
     def write(self, render: Callable[[Sink], str], sinks: Sequence[Sink]) -> None:
         """Write what `render` makes for each of the `sinks`. Raises as `finish` does."""
@@ -177,15 +198,6 @@ def _sinks(words: Sequence[str]) -> Iterator[Sink]:
         if sink.file:
             try_out(sink.file)
         yield sink
-
-
-def _options(sink: Sink, previous: Run | None, everything: bool) -> dict[str, Any]:
-    """What this sink's format can be told about where it goes and what was before."""
-    known: dict[str, Any] = {"previous": previous, "everything": everything}
-    if sink.file is None and sys.stdout.isatty():
-        known["colour"] = not os.environ.get("NO_COLOR")
-        known["width"] = shutil.get_terminal_size().columns
-    return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
 
 def distinct(path: Path, sinks: Iterable[Sink]) -> None:

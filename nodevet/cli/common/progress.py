@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nodevet.cli.common import speech
+from nodevet.cli.common.display import Display, display_of
 from nodevet.cli.common.output import Sinks, Streams
 from nodevet.cli.common.speech import say, say_at_once, silence
 from nodevet.model import HostReport, Run
@@ -23,7 +24,8 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def watched(total: int, sinks: Sinks | None = None) -> Iterator[VetListener]:
     """Streams to the sinks, and draws a bar, while so many hosts are vetted."""
-    with (sinks or Sinks(())).streams() as streams, Bar(total, streams) as bar:
+    sinks = sinks or Sinks((), display=display_of())
+    with sinks.streams() as streams, Bar(total, streams, sinks.display) as bar:
         yield Watcher(streams, bar)
 
 
@@ -68,9 +70,11 @@ class Speaker(FixListener):
 class Bar:
     """A bar on standard error if that is a terminal, and no report is streamed to one."""
 
-    def __init__(self, total: int, streams: Streams) -> None:
+    def __init__(self, total: int, streams: Streams, display: Display) -> None:
         self._total = total
+        self._colour = display.err.colour
         self._shown = sys.stderr.isatty() and not streams.at_terminal and total > 1
+        self._shown = self._shown and not display.quiet
         self._drawn: Progress | None = None
 
     def __enter__(self) -> "Bar":
@@ -94,7 +98,8 @@ class Bar:
         )
 
         columns = (TextColumn("vetting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True, no_color=not self._colour)
+        self._drawn = Progress(*columns, console=console, transient=True)
         self._drawn.add_task("", total=self._total)
         with _whole():
             self._shown = _while_written(self._drawn.start)

@@ -15,11 +15,12 @@ def read_run(path: Path, *, most: float) -> Run:
     return run
 
 
-def earlier_run(path: Path | None) -> Run | None:
-    """The run to compare with; the first of a series has none, and that is said."""
+def earlier_run(path: Path | None, *, quiet: bool = False) -> Run | None:
+    """The run to compare with; the first of a series has none, and that is said, if not `quiet`."""
     if path is None:
         return None
     if path.exists():
         return read_run(path, most=earlier.PREVIOUS)
-    say(f"{path}: no earlier run is there; nothing is marked as new")
+    if not quiet:
+        say(f"{path}: no earlier run is there; nothing is marked as new")
     return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.changes import Marks
+from nodevet.changes import Marks, changes
 from nodevet.model import Finding, HostOutcome, Run, Severity, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age
@@ -94,6 +94,11 @@ def summary(run: Run, since: str = "") -> str:
     parts += [since, evidence_age(run), duration(run.seconds)]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
+
+
+def closing(run: Run, previous: Run | None) -> str:
+    """The totals line, with what changed since `previous`."""
+    return summary(run, changes(previous, run).words if previous else "")
 
 
 def findings_in_words(found: Totals) -> str:

@@ -1,0 +1,110 @@
+"""How output is drawn: in colour or not, how wide, and how much of it. Decided here, once.
+
+A command takes `@display_options()` and gets one argument more, `display`. Imported by every
+`--help`: it costs nothing.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import IO, Any, NamedTuple
+
+import click
+
+CHOICES = ("auto", "always", "never")
+QUIET = (
+    "Only what counts for the exit code, and the totals: no waived rows, none below --fail-on, no "
+    "advice, no notes."
+)
+"""The help of `--quiet` where a table of checks is shown."""
+
+
+class Screen(NamedTuple):
+    """What a stream can show."""
+
+    colour: bool = False
+    width: int | None = None  # columns; None: lines may be as long as they need to be
+
+
+class Display(NamedTuple):
+    """How a command shows what it has to say."""
+
+    out: Screen = Screen()  # standard output
+    err: Screen = Screen()  # standard error
+    quiet: bool = False
+
+    @property
+    def colour(self) -> bool:
+        return self.out.colour
+
+    @property
+    def width(self) -> int | None:
+        return self.out.width
+
+
+def display_options(quiet: str = "") -> Callable[[Any], Any]:
+    """`--color`, and `--quiet` if `quiet` says what that leaves out. The command gets them as one
+    argument, `display`."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        @wraps(function)
+        def command(*args: Any, color: str, quiet: bool = False, **rest: Any) -> Any:
+            context = click.get_current_context(silent=True)
+            if context:
+                context.color = True  # what is coloured is decided here: click strips nothing
+            return function(*args, display=display_of(color, quiet=quiet), **rest)
+
+        shown: Any = click.option(
+            "--color",
+            type=click.Choice(CHOICES),
+            default="auto",
+            show_default=True,
+            help="When to use colour; auto: on a terminal, unless NO_COLOR is set, and if "
+            "FORCE_COLOR is set.",
+        )(command)
+        if quiet:
+            shown = click.option("-q", "--quiet", is_flag=True, help=quiet)(shown)
+        return shown
+
+    return decorate
+
+
+def display_of(color: str = "auto", *, quiet: bool = False) -> Display:
+    """How the process's own standard streams are drawn."""
+    out, err = (screen(stream, color, os.environ) for stream in (sys.stdout, sys.stderr))
+    return Display(out=out, err=err, quiet=quiet)
+
+
+def screen(stream: IO[str], color: str, environment: Mapping[str, str]) -> Screen:
+    """What this stream can show. A pipe has no width, and no colour unless that is asked for."""
+    terminal = stream.isatty()
+    chosen = {"always": True, "never": False}.get(color)
+    return Screen(
+        colour=_wished(terminal, environment) if chosen is None else chosen,
+        width=(_columns(environment) or _width_of(stream)) if terminal else None,
+    )
+
+
+def _wished(terminal: bool, environment: Mapping[str, str]) -> bool:
+    """no-color.org and bixense.com/clicolors: NO_COLOR wins."""
+    if environment.get("NO_COLOR"):
+        return False
+    if any(
+        environment.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE")
+    ):
+        return True
+    return terminal and environment.get("TERM") != "dumb"
+
+
+def _columns(environment: Mapping[str, str]) -> int | None:
+    text = environment.get("COLUMNS", "")[:9]
+    return (int(text) or None) if text.isascii() and text.isdecimal() else None
+
+
+def _width_of(stream: IO[str]) -> int:
+    """Of a terminal; one that does not know how wide it is, a serial console, has 80 columns."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
