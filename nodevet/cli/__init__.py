@@ -68,6 +68,12 @@ class Commands(click.Group):
         near = did_you_mean(name, self.list_commands(ctx), "see: nodevet --help")
         raise click.UsageError(f"no such command {name!r}; {near}", ctx)
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:  # click would write to a terminal that may be lost
+            raise click.Abort from error
+
 
 def _own() -> set[str]:
     return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}
@@ -106,7 +112,7 @@ def main() -> NoReturn:
         _show(error)
         sys.exit(USAGE)
     except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
+        _say_interrupted()
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
         _silence()
@@ -158,6 +164,14 @@ def _silence() -> None:
 def _is_ours(error: Exception) -> bool:
     """Whether the message was written for the user: the errors that our packages define."""
     return isinstance(error, OSError) or type(error).__module__.startswith("nodevet.")
+
+
+def _say_interrupted() -> None:
+    from nodevet.cli.common.speech import tell
+
+    if sys.stderr.isatty():
+        tell("", err=True)  # past the ^C that the terminal shows
+    _say("interrupted")
 
 
 def _say(text: str) -> None:

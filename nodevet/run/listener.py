@@ -23,6 +23,9 @@ class VetListener:
     def advanced(self, host: HostReport) -> None:
         """One more host is done."""
 
+    def visited(self) -> None:
+        """No visit is left; an interrupt from here on would cost the run."""
+
     def ended(self, run: Run) -> None:
         """The whole run."""
 

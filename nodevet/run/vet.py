@@ -99,8 +99,10 @@ def collect(
             for host in reports:
                 take(*met.meet(host))
                 hears.advanced(host)
+        hears.visited()
     except KeyboardInterrupt:
         interrupted = True
+        hears.visited()
     take(*told_apart(done.values()), *missing(hosts, list(done.values())))
     run = result()
     hears.ended(run)

@@ -4,12 +4,15 @@ import fcntl
 import json
 import os
 import pty
+import signal
 import stat
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,46 @@ def test_a_report_that_cannot_be_written_costs_no_other(
     assert len(json.loads((tmp_path / "run").read_text())["hosts"]) == 2
     assert stat.S_ISCHR(FULL.stat().st_mode)
     assert full.is_symlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_waits_for_the_reports_that_go_to_files(
+    kept: list[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    """The run is over, its first report is read slowly, and the second one is yet to come."""
+    pipe, page = tmp_path / "pipe", tmp_path / "page.html"
+    os.mkfifo(pipe)
+    words = [*NODEVET, *kept, f"--format=json:{pipe}", f"--format=html:{page}", "--format=table"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _opens(process.pid, pipe)
+    process.send_signal(number)
+    assert len(json.loads(pipe.read_text())["hosts"]) == 2
+    shown, said = process.communicate(timeout=30)
+    assert (process.returncode, shown, said) == (130, "", "nodevet: interrupted\n")
+    assert page.read_text().endswith("</html>\n")
+
+
+def test_a_second_interrupt_does_not_wait(kept: list[str], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = subprocess.Popen([*NODEVET, *kept, f"--format=json:{pipe}"], stderr=subprocess.PIPE)
+    _opens(process.pid, pipe)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)  # two that come together are one
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == b"nodevet: interrupted\n"
+    assert process.returncode == 130
+
+
+def _opens(process: int, pipe: Path) -> None:
+    """Wait until a process hangs on opening a pipe that nothing reads."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with suppress(OSError):
+            if Path(f"/proc/{process}/wchan").read_text() == "wait_for_partner":
+                return
+        time.sleep(0.05)
+    pytest.fail(f"{pipe} was not opened in time")
 
 
 def test_a_pipe_is_written_to_and_not_replaced(kept: list[str], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from nodevet import report
 from nodevet.cli.common.display import Display
+from nodevet.cli.common.interrupts import Interrupts
 from nodevet.cli.common.speech import say, silence
 from nodevet.model import Host, Run
 from nodevet.run.errors import UserError
@@ -52,6 +53,7 @@ class Sinks:
         self.sinks = tuple(_sinks(formats or ["table"]))
         self._save = save
         self._lost: dict[str, str] = {}
+        self.interrupts = Interrupts()
         if save is not None:
             with tried(save):
                 save.mkdir(parents=True, exist_ok=True)
@@ -126,12 +128,20 @@ class Sinks:
         return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
     def write(self, render: Callable[[Sink], str], sinks: Sequence[Sink]) -> None:
-        """Write what `render` makes for each of the `sinks`. Raises as `finish` does."""
-        for sink in sorted(sinks, key=lambda sink: sink.file is None):
-            text = render(sink)
+        """Write what `render` makes for each of the `sinks`. Raises as `finish` does.
+
+        An interrupt that was held since the run ended is carried out once the files are written.
+        """
+        try:
+            for sink in sinks:
+                if sink.file is not None:
+                    self.replace(sink.file, render(sink))
+        finally:
+            self.interrupts.release()
+        for sink in sinks:
             if sink.file is not None:
-                self.replace(sink.file, text)
                 continue
+            text = render(sink)
             try:
                 click.echo(text, nl=not text.endswith("\n"))
             except OSError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodevet.cli.common import speech
 from nodevet.cli.common.display import Display, display_of
+from nodevet.cli.common.interrupts import Interrupts
 from nodevet.cli.common.output import Sinks, Streams
 from nodevet.cli.common.speech import say, say_at_once, silence
 from nodevet.model import HostReport, Run
@@ -24,17 +25,19 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def watched(total: int, sinks: Sinks | None = None) -> Iterator[VetListener]:
     """Streams to the sinks, and draws a bar, while so many hosts are vetted."""
+    held = sinks.interrupts if sinks else None
     sinks = sinks or Sinks((), display=display_of())
     with sinks.streams() as streams, Bar(total, streams, sinks.display) as bar:
-        yield Watcher(streams, bar)
+        yield Watcher(streams, bar, held)
 
 
 class Watcher(VetListener):
     """Writes each report to the streams as it comes in."""
 
-    def __init__(self, streams: Streams, bar: "Bar") -> None:
+    def __init__(self, streams: Streams, bar: "Bar", interrupts: Interrupts | None = None) -> None:
         self._streams = streams
         self._bar = bar
+        self._interrupts = interrupts
 
     def began(self, run: Run, hosts: tuple[str, ...]) -> None:
         self._streams.emit(lambda format: str(format.head(run, hosts=list(hosts))))
@@ -47,6 +50,10 @@ class Watcher(VetListener):
 
     def advanced(self, host: HostReport) -> None:
         self._bar.advance()
+
+    def visited(self) -> None:
+        if self._interrupts is not None:
+            self._interrupts.hold()
 
     def ended(self, run: Run) -> None:
         self._streams.emit(lambda format: str(format.tail(run)))
