@@ -44,6 +44,7 @@ from nodevet.model import (
 )
 
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
+NO_DRIVER = "the nvidia driver is not loaded (/sys/module/nvidia does not exist)"
 
 
 def spelled(name: str) -> str:
@@ -139,6 +140,9 @@ def judge_version(evidence: Evidence) -> Finding:
         )
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")
+    loaded = modules.data.loaded or ()
+    if modules.data.errors.get("nvidia_version") == "ENOENT" and "nvidia" not in loaded:
+        return unknown(subject, why=NO_DRIVER)
     if not modules.data.nvidia_version:
         return unknown(subject, why=f"nvidia_version: {modules.data.why('nvidia_version')}")
     if nvml.data is None:

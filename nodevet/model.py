@@ -4,7 +4,10 @@ Every noun is a frozen value. Nouns that leave the process (findings, host
 reports, runs) are msgspec structs, so they have one JSON form.
 """
 
+import errno
 import hashlib
+import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, timezone
@@ -192,7 +195,24 @@ def fail(subject: Subject = NODE, **rest: Any) -> Finding:
 
 
 def unknown(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:
-    return Finding(verdict=Verdict.UNKNOWN, subject=subject, why=why, **rest)
+    return Finding(verdict=Verdict.UNKNOWN, subject=subject, why=_in_words(why), **rest)
+
+
+_ERRNO = re.compile(r"(^|: )(E[A-Z0-9]{2,15})(?=$|;)")
+
+
+def _in_words(why: str) -> str:
+    """What the errnos in a reason mean, too.
+
+    >>> _in_words("governor: EIO")
+    'governor: input/output error (EIO)'
+    """
+
+    def worded(found: re.Match[str]) -> str:
+        number = getattr(errno, found[2], None)
+        return f"{found[1]}{os.strerror(number).lower()} ({found[2]})" if number else found[0]
+
+    return _ERRNO.sub(worded, why)
 
 
 def not_applicable(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:

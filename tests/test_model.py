@@ -21,6 +21,7 @@ from nodevet.model import (
     exit_code,
     new_run_id,
     show,
+    unknown,
 )
 
 
@@ -205,3 +206,15 @@ def test_every_way_a_visit_ends_is_an_outcome() -> None:
     for status in Status:
         assert host(status=status).outcome.words
     assert HostOutcome.PROBE_FAILED.words == "probe failed"
+
+
+def test_an_errno_in_a_reason_is_said_in_words() -> None:
+    """Only where it is the whole of a clause, and one that the kernel has."""
+    said = {
+        "ENOENT": "no such file or directory (ENOENT)",
+        "PCI: EIO; /dev: EACCES": "PCI: input/output error (EIO); /dev: permission denied (EACCES)",
+        "EPERM: /dev/kmsg": "EPERM: /dev/kmsg",
+        "ECC: ENOSUCH": "ECC: ENOSUCH",
+        "NVML: NVML_ERROR_UNKNOWN": "NVML: NVML_ERROR_UNKNOWN",
+    }
+    assert {why: unknown(why=why).why for why in said} == said

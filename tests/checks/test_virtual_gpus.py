@@ -78,7 +78,7 @@ def test_d13_whether_a_function_is_virtual_must_be_known(host, ask, make_params)
     virtual.update(physfn=None, errors={"physfn": "EACCES"})
     found = ask("gpu_count", make_params("gpu_count", 4), document)
     assert found[0].verdict is Verdict.UNKNOWN
-    assert "physfn: EACCES" in found[0].why
+    assert "physfn: permission denied (EACCES)" in found[0].why
 
 
 def test_d13_gpus_kept_for_virtual_machines_are_left_out_of_a_count_without_them(

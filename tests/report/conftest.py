@@ -217,7 +217,12 @@ def one() -> Run:
                     severity=Severity.INFO,
                     **rest,
                 ),
-                unknown(Subject(kind="process", id="4711"), why="/proc/4711: EACCES", **rest),
+                Finding(
+                    verdict=Verdict.UNKNOWN,
+                    subject=Subject(kind="process", id="4711"),
+                    why="/proc/4711: EACCES",
+                    **rest,
+                ),
                 *findings("node-7.example", gpus=2),
             ),
         )
