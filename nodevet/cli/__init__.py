@@ -4,6 +4,7 @@ Each file holds one click command named `command` and is imported when it is run
 so that a command pays only for what it uses. What commands share is in `common`.
 """
 
+import contextlib
 import importlib
 import io
 import os
@@ -104,6 +105,8 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, _interrupt)
     _standard_streams()
+    if asked := os.environ.get("_NODEVET_COMPLETE"):
+        _complete(asked)
     try:
         # not standalone: the errors come here, and an exit code comes back as the result
         code = nodevet.main(standalone_mode=False)
@@ -128,6 +131,17 @@ def main() -> NoReturn:
                 "NODEVET_DEBUG=1 shows where"
             )
         sys.exit(USAGE)
+
+
+def _complete(asked: str) -> NoReturn:
+    """Answer a shell, and never with an error: it would show amid the line that is typed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    with contextlib.suppress(Exception):
+        from nodevet.cli.common.completing import answer
+
+        answer(nodevet, asked)
+    sys.exit(0)
 
 
 def _standard_streams() -> None:

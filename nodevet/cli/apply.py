@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nodevet.cli.common import fix_run, options
+from nodevet.cli.common import completing, fix_run, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.rollout import override, rollout_options, split
 from nodevet.run.errors import UserError
@@ -22,7 +22,11 @@ from nodevet.run.errors import UserError
     ),
 )
 @click.argument(
-    "file", metavar="[PLAN]", required=False, type=click.Path(dir_okay=False, path_type=Path)
+    "file",
+    metavar="[PLAN]",
+    shell_complete=completing.plans,
+    required=False,
+    type=click.Path(dir_okay=False, path_type=Path),
 )
 @fix_run.inventories
 @options.baselines
@@ -39,6 +43,7 @@ from nodevet.run.errors import UserError
     "--resume",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="RUN",
+    shell_complete=completing.runs,
     help="Go on with a run that was interrupted: hosts that it left in the middle are read first.",
 )
 @fix_run.shown

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodevet.cli.common import completing
 from nodevet.cli.common.command import Command
 from nodevet.run.errors import UserError
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
         ("Who has signed it, and is that enough?", "nodevet approve plan.json --verify"),
     ),
 )
-@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument(
+    "file", metavar="PLAN", type=click.Path(path_type=Path), shell_complete=completing.plans
+)
 @click.option(
     "--key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

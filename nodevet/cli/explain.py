@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nodevet.cli.common import options
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.speech import say
 from nodevet.run.errors import UserError
@@ -28,14 +28,20 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
         ),
     ),
 )
-@click.argument("check")
-@click.option("--host", metavar="HOST", help="Say what is expected of this host, and why.")
+@click.argument("check", shell_complete=completing.checks)
+@click.option(
+    "--host",
+    metavar="HOST",
+    shell_complete=completing.hosts,
+    help="Say what is expected of this host, and why.",
+)
 @click.option(
     "-i",
     "--inventory",
     "inventories",
     multiple=True,
     metavar="FILE",
+    shell_complete=completing.files,
     help="Inventory that names the host.",
 )
 @options.baselines

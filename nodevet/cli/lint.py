@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from nodevet.cli import USAGE
-from nodevet.cli.common import options
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 
 
@@ -20,7 +20,7 @@ from nodevet.cli.common.command import Command
         ("One file, for CI: a warning is an error", "nodevet lint --strict site.yaml"),
     ),
 )
-@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completing.baselines)
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @options.project
 def command(names: tuple[str, ...], strict: bool, project: Path) -> None:

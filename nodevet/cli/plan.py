@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nodevet.cli.common import options
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
 from nodevet.cli.common.rollout import rollout_options, split
@@ -37,6 +37,7 @@ LONGEST = 30 * 86400.0  # seconds
     "fixes",
     multiple=True,
     metavar="ID",
+    shell_complete=completing.fixes,
     help="Plan only this fix; may be repeated. Without it: those that the baseline allows "
     "under `fix`.",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nodevet import __version__
+from nodevet.cli.common import completing
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.durations import Duration
 
@@ -17,7 +18,7 @@ from nodevet.cli.common.durations import Duration
     group="Vet",
     order=5,
     examples=(
-        ("What nodevet reads of the GPUs here", "nodevet probe nvml"),
+        ("What nodevet reads of the GPUs here", "nodevet probe gpu"),
         (
             "Read now, judge later",
             "nodevet probe > host.json\nnodevet check --evidence host.json -b generic",
@@ -38,7 +39,7 @@ from nodevet.cli.common.durations import Duration
     show_default=True,
     help="Time limit for the whole probe; what hangs is left out and named.",
 )
-@click.argument("sections", nargs=-1)
+@click.argument("sections", nargs=-1, shell_complete=completing.sections)
 def command(root: Path, deadline: float, sections: tuple[str, ...]) -> None:
     """Print the evidence of this machine as one JSON document.
 

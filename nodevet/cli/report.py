@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodevet.cli.common import options
+from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import QUIET, Display, display_options
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         ("A run of fixes, for CI", "nodevet report runs/7f3a91c2-1 --format junit:fixes.xml"),
     ),
 )
-@click.argument("run", type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "run", shell_complete=completing.saved, type=click.Path(exists=True, path_type=Path)
+)
 @options.formats
 @options.everything
 @options.previous

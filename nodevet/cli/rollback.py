@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nodevet.cli.common import fix_run, options, rollout
+from nodevet.cli.common import completing, fix_run, options, rollout
 from nodevet.cli.common.command import Command
 
 
@@ -20,9 +20,19 @@ from nodevet.cli.common.command import Command
     ),
 )
 @click.argument(
-    "folder", metavar="RUN", type=click.Path(exists=True, file_okay=False, path_type=Path)
+    "folder",
+    metavar="RUN",
+    shell_complete=completing.runs,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-@click.option("--host", "names", multiple=True, metavar="NODESET", help="Only these hosts.")
+@click.option(
+    "--host",
+    "names",
+    multiple=True,
+    metavar="NODESET",
+    shell_complete=completing.hosts,
+    help="Only these hosts.",
+)
 @fix_run.inventories
 @rollout.settle
 @rollout.drain_hook

@@ -32,6 +32,7 @@ COMMANDS = (
     "apply",
     "approve",
     "check",
+    "completion",
     "explain",
     "gate",
     "lint",
@@ -143,7 +144,8 @@ def test_examples_of_the_help_are_commands_that_there_are(name: str) -> None:
     assert command.examples
     for _, lines in command.examples:
         for line in lines.replace("\\\n", "").splitlines():
-            program, named, *words = shlex.split(line.partition(" > ")[0])
+            typed = line.removeprefix('eval "$(').removesuffix(')"').partition(" > ")[0]
+            program, named, *words = shlex.split(typed)
             assert program == "nodevet"
             asked = cli.nodevet.get_command(click.Context(cli.nodevet), named)
             assert asked is not None

@@ -7,7 +7,7 @@ import click
 from click.core import ParameterSource
 
 from nodevet import report
-from nodevet.cli.common import speech
+from nodevet.cli.common import completing, speech
 from nodevet.cli.common.speech import say
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ inventories = click.option(
     "inventories",
     multiple=True,
     metavar="FILE",
+    shell_complete=completing.files,
     help="Inventory that says how the plan's hosts are reached. Without it: by their names.",
 )
 shown = click.option(

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from nodevet.cli.common import completing
 from nodevet.cli.common.command import Option
 from nodevet.cli.common.durations import Duration
 
@@ -37,23 +38,26 @@ baselines = click.option(
     "names",
     multiple=True,
     metavar="NAME|FILE",
+    shell_complete=completing.baselines,
     help="Baseline to judge by. One: for every host. Several, or none (then all of the project's): "
     "each host gets the one whose `applies` matches it.",
 )
 hosts = apply(
-    click.argument("targets", nargs=-1, metavar="[HOSTS]..."),
+    click.argument("targets", nargs=-1, metavar="[HOSTS]...", shell_complete=completing.hosts),
     click.option(
         "-i",
         "--inventory",
         "inventories",
         multiple=True,
         metavar="FILE",
+        shell_complete=completing.files,
         help="Inventory: a pyinfra file, YAML, or the JSON of `ansible-inventory --list`.",
     ),
     click.option(
         "--limit",
         multiple=True,
         metavar="NODESET",
+        shell_complete=completing.hosts,
         help="Only these hosts or groups; !x leaves x out.",
     ),
 )
@@ -110,6 +114,7 @@ formats = click.option(
     "formats",
     multiple=True,
     metavar="NAME[:FILE]",
+    shell_complete=completing.formats,
     help="Report format; may be repeated. `nodevet list formats` names them.  [default: table]",
 )
 everything = click.option(
