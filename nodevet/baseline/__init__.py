@@ -3,7 +3,7 @@
 `load` raises BaselineErrors with every problem of every file at once.
 """
 
-from nodevet.baseline.choose import choose
+from nodevet.baseline.choose import choose, none_fits
 from nodevet.baseline.errors import BaselineErrors
 from nodevet.baseline.library import available
 from nodevet.baseline.lint import lint
@@ -22,5 +22,6 @@ __all__ = [
     "lint",
     "load",
     "load_resolved",
+    "none_fits",
     "provenance",
 ]

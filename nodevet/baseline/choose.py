@@ -24,12 +24,15 @@ what `generic` says of it, and stays unknown.
 the ids of its GPUs on the PCI bus and in NVML.
 
 **Verdicts.** Unknown if none fits, if several fit equally well, or if what would decide was not
-read. With one `-b` there is nothing to choose, and no such finding.
+read. If a project's own baselines do not fit and a shipped one does, the node is judged by that
+one too, so that its faults are seen; it stays unknown whether that is all that is expected of it,
+so it is never ok. With `-b` only what is named is used, and with one `-b` there is nothing to
+choose, and no such finding.
 
 **To fix it** the finding names the baselines and the GPUs. Name the baseline with `-b`, or
-write one whose `applies` fits these nodes and no others; docs/baselines.md has the order in which
-they win. If a node shows no GPU, look at its driver and its PCI bus first: `-b generic`
-judges both."""
+write one whose `applies` fits these nodes and no others: `extends: nvidia-a100-sxm-80` is enough,
+if that fits them; docs/baselines.md has the order in which they win. If a node shows no GPU, look
+at its driver and its PCI bus first: `-b generic` judges both."""
 """What `nodevet explain` says of it."""
 
 MOST_KINDS = 8  # of GPUs, in a sentence
@@ -77,6 +80,13 @@ def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Bas
     if len(left) == 1:
         return left[0]
     return _tied(left, count)
+
+
+def none_fits(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> bool:
+    """Whether it is certain that none of these is for the node, so that another may stand in."""
+    gpus = seen_gpus(evidence)
+    candidates = [one.applies for one in baselines if one.applies is not None]
+    return all(_fits(applies, gpus, host) is False for applies in candidates)
 
 
 def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:

@@ -1,7 +1,8 @@
 """What hosts are vetted by: the project's catalog and baselines."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -19,13 +20,18 @@ class MaxAge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VetContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What visits are judged by. `chosen` is the one baseline for every host, if there is one."""
+    """What visits are judged by. `chosen` is the one baseline for every host, if there is one.
+
+    `shipped` reads those that stand in on a host that none of a project's own fits; none if the
+    baselines were named.
+    """
 
     baselines: tuple[Baseline, ...]
     catalog: Catalog
     today: date
     age: MaxAge | None = None  # of saved evidence; None: it is judged whatever its age
     chosen: Baseline | None = None
+    shipped: Callable[[], tuple[Baseline, ...]] = tuple
 
 
 def open_project(project: Path) -> tuple[Catalog, list[Path]]:
@@ -37,9 +43,16 @@ def open_project(project: Path) -> tuple[Catalog, list[Path]]:
 def open_context(project: Path, names: Sequence[str]) -> VetContext:
     """The baselines to judge by; one named baseline is for every host."""
     catalog, folders = open_project(project)
-    found = load(list(names) or candidates(folders), folders=folders, catalog=catalog)
-    chosen = found[0] if len(names) == 1 else None
-    return VetContext(baselines=found, catalog=catalog, today=date.today(), chosen=chosen)
+    asked = list(names) or candidates(folders)
+    found = load(asked, folders=folders, catalog=catalog)
+    others = () if names else sorted(name for name, _ in available([]) if name not in asked)
+    return VetContext(
+        baselines=found,
+        catalog=catalog,
+        today=date.today(),
+        chosen=found[0] if len(names) == 1 else None,
+        shipped=cache(lambda: load(others, catalog=catalog)),
+    )
 
 
 def candidates(folders: Sequence[Path]) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from nodevet import __version__, age
-from nodevet.baseline import choose
+from nodevet.baseline import choose, none_fits
 from nodevet.baseline.choose import CHECK
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
@@ -81,7 +81,7 @@ def collect(
             fail_on=fail_on,
             interrupted=interrupted,
             replayed=replayed,
-            baselines=_hashes(context.baselines, done.values()),
+            baselines=_hashes(context, done.values()),
             hosts=tuple(sorted(done.values(), key=lambda host: order[host.host])),
         )
 
@@ -109,9 +109,12 @@ def collect(
     return run
 
 
-def _hashes(baselines: Iterable[Baseline], done: Iterable[HostReport]) -> dict[str, str]:
-    used = {host.baseline for host in done}
-    return {baseline.name: baseline.sha256 for baseline in baselines if baseline.name in used}
+def _hashes(context: VetContext, done: Iterable[HostReport]) -> dict[str, str]:
+    used = {host.baseline for host in done} - {""}
+    hashes = {one.name: one.sha256 for one in context.baselines if one.name in used}
+    if used - hashes.keys():
+        hashes |= {one.name: one.sha256 for one in context.shipped() if one.name in used}
+    return hashes
 
 
 class Vetted(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,9 +160,10 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
         return msgspec.structs.replace(known, findings=(old,))
     baseline = context.chosen or choose(context.baselines, evidence, host)
     if isinstance(baseline, str):
-        least = _generic(context) if host.local else None
-        advice = f"judged by {least.name}; if that is enough, `-b {least.name}`" if least else ""
-        none = unknown(why=baseline, check=CHECK, advice=advice)
+        least = _stand_in(evidence, host, context)
+        told = f"; until then judged by the shipped {least.name}" if least else ""
+        advice = f"if {least.name} is enough, `-b {least.name}`; or extend it" if least else ""
+        none = unknown(why=baseline + told, check=CHECK, advice=advice)
         known = msgspec.structs.replace(known, findings=(*known.findings, none))
         if least is None:
             return known
@@ -172,13 +176,20 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     )
 
 
-def _generic(context: VetContext) -> Baseline | None:
-    """What this machine is judged by if no baseline fits, so that its owner sees something.
+def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline | None:
+    """What a host is judged by all the same if no baseline could be chosen, so that its faults are
+    seen: the shipped one that fits if none of the project's does; on this machine, `generic`.
 
     It stays unknown which one would be right: the host does not come to ok by it.
     """
-    named = (one for one in context.baselines if one.name == GENERIC and one.applies is None)
-    return next(named, None)
+    if none_fits(context.baselines, evidence, host):
+        found = choose(context.shipped(), evidence, host)
+        if isinstance(found, Baseline):
+            return found
+    if not host.local:
+        return None
+    every = (*context.baselines, *context.shipped())
+    return next((one for one in every if one.name == GENERIC and one.applies is None), None)
 
 
 def _too_old(report: HostReport, limit: MaxAge) -> str:

@@ -22,7 +22,7 @@ from nodevet.model import (
     Verdict,
 )
 from nodevet.run import vet
-from nodevet.run.context import VetContext
+from nodevet.run.context import VetContext, open_context
 from nodevet.run.saved import SavedEvidenceError, keep, replay
 from nodevet.run.vet import reports
 
@@ -110,3 +110,57 @@ def test_d1_a_host_that_takes_long_to_judge_holds_up_no_other(
     assert slow.verdict is Verdict.UNKNOWN
     assert [each.why for each in slow.findings if each.verdict is Verdict.UNKNOWN] == [LATE]
     assert fast.baseline == "short"
+
+
+GPU = {
+    "index": 0, "bus_id": "0000:19:00.0", "pci_device": "10de:2330", "pci_subsystem": "10de:16c1",
+}  # fmt: skip
+H100 = json.dumps(
+    {
+        "schema": 1,
+        "probe": "",
+        "sections": {
+            "gpu": {"status": "ok", "data": {"count": 1, "gpus": [GPU]}},
+            "pci": {"status": "ok", "data": {"functions": []}},
+        },
+    }
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("applies", "evidence", "names", "baseline"),
+    [
+        ("gpu: {device: '10de:20b2'}", H100, (), "nvidia-h100-sxm"),
+        ("hosts: b", H100, (), "nvidia-h100-sxm"),
+        ("gpu: {device: '10de:20b2'}", EMPTY, (), ""),  # it may be one of these
+        ("gpu: {device: '10de:2330', subsystem: '10de:1626'}", H100, (), "nvidia-h100-sxm"),
+        ("gpu: {device: '10de:20b2'}", H100, ("site", "other"), ""),  # these were named
+    ],
+)
+def test_a_shipped_baseline_stands_in_where_the_projects_own_do_not_fit(
+    tmp_path: Path, applies: str, evidence: bytes, names: tuple[str, ...], baseline: str
+) -> None:
+    """It is told, and it is unknown whether it is the right one: never ok."""
+    (tmp_path / "baselines").mkdir()
+    for name in ("site", "other"):
+        text = f"nodevet: 1\napplies: {{{applies}}}\nexpect: {{gpu_count: 1}}\n"
+        (tmp_path / f"baselines/{name}.yaml").write_text(text)
+    judged = open_context(tmp_path, names)
+    visits = [Visit("a", Status.VETTED, evidence=evidence)]
+    run = vet.vet_saved([Host(name="a")], visits, judged, fail_on=Severity.CRITICAL)
+    (found,) = run.hosts
+    none = next(finding for finding in found.findings if finding.check == "baseline")
+    assert none.verdict is Verdict.UNKNOWN and found.verdict in (Verdict.UNKNOWN, Verdict.FAIL)
+    assert found.baseline == baseline
+    assert (f"judged by the shipped {baseline}" in none.why) == bool(baseline)
+    assert set(run.baselines) == ({baseline} if baseline else set())
+    others = {finding.check for finding in found.findings} - {"baseline", "hostname"}
+    assert bool(others) == bool(baseline)
+
+
+def test_a_project_without_baselines_is_judged_by_the_shipped_ones(tmp_path: Path) -> None:
+    visits = [Visit("a", Status.VETTED, evidence=H100)]
+    judged = open_context(tmp_path, ())
+    (found,) = vet.vet_saved([Host(name="a")], visits, judged, fail_on=Severity.CRITICAL).hosts
+    assert found.baseline == "nvidia-h100-sxm"
+    assert "baseline" not in {finding.check for finding in found.findings}
