@@ -142,7 +142,7 @@ def _carry_out(
                 pause=rollout.pause,
                 earlier=earlier,
                 finished=finished,
-                tell=listener.ended,
+                heard=listener.heard,
                 stop=stop,
             )
         except KeyboardInterrupt:

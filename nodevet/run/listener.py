@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from nodevet.model import HostReport, Run
 
 if TYPE_CHECKING:
-    from nodevet.result import HostResult
+    from nodevet.remedy.events import Event
 
 
 class VetListener:
@@ -39,5 +39,5 @@ class FixListener:
     def note_in_signal(self, text: str) -> None:
         """As `note`, called from the handler of a signal."""
 
-    def ended(self, host: "HostResult") -> None:
-        """One more host is done."""
+    def heard(self, event: "Event") -> None:
+        """What happens on a host, or to the run; from several threads, and it returns at once."""

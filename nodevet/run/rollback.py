@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from nodevet.fleet.controller import ssh_executor
+from nodevet.remedy.events import HostBegun, RunBegun, safely
 from nodevet.remedy.journal import space
 from nodevet.remedy.journal.account import host_end, strange
 from nodevet.remedy.journal.folder import Opening, RunFolder, SavedReach
@@ -75,13 +76,15 @@ def rollback(
                 journal.write(host_end(doubtful(host, odd[host])))
             elif host not in todo:
                 journal.write(host_end(nothing(host, plan.of(host), then)))
-        claims = _claims(run, hears)
+        claims, told = _claims(run, hears), safely(hears.heard)
         with (
             ssh_executor.SshExecutor(reach.hosts, options) as worker,
             Stop(hears.note_in_signal) as stop,
         ):
 
             def one(host: str, canary: bool) -> HostResult:
+                steps = tuple(step.id for step in touched(plan.of(host), then))
+                told(HostBegun(host=host, steps=steps))
                 back = RollbackTask(
                     host=host,
                     planned=plan.nodes[host],
@@ -91,13 +94,15 @@ def rollback(
                     closed=lambda reboot: closed_rollback(asked),
                 )
                 evidence = partial(run.keep_evidence, host)
-                return NodeRollback(
-                    back, NodeSession(host, worker, journal, terms, evidence, back.planned)
-                ).run()
+                session = NodeSession(
+                    host, worker, journal, terms, evidence, back.planned, hears.heard
+                )
+                return NodeRollback(back, session).run()
 
             limits = Limits(canary=0, batch=batch, max_fail=len(todo))
+            told(RunBegun(hosts=len(todo), limits=limits))
             try:
-                ended, why = HostRunner(limits, one, journal, hears.ended, stop).run(
+                ended, why = HostRunner(limits, one, journal, hears.heard, stop).run(
                     todo, RolloutProgress()
                 )
             except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet.remedy.events import HostEnded
 from nodevet.remedy.journal.journal import state
 from nodevet.remedy.rollout.apply import ApplyOrder, Stop, apply
 from nodevet.remedy.rollout.limits import Limits
@@ -449,10 +450,10 @@ def test_ctrl_c_begins_no_further_node(world: Callable[..., World]) -> None:
     w = world("n1", "n2", "n3")
     stop = Stop()
 
-    def tell(result: Any) -> None:
-        stop.asked = True
+    def heard(event: Any) -> None:
+        stop.asked = stop.asked or isinstance(event, HostEnded)
 
-    results, why = run(w, Limits(canary=1, batch=1), tell=tell, stop=stop)
+    results, why = run(w, Limits(canary=1, batch=1), heard=heard, stop=stop)
     assert [one.outcome for one in results] == [Outcome.CHANGED] + [Outcome.NOT_ATTEMPTED] * 2
     assert why == "interrupted"
 

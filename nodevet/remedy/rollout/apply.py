@@ -13,6 +13,15 @@ from msgspec.structs import replace
 
 from nodevet.fleet.executor import Executor
 from nodevet.model import Baseline
+from nodevet.remedy.events import (
+    Heard,
+    HostBegun,
+    HostEnded,
+    Resting,
+    RunBegun,
+    safely,
+    silent,
+)
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import Journal, JournalError, RunState
 from nodevet.remedy.model import Plan
@@ -26,8 +35,6 @@ from nodevet.result import HostResult, Outcome, Refusal
 
 Work = Callable[[str, bool], HostResult]
 """(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""
-
-Tell = Callable[[HostResult], None]
 
 
 class Stop(AbstractContextManager["Stop"]):
@@ -80,14 +87,14 @@ class HostRunner:
         limits: Limits,
         work: Work,
         journal: Journal,
-        tell: Tell,
+        heard: Heard,
         stop: Stop,
         pause: float = 0.0,
     ) -> None:
         self._journal = journal
         self._limits = limits
         self._work = work
-        self._tell = tell
+        self._heard = safely(heard)
         self._stop = stop
         self._pause = pause
         self._ended: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
@@ -99,6 +106,8 @@ class HostRunner:
         while True:
             if canary and not in_canary(self._limits, progress):
                 canary, rest_from = False, time.monotonic() + self._pause
+                if self._pause and waiting:
+                    self._heard(Resting(seconds=self._pause))
             resting = max(0.0, rest_from - time.monotonic()) if waiting else 0.0
             spent = self._journal.broken or self._journal.low
             open_ = not (self._stop.asked or resting or spent)
@@ -116,7 +125,13 @@ class HostRunner:
                 continue
             progress = progress.over(result)
             done.append(result)
-            self._tell(result)
+            self._heard(
+                HostEnded(
+                    result=result,
+                    may_fail=max(0, self._limits.max_fail - progress.failed),
+                    stopped=stopped(self._limits, progress),
+                )
+            )
         why = stopped(self._limits, progress)
         if spent and waiting:
             why = why or f"no further node is begun: {spent}"
@@ -156,8 +171,15 @@ class ApplyOrder:
     or is no longer approved. Asked of each node as it is begun."""
     keep: Callable[[str, str, bytes], None] = lambda host, name, document: None  # evidence
 
-    def work(self, executor: Executor, journal: Journal, earlier: RunState | None) -> Work:
+    def work(
+        self,
+        executor: Executor,
+        journal: Journal,
+        earlier: RunState | None,
+        heard: Heard = silent,
+    ) -> Work:
         """What is done with one node."""
+        told = safely(heard)
 
         def ended(result: HostResult) -> HostResult:
             journal.write(host_end(result))
@@ -167,6 +189,7 @@ class ApplyOrder:
             planned = self.plan.nodes[host]
             steps = self.plan.of(host)
             begun = _begun(host, earlier)
+            told(HostBegun(host=host, canary=canary, steps=tuple(step.id for step in steps)))
             if host not in self.hosts:
                 return ended(self._unknown(host, canary, earlier))
             if not begun and (why := self.closed(False)):
@@ -191,6 +214,7 @@ class ApplyOrder:
                 self.terms,
                 lambda name, document: self.keep(host, name, document),
                 planned,
+                heard,
             )
             context = self.context(host, baseline) if baseline else None
             return NodeApply(task, session, context).run(earlier if begun else None)
@@ -241,7 +265,7 @@ def apply(
     pause: float = 0.0,
     earlier: RunState | None = None,
     finished: Mapping[str, HostResult] | None = None,
-    tell: Tell = lambda result: None,
+    heard: Heard = silent,
     stop: Stop,
 ) -> tuple[tuple[HostResult, ...], str]:
     """Every node of the plan with its outcome, in the plan's order, and why the run stopped early.
@@ -253,18 +277,19 @@ def apply(
     kept = dict(finished or {})
     hosts = [host for host in order.plan.nodes if order.plan.of(host) and host not in kept]
     begun = [host for host in hosts if _begun(host, earlier)]
-    work = order.work(executor, journal, earlier)
+    safely(heard)(RunBegun(hosts=len(hosts), limits=limits))
+    work = order.work(executor, journal, earlier, heard)
     results = dict(kept)
     if begun:
         everything = Limits(canary=0, batch=limits.batch, max_fail=len(begun))
         # nothing but canaries is begun before enough of them are proven
         canary = in_canary(limits, _progress(kept.values()))
-        again = HostRunner(everything, lambda host, _: work(host, canary), journal, tell, stop)
+        again = HostRunner(everything, lambda host, _: work(host, canary), journal, heard, stop)
         ended, _ = again.run(begun, RolloutProgress())
         results |= {result.host: result for result in ended}
     progress = _progress(results.values())
     rest = [host for host in hosts if host not in results]
-    ended, why = HostRunner(limits, work, journal, tell, stop, pause).run(rest, progress)
+    ended, why = HostRunner(limits, work, journal, heard, stop, pause).run(rest, progress)
     results |= {result.host: result for result in ended}
     for host in order.plan.nodes:
         if host not in results:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.journal import HostBegin
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout import preconditions
@@ -124,6 +125,7 @@ class RebootProof:
     def _reboot(self) -> str:
         """Reboot, and the new boot id."""
         session = self.session
+        session.tell(Phase.REBOOTING, seconds=session.terms.reboot_seconds)
         try:
             booted = session.executor.reboot(session.host, seconds=session.terms.reboot_seconds)
             self.ledger.rebooted = True
@@ -147,7 +149,10 @@ class RebootProof:
         results = self.ledger.results
         limit = time.monotonic() + self.session.terms.boot_settle
         held = 0
+        self.session.tell(Phase.STARTING)
         self._started()
+        ids = [step.id for step in written]
+        self.session.tell(Phase.VERIFYING, *ids, seconds=self.session.terms.boot_settle)
         while True:
             try:
                 evidence = self.session.steadily(lambda: self.session.probe("rebooted"))

@@ -40,6 +40,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     closed: Closed
     services: Collection[str] = ()
     harmless: Collection[str] = ()  # those of --holders
+    draining: Callable[[], None] = lambda: None  # told before the drain hook is run
 
     def approved(self, *, reboot: bool = False) -> None:
         """The plan is open, not expired, and approved as of now; for a reboot, as one is."""
@@ -83,6 +84,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
         if not self.drain_hook:
             why = "the node must be drained first; set --drain-hook"
             raise RefusedError(Refusal.PRECONDITION, why)
+        self.draining()
         if why := preconditions.drained(self.drain_hook, self.host):
             raise RefusedError(Refusal.PRECONDITION, why)
         booted = data.boot_id if (data := evidence[HostInfo].data) else None

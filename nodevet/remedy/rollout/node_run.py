@@ -7,6 +7,7 @@ from contextlib import suppress
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.account import host_end
 from nodevet.remedy.journal.journal import HostBegin, JournalError, RunState
 from nodevet.remedy.model import Step
@@ -40,6 +41,7 @@ class NodeApply:
             harmless=session.terms.harmless,
             closed=task.closed,
             services=preconditions.services_of(task.steps),
+            draining=lambda: session.tell(Phase.DRAINING, seconds=preconditions.DRAIN_SECONDS),
         )
         self._steps = Steps(session, context, self._clearance) if context else None
         self._asked: Evidence | None = None  # whose steps' managers were asked
@@ -167,6 +169,7 @@ class NodeApply:
         return found
 
     def _enter(self) -> None:
+        self.session.tell(Phase.CONNECTING)
         try:
             self.session.enter()
         except LockedError as error:
@@ -198,6 +201,7 @@ class NodeApply:
         return evidence
 
     def _probe(self, name: str) -> Evidence:
+        self.session.tell(Phase.READING)
         try:
             return self.session.probe(name)
         except (WorkError, BlindError) as error:

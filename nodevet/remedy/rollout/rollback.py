@@ -11,6 +11,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.account import (
     NOT_ATTEMPTED,
     UNKNOWN,
@@ -155,7 +156,10 @@ class NodeRollback:
             told = self.session.steadily(
                 lambda: self.session.restore(restored, actions, settle=False)
             )
+            ids = [way.step.id for way in ways]
+            self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
             time.sleep(self.session.terms.settle)
+            self.session.tell(Phase.VERIFYING, *ids)
             after, left = self.session.steadily(lambda: self.session.left(restored))
             evidence = self.session.steadily(lambda: self.session.probe("rolled-back"))
         except BlindError as error:
@@ -178,6 +182,7 @@ class NodeRollback:
 
     def _enter(self, steps: Sequence[Step]) -> Evidence:
         """Lock, probe, and whatever guards the steps of their risk. Raises RefusedError."""
+        self.session.tell(Phase.CONNECTING)
         try:
             self.session.enter()
         except LockedError as error:
@@ -196,6 +201,7 @@ class NodeRollback:
             harmless=self.session.terms.harmless,
             closed=self.back.closed,
             services=preconditions.services_of(steps),
+            draining=lambda: self.session.tell(Phase.DRAINING, seconds=preconditions.DRAIN_SECONDS),
         )
         evidence = clearance.node(evidence, self._probe, steps=steps, reboot=False)
         self.session.journal.write(
@@ -209,6 +215,7 @@ class NodeRollback:
         return evidence
 
     def _probe(self) -> Evidence:
+        self.session.tell(Phase.READING)
         try:
             return self.session.probe("before-rollback")
         except (WorkError, BlindError) as error:
@@ -217,6 +224,7 @@ class NodeRollback:
     def _step(self, step: Step) -> "_Way | None":
         """One step reverted, which is not verified yet; None if it cannot be. Raises LostError."""
         then = self.back.run.step(step.id)
+        self.session.tell(Phase.REVERTING, step.id)
         if then.seen is None:
             why = "the journal does not say what it was"
             self._results[step.id] = begin(step, outcome=Outcome.UNKNOWN, why=why)

@@ -10,6 +10,7 @@ import msgspec
 from nodevet.evidence.document import Evidence, EvidenceError, decode
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet.executor import Executor, LockedError, WorkError
+from nodevet.remedy.events import Doing, Heard, Phase, safely, silent
 from nodevet.remedy.journal.contents import ContentError
 from nodevet.remedy.journal.journal import Journal, StepState
 from nodevet.remedy.model import PlannedNode
@@ -57,7 +58,8 @@ class BlindError(Exception):
 
 
 class NodeSession:
-    """A node with its session. `keep` takes each evidence document with a name for it."""
+    """A node with its session. `keep` takes each evidence document with a name for it; `heard`
+    what begins on the node."""
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class NodeSession:
         terms: SessionTerms,
         keep: Callable[[str, bytes], None],
         planned: PlannedNode,
+        heard: Heard = silent,
     ) -> None:
         self.host = host
         self.planned = planned
@@ -74,7 +77,13 @@ class NodeSession:
         self.journal = journal
         self.terms = terms
         self._keep = keep
+        self._heard = safely(heard)
         self._lost = ""  # why nothing is asked of the node any more
+
+    def tell(self, phase: Phase, *steps: str, seconds: float | None = None, why: str = "") -> None:
+        """Tell whoever watches what begins now, of the steps with these ids."""
+        told = Doing(host=self.host, phase=phase, steps=steps, seconds=seconds, why=why)
+        self._heard(told)
 
     def enter(self) -> None:
         """Open a session and take the lock. Raises WorkError and LockedError."""
@@ -91,7 +100,8 @@ class NodeSession:
         if self._lost:
             raise LostError(self._lost)
         why = ""
-        for pause in self.terms.pauses:
+        for number, pause in enumerate(self.terms.pauses):
+            self.tell(Phase.LOST, seconds=sum(self.terms.pauses[number:]), why=why)
             time.sleep(pause)
             with suppress(WorkError):
                 self.executor.close(self.host)

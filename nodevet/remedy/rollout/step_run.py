@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.fleet.executor import WorkError
+from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.journal import StepState
 from nodevet.remedy.journal.records import (
     ActionBegin,
@@ -74,6 +75,7 @@ class Steps:
     def write(self, step: Step, before: tuple[State, ...], evidence: Evidence) -> Written:
         """Its actions, each journaled before. One that fails is reverted; one whose end
         is unknown is resolved. Raises JournalError."""
+        self.session.tell(Phase.WRITING, step.id)
         self.session.journal.write(StepLooked(step=step.id, seen=before))
         result = begin(step, before=before)
         for number, action in enumerate(step.actions):
@@ -181,6 +183,7 @@ class Steps:
         earlier controller's step, all of it that was not changed since. `again`: it did not fail;
         once it is reverted it is not attempted, and may be begun again."""
         journal = self.session.journal
+        self.session.tell(Phase.REVERTING, step.id, why=why)
         if not again:
             journal.write(StepFailed(step=step.id, why=why))
         journal.write(StepReverting(step=step.id, again=again))
@@ -233,7 +236,9 @@ class Steps:
         `done` are the actions that are known to have succeeded. Of the first other one, a
         command, the check tells whether it took place; one after it was never begun.
         """
-        time.sleep(self.session.terms.settle)  # what was begun may still run
+        settle = self.session.terms.settle
+        self.session.tell(Phase.SETTLING, step.id, seconds=settle)
+        time.sleep(settle)  # what was begun may still run
         try:
             now = self.session.steadily(lambda: self.session.look(step.resources))
         except LostError as error:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodevet.evidence.document import Evidence
 from nodevet.model import NODE
+from nodevet.remedy.events import Phase
 from nodevet.remedy.journal.records import StepLooked
 from nodevet.remedy.model import Step
 from nodevet.remedy.rollout.compare import StepContext
@@ -87,7 +88,10 @@ class Verifier:
         for step in steps:
             if step.id not in left:
                 self.session.journal.write(StepLooked(step=step.id, seen=then[step.id]))
+        ids = [step.id for step in steps]
+        self.session.tell(Phase.SETTLING, *ids, seconds=self.session.terms.settle)
         time.sleep(self.session.terms.settle)
+        self.session.tell(Phase.VERIFYING, *ids)
         now = self.session.at(touched)
         for step in steps:
             if _other(then[step.id], _of(step, now)):
@@ -117,6 +121,7 @@ class Verifier:
     ) -> tuple[dict[str, Verification], Evidence]:
         """A step that restarts a service, probed until that is on its GPUs again."""
         limit = time.monotonic() + self.session.terms.boot_settle
+        self.session.tell(Phase.STARTING, step.id, seconds=self.session.terms.boot_settle)
         held = found[step.id]
         while held.why and held.verdicts and not held.gone and time.monotonic() < limit:
             time.sleep(max(0.05, self.session.terms.settle))
