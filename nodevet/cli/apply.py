@@ -7,6 +7,7 @@ import click
 
 from nodevet.cli.common import completing, fix_run, options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.rollout import override, rollout_options, split
 from nodevet.run.errors import UserError
 
@@ -48,6 +49,7 @@ from nodevet.run.errors import UserError
 )
 @fix_run.shown
 @options.reach
+@display_options()
 @options.project
 def command(
     file: Path | None,
@@ -58,6 +60,7 @@ def command(
     resume: Path | None,
     form: str,
     project: Path,
+    display: Display,
     **given: Any,
 ) -> None:
     """Apply PLAN: the canary first, then batches, until too many fail.
@@ -76,7 +79,7 @@ def command(
       2  usage or configuration error, or the plan is not approved
       3  a rollback failed or an outcome is unknown: look at the node
     """
-    from nodevet.cli.common.progress import Speaker
+    from nodevet.cli.common.fix_watch import FixWatcher
     from nodevet.run.apply import apply, earlier_application, new_application
     from nodevet.run.context import open_context
 
@@ -90,5 +93,8 @@ def command(
         reached = fix_run.reached_now(what.plan, inventories, reach)
     else:
         raise UserError("name either a PLAN, or a run to --resume")
-    result = apply(what, reached, context, project, rollout, override=override, listener=Speaker())
-    fix_run.finish(what.run, result, form)
+    with FixWatcher(display) as watcher:
+        result = apply(
+            what, reached, context, project, rollout, override=override, listener=watcher
+        )
+    fix_run.finish(what.run, result, form, display)

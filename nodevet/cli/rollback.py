@@ -7,6 +7,7 @@ import click
 
 from nodevet.cli.common import completing, fix_run, options, rollout
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
 
 
 @click.command(
@@ -38,6 +39,7 @@ from nodevet.cli.common.command import Command
 @rollout.drain_hook
 @fix_run.shown
 @options.reach
+@display_options()
 @options.project
 def command(
     folder: Path,
@@ -47,6 +49,7 @@ def command(
     drain_hook: str | None,
     form: str,
     project: Path,
+    display: Display,
     **reach: Any,
 ) -> None:
     """Revert the steps of RUN, the last one first.
@@ -69,18 +72,20 @@ def command(
       2  usage or configuration error
       3  a rollback failed or an outcome is unknown: look at the node
     """
-    from nodevet.cli.common.progress import Speaker
+    from nodevet.cli.common.fix_watch import FixWatcher
     from nodevet.run.fix_run import open_run
     from nodevet.run.rollback import rollback
 
     run = open_run(folder)
-    result = rollback(
-        run,
-        fix_run.reached_before(run, inventories, reach),
-        project,
-        only=names,
-        settle=settle,
-        drain_hook=drain_hook,
-        listener=Speaker(),
-    )
-    fix_run.finish(run, result, form)
+    reached = fix_run.reached_before(run, inventories, reach)
+    with FixWatcher(display) as watcher:
+        result = rollback(
+            run,
+            reached,
+            project,
+            only=names,
+            settle=settle,
+            drain_hook=drain_hook,
+            listener=watcher,
+        )
+    fix_run.finish(run, result, form, display)

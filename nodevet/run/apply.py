@@ -22,7 +22,7 @@ from nodevet.result import Approval, Result
 from nodevet.run.approved import approved, closing
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
-from nodevet.run.fix_run import keep, read_plan, same_plan, terms_of
+from nodevet.run.fix_run import keep, read_plan, same_plan, tell_folder, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import carried_out
@@ -92,6 +92,7 @@ def apply(
         if what.plan_name is not None:
             run.begin(what.plan_name, what.text, what.signatures, reach)
         journal.reserve(space.reserve(plan, batch))
+        tell_folder(run, "apply --resume", hears)
         result = _carry_out(what, reach, context, project, journal, found, carried, hears)
     return keep(run, result, "result")
 

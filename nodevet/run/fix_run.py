@@ -2,9 +2,11 @@
 
 import getpass
 import os
+import shlex
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,6 +21,7 @@ from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
 from nodevet.result import Result
 from nodevet.run.errors import UserError
+from nodevet.run.listener import FixListener
 
 
 def read_plan(file: Path) -> tuple[bytes, Plan]:
@@ -35,6 +38,13 @@ def open_run(folder: Path) -> RunFolder:
     if wrong := mistaken(folder, FileKind.FIX_RUN):
         raise UserError(f"{folder}: {wrong}")
     return RunFolder(folder)
+
+
+def tell_folder(run: RunFolder, again: str, listener: FixListener) -> None:
+    """Where a run is kept, how it is watched, and, by `again`, gone on with."""
+    folder = shlex.quote(str(run.path))
+    listener.note(f"run {folder}; watch it: nodevet status {folder}")
+    listener.note(f"if it is interrupted: nodevet {again} {folder}")
 
 
 def same_plan(run: RunFolder, text: bytes, state: RunState) -> RunState:
@@ -72,9 +82,16 @@ def keep(run: RunFolder, result: Result, stem: str) -> Result:
     return unkept(result, tuple(run.lost)) if run.lost else result
 
 
-def rendered(run: RunFolder, form: str, result: Result) -> str:
+def rendered(
+    run: RunFolder, form: str, result: Result, *, colour: bool = False, width: int | None = None
+) -> str:
     """The report in this format, with what files held as the run's folder has it."""
-    known = {"contents": run.contents.known}
+    known: dict[str, Any] = {
+        "contents": run.contents.known,
+        "folder": shlex.quote(str(run.path)),
+        "colour": colour,
+        "width": width,
+    }
     given = {name: known[name] for name in report.fix_options(form) & known.keys()}
     return report.render(form, result, **given)
 

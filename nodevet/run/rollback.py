@@ -20,7 +20,7 @@ from nodevet.remedy.settings import Rollout, no_hook
 from nodevet.result import HostResult, Result
 from nodevet.run.approved import closed_rollback, rollback_approved
 from nodevet.run.errors import UserError
-from nodevet.run.fix_run import keep, same_plan, terms_of
+from nodevet.run.fix_run import keep, same_plan, tell_folder, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import of_rollback
@@ -70,6 +70,7 @@ def rollback(
         )
         approvals = asked()
         journal.reserve(space.reserve(plan, batch))
+        tell_folder(run, "rollback", hears)
         opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
         for host in hosts:
             if host in odd:

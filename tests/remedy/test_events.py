@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from msgspec.structs import replace
 
 from nodevet.remedy.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
@@ -88,3 +87,17 @@ def test_who_watches_cannot_disturb_a_run(world: Callable[..., World], error: Ex
 
     results, why = run(w, heard)
     assert {one.outcome for one in results} == {Outcome.CHANGED} and not why
+
+
+def test_a_command_names_its_run_first_then_each_host(rig: Callable[..., Any]) -> None:
+    d = rig("n1", "n2")
+    said = d.apply()
+    lines = said.err.splitlines()
+    assert lines[:2] == [
+        f"nodevet: run {d.run}; watch it: nodevet status {d.run}",
+        f"nodevet: if it is interrupted: nodevet apply --resume {d.run}",
+    ], said
+    assert {"n1  begun", "n1  changed", "n2  begun", "n2  changed"} <= {*lines}
+    lines = d.rollback().err.splitlines()
+    assert lines[1] == f"nodevet: if it is interrupted: nodevet rollback {d.run}"
+    assert {"n1  begun", "n1  rolled back"} <= {*lines}

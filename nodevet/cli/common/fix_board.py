@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.durations import elapsed
 from nodevet.printable import brief, plain
 from nodevet.remedy.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
 from nodevet.report.parts.fixes import line
-from nodevet.report.parts.text import about, count, name
+from nodevet.report.parts.text import count, name
 from nodevet.result import Outcome
 
 FEW = 4  # hosts that one line of a log names
@@ -84,7 +85,7 @@ class Board:
         return " · ".join(filter(None, parts))
 
     def rows(self, now: float, most: int) -> list[str]:
-        """A line for each host in hand, those that wait for something rare first; at most so many."""
+        """A line for each host in hand, what is rare first; at most so many."""
         hosts = self._ordered()
         shown = hosts if len(hosts) <= most else hosts[: max(0, most - 1)]
         rows = [_row(host, now) for host in shown]
@@ -114,6 +115,11 @@ class Board:
             return f"{self._stopped}: no further host is begun"
         most = self._run.limits.max_fail if self._run else 0
         return f"{min(most, self._may_fail):,} more may fail" if most else ""
+
+
+def about(seconds: float) -> str:
+    """In whole seconds, or less exact."""
+    return elapsed(float(round(seconds)))
 
 
 def began(host: HostBegun) -> str:
@@ -146,15 +152,15 @@ def _steps(all_of: Sequence[str], about_these: Sequence[str]) -> str:
     return f"steps {min(numbers)}-{max(numbers)} of {len(all_of)}"
 
 
-def _doing(doing: Doing, elapsed: float) -> str:
-    left = None if doing.seconds is None else max(0.0, doing.seconds - elapsed)
+def _doing(doing: Doing, spent: float) -> str:
+    left = None if doing.seconds is None else max(0.0, doing.seconds - spent)
     parts = [doing.phase.value]
     if doing.phase is Phase.SETTLING and left is not None:
         parts.append(f"{about(left)} left")
     elif doing.phase is Phase.LOST and left is not None:
         parts.append(f"gives up in about {about(left)}")
     else:
-        parts += [about(elapsed)] if elapsed >= 1 else []
+        parts += [about(spent)] if spent >= 1 else []
         bounded = doing.phase in BOUNDED and doing.seconds
         parts += [f"at most {about(doing.seconds)}"] if bounded and doing.seconds else []
     why = f" ({brief(doing.why, WHY)})" if doing.why else ""

@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from nodevet import report
 from nodevet.cli.common import completing, speech
+from nodevet.cli.common.display import Display
 from nodevet.cli.common.speech import say
 
 if TYPE_CHECKING:
@@ -59,11 +60,12 @@ def reached_before(
     return saved_reach.reached_before(run, now, reach, given)
 
 
-def finish(run: "RunFolder", result: "Result", form: str) -> None:
+def finish(run: "RunFolder", result: "Result", form: str, display: Display) -> None:
     """Show the report, say what is next, and end with the run's exit code."""
     from nodevet.run.fix_run import rendered
 
-    speech.tell(rendered(run, form, result), nl=False)
+    text = rendered(run, form, result, colour=display.colour, width=display.width)
+    speech.tell(text, nl=False)
     if result.unknown:
         back = result.kind == "rollback"
         again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nodevet.cli.common import speech
 from nodevet.cli.common.display import Display, display_of
 from nodevet.cli.common.interrupts import Interrupts
 from nodevet.cli.common.output import Sinks, Streams
@@ -16,8 +15,6 @@ from nodevet.run.listener import FixListener, VetListener
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from nodevet.result import HostResult
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -60,18 +57,13 @@ class Watcher(VetListener):
 
 
 class Speaker(FixListener):
-    """Says on standard error what a run of fixes tells."""
+    """Says on standard error what whoever started a command should know."""
 
     def note(self, text: str) -> None:
         say(text)
 
     def note_in_signal(self, text: str) -> None:
         say_at_once(text)
-
-    def ended(self, host: "HostResult") -> None:
-        from nodevet.report.parts.fixes import line
-
-        speech.tell(line(host), err=True)
 
 
 class Bar:

@@ -140,20 +140,3 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def about(seconds: float) -> str:
-    """In whole seconds, or less exact.
-
-    >>> [about(each) for each in (0.4, 59.7, 60, 200, 3600, 7380)]
-    ['0 s', '1 min', '1 min', '3 min 20 s', '1 h', '2 h 3 min']
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    big, unit, rest, small = (
-        (whole // 3600, "h", whole % 3600 // 60, "min")
-        if whole >= 3600
-        else (whole // 60, "min", whole % 60, "s")
-    )
-    return f"{big:,} {unit} {rest} {small}" if rest else f"{big:,} {unit}"

@@ -1,0 +1,178 @@
+"""What apply and rollback show while they go on, and that a broken terminal ends nothing."""
+
+import io
+import os
+import pty
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from nodevet.cli.common import fix_board
+from nodevet.cli.common.display import Display, Screen
+from nodevet.cli.common.fix_board import Board
+from nodevet.cli.common.fix_watch import FixWatcher
+from nodevet.remedy.events import Doing, HostBegun, HostEnded, Phase, Resting, RunBegun
+from nodevet.remedy.rollout.limits import Limits
+from nodevet.result import HostResult, Outcome
+
+STEPS = ("gpu4/a/1", "gpu4/cpu_governor/1", "gpu4/power_limit/1", "gpu4/d/1", "gpu4/e/1")
+RUN = RunBegun(hosts=200, limits=Limits(canary=1, batch=10, max_fail=2))
+CANARY = HostBegun(host="gpu4", canary=True, steps=STEPS)
+
+
+def ended(host: str, outcome: Outcome, **rest: object) -> HostEnded:
+    told = HostResult(host=host, outcome=outcome, seconds=54.2)
+    return HostEnded(result=told, may_fail=2, **rest)  # type: ignore[arg-type]
+
+
+def board(*events: tuple[float, object]) -> Board:
+    made = Board(0.0)
+    for now, event in events:
+        made.take(event, now)  # type: ignore[arg-type]
+    return made
+
+
+def test_the_canary_is_named_with_its_step() -> None:
+    doing = Doing(host="gpu4", phase=Phase.WRITING, steps=("gpu4/power_limit/1",))
+    b = board((0, RUN), (1, CANARY), (2, doing))
+    assert b.head(2.4) == "0 of 200 hosts done · 1 in hand · 2 more may fail · 2 s"
+    assert b.rows(2.4, 8) == ["canary gpu4: 3/5 power_limit: writing"]
+    assert b.rows(12, 8) == ["canary gpu4: 3/5 power_limit: writing, 10 s"]
+    assert b.pulse(2.4) == f"{b.head(2.4)}; canary gpu4: 3/5 power_limit: writing"
+
+
+@pytest.mark.parametrize(
+    ("doing", "spent", "text"),
+    [
+        (Doing(host="gpu4", phase=Phase.SETTLING, steps=STEPS, seconds=5), 1,
+         "steps 1-5 of 5: waiting to settle, 4 s left"),
+        (Doing(host="gpu4", phase=Phase.REBOOTING, seconds=900), 61,
+         "rebooting, 1 min 1 s, at most 15 min"),
+        (Doing(host="gpu4", phase=Phase.DRAINING, seconds=1800), 0.2,
+         "running the drain hook, at most 30 min"),
+        (Doing(host="gpu4", phase=Phase.LOST, seconds=120, why="timed out\x1b"), 20,
+         r"connection lost, trying again, gives up in about 1 min 40 s (timed out\x1b)"),
+        (Doing(host="gpu4", phase=Phase.READING), 3, "reading the host, 3 s"),
+    ],
+)  # fmt: skip
+def test_every_wait_says_how_long(doing: Doing, spent: float, text: str) -> None:
+    b = board((0, RUN), (0, CANARY), (10, doing))
+    assert b.rows(10 + spent, 8) == [f"canary gpu4: {text}"]
+
+
+def test_the_batch_is_counted_and_what_is_rare_comes_first() -> None:
+    hosts = [HostBegun(host=f"n{number}", steps=("a/b/1",)) for number in range(6)]
+    lost = Doing(host="n4", phase=Phase.LOST, seconds=60)
+    b = board((0, RUN), *((n, host) for n, host in enumerate(hosts)), (7, lost))
+    b.take(ended("n0", Outcome.CHANGED), 8)
+    b.take(ended("n1", Outcome.UNKNOWN), 9)
+    assert b.head(70).startswith("2 of 200 hosts done: 1 changed, 1 unknown · 4 in hand · 2 more")
+    assert b.rows(9, 3) == [
+        "n4: connection lost, trying again, gives up in about 58 s",
+        "n2: begun",
+        "and 2 more hosts",
+    ]
+    b.take(ended("n2", Outcome.FAILED, stopped="3 nodes failed, and 2 may"), 10)
+    assert "3 nodes failed, and 2 may: no further host is begun" in b.head(10)
+
+
+def test_the_pause_after_the_canary_is_told() -> None:
+    b = board((0, RUN), (0, CANARY), (1, ended("gpu4", Outcome.CHANGED)), (1, Resting(seconds=60)))
+    assert b.waiting and "pause after the canary, 30 s left" in b.head(31)
+    b.take(HostBegun(host="n1"), 62)
+    assert "pause" not in b.head(62)
+
+
+def test_a_log_has_a_line_for_each_host_and_for_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    err = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    with FixWatcher(Display(), every=0.1) as watcher:
+        watcher.note("run runs/x-1")
+        watcher.heard(RUN)
+        watcher.heard(CANARY)
+        wait(lambda: err.getvalue().count("canary gpu4") >= 2)
+        watcher.heard(ended("gpu4", Outcome.CHANGED))
+        watcher.note_in_signal("no further node is begun")
+    lines = err.getvalue().splitlines()
+    assert lines[:2] == ["nodevet: run runs/x-1", "gpu4  begun (canary)"]
+    assert lines[2].endswith("; canary gpu4: begun")
+    assert lines[-2:] == ["gpu4  changed  54 s", "nodevet: no further node is begun"]
+
+
+def test_a_terminal_is_drawn_again_and_again_and_left_clean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    master, slave = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    with os.fdopen(slave, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with FixWatcher(Display(err=Screen(colour=True, width=60))) as watcher:
+            watcher.heard(RUN)
+            watcher.heard(CANARY)
+            seen = until(master, b"canary gpu4: begun")
+            watcher.heard(ended("gpu4", Outcome.FAILED))
+        watcher.note_in_signal("late")
+        seen += until(master, b"late")
+    os.close(master)
+    assert b"\x1b[33mgpu4  failed and rolled back  54 s" in seen
+    assert seen.rindex(b"\x1b[2K") > seen.rindex(b"1 in hand"), "the live lines are erased"
+    assert seen.count(b"\x1b[?25l") <= seen.count(b"\x1b[?25h"), "the cursor is there"
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["gone", "full"])
+def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
+    monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    read, write = os.pipe()
+    if closed:
+        os.close(read)
+    with os.fdopen(write, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        watcher = FixWatcher(Display(), every=0.01)
+        with watcher:
+            began = time.monotonic()
+            for number in range(5000):  # more than a pipe takes
+                watcher.heard(HostBegun(host=f"a-host-with-a-rather-long-name-{number}"))
+            assert time.monotonic() - began < 5
+            if not closed:
+                os.set_blocking(read, False)
+                seen = until(read, b"name-4999")
+                assert seen.count(b"begun") >= 5000
+                os.close(read)
+
+
+def test_a_fault_in_drawing_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(host: HostBegun) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(fix_board, "began", fails)
+    with FixWatcher(Display()) as watcher:
+        watcher.heard(CANARY)
+        watcher.heard(ended("gpu4", Outcome.CHANGED))
+
+
+def wait(for_what: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not for_what():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def until(descriptor: int, text: bytes) -> bytes:
+    """What is read until that comes."""
+    seen = b""
+
+    def there() -> bool:
+        nonlocal seen
+        with suppress(BlockingIOError):
+            seen += os.read(descriptor, 65536)
+        return text in seen
+
+    wait(there)
+    return seen
