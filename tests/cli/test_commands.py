@@ -1,10 +1,12 @@
 """The smaller commands."""
 
 import json
+import platform
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from nodevet import age, cli, identity
+from nodevet import __version__, age, cli, identity
 from nodevet.baseline.choose import CHECK
 from nodevet.cli import plan
 from nodevet.cli.common import options
@@ -43,6 +45,7 @@ COMMANDS = (
     "rollback",
     "schema",
     "sim",
+    "version",
 )
 
 
@@ -59,6 +62,16 @@ def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
         assert f"\n{group}:\n" in text
     listed = text.split("\nVet:\n")[1].splitlines()
     assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == list(COMMANDS)
+
+
+def test_version_says_what_is_used(nodevet: Run) -> None:
+    told = dict(line.split(maxsplit=1) for line in nodevet("version").stdout.splitlines())
+    assert told == json.loads(nodevet("version", "--format", "json").stdout)
+    assert told["nodevet"] == __version__ == nodevet("--version").stdout.split()[-1]
+    assert told["pyinfra"] == metadata.version("pyinfra")
+    assert told["pynvml"] == metadata.version("nvidia-ml-py")
+    assert told["python"] == platform.python_version()
+    assert {"nodevet-sim", "executable", "platform"} <= set(told)
 
 
 def test_choices_are_those_of_the_model() -> None:
