@@ -57,37 +57,14 @@ class Commands(click.Group):
                     [(f"{n:{widest}}", shown[n].get_short_help_str(limit)) for n in members]
                 )
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion for a name that is not known."""
-        name = args[0]
-        if name.startswith("-") or self.get_command(ctx, name) or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        from nodevet.problems import did_you_mean
-
-        near = did_you_mean(name, self.list_commands(ctx), "see: nodevet --help")
-        raise click.UsageError(f"no such command {name!r}; {near}", ctx)
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as error:  # click would write to a terminal that may be lost
-            raise click.Abort from error
-
 
 def _own() -> set[str]:
     return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}
 
 
-@click.group(
-    cls=Commands,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nodevet")
-@click.pass_context
-def nodevet(context: click.Context) -> None:
+def nodevet() -> None:
     """Vet GPU nodes: compare what a node is with what its baseline says it should be.
 
     \b
@@ -95,8 +72,6 @@ def nodevet(context: click.Context) -> None:
     nodevet check @local -b generic                    vet this machine
     nodevet explain pcie_link                          describe a check
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 def main() -> NoReturn:
@@ -109,8 +84,11 @@ def main() -> NoReturn:
         _complete(asked)
     try:
         # not standalone: the errors come here, and an exit code comes back as the result
-        code = nodevet.main(standalone_mode=False)
+        code = nodevet.main(prog_name="nodevet", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:  # `nodevet` alone, `nodevet sim`
+        click.echo(error.format_message())
+        sys.exit(0)
     except click.ClickException as error:
         _show(error)
         sys.exit(USAGE)
@@ -162,8 +140,10 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _show(error: click.ClickException) -> None:
+    from nodevet.cli.common.mistakes import reworded
+
     try:
-        error.show()
+        reworded(error).show()
     except OSError:
         _silence()
 

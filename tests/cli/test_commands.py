@@ -95,20 +95,31 @@ def test_no_command_prints_the_help(nodevet: Run) -> None:
     alone, asked = nodevet(), nodevet("--help")
     assert (alone.returncode, alone.stderr) == (0, "")
     assert alone.stdout == asked.stdout
+    assert nodevet("sim").returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("line", "said"),
     [
         ("chekc", "no such command 'chekc'; did you mean check?"),
         ("aply", "no such command 'aply'; did you mean apply?"),
         ("xyzzy", "no such command 'xyzzy'; see: nodevet --help"),
+        ("sim scenario", "no such command 'scenario'; did you mean scenarios?"),
+        ("check --formt x", "no such option '--formt'; did you mean --format?"),
+        ("check --xyzzy", "no such option '--xyzzy'; see: nodevet check --help"),
+        (
+            "check --fail-on warn",
+            "Invalid value for '--fail-on': 'warn' is not one of info, warning, critical; "
+            "did you mean warning?",
+        ),
+        ("plan --max-risk high", "'high' is not one of live, idle, drain, reboot"),
+        ("list baseline", "did you mean baselines?"),
     ],
 )
-def test_a_misspelt_command_is_recognised(nodevet: Run, word: str, said: str) -> None:
-    done = nodevet(word)
-    assert done.returncode == 2
-    assert done.stderr.endswith(f"Error: {said}\n")
+def test_a_misspelt_word_is_recognised(nodevet: Run, line: str, said: str) -> None:
+    done = nodevet(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"{said}\n")
 
 
 def test_list(nodevet: Run, reach: list[str]) -> None:

@@ -1,0 +1,41 @@
+"""What click says of a command line that is not valid, in nodevet's words, with what was meant."""
+
+import re
+from collections.abc import Iterable
+
+import click
+
+from nodevet.problems import did_you_mean
+
+
+def reworded(error: click.ClickException) -> click.ClickException:
+    """The error with a message that suggests what is near; others as they are."""
+    context: click.Context | None = getattr(error, "ctx", None)
+    if context is None:
+        return error
+    if isinstance(error, click.NoSuchOption):
+        known = [name for param in context.command.params for name in param.opts]
+        return click.UsageError(_unknown("option", error.option_name, known, context), context)
+    name = getattr(error, "command_name", None)  # click 8.4: NoSuchCommand
+    if name and isinstance(context.command, click.Group):
+        known = context.command.list_commands(context)
+        return click.UsageError(_unknown("command", name, known, context), context)
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return _choice(error, error.param)
+    return error
+
+
+def _unknown(what: str, word: str, known: Iterable[str], context: click.Context) -> str:
+    near = did_you_mean(word, known, f"see: {context.command_path} --help")
+    return f"no such {what} {word!r}; {near}"
+
+
+def _choice(error: click.BadParameter, param: click.Parameter) -> click.ClickException:
+    """Not one of the choices: which there are, and which is near."""
+    said = re.match(r"'(.*)' is not one of ", error.message)
+    if not said or not isinstance(param.type, click.Choice):
+        return error
+    choices = [str(choice) for choice in param.type.choices]
+    text = f"{said[1]!r} is not one of {', '.join(choices)}"
+    near = did_you_mean(said[1], choices)
+    return click.BadParameter(f"{text}; {near}" if near else text, error.ctx, param)
