@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator
 from nodevet.evidence.core import NOT_ASKED, Data, Section, unread
 from nodevet.model import Finding, Subject, unknown
 
+READ_AGAIN = "the evidence was saved before the baseline named this: visit the host again"
+
 
 def each_named(
     section: Section[Data], names: Collection[str], *, label: str, listed: str, kind: str
@@ -25,6 +27,6 @@ def each_named(
         elif items is None:
             yield unread(subject, section.data, listed)
         elif name not in found:
-            yield unknown(subject, why=NOT_ASKED)
+            yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
         else:
             yield subject, name

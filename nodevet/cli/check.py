@@ -11,6 +11,8 @@ from nodevet.cli.common.display import QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.run.errors import UserError
 
+SOME = 5  # names in a sentence
+
 
 @click.command(
     "check",
@@ -123,6 +125,7 @@ def command(
         context = structs.replace(context, age=saved.limit_of(max_age))
         with watched(len(replay.hosts), sinks) as listener:
             run = vet_saved(replay.hosts, replay.visits, context, fail_on=least, listener=listener)
+        _tell_not_asked(*saved.not_asked(run))
     else:
         hosts = chosen.hosts()
         if save and not display.quiet:
@@ -143,6 +146,20 @@ def _tell_left_out(names: tuple[str, ...], inventories: tuple[str, ...]) -> None
     if names:
         where = "not in the inventory" if inventories else "not among the hosts that are named"
         say(f"--evidence: left out, since {where}: {nodeset(names)}")
+
+
+def _tell_not_asked(hosts: frozenset[str], names: frozenset[str]) -> None:
+    from nodevet.cli.common.speech import say
+    from nodevet.printable import brief
+    from nodevet.report.parts.text import count
+
+    if hosts:
+        some = ", ".join(map(brief, sorted(names)[:SOME]))
+        more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
+        say(
+            f"--evidence: what is saved of {count(len(hosts), 'host')} was read before these "
+            f"baselines named {some}{more}: visit them again with the same -b, and --save"
+        )
 
 
 def _tell_strangers(save: Path, names: list[str], inventories: tuple[str, ...]) -> None:

@@ -14,11 +14,12 @@ import msgspec
 from nodevet import age
 from nodevet.age import WEEK
 from nodevet.document.kinds import FileKind, mistaken
+from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import EvidenceError, check_envelope
 from nodevet.files import write_whole
 from nodevet.fleet import Visit
 from nodevet.identity import expected_hostname
-from nodevet.model import Host, Status
+from nodevet.model import Host, Run, Status, Verdict
 from nodevet.run.context import MaxAge
 from nodevet.run.targets import Targets, any_hostname
 
@@ -58,6 +59,18 @@ def read_saved(paths: Sequence[Path], targets: Targets) -> Replay:
         visits=tuple(visits.get(visit.host, visit) for visit in absent),
         left_out=tuple(targets.strangers(visits, hosts)),
     )
+
+
+def not_asked(run: Run) -> tuple[frozenset[str], frozenset[str]]:
+    """The hosts whose evidence was read before a baseline named what is now judged, and what that
+    is: `sysctl vm.swappiness`."""
+    found = {
+        (report.host, finding.subject.label)
+        for report in run.hosts
+        for finding in report.findings
+        if finding.verdict is Verdict.UNKNOWN and finding.why == NOT_ASKED
+    }
+    return frozenset(host for host, _ in found), frozenset(name for _, name in found)
 
 
 def strangers(folder: Path, hosts: Sequence[Host], targets: Targets) -> list[str]:

@@ -1,5 +1,6 @@
 """What use cases tell while they go on, and what they refuse before they begin."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_what_a_narrowed_run_does_not_visit_is_not_gone(
     assert changes(earlier.among(before, after), after).vanished == ()
     assert Targets(limit=("a",)).narrowed and Targets(names=("a",)).narrowed
     assert not Targets(inventories=("x",)).narrowed
+
+
+def test_what_evidence_was_never_asked_for_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("nodevet: 1\nexpect: {sysctl: {vm.swappiness: 10}}\n")
+    judged = open_context(tmp_path, [str(tmp_path / "b.yaml")])
+    sections = {"sysctl": {"status": "ok", "data": {"parameters": []}}}
+    document = json.dumps({"schema": 1, "probe": "", "sections": sections}).encode()
+    visits = [Visit(name, Status.VETTED, evidence=document) for name in ("a", "b")]
+    visits.append(Visit("c", Status.UNREACHABLE, "no route"))
+    run = vet_saved([Host(name=name) for name in "abc"], visits, judged, fail_on=Severity.INFO)
+    assert saved.not_asked(run) == ({"a", "b"}, {"sysctl vm.swappiness"})
+    told = [one.advice for one in run.hosts[0].findings if one.check == "sysctl"]
+    assert "visit the host again" in told[0]
 
 
 def test_evidence_may_be_a_week_old_unless_it_is_said_otherwise() -> None:
