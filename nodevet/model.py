@@ -132,7 +132,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     actual: Value = None
     unit: str = ""  # of both: W, MHz, GT/s
     why: str = ""  # only what expected and actual cannot say
-    advice: str = ""  # what to do next, if no setting can help
+    advice: str = ""  # what to do next, if no setting can help; the same for every part
+    # of this part alone: its serial, what was measured besides
+    details: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
+    last: str | msgspec.UnsetType = msgspec.UNSET  # when it last happened, ISO 8601
+    # the check that tells where this comes from, if that fails on the same host
+    cause: str | msgspec.UnsetType = msgspec.UNSET
 
     check: str = ""
     severity: Severity = Severity.CRITICAL

@@ -15,7 +15,7 @@ from nodevet.model import Run, Severity
 from nodevet.printable import brief, cells, cut, plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.facts import above
-from nodevet.report.parts.fold import Line, lines, over_checks, summary, totals
+from nodevet.report.parts.fold import Line, lines, summary, totals
 from nodevet.report.parts.passed import passed
 from nodevet.report.parts.text import GAP, column, count, name, nodeset, pad, wrap
 
@@ -45,10 +45,10 @@ def render_checks(
     for the exit code.
     """
     since = changes(previous, run) if previous else None
-    rows = over_checks(lines(run, since.marks if since else None))
+    rows = lines(run, since.marks if since else None)
     hidden = 0
     if quiet:
-        shown = tuple(replace(row, advice="") for row in rows if row.fails)
+        shown = tuple(replace(row, advice=()) for row in rows if row.fails)
         rows, hidden = shown, len(rows) - len(shown)
     rows += passed(run) if everything and not quiet else ()
     text = _table(rows, colour, width)
@@ -81,11 +81,11 @@ def _table(rows: tuple[Line, ...], colour: bool, width: int | None) -> list[str]
         if width is None or indent + cells(body) <= width or not row.advice:
             out += _fitted(shown + lead, body, indent, width)
             continue
-        body = GAP.join([pad(hosts, wheres), *_rest(replace(row, advice=""))]).rstrip()
+        body = GAP.join([pad(hosts, wheres), *_rest(replace(row, advice=()))]).rstrip()
         out += _fitted(shown + lead, body, indent, width)
         margin = " " * (labels + len(GAP))
         room = max(NARROWEST, width - len(margin))
-        out += [margin + line for line in wrap(f"advice: {row.advice}", room)]
+        out += [margin + line for line in wrap(f"advice: {row.advised}", room)]
     return [line.rstrip() for line in out]
 
 

@@ -6,7 +6,9 @@ import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from nodevet.changes import Marks
 from nodevet.model import (
     Finding,
     HostReport,
@@ -250,9 +252,8 @@ def test_one_reason_over_several_checks_is_one_line():
     )
     other = Finding(verdict=Verdict.UNKNOWN, check="mig_mode", subject=gpu, why="ENOENT")
     host = HostReport(host="gpu006", status=Status.VETTED, findings=(*findings, other))
-    apart = fold.lines(Run(id="", nodevet="0", started="", seconds=1, hosts=(host,)))
-    assert len(apart) == 3
-    joined, alone = sorted(fold.over_checks(apart), key=lambda line: line.check)
+    told = fold.lines(Run(id="", nodevet="0", started="", seconds=1, hosts=(host,)))
+    joined, alone = sorted(told, key=lambda line: line.check)
     assert (joined.check, joined.note) == ("2 checks", "ecc_mode, power_limit")
     assert (joined.severity, joined.count, joined.hosts) == (Severity.CRITICAL, 2, ("gpu006",))
     assert alone.check == "mig_mode"
@@ -279,3 +280,111 @@ def test_numbers_too_long_for_a_range_are_counted():
         for name in ("1", "2")
     ]
     assert words.subjects_of([("gpu001", finding) for _, finding in long]) == ("2 GPUs", False)
+
+
+GPU = Subject(kind="gpu", id="6")
+
+
+def lost_gpu(**rest):
+    """What a GPU that fell off the bus shows."""
+    lost = "off the bus, NVML_ERROR_GPU_IS_LOST"
+    why = "NVML: NVML_ERROR_GPU_IS_LOST"
+    return (
+        unknown(GPU, check="ecc_mode", why=why),
+        unknown(GPU, check="power_limit", why=why),
+        fail(GPU, check="gpu_lost", expected="usable", actual=lost, **rest),
+        fail(GPU, check="xid", expected=[], actual=[79], cause="gpu_lost"),
+        fail(check="gpu_count", expected=8, actual=7, cause="gpu_lost"),
+    )
+
+
+def test_a_lost_gpu_is_one_line_with_what_follows_from_it(make):
+    line = line_of(make, make.vetted("gpu1", lost_gpu()), make.vetted("gpu2", lost_gpu()))
+    assert (line.check, line.subjects, line.count) == ("gpu_lost", "GPU 6", 2)
+    assert line.remark == "with gpu_count, xid, 2 checks unknown"
+    assert set(line.checks) == {"gpu_lost", "gpu_count", "xid", "ecc_mode", "power_limit"}
+
+
+def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
+    found = lost_gpu()
+    elsewhere = Subject(kind="gpu", id="5")
+    cases = [
+        (found[:2] + found[3:], 3),  # gpu_lost is not asked for
+        ((replace(found[2], verdict=Verdict.WAIVED), *found[3:]), 3),
+        ((replace(found[2], subject=elsewhere), *found[3:]), 2),  # the count still follows
+        ((replace(found[2], actual="off the bus"), *found[:2]), 2),  # for another reason
+        ((replace(found[2], severity=Severity.INFO), *found[3:]), 3),  # what counts is shown
+    ]
+    for findings, number in cases:
+        assert len(fold.lines(make.run_of(make.vetted("gpu1", findings)))) == number
+
+
+def test_what_is_new_does_not_follow_from_what_is_old(make):
+    run = make.run_of(make.vetted("gpu1", lost_gpu()))
+    new = fold.lines(run, Marks(findings=frozenset({("gpu1", 3)})))
+    assert [(line.check, line.new) for line in new] == [("gpu_lost", 0), ("xid", 1)]
+
+
+def test_advice_and_the_particulars_of_a_part_split_no_line(make):
+    hosts = [
+        make.vetted(
+            f"gpu{n}",
+            (
+                fail(
+                    make.gpu(n % 8, f"gpu{n}"),
+                    check="c",
+                    expected=1,
+                    actual=2,
+                    advice=f"replace it ({n % 2})",
+                    details={"serial": f"{n}"},
+                    last=f"2026-07-13T23:{n:02}:00+00:00",
+                ),
+            ),
+        )
+        for n in range(20)
+    ]
+    line = line_of(make, *hosts)
+    assert line.advice == ("replace it (0)", "replace it (1)")
+    assert line.remark == "last 2026-07-13 23:00 to 2026-07-13 23:19 UTC, 41 min ago"
+
+
+def measured(make, values, check="c", **rest):
+    return make.run_of(
+        *(
+            make.vetted(
+                f"n{place}", (fail(Subject(kind="gpu", id="1"), check=check, **{**rest, **each}),)
+            )
+            for place, each in enumerate(values)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([{"actual": n} for n in (490, 480, 500, 470)], ["470 to 500 W, expected 700 W"]),
+        ([{"actual": n} for n in (490, 480, 500)], 3),  # few are told apart
+        ([{"actual": {"dram": n, "sram": 1}} for n in range(9)], 1),
+        ([{"actual": [n]} for n in (79, 48, 31, 94, 62)], 5),  # of names no range is told
+        ([{"actual": f"x{n}"} for n in (1, 2, 4, 8)], 4),
+        ([{"actual": "550.90.07"}, *({"actual": f"550.{n}.01"} for n in range(5))], 6),
+    ],
+)
+def test_many_numbers_are_a_range(make, values, said):
+    told = fold.lines(measured(make, values, expected=700, unit="W"))
+    assert len(told) == said if isinstance(said, int) else [line.what for line in told] == said
+
+
+def test_a_range_of_reasons(make):
+    whys = [{"why": f"79 LOST ×{n}; at 0000:{n}9:00.0"} for n in range(1, 6)]
+    (line,) = fold.lines(measured(make, whys, expected=[], actual=[79]))
+    assert line.remark == "79 LOST ×1 to 5; at 5 addresses"
+
+
+def test_numbers_of_subjects_with_names_are_told_apart(make):
+    hosts = [
+        make.vetted(f"n{n}", (fail(Subject(kind="sysctl", id=f"a.{n % 2}"), expected=9, actual=n),))
+        for n in range(10)
+    ]
+    told = [(line.what, line.subjects) for line in fold.lines(make.run_of(*hosts))]
+    assert told == [("0 to 8, expected 9", "sysctl a.0"), ("1 to 9, expected 9", "sysctl a.1")]

@@ -1,6 +1,8 @@
-"""How old the evidence of a run was that was judged again, in words. Pure."""
+"""Times in a run, in words: when things happened, how old its evidence was. Pure."""
 
-from nodevet.age import seconds_of, words
+from collections.abc import Sequence
+
+from nodevet.age import instant, seconds_of, words
 from nodevet.model import HostReport, Run, Status
 from nodevet.report.parts.text import count
 
@@ -25,3 +27,25 @@ def evidence_age(run: Run) -> str:
     if unknown := read.count(None):
         told.append(f"evidence of unknown age: {count(unknown, 'host')}")
     return ", ".join(told)
+
+
+def last_time(times: Sequence[str], started: str) -> str:
+    """When something last happened, by the nodes' clocks; empty if none of `times` says so.
+
+    >>> last_time(["2026-11-22T03:12:40+00:00"], "2026-11-22T05:20:00+00:00")
+    'last 03:12 UTC, 2 h ago'
+    """
+    read = sorted(at for at in map(seconds_of, times) if at is not None)
+    if not read:
+        return ""
+    begun = seconds_of(started)
+    first, last = (_minute(at, begun) for at in (read[0], read[-1]))
+    span = last if first == last else f"{first} to {last}"
+    ago = None if begun is None else begun - read[-1]
+    return f"last {span} UTC" + (f", {words(ago)} ago" if ago is not None and ago >= 0 else "")
+
+
+def _minute(at: float, begun: float | None) -> str:
+    """`03:12` of the day on which the run began, `2026-11-20 03:12` of another one, in UTC."""
+    day, time = instant(at)[:10], instant(at)[11:16]
+    return time if day == instant(begun)[:10] else f"{day} {time}"

@@ -1,5 +1,6 @@
 """Folds a run into the lines that people read: equal differences once, with their hosts. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,13 +10,20 @@ import msgspec
 from nodevet.changes import Marks, changes
 from nodevet.model import Finding, HostOutcome, Run, Severity, Verdict
 from nodevet.printable import brief
-from nodevet.report.parts.ages import evidence_age
+from nodevet.report.parts.ages import evidence_age, last_time
+from nodevet.report.parts.causes import causes_of
+from nodevet.report.parts.ranges import shape, spanned
 from nodevet.report.parts.text import after_label, count, duration
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
 ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
 """The labels of the lines, worst first."""
 
+ALIKE = 3  # differences in the same words that are told apart; more of them are one, in ranges
+_ONE_OF_MANY = re.compile(
+    """The id of one part of many that are alike: 4, 0000:19:00.0."""
+    r"\d[\d,-]*|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+)
 _SHOWN = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 
 
@@ -23,12 +31,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One difference and everything that shares it. Texts are printable; `hosts` are raw."""
 
     label: str  # one of ORDER
-    check: str = ""  # empty if the line is about hosts, not about a check
+    check: str = ""  # `12 checks` if several; empty if the line is about hosts, not about a check
+    checks: tuple[str, ...] = ()  # every check that has a finding in this line, as it is named
     severity: Severity = Severity.CRITICAL
     fails: bool = True  # whether it counts for the exit code
     what: str = ""
-    remark: str = ""  # reason, waiver, severity
-    advice: str = ""
+    remark: str = ""  # reason, waiver, severity, what follows from it
+    advice: tuple[str, ...] = ()  # mostly one; what to do may depend on the neighbours
     hosts: tuple[str, ...] = ()
     subjects: str = ""  # `40 GPUs`, `GPU 4`, or empty for the nodes themselves
     named: bool = False  # whether `subjects` names them instead of counting
@@ -36,9 +45,15 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0  # findings, or hosts
 
     @property
+    def advised(self) -> str:
+        """All advice as one text."""
+        return " / ".join(self.advice)
+
+    @property
     def note(self) -> str:
         """All that is said besides the difference."""
-        return "; ".join(filter(None, (self.remark, self.advice and f"advice: {self.advice}")))
+        advice = f"advice: {self.advised}" if self.advice else ""
+        return "; ".join(filter(None, (self.remark, advice)))
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,35 +126,48 @@ def findings_in_words(found: Totals) -> str:
 
 
 def lines(run: Run, marks: Marks | None = None) -> tuple[Line, ...]:
-    """Every difference and every host that could not be judged, worst first."""
+    """Every difference and every host that could not be judged, worst first.
+
+    What is alike on several hosts is one line, and so is what has one cause: see
+    `nodevet.report.parts.causes`.
+    """
     marks = marks or Marks()
-    folded = [*_about_hosts(run, marks), *_about_findings(run, marks)]
+    folded = [*_about_hosts(run, marks), *over_checks(_about_findings(run, marks))]
     return tuple(sorted(folded, key=_worst_first))
 
 
-def over_checks(rows: Iterable[Line]) -> tuple[Line, ...]:
+def over_checks(rows: Iterable[Line]) -> Iterator[Line]:
     """The lines, with those of several checks that cannot tell for one reason as one line:
-    a GPU that is lost is one piece of news, not one for each check."""
+    no driver is one piece of news, not one for each check."""
     groups: dict[object, list[Line]] = {}
-    for row in rows:
-        shared = (row.what, row.note, row.hosts, row.subjects, row.fails)
-        groups.setdefault(shared if row.label == "UNKNOWN" else row, []).append(row)
-    return tuple(_joined(group) for group in groups.values())
+    for place, row in enumerate(rows):
+        shared = (row.what, row.remark, row.hosts, row.subjects, row.fails)
+        groups.setdefault(shared if row.label == "UNKNOWN" else place, []).append(row)
+    yield from map(_joined, groups.values())
 
 
 def _joined(group: list[Line]) -> Line:
     first = group[0]
     if len(group) == 1:
         return first
-    names = ", ".join(sorted(row.check for row in group))
+    names = sorted({name for row in group for name in row.checks})
     return msgspec.structs.replace(
         first,
-        check=count(len(group), "check"),
+        check=count(len(names), "check"),
+        checks=tuple(names),
         severity=max((row.severity for row in group), key=lambda severity: severity.rank),
-        remark="; ".join(filter(None, (first.remark, names))),
+        remark="; ".join(filter(None, (first.remark, listed(names)))),
+        advice=tuple(dict.fromkeys(text for row in group for text in row.advice)),
         new=sum(row.new for row in group),
         count=sum(row.count for row in group),
     )
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """`a, b, c and 5 more`, printable."""
+    shown = [brief(name, LIMIT) for name in names]
+    more = f" and {len(shown) - most + 1} more" if len(shown) > most else ""
+    return ", ".join(shown[: most - 1] if more else shown) + more
 
 
 def _worst_first(line: Line) -> tuple[Any, ...]:
@@ -177,34 +205,46 @@ class _Key(msgspec.Struct, frozen=True, kw_only=True):
     expected: str
     actual: str
     why: str
-    advice: str
     waiver: str
 
 
+class _Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding of one host, with what follows from it there."""
+
+    host: str
+    finding: Finding
+    new: bool
+    effects: list[Finding]
+
+
+class _Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings that are told as one, and in which words."""
+
+    key: _Key
+    what: str
+    why: str
+    members: tuple[_Member, ...]
+
+
 def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
-    groups: dict[_Key, list[tuple[str, int, Finding]]] = {}
+    groups: dict[_Key, list[_Member]] = {}
     for report in run.hosts:
+        causes = causes_of(report, run.fail_on, marks)
+        members: dict[int, _Member] = {}
         for place, finding in enumerate(report.findings):
-            if finding.verdict in _SHOWN:
-                groups.setdefault(_key(finding), []).append((report.host, place, finding))
-    for key, members in groups.items():
-        fails = key.severity.rank >= run.fail_on.rank
-        what, why = difference(members[0][2])
-        subjects, named = subjects_of([(host, finding) for host, _, finding in members])
-        yield Line(
-            label=key.verdict.value.upper(),
-            check=brief(key.check, LIMIT),
-            severity=key.severity,
-            fails=fails and key.verdict is not Verdict.WAIVED,
-            what=what,
-            remark=_remark(key, why, run.fail_on),
-            advice=brief(key.advice, ADVICE),
-            hosts=tuple(dict.fromkeys(host for host, _, _ in members)),
-            subjects=subjects,
-            named=named,
-            new=sum((host, place) in marks.findings for host, place, _ in members),
-            count=len(members),
-        )
+            if finding.verdict in _SHOWN and place not in causes:
+                new = (report.host, place) in marks.findings
+                member = _Member(host=report.host, finding=finding, new=new, effects=[])
+                members[place] = member
+                groups.setdefault(_key(finding), []).append(member)
+        for place, cause in causes.items():
+            members[cause].effects.append(report.findings[place])
+    told = []
+    for key, found in groups.items():
+        what, why = difference(found[0].finding)
+        told.append(_Group(key=key, what=what, why=why, members=tuple(found)))
+    for group in _in_ranges(told):
+        yield _line(group, run)
 
 
 def _key(finding: Finding) -> _Key:
@@ -216,17 +256,78 @@ def _key(finding: Finding) -> _Key:
         expected=expected,
         actual=actual,
         why=finding.why,
-        advice=finding.advice,
         waiver=finding.waiver,
     )
 
 
-def _remark(key: _Key, why: str, fail_on: Severity) -> str:
-    below = key.severity.rank < fail_on.rank and key.verdict is not Verdict.WAIVED
+def _in_ranges(groups: Iterable[_Group]) -> Iterator[_Group]:
+    """Groups that differ in the numbers of what was measured, if they are many, as one."""
+    alike: dict[object, list[_Group]] = {}
+    for group in groups:
+        finding = group.members[0].finding
+        part = "" if _ONE_OF_MANY.fullmatch(finding.subject.id) else finding.subject.id
+        names = group.what if isinstance(finding.actual, (list, tuple)) else ""  # Xids, not counts
+        key = msgspec.structs.replace(group.key, actual=names, why="")
+        kind = key, finding.subject.kind, part
+        alike.setdefault((kind, shape(group.what), shape(group.why)), []).append(group)
+    for some in alike.values():
+        if len(some) <= ALIKE:
+            yield from some
+            continue
+        yield msgspec.structs.replace(
+            some[0],
+            what=spanned([group.what for group in some]),
+            why=spanned([group.why for group in some]),
+            members=tuple(member for group in some for member in group.members),
+        )
+
+
+def _line(group: _Group, run: Run) -> Line:
+    key, members = group.key, group.members
+    findings = [member.finding for member in members]
+    subjects, named = subjects_of([(member.host, member.finding) for member in members])
+    effects = [finding for member in members for finding in member.effects]
+    checks = dict.fromkeys((key.check, *(finding.check for finding in effects)))
+    return Line(
+        label=key.verdict.value.upper(),
+        check=brief(key.check, LIMIT),
+        checks=tuple(brief(check, LIMIT) for check in checks),
+        severity=key.severity,
+        fails=key.severity.rank >= run.fail_on.rank and key.verdict is not Verdict.WAIVED,
+        what=group.what,
+        remark=_remark(group, effects, run),
+        advice=tuple(
+            brief(text, ADVICE) for text in dict.fromkeys(f.advice for f in findings) if text
+        ),
+        hosts=tuple(dict.fromkeys(member.host for member in members)),
+        subjects=subjects,
+        named=named,
+        new=sum(member.new for member in members),
+        count=len(members),
+    )
+
+
+def _remark(group: _Group, effects: list[Finding], run: Run) -> str:
+    key = group.key
+    below = key.severity.rank < run.fail_on.rank and key.verdict is not Verdict.WAIVED
     waiver = f"waiver {key.waiver}" if key.waiver.startswith("expired") else key.waiver
+    findings = [*(member.finding for member in group.members), *effects]
     notes = [
-        f"{key.severity.value}: below fail-on {fail_on.value}" if below else "",
-        brief(why, SENTENCE),
+        f"{key.severity.value}: below fail-on {run.fail_on.value}" if below else "",
+        brief(group.why, SENTENCE),
+        last_time([finding.last for finding in findings if finding.last], run.started),
+        with_it(effects),
         brief(waiver, SENTENCE),
     ]
     return "; ".join(note for note in notes if note)
+
+
+def with_it(effects: Iterable[Finding]) -> str:
+    """What follows from a finding: `with xid, 11 checks unknown`."""
+    failed, unknown = (
+        sorted({finding.check for finding in effects if finding.verdict is verdict})
+        for verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+    )
+    unsaid = f"{count(len(unknown), 'check')} unknown" if unknown else ""
+    told = ", ".join(filter(None, (listed(failed), unsaid)))
+    return f"with {told}" if told else ""

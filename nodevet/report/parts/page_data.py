@@ -144,7 +144,7 @@ def _line(line: Line, places: dict[str, int]) -> dict[str, Any]:
         "fails": line.fails,
         "what": line.what,
         "note": line.remark,
-        "advice": line.advice,
+        "advice": line.advised,
         "where": nodeset(line.hosts),
         "hosts": [places[host] for host in line.hosts],
         "subjects": line.subjects,
