@@ -6,6 +6,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
+from nodevet.durations import elapsed
 from nodevet.evidence.core import Record, SectionRecord
 
 
@@ -60,13 +61,12 @@ def coverage(log: KernelLog) -> tuple[str, str]:
 
 
 def span(seconds: float) -> str:
-    """As `3 h 5 min`.
+    """In whole seconds, as reports say it.
 
     >>> span(11100.0)
     '3 h 5 min'
     """
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours} h {rest // 60} min"
+    return elapsed(round(seconds))
 
 
 def line_of(events: Iterable[KernelEvent]) -> str:

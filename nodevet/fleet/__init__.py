@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodevet.durations import elapsed
+
 if TYPE_CHECKING:
     from nodevet.model import Host, Status
 
@@ -46,8 +48,8 @@ class Options:
             raise ValueError(f"shards is {self.shards}; it must be above zero")
         if not 0 < self.probe_seconds < self.deadline:
             raise ValueError(
-                f"probe_deadline is {self.probe_seconds:g} s; "
-                f"it must be above zero and below the deadline of {self.deadline:g} s"
+                f"probe_deadline is {elapsed(self.probe_seconds)}; "
+                f"it must be above zero and below the deadline of {elapsed(self.deadline)}"
             )
 
     @property

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
+from nodevet.durations import elapsed
 from nodevet.inventory.documents import MAX_BYTES
 from nodevet.inventory.errors import InventoryError
 from nodevet.printable import brief, last_line
@@ -36,7 +37,7 @@ def output(command: Sequence[str], name: str) -> bytes:
                 os.killpg(process.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            text = f"did not end within {DEADLINE:g} s"
+            text = f"did not end within {elapsed(DEADLINE)}"
             advice = "find out what it waits for by running it alone"
             raise InventoryError([Problem(brief(name), "", text, advice)]) from None
     if process.returncode != 0:

@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from nodevet.changes import Changes, changes
+from nodevet.durations import elapsed
 from nodevet.model import HostOutcome, Run
 from nodevet.printable import brief, plain
 from nodevet.report import table
@@ -23,7 +24,7 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import findings_in_words, totals
 from nodevet.report.parts.page_data import data
-from nodevet.report.parts.text import count, duration, name, nodeset
+from nodevet.report.parts.text import count, name, nodeset
 from nodevet.result import HostResult, Outcome, Result
 
 ENDING = ".html"
@@ -126,7 +127,7 @@ def _headline(run: Run) -> str:
 
 def _facts(run: Run) -> list[str]:
     facts = [
-        f"took {duration(run.seconds)}",
+        f"took {elapsed(run.seconds)}",
         f"run {plain(run.id)}",
         f"nodevet {plain(run.nodevet)}",
         f"fails on {run.fail_on.value}",

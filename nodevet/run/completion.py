@@ -17,24 +17,24 @@ HEAD = 256  # characters of a file that say what it is
 PLAIN = re.compile(r"[A-Za-z0-9_./+%~-]+")  # file names that no shell need quote
 
 
-class Candidate(NamedTuple):
+class Suggestion(NamedTuple):
     """A word, and what it is if there is more to say."""
 
     word: str
     about: str = ""
 
 
-def checks(project: Path) -> Iterator[Candidate]:
+def checks(project: Path) -> Iterator[Suggestion]:
     """Every check with its title."""
     yield from _modules("nodevet.checks", project / "checks")
 
 
-def fixes(project: Path) -> Iterator[Candidate]:
+def fixes(project: Path) -> Iterator[Suggestion]:
     """Every fix with its title."""
     yield from _modules("nodevet.fixes", project / "fixes")
 
 
-def baselines(project: Path) -> Iterator[Candidate]:
+def baselines(project: Path) -> Iterator[Suggestion]:
     """Every baseline that has a name, then the YAML files here."""
     found: dict[str, str] = {}
     for folder in (project / "baselines", *_folders("nodevet.baselines")):
@@ -42,51 +42,51 @@ def baselines(project: Path) -> Iterator[Candidate]:
             if path.suffix in YAML:
                 found.setdefault(path.stem, _title(path))
     for name in sorted(found):
-        yield Candidate(name, found[name])
+        yield Suggestion(name, found[name])
     for path in _listed(Path()):
         if path.suffix in YAML and _head(path).find("\nhosts:") < 0:
-            yield Candidate(path.name)
+            yield Suggestion(path.name)
 
 
-def formats() -> Iterator[Candidate]:
+def formats() -> Iterator[Suggestion]:
     """Every format of reports."""
     from nodevet import report
 
-    yield from map(Candidate, report.formats())
+    yield from map(Suggestion, report.formats())
 
 
-def sections() -> Iterator[Candidate]:
+def sections() -> Iterator[Suggestion]:
     """Every section of the evidence."""
     from nodevet.remote.probe.sections import names
 
-    yield from map(Candidate, names())
+    yield from map(Suggestion, names())
 
 
-def plans() -> Iterator[Candidate]:
+def plans() -> Iterator[Suggestion]:
     """The plans in this folder."""
     for path in _listed(Path()):
         if path.suffix == ".json" and '"nodevet_plan"' in _head(path):
-            yield Candidate(path.name)
+            yield Suggestion(path.name)
 
 
-def saved_runs() -> Iterator[Candidate]:
+def saved_runs() -> Iterator[Suggestion]:
     """The saved runs of checks in this folder."""
     for path in _listed(Path()):
         if path.suffix in (".json", ".jsonl") and re.search(r'"schema"|"nodevet"', _head(path)):
-            yield Candidate(path.name)
+            yield Suggestion(path.name)
 
 
-def runs(project: Path) -> Iterator[Candidate]:
+def runs(project: Path) -> Iterator[Suggestion]:
     """The runs of fixes that the project keeps, the latest first."""
     folder = project / "runs"
     found = [path for path in _listed(folder, files=False) if (path / "journal.jsonl").exists()]
     for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
-        yield Candidate(str(path))
+        yield Suggestion(str(path))
 
 
-def hosts(inventories: Sequence[str]) -> Iterator[Candidate]:
+def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:
     """@local, and the groups and hosts of these inventories, if they are data and small."""
-    yield Candidate("@local", "this machine")
+    yield Suggestion("@local", "this machine")
     for name in inventories:
         path = Path(name)
         with suppress(Exception):  # one that is not valid names nothing
@@ -95,27 +95,27 @@ def hosts(inventories: Sequence[str]) -> Iterator[Candidate]:
             from nodevet.inventory.sources import read
 
             found = read(name)
-            yield from (Candidate(f"@{group}", "group") for group in sorted(found.groups))
-            yield from (Candidate(entry.name) for entry in found.entries)
+            yield from (Suggestion(f"@{group}", "group") for group in sorted(found.groups))
+            yield from (Suggestion(entry.name) for entry in found.entries)
 
 
-def files(start: str) -> Iterator[Candidate]:
+def files(start: str) -> Iterator[Suggestion]:
     """The files and folders whose path begins so; a folder ends with a slash."""
     folder, _, _ = start.rpartition("/")
     at = Path(f"{folder}/" if start.startswith("/") else folder)
     for path in sorted(at.iterdir()) if at.is_dir() else ():
         if PLAIN.fullmatch(path.name) and str(path).startswith(start.removeprefix("./")):
-            yield Candidate(f"{path}/" if path.is_dir() else str(path))
+            yield Suggestion(f"{path}/" if path.is_dir() else str(path))
 
 
-def _modules(package: str, own: Path) -> Iterator[Candidate]:
+def _modules(package: str, own: Path) -> Iterator[Suggestion]:
     found: dict[str, Path] = {}
     for folder in (*_folders(package), own):
         for path in _listed(folder):
             if path.suffix == ".py" and path.stem.isidentifier() and path.stem[0] != "_":
                 found.setdefault(path.stem, path)
     for name in sorted(found):
-        yield Candidate(name, _head(found[name]).partition("\n")[0].strip('"'))
+        yield Suggestion(name, _head(found[name]).partition("\n")[0].strip('"'))
 
 
 def _folders(package: str) -> list[Path]:

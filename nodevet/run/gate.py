@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet.durations import elapsed
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
@@ -81,7 +82,7 @@ def settled(vetted: Vetted, settle: float) -> HostReport:
     if uptime is not None and uptime >= settle:
         return result
     shown = "unknown" if uptime is None else f"{uptime:.0f} s"
-    why = f"not settled: up for {shown}, expected {settle:g} s"
+    why = f"not settled: up for {shown}, expected {elapsed(settle)}"
     return msgspec.structs.replace(result, status=Status.TIMEOUT, why=why, findings=())
 
 

@@ -23,7 +23,7 @@ from nodevet.model import (
 )
 from nodevet.printable import cells, cut, plain
 from nodevet.report.parts import fold, words
-from nodevet.report.parts.text import cut_pair, duration, name, nodeset, pad, wrap
+from nodevet.report.parts.text import cut_pair, name, nodeset, pad, wrap
 
 QUICK = settings(deadline=None, max_examples=50)
 NAMES = st.from_regex(
@@ -109,13 +109,6 @@ def test_wrapping_loses_nothing(text, room):
 def test_wide_characters_take_two_columns():
     assert cells("漢字") == 4
     assert pad("漢", 4) == "漢  "
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (7380, "2 h 3 min")]
-)
-def test_duration(seconds, text):
-    assert duration(seconds) == text
 
 
 def line_of(make, *hosts):

@@ -20,7 +20,7 @@ from click.shell_completion import (
 )
 
 from nodevet.run import completion
-from nodevet.run.completion import Candidate
+from nodevet.run.completion import Suggestion
 
 VARIABLE = "_NODEVET_COMPLETE"
 PROGRAM = "nodevet"
@@ -30,7 +30,7 @@ Items = list[CompletionItem[str]]
 Complete = Callable[[click.Context, click.Parameter, str], Items]
 
 
-def names(find: Callable[[Path], Iterable[Candidate]]) -> Complete:
+def names(find: Callable[[Path], Iterable[Suggestion]]) -> Complete:
     """Completes what there is in the project."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
@@ -93,7 +93,7 @@ checks = names(completion.checks)
 fixes = names(completion.fixes)
 
 
-def _items(found: Iterable[Candidate], incomplete: str) -> Items:
+def _items(found: Iterable[Suggestion], incomplete: str) -> Items:
     return [
         CompletionItem(one.word, help=one.about or None)
         for one in found

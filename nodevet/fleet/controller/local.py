@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from nodevet.durations import elapsed
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.child import ChildProcess, Ending
 from nodevet.fleet.protocol.commands import explain
@@ -60,7 +61,7 @@ class LocalProbe:
             return
         self._done = True
         if late:
-            yield self._visit(Status.TIMEOUT, f"timed out after {self._deadline:g} s")
+            yield self._visit(Status.TIMEOUT, f"timed out after {elapsed(self._deadline)}")
         elif self._fault or self._answer.begun or ending.code == 0:
             yield self._visit(Status.PROBE_FAILED, self._fault or self._answer.missing())
         else:

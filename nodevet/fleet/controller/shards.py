@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nodevet.durations import elapsed
 from nodevet.fleet import FleetError, Options, Visit
 from nodevet.fleet.controller import child
 from nodevet.fleet.controller.child import ChildProcess, Ending
@@ -48,7 +49,7 @@ class Shard:
     def unfinished(self, ending: Ending, *, late: bool) -> Iterator[Visit]:
         """The hosts that it has not answered for, now that it is gone."""
         if late:
-            status, how = Status.TIMEOUT, f"was silent for {self._patience:g} s and was killed"
+            status, how = Status.TIMEOUT, f"was silent for {elapsed(self._patience)} and was killed"
         else:
             status, how = Status.PROBE_FAILED, self._fault or str(ending)
         for host in self._hosts.values():

@@ -13,6 +13,7 @@ import gevent
 from paramiko import SSHException
 from paramiko.packet import Packetizer
 
+from nodevet.durations import elapsed
 from nodevet.fleet.ssh.errors import HungUpError, NoBannerError, UnreachableError, refused
 
 BANNER = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
@@ -85,7 +86,7 @@ def await_banner(sock: socket.socket, seconds: float) -> BufferedSocket:
         sock.close()
         if seen:
             raise UnreachableError("not an SSH server") from error
-        why = f"timed out after {seconds:g} s (waiting for the SSH banner)"
+        why = f"timed out after {elapsed(seconds)} (waiting for the SSH banner)"
         raise NoBannerError(why) from error
     except OSError as error:
         sock.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import gevent
 
+from nodevet.durations import elapsed
 from nodevet.fleet.ssh.errors import OtherKeyError, SshConfigError, TooLateError, UnreachableError
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.known_hosts import Judgement, KnownHosts, Trust, hashed, parse, spell
@@ -139,7 +140,7 @@ def _locked(path: Path, patience: float) -> Iterator[int]:
         try:
             while not _lock(descriptor):
                 if time.monotonic() > end:
-                    raise TooLateError(f"timed out after {patience:g} s ({path} is locked)")
+                    raise TooLateError(f"timed out after {elapsed(patience)} ({path} is locked)")
                 gevent.sleep(GLANCE)
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 yield descriptor

@@ -17,6 +17,7 @@ import gevent
 from paramiko import BadAuthenticationType, SSHException, Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException
 
+from nodevet.durations import elapsed
 from nodevet.fleet.ssh import algorithms
 from nodevet.fleet.ssh.banner import BoundedPacketizer, BufferedSocket, await_banner
 from nodevet.fleet.ssh.errors import (
@@ -159,7 +160,7 @@ class Transports:
             with gevent.Timeout(self._timeout, TimeoutError()):
                 return _connect(config)
         except TimeoutError as error:
-            raise TooLateError(f"timed out after {self._timeout:g} s (connecting)") from error
+            raise TooLateError(f"timed out after {elapsed(self._timeout)} (connecting)") from error
         except socket.gaierror as error:
             raise UnreachableError(unresolved(error)) from error
         except UnicodeError as error:
@@ -184,7 +185,9 @@ class Transports:
             cast(BoundedPacketizer, transport.packetizer).agreed = True
         except TimeoutError as error:
             transport.close()
-            raise TooLateError(f"timed out after {self._timeout:g} s (key exchange)") from error
+            raise TooLateError(
+                f"timed out after {elapsed(self._timeout)} (key exchange)"
+            ) from error
         except (SSHException, OSError, EOFError) as error:
             transport.close()
             raise UnreachableError(handshake_failure(error)) from error
@@ -262,7 +265,7 @@ class Transports:
         connection = Connection()
         try:
             seconds = self._timeout * 3
-            with gevent.Timeout(seconds, TooLateError(f"timed out after {seconds:g} s")):
+            with gevent.Timeout(seconds, TooLateError(f"timed out after {elapsed(seconds)}")):
                 return self.open(hop, connection, seconds), connection
         except BaseException:
             connection.close()

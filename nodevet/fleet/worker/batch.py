@@ -22,6 +22,7 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
 
+from nodevet.durations import elapsed
 from nodevet.fleet.protocol import commands, framing
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.fleet.ssh.connector import NoAnswerError, NodeConnector
@@ -86,7 +87,7 @@ class Batch:
             with gevent.Timeout(self._order.deadline, Deadline()):
                 outcome = self._ask(connector, target)
         except Deadline:
-            why = f"timed out after {self._order.deadline:g} s ({connector.stage})"
+            why = f"timed out after {elapsed(self._order.deadline)} ({connector.stage})"
             outcome = framing.VisitOutcome("timeout", why)
         finally:
             with gevent.Timeout(CLOSING, False):
@@ -138,7 +139,9 @@ def unanswered(
 ) -> framing.VisitOutcome:
     """How a program that was sent to a node ended without an answer."""
     if commands.timed_out(error.code):
-        return framing.VisitOutcome("timeout", f"timed out after {seconds:g} s (running the probe)")
+        return framing.VisitOutcome(
+            "timeout", f"timed out after {elapsed(seconds)} (running the probe)"
+        )
     on_stdout = not error.stderr.strip() and not answer.begun  # as nologin(8) complains
     said = answer.said if on_stdout else error.stderr
     why = commands.explain(error.code, said, python=python)

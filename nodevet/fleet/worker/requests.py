@@ -14,6 +14,7 @@ from gevent.lock import BoundedSemaphore
 from gevent.os import make_nonblocking, nb_read
 from gevent.pool import Pool
 
+from nodevet.durations import elapsed
 from nodevet.fleet.protocol import framing
 from nodevet.fleet.protocol.framing import Frame, FrameReader, SessionAnswer, SessionRequest
 from nodevet.fleet.worker.batch import (
@@ -66,7 +67,7 @@ class RequestServer:
                 do = getattr(session, f"do_{request.do}")
                 return do(seconds=seconds, **request.arguments, **given)
         except Deadline:
-            why = f"timed out after {seconds:g} s ({session.stage})"
+            why = f"timed out after {elapsed(seconds)} ({session.stage})"
             session.drop(why)
             raise SessionError("timeout", why) from None
 

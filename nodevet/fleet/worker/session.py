@@ -19,6 +19,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
+from nodevet.durations import elapsed
 from nodevet.fleet.protocol import answers, commands, framing
 from nodevet.fleet.protocol.payload import (
     PROBE,
@@ -164,7 +165,7 @@ class HostSession:
         for each in commands:
             ok, output, late = self._execute(each, limit, self._around())
             code = output.code
-            said += block(output.output) + (f"\ntimed out after {limit:g} s" if late else "")
+            said += block(output.output) + (f"\ntimed out after {elapsed(limit)}" if late else "")
             if not ok:
                 break
         return {"ok": ok, "code": code, "output": said[-OUTPUT:].strip("\n")}
@@ -195,7 +196,7 @@ class HostSession:
             if booted != before:
                 return booted
         self.drop("the node did not come back from its reboot")
-        raise SessionError("timeout", f"timed out after {seconds:g} s (rebooting): {why}")
+        raise SessionError("timeout", f"timed out after {elapsed(seconds)} (rebooting): {why}")
 
     def _boot_id(self) -> str:
         ok, output, _ = self._execute(StringCommand("cat", BOOT_ID), self._order.deadline)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
+from nodevet.durations import elapsed
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
@@ -203,7 +204,7 @@ def drained(hook: str, host: str, *, seconds: float = DRAIN_SECONDS) -> str:
             output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * TOLD))
             said = output.read().decode("utf-8", "backslashreplace").strip()[-TOLD:]
     except subprocess.TimeoutExpired:
-        return f"the drain hook took longer than {seconds:g} s"
+        return f"the drain hook took longer than {elapsed(seconds)}"
     except (OSError, ValueError) as error:
         return f"the drain hook cannot be run: {error}"
     if code == 0:

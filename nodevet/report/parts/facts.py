@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from nodevet.durations import elapsed
 from nodevet.model import HostFacts, Run
 from nodevet.printable import brief, cut
 from nodevet.report.parts.text import columns
@@ -43,7 +44,7 @@ def _rows(facts: HostFacts) -> Iterator[tuple[str, str]]:
     kernel = " ".join(filter(None, (facts.kernel, facts.architecture)))
     yield "system", ", ".join(filter(None, (facts.os, kernel)))
     yield "memory", "" if facts.memory_kb is None else f"{facts.memory_kb / 2**20:,.0f} GiB"
-    yield "uptime", "" if facts.uptime_s is None else elapsed(facts.uptime_s)
+    yield "uptime", "" if facts.uptime_s is None else elapsed(round(facts.uptime_s))
 
 
 def counted(values: Mapping[str, int]) -> str:
@@ -64,17 +65,3 @@ def watts(milliwatts: str) -> str:
     ('700 W', '352.5 W')
     """
     return f"{int(milliwatts) / 1000:g} W" if milliwatts.isdecimal() else milliwatts
-
-
-def elapsed(seconds: float) -> str:
-    """In the two largest units that matter.
-
-    >>> elapsed(40), elapsed(3700), elapsed(98 * 3600)
-    ('0 min', '1 h 1 min', '4 d 2 h')
-    """
-    minutes = int(seconds) // 60
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -7,10 +7,11 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from nodevet.durations import elapsed
 from nodevet.model import Finding, Verdict
 from nodevet.printable import brief, plain
 from nodevet.report.parts.hunks import hunks
-from nodevet.report.parts.text import count, duration, name, nodeset
+from nodevet.report.parts.text import count, name, nodeset
 from nodevet.report.parts.words import in_ranges
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def facts(result: "Result") -> list[tuple[str, str]]:
         ("plan", f"{plain(result.plan)}, sha256 {plain(result.digest)}"),
         ("author", plain(result.author)),
         ("approved by", ", ".join(approved) or "not required"),
-        ("started", f"{plain(result.started)}, took {duration(result.seconds)}"),
+        ("started", f"{plain(result.started)}, took {elapsed(result.seconds)}"),
         *[("override", plain(str(one))) for one in result.options.get("overrides", ())],
         *([("stopped", plain(result.stopped))] if result.stopped else []),
     ]

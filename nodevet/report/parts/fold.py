@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from nodevet.changes import Marks, changes
+from nodevet.durations import elapsed
 from nodevet.model import Finding, HostOutcome, Run, Severity, Verdict
 from nodevet.printable import brief
 from nodevet.report.parts.ages import evidence_age, last_time
 from nodevet.report.parts.causes import causes_of
 from nodevet.report.parts.ranges import shape, spanned
-from nodevet.report.parts.text import after_label, count, duration
+from nodevet.report.parts.text import after_label, count
 from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, difference, subjects_of, values
 
 ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutcome.OK)
@@ -106,7 +107,7 @@ def summary(run: Run, since: str = "") -> str:
         told = [f"{number:,} {word}" for word, number in found.told]
         head = f"{count(len(run.hosts), 'host')}: {', '.join(told)}"
         parts = []
-    parts += [since, evidence_age(run), duration(run.seconds)]
+    parts += [since, evidence_age(run), elapsed(run.seconds)]
     parts.append("the run was interrupted" if run.interrupted else "")
     return " · ".join(part for part in (head, *parts) if part)
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodevet.changes import Changes
+from nodevet.durations import elapsed
 from nodevet.model import Finding, HostReport, Run, Status, Verdict
 from nodevet.printable import brief
 from nodevet.report.diff import value_lines
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.fold import Line, lines, totals
 from nodevet.report.parts.hunks import hunks
-from nodevet.report.parts.text import count, duration, name, nodeset
+from nodevet.report.parts.text import count, name, nodeset
 from nodevet.report.parts.words import difference, values
 
 MOST_LINES = 200  # of one finding's differences
@@ -124,7 +125,7 @@ def _host(report: HostReport, members: int, new: list[int], lost: bool) -> dict[
         "baseline": _text(report.baseline),
         "machine": _text(report.machine_id or ""),
         "boot": _text(report.boot_id or ""),
-        "took": duration(report.seconds),
+        "took": elapsed(report.seconds),
         "read": _text(read_at(report)),
         "groups": _text(", ".join(report.groups)),
         "gpus": sorted([_text(part) for part in gpu] for gpu in gpus),

@@ -130,13 +130,3 @@ def after_label(label: str, why: str) -> str:
     if why[: len(label)].lower() != label.lower() or not rest.startswith((" ", ": ")):
         return why
     return rest.removeprefix(":").strip() or why
-
-
-def duration(seconds: float) -> str:
-    """`4.1 s`, `12 min 5 s`, `2 h 3 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
