@@ -11,6 +11,8 @@ from nodevet.model import Value
 from nodevet.resource import AnyAction, State
 
 SCHEMA = 3
+ONLY = "only"  # of a run's options: the hosts that --host chose; without it, all
+LEFT_OUT = "left out by --host"
 BRIEF = 300  # characters of a command's output in one line of a report
 
 
@@ -122,12 +124,30 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """As `exit_code`; 3, too, if the outcome of the run itself is unknown."""
         if self.unknown:
             return 3
-        code = exit_code(self.hosts)
-        return code or int(not all(self.good(host.outcome) for host in self.hosts))
+        asked = self.asked
+        return exit_code(asked) or int(not all(self.good(host.outcome) for host in asked))
+
+    @property
+    def asked(self) -> tuple[HostResult, ...]:
+        """The hosts that the run was for: not those that --host left out."""
+        only = chosen_of(self.options)
+        return tuple(
+            host
+            for host in self.hosts
+            if only is None or host.host in only or host.outcome is not Outcome.NOT_ATTEMPTED
+        )
 
     def good(self, outcome: Outcome) -> bool:
         """Whether that is what was asked for: an apply does not ask for being rolled back."""
         return outcome.good and not (self.kind == "apply" and outcome is Outcome.ROLLED_BACK)
+
+
+def chosen_of(options: Mapping[str, Any]) -> frozenset[str] | None:
+    """The hosts that --host chose, by a run's options; None: all."""
+    only = options.get(ONLY)
+    if not isinstance(only, (list, tuple)):
+        return None
+    return frozenset(name for name in only if isinstance(name, str))
 
 
 def exit_code(hosts: Iterable[HostResult]) -> int:

@@ -47,6 +47,13 @@ from nodevet.run.errors import UserError
     shell_complete=completing.runs,
     help="Go on with a run that was interrupted: hosts that it left in the middle are read first.",
 )
+@click.option(
+    "--host",
+    "only",
+    multiple=True,
+    metavar="NODESET",
+    help="Only these hosts of the plan; the others are not attempted.",
+)
 @fix_run.shown
 @options.reach
 @display_options()
@@ -58,6 +65,7 @@ def command(
     override: bool,
     folder: Path | None,
     resume: Path | None,
+    only: tuple[str, ...],
     form: str,
     project: Path,
     display: Display,
@@ -73,8 +81,8 @@ def command(
 
     \b
     Exit codes:
-      0  every node of the plan is as expected, or pending a reboot that the
-         plan names
+      0  every node of the plan, or of --host, is as expected, or pending a
+         reboot that the plan names
       1  something failed and was rolled back, was refused, or not attempted
       2  usage or configuration error, or the plan is not approved
       3  a rollback failed or an outcome is unknown: look at the node
@@ -95,6 +103,13 @@ def command(
         raise UserError("name either a PLAN, or a run to --resume")
     with FixWatcher(display) as watcher:
         result = apply(
-            what, reached, context, project, rollout, override=override, listener=watcher
+            what,
+            reached,
+            context,
+            project,
+            rollout,
+            only=only,
+            override=override,
+            listener=watcher,
         )
     fix_run.finish(what.run, result, form, display)

@@ -160,6 +160,16 @@ def carried(
     return Carried(rollout=rollout, nodevet=version, overrides=tuple(overrides))
 
 
+def with_fewer(planned: Rollout, found: Carried, max_fail: int) -> Carried:
+    """No more hosts than this may fail: more careful, so no one has to allow it, and told."""
+    if max_fail >= found.rollout.max_fail:
+        return found
+    rollout = msgspec.structs.replace(found.rollout, max_fail=max_fail)
+    others = found.overrides[len(differences(planned, found.rollout)) :]
+    told = (*differences(planned, rollout), *others)
+    return msgspec.structs.replace(found, rollout=rollout, overrides=told)
+
+
 def _version(planned: str, now: str) -> list[str]:
     if planned == now:
         return []

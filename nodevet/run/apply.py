@@ -12,17 +12,19 @@ from nodevet.remedy.approval.verify import Signature, signatures
 from nodevet.remedy.journal import space
 from nodevet.remedy.journal.account import settled
 from nodevet.remedy.journal.folder import Opening, RunFolder, SavedReach
-from nodevet.remedy.journal.journal import Journal, read, state
+from nodevet.remedy.journal.journal import Journal, JournalRecord, RunBegin, read, state
 from nodevet.remedy.model import Plan
+from nodevet.remedy.rollout import preconditions
 from nodevet.remedy.rollout.apply import ApplyOrder, Stop
 from nodevet.remedy.rollout.apply import apply as roll_out
 from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.settings import Carried
-from nodevet.result import Approval, Result
+from nodevet.report.parts.text import count, nodeset
+from nodevet.result import ONLY, Approval, Result, chosen_of
 from nodevet.run.approved import approved, closing
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
-from nodevet.run.fix_run import keep, read_plan, same_plan, tell_folder, terms_of
+from nodevet.run.fix_run import chosen, keep, read_plan, same_plan, tell_folder, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import carried_out
@@ -65,18 +67,29 @@ def apply(
     project: Path,
     given: Mapping[str, Any],
     *,
+    only: Sequence[str] = (),
     override: bool = False,
     listener: FixListener | None = None,
 ) -> Result:
     """Carry out a plan, or go on with its run, and keep the reports in the run's folder.
 
-    `given`: settings of a rollout that are other than the plan's. A first Ctrl-C begins no further
+    `given`: settings of a rollout that are other than the plan's. `only`: nodesets of the plan's
+    hosts that the run is for; a resumed run keeps its own. A first Ctrl-C begins no further
     host; a second one raises KeyboardInterrupt and leaves hosts as they are.
     Raises UserError, and what the plan, the policy, the journal and its folder raise.
     """
     hears, run, plan = listener or FixListener(), what.run, what.plan
     resumed = what.plan_name is None
-    carried = carried_out(plan, read(run.path) if resumed else (), given, override=override)
+    if resumed and only:
+        raise UserError("--host: a run that is resumed keeps the hosts that it was begun for")
+    kept = read(run.path) if resumed else ()
+    todo = _chosen(plan, kept, only)
+    baselines = {baseline.name: baseline for baseline in context.baselines}
+    _known(plan, todo, kept, baselines)
+    carried = carried_out(plan, kept, given, override=override, hosts=len(todo))
+    if len(todo) < len(_hosts(plan)):
+        left = count(len(_hosts(plan)) - len(todo), "host")
+        hears.note(f"only {nodeset(todo)}: {left} of the plan not attempted")
     for one in carried.overrides:
         hears.note(f"not as approved: {one}")
     reboot = carried.rollout.reboots
@@ -93,8 +106,45 @@ def apply(
             run.begin(what.plan_name, what.text, what.signatures, reach)
         journal.reserve(space.reserve(plan, batch))
         tell_folder(run, "apply --resume", hears)
-        result = _carry_out(what, reach, context, project, journal, found, carried, hears)
+        result = _carry_out(what, reach, context, project, journal, found, carried, todo, hears)
     return keep(run, result, "result")
+
+
+def _hosts(plan: Plan) -> tuple[str, ...]:
+    """Those for which the plan has a step, in its order."""
+    return tuple(host for host in plan.nodes if plan.of(host))
+
+
+def _chosen(plan: Plan, kept: Sequence[JournalRecord], only: Sequence[str]) -> tuple[str, ...]:
+    """The hosts that the run is for; one that is resumed was begun for these. Raises UserError."""
+    first = next((one for one in kept if isinstance(one, RunBegin)), None)
+    before = chosen_of(first.options) if first else None
+    if before is not None:
+        return tuple(host for host in _hosts(plan) if host in before)
+    return chosen(only, _hosts(plan))
+
+
+def _known(
+    plan: Plan,
+    hosts: Sequence[str],
+    kept: Sequence[JournalRecord],
+    baselines: Mapping[str, Baseline],
+) -> None:
+    """Raises UserError if hosts cannot be worked on, as what they were planned by is not here.
+
+    A run that is resumed looks at what it began by a baseline that was changed, too.
+    """
+    done = settled(plan, kept) if kept else {}
+    for host in hosts:
+        planned = plan.nodes[host]
+        baseline = baselines.get(planned.baseline)
+        if host not in done and not (kept and baseline):
+            why = preconditions.other_baseline(plan, planned, baseline)
+            if why and baseline:
+                raise UserError(f"{why}: plan again")
+            if why:
+                known = f"; known are {', '.join(sorted(baselines))}" if baselines else ""
+                raise UserError(f"{why} {planned.baseline}.yaml{known}")
 
 
 def _carry_out(
@@ -105,6 +155,7 @@ def _carry_out(
     journal: Journal,
     approvals: Sequence[Approval],
     carried: Carried,
+    todo: Sequence[str],
     listener: FixListener,
 ) -> Result:
     run, plan, rollout = what.run, what.plan, carried.rollout
@@ -112,7 +163,9 @@ def _carry_out(
     if earlier and earlier.run:
         approvals = approvals or earlier.run.approvals
     finished = settled(plan, journal.records) if earlier else {}
-    opened = Opening(run, what.text, plan, journal, approvals, carried.options)
+    fewer = {ONLY: list(todo)} if len(todo) < len(_hosts(plan)) else {}
+    options = {**carried.options, **fewer}
+    opened = Opening(run, what.text, plan, journal, approvals, options)
 
     def step_context(host: str, baseline: Baseline) -> StepContext:
         return StepContext(
@@ -125,13 +178,14 @@ def _carry_out(
         baselines={baseline.name: baseline for baseline in context.baselines},
         hosts=frozenset(host.name for host in reach.hosts),
         terms=terms_of(run, rollout),
+        only=frozenset(todo),
         verify_reboot=rollout.verify_reboot,
         closed=closing(run, what.text, plan, reach.hosts, project),
         keep=run.keep_evidence,
     )
-    options = fleet_options(**reach.options, context=context, fixes=True)
+    reaching = fleet_options(**reach.options, context=context, fixes=True)
     with (
-        ssh_executor.SshExecutor(reach.hosts, options) as worker,
+        ssh_executor.SshExecutor(reach.hosts, reaching) as worker,
         Stop(listener.note_in_signal) as stop,
     ):
         try:

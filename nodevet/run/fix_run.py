@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodevet import report
 from nodevet.document.kinds import FileKind, mistaken
+from nodevet.printable import brief
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.journal import RunState
@@ -19,6 +20,7 @@ from nodevet.remedy.model import Plan, digest
 from nodevet.remedy.plan.holders import names
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
+from nodevet.report.parts.text import nodeset
 from nodevet.result import Result
 from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener
@@ -45,6 +47,26 @@ def tell_folder(run: RunFolder, again: str, listener: FixListener) -> None:
     folder = shlex.quote(str(run.path))
     listener.note(f"run {folder}; watch it: nodevet status {folder}")
     listener.note(f"if it is interrupted: nodevet {again} {folder}")
+
+
+def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
+    """The hosts of a plan that these nodesets name, or all. Raises UserError for any other."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    if not names:
+        return tuple(everything)
+    try:
+        expected = {
+            node
+            for name in names
+            for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
+        }
+    except NodeSetException as error:
+        raise UserError(f"--host: {error}") from error
+    if stray := expected - set(everything):
+        few = brief(nodeset(everything), 400)
+        raise UserError(f"--host: {nodeset(sorted(stray))}: not in the plan, which is for {few}")
+    return tuple(host for host in everything if host in expected)
 
 
 def same_plan(run: RunFolder, text: bytes, state: RunState) -> RunState:

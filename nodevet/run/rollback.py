@@ -20,7 +20,7 @@ from nodevet.remedy.settings import Rollout, no_hook
 from nodevet.result import HostResult, Result
 from nodevet.run.approved import closed_rollback, rollback_approved
 from nodevet.run.errors import UserError
-from nodevet.run.fix_run import keep, same_plan, tell_folder, terms_of
+from nodevet.run.fix_run import chosen, keep, same_plan, tell_folder, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import of_rollback
@@ -125,22 +125,3 @@ def _claims(run: RunFolder, listener: FixListener) -> Claims:
     for why in found.unread:
         listener.note(f"cannot tell whether it is a newer run, so it is ignored: {why}")
     return found.claims
-
-
-def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:
-    """The run's hosts that are named, or all. Raises UserError for one that is not among them."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
-
-    if not names:
-        return tuple(everything)
-    try:
-        expected = {
-            node
-            for name in names
-            for node in ([name] if name in everything else NodeSet(name, resolver=RESOLVER_NOGROUP))
-        }
-    except NodeSetException as error:
-        raise UserError(f"--host: {error}") from error
-    if stray := sorted(expected - set(everything)):
-        raise UserError(f"--host: {stray[0]} is not a host of this run")
-    return tuple(host for host in everything if host in expected)

@@ -27,11 +27,21 @@ def rollout_of(nodes: int, given: Mapping[str, Any]) -> Rollout:
 
 
 def carried_out(
-    plan: Plan, kept: Sequence[JournalRecord], given: Mapping[str, Any], *, override: bool
+    plan: Plan,
+    kept: Sequence[JournalRecord],
+    given: Mapping[str, Any],
+    *,
+    override: bool,
+    hosts: int | None = None,
 ) -> Carried:
     """How a plan is carried out: as it says, or as the run of these records was carried out,
-    except for what is given now. Raises UserError."""
-    nodes = len({step.host for step in plan.steps})
+    except for what is given now. Raises UserError.
+
+    `hosts`: so many of the plan's are chosen. A share is one of these, and no more of them may fail
+    than in proportion, unless that is given.
+    """
+    everything = len({step.host for step in plan.steps})
+    nodes = everything if hosts is None else hosts
     asked = {**given, **{name: _shares(nodes, given)[name] for name in SHARES if name in given}}
     try:
         found = settings.carried(
@@ -39,6 +49,9 @@ def carried_out(
         )
     except OverrideError as error:
         raise UserError(str(error)) from error
+    spare = found.rollout.max_fail * nodes // max(1, everything)
+    if nodes < everything and "max_fail" not in given and not kept:
+        found = settings.with_fewer(plan.rollout, found, spare)
     if missing := settings.no_hook([step.risk for step in plan.steps], found.rollout):
         raise UserError(missing)
     return found

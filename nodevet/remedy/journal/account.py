@@ -22,7 +22,17 @@ from nodevet.remedy.journal.records import (
 from nodevet.remedy.model import Plan, Step
 from nodevet.remedy.rollout.step_results import begin
 from nodevet.resource import State, same
-from nodevet.result import HostResult, Outcome, Ran, Refusal, Result, StepResult, worst
+from nodevet.result import (
+    LEFT_OUT,
+    HostResult,
+    Outcome,
+    Ran,
+    Refusal,
+    Result,
+    StepResult,
+    chosen_of,
+    worst,
+)
 
 OPEN = frozenset({Outcome.UNKNOWN, Outcome.ROLLBACK_FAILED, Outcome.NOT_ATTEMPTED})
 """What a resumed run looks at again,"""
@@ -100,6 +110,7 @@ class _Story:
         if self.state.run is None:
             raise journal.JournalError("the journal has no record of a run")
         self.last = self.state.run
+        self.only = chosen_of(self.state.run.options)  # hosts of the apply; None: all
         self.named: dict[str, None] = {}  # nodes that were to be rolled back
         self.asked: frozenset[str] = frozenset()  # of these, by the last try and not ended since
         self.ends: dict[str, HostEnd] = {}
@@ -254,6 +265,8 @@ class _Story:
     def _stopped(self, host: str) -> str:
         if host in self.named:
             return CLOSED
+        if self.only is not None and host not in self.only:
+            return LEFT_OUT
         return (self._end and self._end.stopped) or "the run ended before its turn"
 
     def _known_end(self, host: str, end: HostEnd, kind: str) -> HostResult:

@@ -31,7 +31,7 @@ from nodevet.remedy.rollout.limits import Limits, RolloutProgress, in_canary, ro
 from nodevet.remedy.rollout.node_run import NodeApply, NodeTask
 from nodevet.remedy.rollout.session import NodeSession, SessionTerms
 from nodevet.remedy.rollout.step_results import begin
-from nodevet.result import HostResult, Outcome, Refusal
+from nodevet.result import LEFT_OUT, HostResult, Outcome, Refusal
 
 Work = Callable[[str, bool], HostResult]
 """(host, whether it is a canary) -> how it ended. Runs in a thread of its own."""
@@ -165,6 +165,7 @@ class ApplyOrder:
     baselines: Mapping[str, Baseline]  # by name, as they are now
     hosts: frozenset[str]  # that can be reached
     terms: SessionTerms
+    only: frozenset[str] | None = None  # hosts of the plan; None: all
     verify_reboot: bool = False  # canaries are rebooted
     closed: Callable[[bool], str] = lambda reboot: ""
     """Why no step may be begun now, or with True why no node may be rebooted: the plan expired,
@@ -233,6 +234,10 @@ class ApplyOrder:
             steps=steps,
         )
 
+    def chosen(self, host: str) -> bool:
+        """Whether this run is for it."""
+        return self.only is None or host in self.only
+
     def untouched(self, host: str, why: str) -> HostResult:
         steps = tuple(begin(step) for step in self.plan.of(host))
         if not steps:
@@ -275,7 +280,8 @@ def apply(
     looked at, and completed or reverted.
     """
     kept = dict(finished or {})
-    hosts = [host for host in order.plan.nodes if order.plan.of(host) and host not in kept]
+    todo = [host for host in order.plan.nodes if order.plan.of(host) and order.chosen(host)]
+    hosts = [host for host in todo if host not in kept]
     begun = [host for host in hosts if _begun(host, earlier)]
     safely(heard)(RunBegun(hosts=len(hosts), limits=limits))
     work = order.work(executor, journal, earlier, heard)
@@ -293,5 +299,6 @@ def apply(
     results |= {result.host: result for result in ended}
     for host in order.plan.nodes:
         if host not in results:
-            results[host] = order.untouched(host, why or "interrupted")
+            told = (why or "interrupted") if order.chosen(host) else LEFT_OUT
+            results[host] = order.untouched(host, told)
     return tuple(results[host] for host in order.plan.nodes), why
