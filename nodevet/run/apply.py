@@ -11,7 +11,7 @@ from nodevet.model import Baseline
 from nodevet.remedy.approval.verify import Signature, signatures
 from nodevet.remedy.journal import space
 from nodevet.remedy.journal.account import settled
-from nodevet.remedy.journal.folder import Opening, RunFolder, SavedReach
+from nodevet.remedy.journal.folder import NOTHING, Opening, RunFolder, SavedReach
 from nodevet.remedy.journal.journal import Journal, JournalRecord, RunBegin, read, state
 from nodevet.remedy.model import Plan
 from nodevet.remedy.rollout import preconditions
@@ -83,6 +83,8 @@ def apply(
     if resumed and only:
         raise UserError("--host: a run that is resumed keeps the hosts that it was begun for")
     kept = read(run.path) if resumed else ()
+    if resumed and not kept:  # nor does it say which hosts were chosen
+        raise UserError(f"{run.path}: {NOTHING}")
     todo = _chosen(plan, kept, only)
     baselines = {baseline.name: baseline for baseline in context.baselines}
     _known(plan, todo, kept, baselines)

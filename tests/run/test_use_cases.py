@@ -200,7 +200,7 @@ def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
     assert chosen((), everything) == everything
     assert chosen(("gpu[1-2]",), everything) == ("gpu1", "gpu2")
     assert chosen(("gpu[3]",), everything) == ("gpu[3]",)
-    with pytest.raises(UserError, match="gpu9 is not a host of this run"):
+    with pytest.raises(UserError, match="gpu9: not in the plan, which is for gpu"):
         chosen(("gpu[1,9]",), everything)
     with pytest.raises(UserError, match="--host"):
         chosen(("gpu[1-",), everything)
