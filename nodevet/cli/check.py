@@ -1,7 +1,8 @@
 """`nodevet check`: vet hosts against their baselines."""
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,7 +10,11 @@ from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
+from nodevet.last_verdict import clocks
 from nodevet.run.errors import UserError
+
+if TYPE_CHECKING:
+    from nodevet.cli.common.output import Sinks
 
 SOME = 5  # names in a sentence
 
@@ -49,8 +54,9 @@ SOME = 5  # names in a sentence
 @click.option(
     "--max-age",
     type=Duration(bare=False, endless=True),
-    help="Report saved evidence older than this as unknown; none: judge it at any age.  "
-    "[default: 7d]",
+    help="With --evidence: report what is older as unknown; none: judge it at any age  "
+    "[default: 7d].  With @local alone: a pass of this boot that is younger is the answer, "
+    "and nothing is read.",
 )
 @click.option(
     "--save",
@@ -99,16 +105,17 @@ def command(
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.progress import watched
     from nodevet.cli.common.runs import earlier_run
+    from nodevet.cli.common.speech import say
     from nodevet.model import Severity
     from nodevet.run import saved
     from nodevet.run.context import open_context
     from nodevet.run.earlier import among
+    from nodevet.run.keep_verdict import Keeping
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
     from nodevet.run.vet import vet, vet_saved
 
-    if max_age is not None and not evidence:
-        raise UserError("--max-age needs --evidence: what is read now has no age")
+    began = clocks()
     if evidence and save:
         raise UserError("--save cannot be used with --evidence, which judges what was saved")
     sinks = Sinks(formats, save, display)
@@ -118,6 +125,7 @@ def command(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
     least = Severity(fail_on)
+    keeping = None
     if evidence:
         replay = saved.read_saved(evidence, chosen)
         if not display.quiet:
@@ -128,6 +136,9 @@ def command(
         _tell_not_asked(*saved.not_asked(run))
     else:
         hosts = chosen.hosts()
+        if max_age is not None:
+            _only_printed(sinks, save, previous)
+            keeping = Keeping(sys.argv[1:], max_age, hosts, began)
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
         reached = fleet_options(context=context, **reach)
@@ -136,7 +147,21 @@ def command(
     narrowed = chosen.narrowed or not all(path.is_dir() for path in evidence)
     before = among(before, run) if before and narrowed else before
     sinks.finish(run, before, everything=everything)
+    if keeping:
+        (sink,) = sinks.sinks
+        why = keeping.keep(run, sinks.shown, context, project, dated=sink.format == "table")
+        if why:
+            say(why)
     click.get_current_context().exit(sinks.code(run))
+
+
+def _only_printed(sinks: "Sinks", save: Path | None, previous: Path | None) -> None:
+    """A verdict that is given again is printed, and nothing else. Raises UserError."""
+    if save or previous or any(sink.file or sink.streamed for sink in sinks.sinks):
+        raise UserError(
+            "--max-age without --evidence gives the last verdict again, and writes no file: leave "
+            "out --save, --previous, jsonl and reports to files, or --max-age"
+        )
 
 
 def _tell_left_out(names: tuple[str, ...], inventories: tuple[str, ...]) -> None:

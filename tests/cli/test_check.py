@@ -183,7 +183,7 @@ def test_what_is_new_since_an_earlier_run(nodevet: Run, reach: list[str], tmp_pa
         (["check", "-i", "/no/such/inventory.yaml"], "/no/such/inventory.yaml"),
         (["check", "gpu[1-"], "gpu[1-"),
         (["check", "--evidence", "/", "--save", "x"], "--save cannot be used with --evidence"),
-        (["check", "gpu1", "--max-age", "2d"], "--max-age needs --evidence"),
+        (["check", "gpu1", "--max-age", "2d"], "--max-age needs --evidence, or @local"),
         (["check", "--evidence", "/", "--max-age", "2"], "invalid duration '2'"),
         (["check", "gpu1", "--fail-on", "much"], "--fail-on"),
         (["chekc"], "chekc"),

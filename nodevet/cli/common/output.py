@@ -53,6 +53,7 @@ class Sinks:
         self.sinks = tuple(_sinks(formats or ["table"]))
         self._save = save
         self._lost: dict[str, str] = {}
+        self.shown = ""  # what went to standard output last
         self.interrupts = Interrupts()
         if save is not None:
             with tried(save):
@@ -141,7 +142,7 @@ class Sinks:
         for sink in sinks:
             if sink.file is not None:
                 continue
-            text = render(sink)
+            text = self.shown = render(sink)
             try:
                 click.echo(text, nl=not text.endswith("\n"))
             except OSError as error:

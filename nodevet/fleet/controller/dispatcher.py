@@ -5,13 +5,16 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.local import LocalProbe
-from nodevet.fleet.controller.shards import Shard, shards
 from nodevet.model import Host
 
-Source = Shard | LocalProbe
+if TYPE_CHECKING:
+    from nodevet.fleet.controller.shards import Shard
+
+    Source = Shard | LocalProbe
 
 
 class Dispatcher:
@@ -21,7 +24,7 @@ class Dispatcher:
         self._selector = selectors.DefaultSelector()
         self._sources: list[Source] = []
 
-    def add(self, source: Source) -> None:
+    def add(self, source: "Source") -> None:
         self._sources.append(source)
         self._selector.register(source.child.output, selectors.EVENT_READ, source)
 
@@ -59,7 +62,7 @@ class Dispatcher:
             self._sources.pop().child.end()
         self._selector.close()
 
-    def _dismiss(self, source: Source, *, late: bool) -> list[Visit]:
+    def _dismiss(self, source: "Source", *, late: bool) -> list[Visit]:
         self._selector.unregister(source.child.output)
         self._sources.remove(source)
         if late:
@@ -73,8 +76,11 @@ def dispatch(hosts: Sequence[Host], options: Options) -> Generator[Visit]:
     at_once = min(options.parallel, 2 * cpus())
     dispatcher = Dispatcher()
     try:
-        for shard in shards([host for host in hosts if not host.local], options, cpus()):
-            dispatcher.add(shard)
+        if others := [host for host in hosts if not host.local]:
+            from nodevet.fleet.controller.shards import shards  # this machine needs none
+
+            for shard in shards(others, options, cpus()):
+                dispatcher.add(shard)
         remote = dispatcher.size
         while True:
             while local and dispatcher.size < remote + at_once:

@@ -5,7 +5,10 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
+import nodevet
 from nodevet.durations import elapsed
 from nodevet.fleet import Options, Visit
 from nodevet.fleet.controller.child import ChildProcess, Ending
@@ -13,7 +16,20 @@ from nodevet.fleet.protocol.commands import explain
 from nodevet.fleet.protocol.payload import Answer, AnswerError, request
 from nodevet.model import Host, Status
 
-SERVE = "import sys;from nodevet.remote import main;main.serve(sys.stdin.buffer,sys.stdout.buffer)"
+SERVE = (
+    "import sys;sys.path+=sys.argv[1:];"
+    "from nodevet.remote import main;main.serve(sys.stdin.buffer,sys.stdout.buffer)"
+)
+ISOLATED = ("-I", "-S", "-c")  # and without site, which reads what is installed: half of the start
+
+
+def _folders() -> list[str]:
+    """Where nodevet and pynvml lie, the only modules that the probe needs beyond Python's own."""
+    nvml = find_spec("pynvml")
+    folders = [str(Path(nodevet.__file__).parents[1])]
+    if nvml and nvml.origin:
+        folders.append(str(Path(nvml.origin).parent))
+    return list(dict.fromkeys(folders))
 
 
 class LocalProbe:
@@ -28,7 +44,7 @@ class LocalProbe:
         self._fault = ""
         as_root = (host.sudo or options.sudo) and os.geteuid() != 0
         self.child = ChildProcess(
-            [*(("sudo", "-n") if as_root else ()), sys.executable, "-I", "-c", SERVE],
+            [*(("sudo", "-n") if as_root else ()), sys.executable, *ISOLATED, SERVE, *_folders()],
             request(
                 nonce=nonce,
                 root=host.root,

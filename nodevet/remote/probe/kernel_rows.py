@@ -8,6 +8,7 @@ to Linux 4.8, themselves marked `c` from then on (Documentation/ABI/testing/dev-
 """
 
 import re
+from functools import lru_cache
 
 MOST_PIECES = 64  # rows of one message
 MOST_NAMED = 8  # rows that are not understood
@@ -20,7 +21,7 @@ DICTIONARY = re.compile(rb" [A-Z0-9_]{1,64}=")  # SUBSYSTEM=pci, of the record b
 # <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date; -d <    0.000012>; -H
 # [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text; what journalctl -k
 # --output=short-monotonic prints, [   12.345678] host kernel: text
-PLAIN = re.compile(
+PLAIN = (
     rb"(?:<([0-9]{1,3})>)?"
     rb"(?:(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
     rb"(?:emerg|alert|crit|err|warn|notice|info|debug) *: )?"
@@ -28,10 +29,15 @@ PLAIN = re.compile(
     rb"|\[[A-Z][a-z]{2}[ 0-9][^\]]{4,40}\] |\[ *[+<][^\]]{1,30}\] |[0-9]{4}-\S{5,40} )?"
     rb"(?:(?:[\w.-]{1,64} )?kernel: )?"
     rb"(?:<[0-7]>)?"  # that a message itself begins with, as those of old modules do
-    rb"(.*)\Z",
-    re.DOTALL,
+    rb"(.*)\Z"
 )
 ESCAPES = {byte: "\\x{:02x}".format(byte) for byte in list(range(32)) + [127]}
+
+
+@lru_cache(maxsize=None)
+def plain_row():
+    """The pattern of PLAIN. Compiling it takes as long as reading a log that has no such row."""
+    return re.compile(PLAIN, re.DOTALL)
 
 
 def printable(data):
@@ -40,7 +46,8 @@ def printable(data):
     >>> printable(b"caf\\xc3\\xa9\\n")
     'caf\\\\xc3\\\\xa9\\\\x0a'
     """
-    return data.decode("ascii", "backslashreplace").translate(ESCAPES)
+    text = data.decode("ascii", "backslashreplace")
+    return text if text.isprintable() else text.translate(ESCAPES)
 
 
 class Message(object):
@@ -55,6 +62,9 @@ class Message(object):
 
     def readings(self):
         """The texts that its rows may mean, as printable text; one if they are clear."""
+        if len(self.pieces) == 1:
+            yield printable(self.pieces[0][1].strip())
+            return
         between = b"" if self.indent is None else b"\n"
         for index, (begins, _) in enumerate(self.pieces):
             if begins:
@@ -103,10 +113,10 @@ class Rows(object):
             self.begin(int(microseconds) / 1e6, kernel, text)
 
     def text(self, row):
-        priority, facility, when, seconds, text = PLAIN.match(row).groups()
+        priority, facility, when, seconds, text = plain_row().match(row).groups()
         prefixed = when is not None and self.form != "kmsg"
         further = row.startswith((b" ", b"\t")) and self.message is not None
-        moved = PLAIN.match(row.lstrip()) if further else None
+        moved = plain_row().match(row.lstrip()) if further else None
         strange = moved is not None and moved.group(3) is not None  # a whole row, and yet moved
         if prefixed:
             self.form = "text"

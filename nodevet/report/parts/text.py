@@ -3,9 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-from ClusterShell.RangeSet import RangeSet
-
 from nodevet.printable import ELLIPSIS, cells, cut, plain
 
 _FOLDABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -76,11 +73,15 @@ def nodeset(hosts: Iterable[str]) -> str:
     others = sorted(f'"{name(host)}"' for host in unique if not _FOLDABLE.fullmatch(host))
     if not foldable:
         return ", ".join(others)
+    if len(unique) == 1:
+        return foldable[0]
     fold = _fold if len(foldable) <= _MANY else _fold_one_number
     return ", ".join([fold(foldable), *others])
 
 
 def _fold(hosts: list[str]) -> str:
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # as long as the rest of a report
+
     return str(NodeSet.fromlist(hosts, resolver=RESOLVER_NOGROUP))
 
 
@@ -93,6 +94,8 @@ def _fold_one_number(hosts: list[str]) -> str:
 
 
 def _folded_along(split: list[list[str]], axis: int) -> list[str]:
+    from ClusterShell.RangeSet import RangeSet
+
     parts: dict[tuple[str, str], list[str]] = {}
     for pieces in (pieces for pieces in split if len(pieces) > axis):
         ends = "".join(pieces[:axis]), "".join(pieces[axis + 1 :])

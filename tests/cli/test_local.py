@@ -1,0 +1,124 @@
+"""This machine, as its owner and its scheduler check it: a process of its own, no SSH."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PASS = "nodevet: 1\nexpect: {disk_space: 1%}\n"
+FAIL = "nodevet: 1\nexpect: {disk_space: 99.9%}\n"
+AGED = "· verdict of "
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Check = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def check(nodevet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """`nodevet check @local -b b.yaml` in a folder of its own, with a state of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "project").mkdir()
+
+    def check(*options: str | Path) -> tuple[int, str, str]:
+        done = nodevet("check", "@local", "-b", "b.yaml", *options, cwd=tmp_path / "project")
+        return done.returncode, done.stdout, done.stderr
+
+    return check
+
+
+@pytest.fixture
+def baseline(tmp_path: Path, check: Check) -> Callable[[str], None]:
+    """Writes b.yaml, as if it had been there for an hour."""
+
+    def write(text: str) -> None:
+        (tmp_path / "project/b.yaml").write_text(text)
+        time.sleep(2.2)  # what has just changed is not relied on
+
+    return write
+
+
+def test_a_pass_is_given_again_and_says_its_age(
+    check: Check, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    baseline(PASS)
+    code, first, _ = check("--max-age", "5m")
+    assert (code, AGED in first) == (0, False)
+    code, again, errors = check("--max-age", "5m")
+    assert (code, errors) == (0, "")
+    assert re.sub(r" · verdict of \d+ s ago", "", again) == first
+    assert AGED in again
+    assert AGED not in check()[1]
+    assert AGED not in check("--max-age", "4m")[1]
+    (tmp_path / "project/checks").mkdir()
+    assert AGED not in check("--max-age", "5m")[1]
+
+
+def test_a_failure_is_checked_again_each_time(
+    check: Check, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    baseline(FAIL)
+    for _ in range(2):
+        code, report, _ = check("--max-age", "5m")
+        assert (code, AGED in report) == (1, False)
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_pass_by_another_baseline_of_the_same_name_does_not_count(
+    check: Check, baseline: Callable[[str], None]
+) -> None:
+    baseline(PASS)
+    assert check("--max-age", "5m")[0] == 0
+    baseline(FAIL)
+    code, report, _ = check("--max-age", "5m")
+    assert (code, AGED in report) == (1, False)
+
+
+def test_a_verdict_that_cannot_be_kept_is_given_and_said(
+    check: Check, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    baseline(PASS)
+    (tmp_path / "state").write_text("a file")
+    code, report, errors = check("--max-age", "5m")
+    assert (code, "All ok" in report) == (0, True)
+    assert "cannot be kept" in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-age", "none"), "say how old a verdict may be"),
+        (("--max-age", "5m", "--format", "json:run.json"), "writes no file"),
+        (("--max-age", "5m", "--save", "evidence"), "writes no file"),
+        (("--max-age", "5m", "--previous", "last.json"), "writes no file"),
+    ],
+)
+def test_what_cannot_be_given_again_is_refused(
+    check: Check, baseline: Callable[[str], None], options: tuple[str, ...], said: str
+) -> None:
+    baseline(PASS)
+    code, report, errors = check(*options)
+    assert (code, report) == (2, "")
+    assert said in errors
+
+
+def test_the_verdict_of_another_folder_is_not_taken(
+    check: Check, nodevet: Run, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    baseline(PASS)
+    assert check("--max-age", "5m")[0] == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "b.yaml").write_text(FAIL)
+    done = nodevet("check", "@local", "-b", "b.yaml", "--max-age", "5m", cwd=other)
+    assert done.returncode == 1
+
+
+def test_everything_is_shown_if_asked_for(check: Check, baseline: Callable[[str], None]) -> None:
+    baseline(PASS)
+    _, report, _ = check()
+    assert "disk_space" not in report
+    assert re.match(rf"machine +.*\nsystem +.*{re.escape(os.uname().release)}", report)
+    assert re.search(r"OK +disk_space +access: read-write, free: ", check("--all")[1])
