@@ -9,10 +9,12 @@ import click
 
 from nodevet.cli.common import completing
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
 from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.remedy.model import Plan
+    from nodevet.remedy.plan.render import View
     from nodevet.run.approve import ApprovalRequest
 
 
@@ -37,7 +39,15 @@ if TYPE_CHECKING:
     "[default: the only one in ~/.ssh]",
 )
 @click.option("--yes", is_flag=True, help="Approve without confirmation.")
-@click.option("--folded", is_flag=True, help="Show one line per change, without its commands.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show each host by itself, with the UUIDs of its GPUs. Without it what is done on several "
+    "hosts is shown once, and nothing that is done is left out.",
+)
+@click.option(
+    "--folded", is_flag=True, help="Show one line per change, without its files and commands."
+)
 @click.option(
     "--rollback",
     is_flag=True,
@@ -50,14 +60,17 @@ if TYPE_CHECKING:
     default=Path(),
     help="Folder with allowed_signers and approval.yaml.  [default: .]",
 )
+@display_options()
 def command(
     file: Path,
     key: Path | None,
     yes: bool,
+    full: bool,
     folded: bool,
     rollback: bool,
     verify: bool,
     project: Path,
+    display: Display,
 ) -> None:
     """Show PLAN once more and sign it with your SSH key.
 
@@ -70,10 +83,14 @@ def command(
       1  not signed: refused, or not confirmed; with --verify: not enough
       2  usage or configuration error
     """
+    from nodevet.remedy.plan.render import View
     from nodevet.run.approve import request
 
+    if full and folded:
+        raise click.UsageError("--full, --folded: give one")
     asked = request(file, project, rollback=rollback)
-    code = _verify(asked) if verify else _approve(asked, key, yes=yes, folded=folded)
+    view = View.FULL if full else View.FOLD if folded else View.DIFF
+    code = _verify(asked) if verify else _approve(asked, key, view, display, yes=yes)
     click.get_current_context().exit(code)
 
 
@@ -91,7 +108,9 @@ def _verify(asked: "ApprovalRequest") -> int:
     return 0
 
 
-def _approve(asked: "ApprovalRequest", key: Path | None, *, yes: bool, folded: bool) -> int:
+def _approve(
+    asked: "ApprovalRequest", key: Path | None, view: "View", display: Display, *, yes: bool
+) -> int:
     """Show, ask, sign and keep the signature; 1 if it would not count."""
     from nodevet.printable import brief
     from nodevet.run.approve import NotCountedError, only_key, shown, sign
@@ -99,9 +118,7 @@ def _approve(asked: "ApprovalRequest", key: Path | None, *, yes: bool, folded: b
     if unfit := asked.unfit():
         _say("cannot be approved", unfit)
         return 1
-    if asked.rollback:
-        click.echo("approve that all of this is reverted, on the nodes where it was done:")
-    click.echo(shown(asked, folded=folded), nl=False)
+    click.echo(shown(asked, view, colour=display.colour, width=display.width), nl=False)
     key = key or only_key(Path.home() / ".ssh")
     if not yes and not _confirmed(asked.plan):
         click.echo("not approved: nothing is signed", err=True)

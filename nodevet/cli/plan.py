@@ -8,12 +8,14 @@ import click
 
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.cli.common.rollout import rollout_options, split
 from nodevet.cli.common.speech import say
 from nodevet.run.errors import UserError
 
 RISKS = ("live", "idle", "drain", "reboot")  # nodevet.fixing.model.Risk
+FORMS = ("fold", "diff", "full")  # nodevet.remedy.plan.render.View
 LONGEST = 30 * 86400.0  # seconds
 
 
@@ -86,15 +88,17 @@ LONGEST = 30 * 86400.0  # seconds
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["fold", "diff"]),
+    type=click.Choice(FORMS),
     default="fold",
     show_default=True,
-    help="Show equal changes once, or each host as a diff with its commands.",
+    help="fold: one line per change. diff: every file and command, once for all hosts on which it "
+    "is the same. full: each host by itself.",
 )
 @options.expect_hostname
 @rollout_options(planned=True)
 @options.reach
 @options.project
+@display_options()
 def command(
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
@@ -105,6 +109,7 @@ def command(
     form: str,
     expect_hostname: bool,
     project: Path,
+    display: Display,
     **given: Any,
 ) -> None:
     """Plan how to fix what fails. Changes nothing on a host.
@@ -123,9 +128,11 @@ def command(
     from nodevet.cli.common.progress import Speaker, watched
     from nodevet.fixing.model import Risk
     from nodevet.remedy.plan import render, unplanned
+    from nodevet.remedy.plan.render import View
+    from nodevet.remedy.plan.screen import screen
     from nodevet.run.context import open_context
     from nodevet.run.files import try_out
-    from nodevet.run.plan import PlanRequest, propose, rules_of, undrained, write
+    from nodevet.run.plan import PlanRequest, next_steps, propose, rules_of, undrained, write
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
@@ -143,9 +150,11 @@ def command(
         reached = fleet_options(context=context, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
     plan = proposal.plan
-    shown = render.diff(plan, proposal.contents.get) if form == "diff" else render.fold(plan)
-    told = [shown if plan.steps or plan.conflicts else "", unplanned.rest(proposal)]
-    click.echo("\n".join(text for text in told if text), nl=False)
+    lines = []
+    if plan.steps or plan.conflicts:
+        lines += render.show(plan, View(form), proposal.contents.get, display.width)
+    lines += unplanned.rest(proposal, display.width)
+    click.echo(screen(lines, colour=display.colour, width=display.width), nl=False)
     hookless = undrained(proposal)
     if not plan.steps:
         click.echo(f"{unplanned.conclusion(proposal)}.", err=True)
@@ -155,7 +164,8 @@ def command(
         raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")
     elif file:
         write(file, proposal)
-        click.echo(f"{file} is written; next: nodevet approve {file}", err=True)
+    for way in next_steps(proposal, context, file):
+        click.echo(way, err=True)
     if plan.steps and hookless:
         say(f"cannot be applied as it is: {hookless}")
     click.get_current_context().exit(proposal.exit_code)

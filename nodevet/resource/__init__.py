@@ -178,11 +178,13 @@ def diff(actions: Sequence[Action], before: Sequence[State]) -> Iterator[str]:
         if some[0].resource:
             yield from kind_of(some[0].resource).diff(some, known)
         else:
-            yield from (
-                f"$ {plain(shlex.join(each.words))}"
-                for each in some
-                if isinstance(each, RunCommand)
-            )
+            yield from (_command(each) for each in some if isinstance(each, RunCommand))
+
+
+def _command(action: RunCommand) -> str:
+    """As a shell takes it, which is why what stands after the # is no word of it."""
+    limit = f"  # for up to {action.seconds} s" if action.seconds is not None else ""
+    return f"$ {plain(shlex.join(action.words))}{limit}"
 
 
 def after_reset(evidence: Evidence) -> Evidence:

@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from nodevet.document import kinds
+from nodevet.document.kinds import FileKind
 from nodevet.remedy.approval import signatures, verify
 from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approved, Signature
 from nodevet.remedy.journal.contents import ContentStore, beside
 from nodevet.remedy.journal.folder import RunFolder
-from nodevet.remedy.model import Plan, read
-from nodevet.remedy.plan import render
+from nodevet.remedy.model import Plan, PlanError, read
+from nodevet.remedy.plan import render, summary
+from nodevet.remedy.plan.render import View
+from nodevet.remedy.plan.screen import labelled, screen
 from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried
 
@@ -73,13 +77,13 @@ class NotCountedError(Exception):
 def request(file: Path, project: Path, *, rollback: bool) -> ApprovalRequest:
     """What a plan's file, or for a rollback the folder of a run, asks to be approved.
 
-    Raises UserError, PlanError and PolicyError.
+    Raises UserError and PolicyError.
     """
-    content = _content(file / "plan.json" if rollback else file)
+    content, plan = _read(file, rollback=rollback)
     return ApprovalRequest(
         file=file / "rollback" if rollback else file,
         content=content,
-        plan=read(content),
+        plan=plan,
         policy=load(project),
         rollback=rollback,
     )
@@ -132,20 +136,66 @@ def only_key(folder: Path) -> Path:
     )
 
 
-def shown(asked: ApprovalRequest, *, folded: bool) -> str:
-    """The plan for people: every action that will run, or one line per change."""
-    plan = asked.judged
-    hosts = list(dict.fromkeys(step.host for step in plan.steps))
-    # a plan may come from anywhere: no step may hide behind one of another host
-    steps = tuple(step for host in hosts for step in plan.of(host))
-    plan = structs.replace(plan, steps=steps)
-    return render.fold(plan) if folded else render.diff(plan, asked.contents.known)
+def shown(
+    asked: ApprovalRequest,
+    view: View = View.DIFF,
+    *,
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """What is asked for, how far it is approved, and the plan. Raises ApproveError."""
+    plan, now, rollback = asked.judged, _now(), asked.rollback
+    standing = verify.how_far(
+        asked.content,
+        asked.plan,
+        verify.signatures(asked.file),
+        asked.policy,
+        now,
+        _groups(asked.plan),
+        rollback=rollback,
+    )
+    contents = asked.contents.known
+    lines = [
+        f"# {summary.heading(plan, now, rollback=rollback)}",
+        *labelled(summary.facts(plan, standing, now, rollback=rollback), width),
+        "",
+        *render.body(plan, view, contents, width),
+        "",
+        *render.left_out(plan, width),
+        render.summary(plan),
+    ]
+    return screen(lines, colour=colour, width=width)
+
+
+def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
+    """Raises UserError for a file that is not a plan, and says what it is."""
+    path = file / "plan.json" if rollback else file
+    kind = kinds.kind_of(file)
+    if rollback and not file.is_dir():
+        example = "nodevet approve --rollback runs/7f3a91c2-1"
+        if kind is None and not file.exists():
+            raise UserError(f"{file}: does not exist; give the folder of a run: {example}")
+        raise UserError(f"{file}: --rollback takes the folder of a run: {example}")
+    if kind is FileKind.FIX_RUN and not rollback:
+        raise UserError(
+            f"{file}: this is the folder of a run; to approve that it is rolled back: "
+            f"nodevet approve --rollback {file}"
+        )
+    if not rollback and (why := kinds.mistaken(file, FileKind.PLAN)):
+        raise UserError(f"{file}: {why}; nodevet plan -o plan.json writes a plan")
+    content = _content(path)
+    try:
+        return content, read(content)
+    except PlanError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def _content(file: Path) -> bytes:
     try:
         with file.open("rb") as plan:
             content = plan.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise UserError(f"{file}: does not exist; nodevet plan -o {file} writes a plan") from error
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     if len(content) > LARGEST:

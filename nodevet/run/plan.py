@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from nodevet import __version__
+from nodevet.baseline.library import shipped
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, visit
@@ -23,6 +24,7 @@ from nodevet.model import Host, HostReport, Severity, Verdict
 from nodevet.remedy import model
 from nodevet.remedy.journal.attempts import Failure, recent
 from nodevet.remedy.journal.contents import ContentError, beside
+from nodevet.remedy.plan import unplanned
 from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.settings import no_hook
@@ -100,6 +102,22 @@ def write(file: Path, proposal: Proposal) -> None:
 def undrained(proposal: Proposal) -> str:
     """Why nodes of the plan could not be drained that must be; empty if they can, or need not."""
     return no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
+
+
+def next_steps(proposal: Proposal, context: VetContext, file: Path | None) -> list[str]:
+    """What to do once this is shown; `file`: where the plan was written."""
+    told = []
+    if proposal.plan.steps:
+        told.append(
+            f"{file} is written; next: nodevet approve {file}"
+            if file
+            else "nothing is written; to have it approved and applied, plan with -o plan.json"
+        )
+    files = {
+        baseline.name: "" if Path(baseline.path).parent == shipped() else baseline.path
+        for baseline in context.baselines
+    }
+    return [*unplanned.ways(proposal, files), *told]
 
 
 def _failed(runs: Path, window: timedelta, listener: FixListener) -> tuple[Failure, ...]:

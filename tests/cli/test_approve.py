@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -136,6 +137,77 @@ def test_all_that_will_run_is_shown_and_escaped(nodevet: Run, project: Path, key
     assert "/sys/gpu1/one" not in done.stdout
 
 
+def test_what_counts_at_night_comes_first(nodevet: Run, project: Path, keys: Path) -> None:
+    save(project, Risk.DRAIN)
+    approve = ("approve", "plan.json", "--yes", "--key", keys / "bob")
+    done = nodevet(*approve, cwd=project)
+    head = done.stdout.split("\n\n")[0].splitlines()
+    assert head[0].startswith("# Plan ab12cd34 by alice@x, made ")
+    told = dict(line.split(maxsplit=1) for line in head[1:])
+    assert told["hosts"] == "2: gpu[1-2]"
+    assert told["changes"] == "one on 1 host, two on 1 host, three on 1 host"
+    assert told["risk"] == "drain, the host must be drained: one, two, three"
+    assert told["interrupts"].startswith("nothing: no unit is stopped")
+    assert told["expires"].startswith("in 23 h 59 min (")
+    assert told["approvals"] == (
+        "needs 2 approvals by different people for risk drain; has none; "
+        "may still approve: bob@x, locked@x"
+    )
+    again = nodevet(*approve, cwd=project)
+    assert "; has 1 (bob@x); may still approve: locked@x\n" in again.stdout
+    enough = nodevet(*approve[:-1], keys / "locked", cwd=project)
+    assert enough.returncode == 2  # its passphrase cannot be asked for
+
+
+def test_colour_is_asked_for(nodevet: Run, project: Path, keys: Path) -> None:
+    save(project, Risk.REBOOT)
+    approve = ("approve", "plan.json", "--yes", "--key", keys / "bob")
+    plain = nodevet(*approve, cwd=project).stdout
+    colour = nodevet(*approve, "--color", "always", cwd=project).stdout
+    assert "\x1b[32m+one: performance\x1b[0m\n" in colour
+    assert "\x1b[31m-one: powersave\x1b[0m\n" in colour
+    assert "\x1b[31mrisk reboot\x1b[0m" in colour
+    assert "\x1b[31mrisk        reboot\x1b[0m" in colour
+    stripped = re.sub(r"\x1b\[[0-9]*m", "", colour)
+    body = plain.partition("\n\n")[2].partition("approved by")[0]
+    assert body in stripped and "\x1b" not in stripped
+
+
+WRONG_KINDS = {
+    "site.yaml": ("nodevet: 1\nexpect: {}\n", "this is a baseline; use it with -b site.yaml"),
+    "fleet.yaml": ("nodevet: 1\nhosts: {}\n", "this is an inventory; use it with -i fleet.yaml"),
+    "last.json": (
+        '{"schema": 1, "nodevet": "1", "started": "", "hosts": []}',
+        "this is a saved run of checks; render it with: nodevet report last.json",
+    ),
+    "gpu1.json": (
+        '{"schema": 1, "probe": "1", "sections": {}}',
+        "this is saved evidence; judge it with: nodevet check --evidence gpu1.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KINDS)
+def test_a_file_of_another_kind_is_recognised(nodevet: Run, project: Path, name: str) -> None:
+    text, said = WRONG_KINDS[name]
+    (project / name).write_text(text)
+    done = nodevet("approve", name, "--yes", cwd=project)
+    assert done.returncode == 2
+    assert f"{name}: {said}; nodevet plan -o plan.json writes a plan" in done.stderr
+
+
+def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path) -> None:
+    (project / "runs/x-1").mkdir(parents=True)
+    shutil.copy(project / "plan.json", project / "runs/x-1/plan.json")
+    said = nodevet("approve", "runs/x-1", cwd=project).stderr
+    assert "runs/x-1: this is the folder of a run; to approve that it is rolled back: " in said
+    assert "nodevet approve --rollback runs/x-1\n" in said
+    said = nodevet("approve", "--rollback", "plan.json", cwd=project).stderr
+    assert "plan.json: --rollback takes the folder of a run: nodevet approve --rollback" in said
+    said = nodevet("approve", "--rollback", "runs/y-1", cwd=project).stderr
+    assert "runs/y-1: does not exist; give the folder of a run" in said
+
+
 def test_a_stranger_leaves_no_signature(nodevet: Run, project: Path, keys: Path) -> None:
     done = nodevet("approve", "plan.json", "--yes", "--key", keys / "stranger", cwd=project)
     assert done.returncode == 1
@@ -159,12 +231,13 @@ def test_mistakes_of_the_user_are_said(nodevet: Run, project: Path, keys: Path) 
 
     key = ("--key", keys / "bob")
     assert "use --yes to approve without confirmation" in said("plan.json", *key)
-    assert "none.json: cannot be read: No such file" in said("none.json", *key)
+    assert "none.json: does not exist; nodevet plan -o none.json writes" in said("none.json", *key)
     assert "no SSH key in" in said("plan.json", "--yes")
     lonely = shutil.copy(keys / "bob.pub", project / "lonely.pub")
     assert "ssh-keygen did not sign" in said("plan.json", "--yes", "--key", lonely)
     (project / "text").write_text("{}")
-    assert "not a plan" in said("text", *key)
+    assert "text: not a plan" in said("text", *key)
+    assert "--full, --folded: give one" in said("plan.json", "--full", "--folded", *key)
     (project / "approval.yaml").write_text("nodevet: 1\nteam: {}\n")
     assert "approval.yaml:2:1: team: " in said("plan.json", *key)
     (project / "allowed_signers").unlink()

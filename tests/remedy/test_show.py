@@ -12,10 +12,12 @@ from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan import render, unplanned
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
+from nodevet.remedy.plan.render import View
+from nodevet.remedy.plan.screen import screen
 from nodevet.remedy.settings import Rollout
-from nodevet.resource import Action, Resource, RunCommand, State
+from nodevet.resource import Action, Resource, RunCommand, State, kernel
 from nodevet.resource.file import WriteFile
-from nodevet.resource.kernel import WriteKernel, folded
+from nodevet.resource.kernel import WriteKernel
 from nodevet.resource.unit import SetUnit
 
 
@@ -48,18 +50,30 @@ def plan(*steps: Step, conflicts: tuple[Conflict, ...] = ()) -> Plan:
     )
 
 
+def folded(plan: Plan) -> str:
+    return screen(render.show(plan, View.FOLD))
+
+
+def diff(plan: Plan) -> str:
+    return screen(render.show(plan, View.DIFF))
+
+
+def rest(proposal: Proposal) -> str:
+    return screen(unplanned.rest(proposal))
+
+
 GPUS = tuple(f"GPU {n}" for n in range(8))
 
 
 def test_equal_changes_are_one_line() -> None:
     steps = [step(f"gpu{n:03}", subjects=GPUS) for n in range(1, 8)]
     steps.append(step("gpu009", subjects=("GPU 4",), actual=450))
-    assert render.fold(plan(*steps)) == (
-        "set power_limit  500 W → 700 W  gpu[001-007]  56 GPUs  risk live\n"
-        "set power_limit  450 W → 700 W  gpu009 GPU 4           risk live\n"
+    assert folded(plan(*steps)) == (
+        "set power_limit  500 W → 700 W  gpu[001-007] 56 GPUs  risk live\n"
+        "set power_limit  450 W → 700 W  gpu009 GPU 4          risk live\n"
         "\n"
         "plan 0a1b2c3d: 8 steps on 8 hosts · risk live · by alice"
-        " · expires 2026-11-21T22:00:00+00:00\n"
+        " · expires 2026-11-21 22:00 UTC\n"
         "carried out by nodevet 0.1: canary 1 · batch 10 · max-fail 0 · settle 5 s"
         " · no drain-hook\n"
     )
@@ -77,7 +91,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
         boot_settle=10.0,
         drain_hook="drain --now\x1b[2J",
     )
-    told = render.fold(replace(plan(step()), rollout=careful))
+    told = folded(replace(plan(step()), rollout=careful))
     assert "· risk reboot ·" in told
     assert told.splitlines()[-1] == (
         "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 60 s · settle 0.5 s"
@@ -88,7 +102,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
 
 def test_when_it_is_in_force_and_what_to_know_is_said() -> None:
     one = step(fix="ecc_mode", expected=True, actual=False, unit="", risk=Risk.DRAIN)
-    told = render.fold(
+    told = folded(
         plan(
             step(**{"fix": "driver_version", "effective": "reboot", "risk": Risk.REBOOT}),
             Step(**{f: getattr(one, f) for f in one.__struct_fields__} | {"effective": "reset"}),
@@ -106,9 +120,9 @@ def test_conflicts_are_told_once_with_their_hosts() -> None:
         Conflict(host=host, fix="cpu_governor", why="managed by tuned", advice="disable it there")
         for host in ("gpu001", "gpu002")
     )
-    assert render.fold(plan(conflicts=found)) == (
+    assert folded(plan(conflicts=found)) == (
         "Not planned:\n"
-        "  cpu_governor  managed by tuned  gpu[001-002]  advice: disable it there\n\nNo steps\n"
+        "  cpu_governor  gpu[001-002]  managed by tuned; advice: disable it there\n\nNo steps\n"
     )
 
 
@@ -137,15 +151,15 @@ def test_a_host_as_a_diff() -> None:
         step(host, "power_limit", *actions, subjects=GPUS[:2], before=before, note="mind")
         for host in ("gpu001", "gpu002")
     ]
-    assert render.diff(plan(*steps)).splitlines()[:-3] == [
-        "# gpu[001-002] (h100)",
-        "## power_limit GPU 0-1: risk live; mind",
+    assert diff(plan(*steps)).splitlines()[:-3] == [
+        "# power_limit on 2 hosts: gpu[001-002] (h100)",
+        "## risk live; mind",
         "## 500 W, expected 700 W (site.yaml:4)",
         "-power_limit GPU 0-1: 500 W",
         "+power_limit GPU 0-1: 700 W",
         "--- /dev/null",
         f"+++ {path}",
-        "@@ -0,0 +1,2 @@",
+        "@@",
         "+[Unit]",
         "+Description=x",
         "-nodevet-power-limit.service: (absent)",
@@ -233,7 +247,7 @@ def test_kernel_files_that_differ_in_a_number_are_one() -> None:
     ],
 )
 def test_folded_paths_name_exactly_what_was_given(paths: list[str], expected: list[str]) -> None:
-    assert list(folded(paths)) == expected
+    assert list(kernel.folded(paths)) == expected
 
 
 @pytest.mark.parametrize(
@@ -282,11 +296,11 @@ def test_hostile_text_stays_on_its_line_and_is_visible() -> None:
         left=(Left(host=EVIL, finding=finding(EVIL, EVIL, advice=EVIL)),),
         unvetted=(HostReport(host=EVIL, status=Status.TIMEOUT, why=EVIL),),
     )
-    for text in (render.fold(proposal.plan), render.diff(proposal.plan), unplanned.rest(proposal)):
+    for text in (folded(proposal.plan), diff(proposal.plan), rest(proposal)):
         assert "\\x1b[2K" in text
         assert all(line.isprintable() for line in text.split("\n"))
         assert "# forged" not in [line[: len("# forged")] for line in text.split("\n")]
-    added = [row for row in render.diff(proposal.plan).split("\n") if row.startswith("+# forged")]
+    added = [row for row in diff(proposal.plan).split("\n") if row.startswith("+# forged")]
     assert added == ["+# forged\\u202e\\r"]  # content of a file: a line of it, marked as added
 
 
@@ -312,7 +326,7 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
         ),
         unknown=2,
     )
-    assert unplanned.rest(proposal) == (
+    assert rest(proposal) == (
         "No fix available:\n"
         "  pcie_link  x8, expected x16  gpu[013-014] GPU 4  advice: another slot\n"
         "\n"
@@ -323,8 +337,8 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
         "  ecc_mode  8 findings  gpu002  its risk is drain: --max-risk drain\n"
         "\n"
         "Not checked, so not planned:\n"
-        "  unknown      nothing was judged: no expectations  gpu021\n"
-        "  unreachable  refused                              gpu020\n"
+        "  unknown      gpu021  nothing was judged: no expectations\n"
+        "  unreachable  gpu020  refused\n"
         "\n"
         "2 findings could not be judged; `nodevet check` names them\n"
     )
@@ -333,6 +347,6 @@ def test_what_is_not_planned_is_told_with_its_reason() -> None:
 
 def test_the_conclusion_of_nothing_to_do() -> None:
     assert unplanned.conclusion(Proposal(plan=plan())) == "Nothing to do"
-    assert unplanned.rest(Proposal(plan=plan())) == ""
+    assert unplanned.rest(Proposal(plan=plan())) == []
     left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
     assert unplanned.conclusion(left) == "Nothing to do: what fails has no fix that is allowed"

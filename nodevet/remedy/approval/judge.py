@@ -1,17 +1,28 @@
 """Whose signatures count for a plan, and how many are missing. Pure: ssh-keygen has been asked."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nodevet.fixing.model import Risk
 from nodevet.printable import brief
 from nodevet.problems import either
-from nodevet.remedy.approval.policy import RULES, Policy
+from nodevet.remedy.approval.policy import RULES, Policy, is_pattern, principals
 from nodevet.remedy.approval.signatures import Signer
 from nodevet.remedy.model import Plan, Step
+from nodevet.remedy.moments import instant
 from nodevet.result import Approval
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How far a plan is approved: by whom, of how many, and who may."""
+
+    risk: Risk
+    needed: int
+    people: tuple[str, ...]
+    may: tuple[str, ...]  # names of allowed_signers and approval.yaml; a pattern is not a name
 
 
 def back(plan: Plan) -> Plan:
@@ -38,7 +49,7 @@ def unfit(plan: Plan, policy: Policy, now: datetime, *, expires: bool = True) ->
 
 
 def _expired(plan: Plan, now: datetime) -> str:
-    ends = _moment(plan.expires)
+    ends = instant(plan.expires)
     if ends is None:
         return f"the plan does not say when it expires ({brief(plan.expires)}); plan again"
     return f"the plan expired at {brief(plan.expires)}; plan again" if now >= ends else ""
@@ -109,7 +120,7 @@ def too_few(
 
     A plan needs as many people as the most that any of its steps asks for.
     """
-    needed = max((policy.needed[plan.risk_of(step)] for step in plan.steps), default=1)
+    needed = _needed(plan, policy)
     if len(people) >= needed:
         return ""
     risk = (plan.risk or Risk.LIVE).value
@@ -122,6 +133,35 @@ def too_few(
         else ("the plan", "nodevet approve")
     )
     return f"{what} needs {needed} {noun} for {risk} and has {have}; run: {way}"
+
+
+def standing(
+    plan: Plan,
+    people: Sequence[Approval],
+    policy: Policy,
+    hosts_groups: Mapping[str, Collection[str]],
+) -> Standing:
+    """Who approved, and who may: each by the first name of their line in allowed_signers."""
+    lines = [tuple(field.split(",")) for field in principals(policy.signers)]
+    listed = [name for rule in policy.rules or () for name in sorted(rule.who)]
+    known = {name for line in lines for name in line}
+    lines += [(name,) for name in listed if name not in known]
+    may = [
+        line[0]
+        for line in lines
+        if not any(map(is_pattern, line)) and not refusal(plan, line, line[0], policy, hosts_groups)
+    ]
+    return Standing(
+        risk=plan.risk or Risk.LIVE,
+        needed=_needed(plan, policy),
+        people=tuple(one.who for one in people),
+        may=tuple(dict.fromkeys(may)),
+    )
+
+
+def _needed(plan: Plan, policy: Policy) -> int:
+    """How many people must approve it."""
+    return max((policy.needed[plan.risk_of(step)] for step in plan.steps), default=1)
 
 
 def _people(found: Sequence[Signer]) -> list[list[Signer]]:
@@ -137,12 +177,3 @@ def _people(found: Sequence[Signer]) -> list[list[Signer]]:
         people = [person for person in people if person not in same]
         people.append([*(one for person in same for one in person), signer])
     return people
-
-
-def _moment(text: str) -> datetime | None:
-    """ISO 8601 with an offset; None for anything else."""
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return moment.astimezone(timezone.utc) if moment.tzinfo else None

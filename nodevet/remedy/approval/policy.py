@@ -194,7 +194,7 @@ def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> R
         for found in complaints(error, tree.root, KEYS):
             tell(found.place, dotted(found.path), found.message, found.advice)
     teams, named = _named(tree.root)
-    literal = {name for field in known for name in field.split(",") if not _is_pattern(name)}
+    literal = {name for field in known for name in field.split(",") if not is_pattern(name)}
     for name, place in teams.items():
         if any(matches(field, name) for field in known):
             text = f"{quoted(name)} is a principal of {SIGNERS} too"
@@ -241,5 +241,6 @@ def _texts(node: Node, path: str) -> Iterator[tuple[str, str, Place]]:
         yield path, node.value, node.place
 
 
-def _is_pattern(name: str) -> bool:
+def is_pattern(name: str) -> bool:
+    """Whether it stands for names, and is none itself."""
     return any(char in name for char in "*?!")

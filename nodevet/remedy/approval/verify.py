@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from nodevet.remedy.approval.judge import back, judge, too_few, unfit
+from nodevet.remedy.approval.judge import Standing, back, judge, standing, too_few, unfit
 from nodevet.remedy.approval.policy import Policy
 from nodevet.remedy.approval.signatures import (
     NAMESPACE,
@@ -32,10 +32,12 @@ __all__ = [
     "RollbackRefused",
     "Signature",
     "Signer",
+    "Standing",
     "back",
     "check_approvals",
     "check_rollback",
     "check_signature",
+    "how_far",
     "may_roll_back",
     "missing",
     "sign",
@@ -171,6 +173,23 @@ def missing(
     verdicts = tuple(signers(plan_bytes, found, policy, now, namespace))
     people, _ = judge(part, verdicts, policy, hosts_groups)
     return too_few(part, people, policy, rollback=rollback)
+
+
+def how_far(
+    plan_bytes: bytes,
+    plan: Plan,
+    found: Sequence[Signature],
+    policy: Policy,
+    now: datetime,
+    hosts_groups: Mapping[str, Collection[str]],
+    *,
+    rollback: bool = False,
+) -> Standing:
+    """Who approved so far, and who may. Raises ApproveError."""
+    part, namespace = (back(plan), ROLLBACK) if rollback else (plan, NAMESPACE)
+    verdicts = tuple(signers(plan_bytes, found, policy, now, namespace))
+    people, _ = judge(part, verdicts, policy, hosts_groups)
+    return standing(part, people, policy, hosts_groups)
 
 
 def _check(

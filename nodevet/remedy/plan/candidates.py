@@ -62,6 +62,7 @@ class Withheld(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     fix: str
     findings: int
+    baseline: str = ""  # the name of the one that would have to allow it, where that is why
     risk: Risk | None = None
     runs: tuple[str, ...] = ()  # in which it failed, where that is why
 
@@ -122,7 +123,8 @@ def _of_node(node: VettedNode, catalog: Catalog, rules: Rules) -> Iterator[Draft
         if fix is None:
             yield from (Left(host=host, finding=finding) for finding in wrong)
         elif not rules.allow(wish):
-            yield Withheld(host=host, fix=wish.check, findings=len(wrong))
+            name = node.baseline.name
+            yield Withheld(host=host, fix=wish.check, findings=len(wrong), baseline=name)
         elif runs := runs_of(rules.failed, host, wish.check, node.report.machine_id or ""):
             yield Withheld(host=host, fix=wish.check, findings=len(wrong), runs=runs)
         else:

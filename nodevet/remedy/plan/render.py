@@ -1,80 +1,329 @@
-"""A plan as people read it: folded over hosts, or as a diff of each host. Pure.
+"""A plan as people read it: what changes, every action once, or each host by itself. Pure.
 
 What came from a node, an inventory or a plan file is escaped as in every report.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import groupby, pairwise
+from typing import Any
 
 from nodevet.model import Finding, Subject, Verdict
 from nodevet.printable import brief, plain
 from nodevet.remedy.model import Conflict, Plan, Step
+from nodevet.remedy.moments import moment
+from nodevet.remedy.plan.alike import (
+    UUID,
+    AlikeStep,
+    Folded,
+    Passage,
+    by_host,
+    fold_texts,
+    own_gpus,
+    same_steps,
+)
+from nodevet.remedy.plan.screen import Row, table
 from nodevet.remedy.settings import told
-from nodevet.report.parts.text import columns, count, cut_pair, nodeset
-from nodevet.report.parts.words import ADVICE, LIMIT, SENTENCE, subjects_of, values
+from nodevet.report.parts.text import count, cut_pair, nodeset
+from nodevet.report.parts.words import ADVICE, LIMIT, in_ranges, subjects_of, values
 from nodevet.resource import Contents, filled
 from nodevet.resource import diff as actions_diff
+from nodevet.resource.file import WriteFile
 
 EFFECT = {
     "restart": "in force after a restart",
     "reset": "in force after a GPU reset",
     "reboot": "in force after a reboot",
 }
+OPEN, CLOSE = "‹", "›"
+"""Around what stands for the UUIDs of GPUs; in every other text they are shown as escapes."""
+LISTED = 8  # UUIDs that are named below the actions in which they stand
+VALUES = 6  # present values of one change that have a row each in `fold`
+REASONS = 5  # reasons of one change that are listed; they say why, not what is done
 
 
-def fold(plan: Plan) -> str:
-    """One line per change and everything that shares it, then conflicts and the totals."""
-    groups: dict[tuple[str, ...], list[Step]] = {}
-    for step in plan.steps:
-        key = (step.fix, step.risk.value, *_values(step), step.effective, step.note)
-        groups.setdefault(key, []).append(step)
-    rows = []
-    for steps in groups.values():
-        first = steps[0]
-        old, new = cut_pair(*_values(first), LIMIT)
-        subjects, named = _subjects(steps)
-        where = nodeset(step.host for step in steps)
-        notes = [f"risk {first.risk.value}", EFFECT.get(first.effective, ""), plain(first.note)]
-        rows.append(
-            [
-                f"set {plain(first.fix)}",
-                f"{old} → {new}",
-                f"{where} {subjects}" if named and subjects else where,
-                "" if named else subjects,
-                "; ".join(filter(None, notes)),
-            ]
-        )
-    return _whole(plan, columns(rows))
+def _known(name: str) -> bytes | None:
+    return None
 
 
-def diff(plan: Plan, contents: Contents = lambda name: None) -> str:
-    """For each host what changes, line by line, and the commands; hosts alike share one.
+class View(Enum):
+    """How much of a plan is shown."""
+
+    FOLD = "fold"  # one line per change, without what is done
+    DIFF = "diff"  # each action once, for all hosts that it is done on
+    FULL = "full"  # each host by itself
+
+
+def show(
+    plan: Plan, view: View, contents: Contents = _known, width: int | None = None
+) -> list[str]:
+    """A plan, what is not in it, and its totals, as lines for `screen`, the last of them empty.
 
     `contents`: what files held when it was made.
     """
-    bodies: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    by_host = {host: list(steps) for host, steps in groupby(plan.steps, lambda step: step.host)}
-    for host, steps in by_host.items():
+    lines = [*body(plan, view, contents, width)]
+    lines += [""] if lines else []
+    return [*lines, *left_out(plan, width), summary(plan), *carried_out(plan), ""]
+
+
+def body(
+    plan: Plan, view: View, contents: Contents = _known, width: int | None = None
+) -> Iterator[str]:
+    """What is done, as lines for `screen`."""
+    if view is View.FOLD:
+        rows = [row for steps in _changes(plan.steps) for row in _change(steps)]
+        yield from table(rows, width)
+    elif view is View.DIFF:
+        yield from actions(plan, contents)
+    else:
+        yield from each_host(plan, contents)
+
+
+# --- one line per change ----------------------------------------------------------------
+
+
+def _changes(steps: Iterable[Step]) -> Iterable[list[Step]]:
+    groups: dict[tuple[str, ...], list[Step]] = {}
+    for step in steps:
+        key = (step.fix, step.risk.value, _values(step)[1], step.effective, step.note)
+        groups.setdefault(key, []).append(step)
+    return groups.values()
+
+
+def _change(steps: list[Step]) -> Iterator[Row]:
+    """The rows of one change: one per present value, and one for all that are left of many."""
+    by_value: dict[str, list[Step]] = {}
+    for step in steps:
+        by_value.setdefault(_values(step)[0], []).append(step)
+    rows = sorted(by_value.values(), key=len, reverse=True)
+    if len(rows) > VALUES:
+        rest = [step for some in rows[VALUES - 1 :] for step in some]
+        many = f"{len(rows) - VALUES + 1} other values"
+        rows = [*rows[: VALUES - 1], rest]
+    else:
+        many = ""
+    for place, some in enumerate(rows):
+        first = some[0]
+        old, new = cut_pair(*_values(first), LIMIT)
+        was = many if many and place == len(rows) - 1 else old
+        hosts = list(dict.fromkeys(step.host for step in some))
+        what = [f"set {plain(first.fix)}", f"{was} → {new}"]
+        yield Row(what, hosts, _subjects(some)[0], _notes(first))
+
+
+# --- each action once -------------------------------------------------------------------
+
+
+def actions(plan: Plan, contents: Contents = _known) -> Iterator[str]:
+    """Every step that is alike on several hosts once, with what differs between them."""
+    gpus = {host: own_gpus(plan.nodes[host].gpus, steps) for host, steps in by_host(plan).items()}
+    marks = _Marks(gpus)
+    for place, each in enumerate(same_steps(plan)):
+        yield from [""] if place else []
+        yield from _heading(plan, each)
+        yield from map(_literal, _remarks(each))
+        yield from map(_literal, _compared(each))
+        yield from _done(each, marks, contents)
+    if marks.legend:
+        yield ""
+        yield from (f"## {mark}: {means}" for means, mark in marks.legend.items())
+        yield "## --full shows each host by itself, with the UUIDs that the plan has of its GPUs"
+
+
+def _heading(plan: Plan, each: AlikeStep) -> Iterator[str]:
+    hosts = each.hosts
+    number = f"{count(len(hosts), 'host')}: " if len(hosts) > 1 else ""
+    baselines = ", ".join(dict.fromkeys(plain(plan.nodes[host].baseline) for host in hosts))
+    yield _literal(f"# {plain(each.first.fix)} on {number}{nodeset(hosts)} ({baselines})")
+
+
+def _remarks(each: AlikeStep) -> Iterator[str]:
+    """Risk and effect; and notes and reasons, each with its hosts if they differ."""
+    first, hosts = each.first, len(each.hosts)
+    told = [f"risk {first.risk.value}", EFFECT.get(first.effective, "")]
+    notes = _by_host(each, lambda step: plain(step.note))
+    if len(notes) == 1:
+        told.append(next(iter(notes)))
+    yield f"## {'; '.join(filter(None, told))}"
+    if len(notes) > 1:
+        yield from (f"## {note} ({nodeset(some)})" for note, some in notes.items() if note)
+    reasons = _by_host(each, lambda step: plain(step.reason))
+    if len(reasons) > 1:  # the values are compared below
+        reasons = _by_host(each, _more_than_values)
+    for reason, some in list(reasons.items())[:REASONS]:
+        where = "" if len(some) == hosts else f" ({nodeset(some)})"
+        yield f"## {reason}{where}"
+    if len(reasons) > REASONS:
+        yield f"## and {count(len(reasons) - REASONS, 'other reason')}"
+
+
+def _more_than_values(step: Step) -> str:
+    """A reason without the values at its beginning."""
+    old, new = _values(step)
+    _, found, rest = plain(step.reason).partition(f"{old}, expected {new}")
+    return rest.lstrip("; ") if found and rest else plain(step.reason)
+
+
+def _compared(each: AlikeStep) -> Iterator[str]:
+    """What is, with the hosts if it differs between them, and what will be."""
+    what = plain(each.first.fix)
+    subjects = _by_host(each, lambda step: _subjects([step])[0])
+    alike = len(subjects) == 1
+    if alike and (only := next(iter(subjects))):
+        what += f" {only}"
+
+    def was(step: Step) -> str:
+        subject = "" if alike else _subjects([step])[0]
+        return ": ".join(filter(None, (subject, _values(step)[0])))
+
+    for sign, words in (("-", was), ("+", lambda step: _values(step)[1])):
+        told = _by_host(each, words)
+        on_hosts = [f"{value} on {nodeset(hosts)}" for value, hosts in told.items()]
+        yield f"{sign}{what}: {'; '.join(on_hosts if len(told) > 1 else told)}"
+
+
+def _by_host(each: AlikeStep, words: Callable[[Step], str]) -> dict[str, list[str]]:
+    """What is said of each step -> the hosts of which that is said, the most common first."""
+    found: dict[str, list[str]] = {}
+    for host, step in each.steps.items():
+        found.setdefault(words(step), []).append(host)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]:
+    """The actions. What files and units are now may differ between hosts: then each such part is
+    there for each of those that have it in common."""
+    blocks = {host: list(_blocks(step, contents)) for host, step in each.steps.items()}
+    if len(blocks) == 1:
+        yield from (_literal(line) for some in blocks.values() for block in some for line in block)
+        return
+    for place in range(max(map(len, blocks.values()))):
+        variants: dict[tuple[Passage, ...], dict[str, Folded]] = {}
+        for host, some in blocks.items():
+            lines = map(_shared, some[place] if place < len(some) else ())
+            folded = fold_texts(lines, marks.gpus[host])
+            variants.setdefault(folded.parts, {})[host] = folded
+        for members in variants.values():
+            yield from [f"## on {nodeset(members)}:"] if len(variants) > 1 else []
+            yield from marks.lines(members)
+    used = {
+        host: sorted({uuid for some in each.uuids[host] for uuid in some}, key=gpus.index)
+        for host in blocks
+        if (gpus := marks.gpus[host])
+    }
+    if 0 < sum(map(len, used.values())) <= LISTED:
+        yield from (
+            f"## GPUs of {nodeset([host])}: {', '.join(uuids)}" for host, uuids in used.items()
+        )
+
+
+def _shared(line: str) -> str:
+    """A line of several hosts: at which lines of a file a hunk begins is not shown."""
+    return "@@" if line.startswith("@@ ") else _literal(line)
+
+
+def _literal(line: str) -> str:
+    """A line in which nothing stands for anything else."""
+    return line.replace(OPEN, "\\u2039").replace(CLOSE, "\\u203a")
+
+
+class _Marks:
+    """What stands for the UUIDs of GPUs, and what each such mark means: `legend`."""
+
+    def __init__(self, gpus: Mapping[str, Sequence[str]]) -> None:
+        self.gpus = gpus  # of each host, in the order of their numbers
+        self.legend: dict[str, str] = {}  # meaning -> mark
+
+    def lines(self, folded: Mapping[str, Folded]) -> Iterator[str]:
+        """Lines that hosts share, with marks where each has the UUIDs of its own GPUs."""
+        for place, part in enumerate(next(iter(folded.values())).parts):
+            uuids = {host: each.uuids[place] for host, each in folded.items()}
+            if part.loop:
+                mark = self._mark(uuids, len(part.body))
+                yield from (mark.join(pieces) for pieces in part.body)
+                continue
+            (pieces,) = part.body
+            found = [
+                self._mark({host: (some[gap],) for host, some in uuids.items()}, 1)
+                for gap in range(len(pieces) - 1)
+            ]
+            yield "".join(a + b for a, b in zip(pieces, (*found, ""), strict=True))
+
+    def _mark(self, uuids: Mapping[str, Sequence[str]], lines: int) -> str:
+        places = {
+            host: [self.gpus[host].index(one) for one in some] for host, some in uuids.items()
+        }
+        by_number = all(map(_rises, places.values()))
+        by_uuid = not by_number and all(map(_rises, uuids.values()))
+        told: dict[str, list[str]] = {}
+        for host, some in places.items():
+            name = _gpus(some, len(self.gpus[host]), in_order=by_number or by_uuid)
+            told.setdefault(name, []).append(host)
+        order = ", by UUID" if by_uuid else ""
+        order += f", {lines} lines at a time" if lines > 1 else ""
+        several = any(len(some) > 1 for some in uuids.values())
+        these = "these lines" if lines > 1 else "this line"
+        by = ", in the order of the UUIDs" if by_uuid else ""
+        name, *others = told
+        if others:
+            who = "; ".join(f"{name} on {nodeset(hosts)}" for name, hosts in told.items())
+            number = 1 + sum(" of list " in mark for mark in self.legend.values())
+            name = f"GPUs of list {number}"
+        else:
+            who = f"{'every GPU' if name == 'each GPU' else name} of the host"
+        means = f"{these} for {who}, with its UUID{by}" if several else f"the UUID of {who}"
+        return self.legend.setdefault(means, f"{OPEN}{name}{order}{CLOSE}")
+
+
+def _rises(some: Sequence[Any]) -> bool:
+    return all(a < b for a, b in pairwise(some))
+
+
+def _gpus(places: Sequence[int], number: int, *, in_order: bool) -> str:
+    if not in_order:
+        return f"GPU {','.join(map(str, places))} in this order"
+    return "each GPU" if len(places) == number > 1 else in_ranges(f"GPU {n}" for n in places)
+
+
+# --- each host --------------------------------------------------------------------------
+
+
+def each_host(plan: Plan, contents: Contents = _known) -> Iterator[str]:
+    """What changes on each host, line by line, and the commands; nothing stands for two hosts."""
+    for place, (host, steps) in enumerate(by_host(plan).items()):
         node = plan.nodes.get(host)
-        body = tuple(line for step in steps for line in step_lines(step, contents))
-        bodies.setdefault((node.baseline if node else "", body), []).append(host)
-    out = []
-    for (baseline, body), hosts in bodies.items():
-        out += [f"# {nodeset(hosts)}" + (f" ({plain(baseline)})" if baseline else ""), *body, ""]
-    return _whole(plan, out[:-1])
+        baseline = f" ({plain(node.baseline)})" if node else ""
+        yield from [""] if place else []
+        yield _literal(f"# {nodeset([host])}{baseline}")
+        for step in steps:
+            yield from map(_literal, step_lines(step, contents))
 
 
-def step_lines(step: Step, contents: Contents = lambda name: None) -> Iterator[str]:
+def step_lines(step: Step, contents: Contents = _known) -> Iterator[str]:
     """One step: its reason, the value, then each action as a diff or as a command."""
     subjects, _ = _subjects([step])
     what = plain(f"{step.fix} {subjects}".rstrip())
-    notes = [f"risk {step.risk.value}", EFFECT.get(step.effective, ""), step.note]
-    yield f"## {what}: {plain('; '.join(filter(None, notes)))}"
+    yield f"## {what}: {_notes(step)}"
     yield f"## {plain(step.reason)}"
     old, new = _values(step)
     yield f"-{what}: {old}"
     yield f"+{what}: {new}"
-    yield from actions_diff(step.actions, filled(step.before, contents))
+    for block in _blocks(step, contents):
+        yield from block
+
+
+def _blocks(step: Step, contents: Contents) -> Iterator[list[str]]:
+    """The lines of each file, and of other actions of one type that follow one another."""
+    before = filled(step.before, contents)
+    for kind, some in groupby(step.actions, type):
+        for alike in [[each] for each in some] if kind is WriteFile else [list(some)]:
+            yield list(actions_diff(alike, before))
+
+
+def _notes(step: Step) -> str:
+    notes = [f"risk {step.risk.value}", EFFECT.get(step.effective, ""), plain(step.note)]
+    return "; ".join(filter(None, notes))
 
 
 def _values(step: Step) -> tuple[str, str]:
@@ -96,10 +345,13 @@ def _subjects(steps: Iterable[Step]) -> tuple[str, bool]:
     return subjects_of(members)
 
 
-def _whole(plan: Plan, body: list[str]) -> str:
-    left_out = [*conflicts(plan.conflicts)]
-    parts = [body, left_out, [summary(plan), *carried_out(plan)]]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+# --- what stands below ------------------------------------------------------------------
+
+
+def left_out(plan: Plan, width: int | None = None) -> Iterator[str]:
+    """What is not planned although there is a fix, and an empty line below it."""
+    lines = [*conflicts(plan.conflicts, width)]
+    yield from [*lines, ""] if lines else []
 
 
 def summary(plan: Plan) -> str:
@@ -110,7 +362,7 @@ def summary(plan: Plan) -> str:
     hosts = len({step.host for step in plan.steps})
     return plain(
         f"plan {plan.id}: {count(len(plan.steps), 'step')} on {count(hosts, 'host')} · risk {risk}"
-        f" · by {plan.author} · expires {plan.expires}"
+        f" · by {plan.author} · expires {moment(plan.expires)}"
     )
 
 
@@ -121,16 +373,23 @@ def carried_out(plan: Plan) -> list[str]:
     return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {told(plan.rollout)}")]
 
 
-def conflicts(found: Sequence[Conflict]) -> Iterator[str]:
-    """What is not planned although there is a fix, and why; equal ones once."""
+def conflicts(found: Sequence[Conflict], width: int | None = None) -> Iterator[str]:
+    """What is not planned although there is a fix, and why; equal reasons once, whatever the UUID
+    of a GPU in them."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for each in found:
-        groups.setdefault((each.fix, each.why, each.advice), []).append(each.host)
+        groups.setdefault((each.fix, _any_gpu(each.why), _any_gpu(each.advice)), []).append(
+            each.host
+        )
     if not groups:
         return
     yield "Not planned:"
     rows = []
-    for (fix, why, advice), hosts in groups.items():
-        note = f"advice: {brief(advice, ADVICE)}" if advice else ""
-        rows.append([f"  {plain(fix)}", brief(why, SENTENCE), nodeset(hosts), note])
-    yield from columns(rows)
+    for (fix, why, advice), hosts in sorted(groups.items(), key=lambda item: -len(item[1])):
+        note = f"; advice: {brief(advice, ADVICE)}" if advice else ""
+        rows.append(Row([plain(fix)], hosts, note=f"{brief(why, ADVICE)}{note}"))
+    yield from table(rows, width, "  ")
+
+
+def _any_gpu(text: str) -> str:
+    return re.sub(UUID, "GPU-…", text)

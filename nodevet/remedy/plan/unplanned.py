@@ -1,18 +1,20 @@
 """What fails and is not in a plan, with the reason for each: the lines below it. Pure."""
 
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodevet import __version__
 from nodevet.model import Finding, HostReport, Run, Status
-from nodevet.printable import plain
+from nodevet.printable import LONGEST, cut, plain
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
+from nodevet.remedy.plan.screen import Row, table
 from nodevet.report.parts.fold import Line, lines
-from nodevet.report.parts.text import columns, count, nodeset
+from nodevet.report.parts.text import count, nodeset
 
 
-def rest(proposal: Proposal) -> str:
-    """Every part under its heading; empty if all that fails is planned."""
+def rest(proposal: Proposal, width: int | None = None) -> list[str]:
+    """Every part under its heading, as lines for `screen`; none if all that fails is planned."""
     parts = {
         "No fix available:": _left(proposal.left),
         "Fix available, not allowed by the baseline:": _not_allowed(
@@ -22,16 +24,11 @@ def rest(proposal: Proposal) -> str:
         "Fix available, failed before:": _failed(proposal.withheld),
         "Not checked, so not planned:": _unvetted(proposal.unvetted),
     }
-    out = [
-        "\n".join([head, *(f"  {line}" for line in found)])
-        for head, found in ((head, list(part)) for head, part in parts.items())
-        if found
-    ]
+    out = [[head, *table(rows, width, "  ")] for head, rows in parts.items() if rows]
     if proposal.unknown:
-        out.append(
-            f"{count(proposal.unknown, 'finding')} could not be judged; `nodevet check` names them"
-        )
-    return "\n\n".join(out) + "\n" if out else ""
+        told = count(proposal.unknown, "finding")
+        out.append([f"{told} could not be judged; `nodevet check` names them"])
+    return [line for part in out for line in (*part, "")][:-1]
 
 
 def conclusion(proposal: Proposal) -> str:
@@ -43,7 +40,28 @@ def conclusion(proposal: Proposal) -> str:
     return "Nothing to do"
 
 
-def _left(left: Iterable[Left]) -> list[str]:
+def ways(proposal: Proposal, baselines: Mapping[str, str]) -> Iterator[str]:
+    """What to do about what is not planned. `baselines`: by the name of each its file, empty of a
+    shipped one, which is extended instead."""
+    allowed: dict[str, set[str]] = {}
+    for each in proposal.withheld:
+        if each.baseline:
+            allowed.setdefault(each.baseline, set()).add(each.fix)
+    for name, fixes in allowed.items():
+        listed = ", ".join(map(plain, sorted(fixes)))
+        file = baselines.get(name, "")
+        where = plain(file) if file else f"a baseline of your own that has `extends: {plain(name)}`"
+        once = " ".join(f"--fix {plain(fix)}" for fix in sorted(fixes))
+        yield f"to plan {listed}: add to `fix` in {where}, or plan once with {once}"
+    checks = sorted({plain(each.finding.check) for each in proposal.left})
+    if checks and not proposal.plan.steps:
+        yield f"what to do by hand: nodevet explain {checks[0]}"
+    if proposal.unvetted:
+        hosts = nodeset(report.host for report in proposal.unvetted)
+        yield f"plan again once they can be checked: --limit {cut(shlex.quote(hosts), LONGEST)}"
+
+
+def _left(left: Iterable[Left]) -> list[Row]:
     findings: dict[str, list[Finding]] = {}
     for each in left:
         findings.setdefault(each.host, []).append(each.finding)
@@ -51,28 +69,29 @@ def _left(left: Iterable[Left]) -> list[str]:
         HostReport(host=host, status=Status.VETTED, findings=tuple(some))
         for host, some in findings.items()
     ]
-    return columns([_row(line, line.check) for line in _folded(reports)])
+    return [
+        Row([line.check, line.what], line.hosts, line.subjects, line.note)
+        for line in _folded(reports)
+    ]
 
 
-def _unvetted(reports: Iterable[HostReport]) -> list[str]:
-    return columns([_row(line, line.label.lower()) for line in _folded(reports) if not line.check])
+def _unvetted(reports: Iterable[HostReport]) -> list[Row]:
+    return [
+        Row([line.label.lower()], line.hosts, note=line.what)
+        for line in _folded(reports)
+        if not line.check
+    ]
 
 
 def _folded(reports: Iterable[HostReport]) -> tuple[Line, ...]:
     return lines(Run(id="", nodevet=__version__, started="", seconds=0, hosts=tuple(reports)))
 
 
-def _row(line: Line, head: str) -> list[str]:
-    where = nodeset(line.hosts)
-    subjects = f"{where} {line.subjects}" if line.named and line.subjects else where
-    return [head, line.what, subjects, "" if line.named else line.subjects, line.note]
-
-
-def _not_allowed(withheld: Iterable[Withheld]) -> list[str]:
+def _not_allowed(withheld: Iterable[Withheld]) -> list[Row]:
     return _grouped(withheld, lambda each: f"--fix {plain(each.fix)}")
 
 
-def _above(withheld: Iterable[Withheld]) -> list[str]:
+def _above(withheld: Iterable[Withheld]) -> list[Row]:
     def way(each: Withheld) -> str:
         risk = each.risk.value if each.risk else ""
         return f"its risk is {risk}: --max-risk {risk}"
@@ -80,7 +99,7 @@ def _above(withheld: Iterable[Withheld]) -> list[str]:
     return _grouped((each for each in withheld if each.risk), way)
 
 
-def _failed(withheld: Iterable[Withheld]) -> list[str]:
+def _failed(withheld: Iterable[Withheld]) -> list[Row]:
     def way(each: Withheld) -> str:
         runs = ", ".join(map(plain, each.runs))
         return f"it failed in {runs}: look at why (nodevet report), then --again"
@@ -88,19 +107,16 @@ def _failed(withheld: Iterable[Withheld]) -> list[str]:
     return _grouped((each for each in withheld if each.runs), way)
 
 
-def _grouped(withheld: Iterable[Withheld], way: Callable[[Withheld], str]) -> list[str]:
+def _grouped(withheld: Iterable[Withheld], way: Callable[[Withheld], str]) -> list[Row]:
     """Fix, findings, hosts, and how it can be planned all the same; equal ones once."""
     groups: dict[tuple[str, str], list[Withheld]] = {}
     for each in sorted(withheld, key=lambda each: (each.fix, way(each))):
         groups.setdefault((each.fix, way(each)), []).append(each)
-    return columns(
-        [
-            [
-                plain(fix),
-                count(sum(each.findings for each in members), "finding"),
-                nodeset(each.host for each in members),
-                told,
-            ]
-            for (fix, told), members in groups.items()
-        ]
-    )
+    return [
+        Row(
+            [plain(fix), count(sum(each.findings for each in members), "finding")],
+            list(dict.fromkeys(each.host for each in members)),
+            note=told,
+        )
+        for (fix, told), members in groups.items()
+    ]
