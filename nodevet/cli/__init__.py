@@ -57,6 +57,13 @@ class Commands(click.Group):
                     [(f"{n:{widest}}", shown[n].get_short_help_str(limit)) for n in members]
                 )
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As click does; but it writes of an interrupt to a terminal that may be lost."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise click.Abort from error
+
 
 def _own() -> set[str]:
     return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}

@@ -65,7 +65,7 @@ def test_an_interrupt_waits_for_the_reports_that_go_to_files(
     os.mkfifo(pipe)
     words = [*NODEVET, *kept, f"--format=json:{pipe}", f"--format=html:{page}", "--format=table"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _opens(process.pid, pipe)
+    _hangs(process.pid, "wait_for_partner")
     process.send_signal(number)
     assert len(json.loads(pipe.read_text())["hosts"]) == 2
     shown, said = process.communicate(timeout=30)
@@ -77,7 +77,7 @@ def test_a_second_interrupt_does_not_wait(kept: list[str], tmp_path: Path) -> No
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     process = subprocess.Popen([*NODEVET, *kept, f"--format=json:{pipe}"], stderr=subprocess.PIPE)
-    _opens(process.pid, pipe)
+    _hangs(process.pid, "wait_for_partner")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)  # two that come together are one
     process.send_signal(signal.SIGINT)
@@ -85,15 +85,25 @@ def test_a_second_interrupt_does_not_wait(kept: list[str], tmp_path: Path) -> No
     assert process.returncode == 130
 
 
-def _opens(process: int, pipe: Path) -> None:
-    """Wait until a process hangs on opening a pipe that nothing reads."""
+def test_an_interrupt_that_cannot_be_told_has_its_own_exit_code() -> None:
+    with FULL.open("w") as full:
+        words = [*NODEVET, "check", "-", "-b", "generic"]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=full)
+    _hangs(process.pid, "pipe_read", "anon_pipe_read")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
+def _hangs(process: int, *places: str) -> None:
+    """Wait until a process hangs in one of these functions of the kernel."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         with suppress(OSError):
-            if Path(f"/proc/{process}/wchan").read_text() == "wait_for_partner":
+            if Path(f"/proc/{process}/wchan").read_text() in places:
                 return
         time.sleep(0.05)
-    pytest.fail(f"{pipe} was not opened in time")
+    pytest.fail(f"did not come to {places}")
 
 
 def test_a_pipe_is_written_to_and_not_replaced(kept: list[str], tmp_path: Path) -> None:
