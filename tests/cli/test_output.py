@@ -220,7 +220,7 @@ def test_the_first_night_has_no_earlier_run(nodevet: Run, kept: list[str], tmp_p
     last = tmp_path / "last.json"
     first = f"nodevet: {last}: no earlier run is there; nothing is marked as new\n"
     for note, since in ((first, ""), ("", " · new since last run: 0")):
-        totals = f"nodevet: 2 hosts: 2 unreachable{since} · 0.0 s · written: json {last}\n"
+        totals = f"nodevet: 2 hosts: 2 unreachable{since} · 0 s · written: json {last}\n"
         done = nodevet(*kept, "--previous", last, f"--format=json:{last}")
         assert (done.returncode, done.stderr) == (3, note + totals)
 
