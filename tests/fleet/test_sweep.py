@@ -31,7 +31,7 @@ EXPECTED = {
     "stderr-flood": (VETTED, ""),
     "noisy-shell": (VETTED, ""),
     "full-disk": (VETTED, ""),
-    "wrong-user-key": (UNREACHABLE, r"authentication failed \(tried publickey\)"),
+    "wrong-user-key": (UNREACHABLE, r"permission denied for root \(offered: \S+\)"),
     "no-login": (FAILED, r"command on the node exited with 1: This account is not available\."),
     "busy": (UNREACHABLE, "the SSH server is busy: Exceeded MaxStartups"),
     "changed-key": (UNREACHABLE, r"host key changed: expected the one in .*known_hosts:\d+"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from paramiko import Message, PKey, SSHException
 from paramiko.agent import AgentSSH
@@ -15,6 +16,7 @@ from pyinfra.connectors.ssh_util import load_key_with_certificate
 
 from nodevet.fleet.ssh.errors import SshConfigError
 from nodevet.fleet.ssh.host_config import HostConfig, KeyFile
+from nodevet.printable import brief
 
 
 class SocketAgent(AgentSSH):
@@ -34,6 +36,13 @@ class SocketAgent(AgentSSH):
         self._socket.close()
 
 
+class OfferedKey(NamedTuple):
+    """A key, and what people call it: its file, or its comment in the agent. Never a secret."""
+
+    key: PKey
+    name: str
+
+
 class Keys:
     """Loads each key file once for all hosts."""
 
@@ -42,7 +51,7 @@ class Keys:
 
     def offer(
         self, config: HostConfig, agents: list[SocketAgent], unusable: list[str]
-    ) -> Iterator[PKey]:
+    ) -> Iterator[OfferedKey]:
         """The user's key for this host, then the agent's, then the rest, in ssh's order.
 
         An agent that is opened is added to `agents`, for the caller to close; why a key file
@@ -52,22 +61,34 @@ class Keys:
         faults = []
         for file in (file for file in config.key_files if file.required):
             try:
-                yield from self._load(file)
+                yield from _named(self._load(file), file)
             except SshConfigError as error:
                 faults.append(error)
         listed, others = _agent_keys(config, agents)
         known = {key.asbytes() for key in listed}
         if faults and not listed:
             raise faults[0]
-        yield from listed
+        yield from map(_of_agent, listed)
         if not config.only_these_keys:
-            yield from others
+            yield from map(_of_agent, others)
         for file in (file for file in config.key_files if not file.required):
             if Path(file.path).is_file() and _public(file.path) not in known:
                 try:
-                    yield from self._load(file)
+                    yield from _named(self._load(file), file)
                 except SshConfigError as error:
                     unusable.append(str(error))
+
+
+def _named(keys: Sequence[PKey], file: KeyFile) -> Iterator[OfferedKey]:
+    """The keys of a file; of two the first has a certificate."""
+    for key in keys:
+        certified = " with its certificate" if key is not keys[-1] else ""
+        yield OfferedKey(key, f"{file.path}{certified}")
+
+
+def _of_agent(key: PKey) -> OfferedKey:
+    name = getattr(key, "comment", "") or key.fingerprint
+    return OfferedKey(key, f"{brief(name)} from ssh-agent")
 
 
 def _agent_keys(

@@ -34,8 +34,10 @@ from nodevet.fleet.ssh.errors import (
 from nodevet.fleet.ssh.host_config import HostConfig
 from nodevet.fleet.ssh.host_keys import HostKeys
 from nodevet.fleet.ssh.keys import Keys, SocketAgent
+from nodevet.printable import brief
 
 PAUSES = (0.5, 1, 2, 4)  # seconds, give or take a half, before a server that hung up is tried again
+MOST_KEYS = 3  # that a message names
 FOREVER = 3600  # seconds; the host's deadline is sooner
 
 
@@ -199,20 +201,19 @@ class Transports:
     def _authenticate(
         self, config: HostConfig, transport: Transport, connection: Connection
     ) -> None:
-        tried = 0
+        offered: list[str] = []
         unusable: list[str] = []
-        for key in self._keys.offer(config, connection.agents, unusable):
+        denied = f"permission denied for {brief(config.user)}"
+        for key, name in self._keys.offer(config, connection.agents, unusable):
             if not algorithms.usable(config, key):
                 unusable.append(f"ssh_config does not allow the key of type {key.get_name()}")
                 continue
-            tried += 1
+            offered.append(name)
             try:
                 more = transport.auth_publickey(config.user, key)
             except BadAuthenticationType as error:
                 accepted = ", ".join(error.allowed_types)
-                raise UnreachableError(
-                    f"authentication failed (the server accepts {accepted})"
-                ) from error
+                raise UnreachableError(f"{denied} (the server accepts {accepted})") from error
             except AuthenticationException:
                 if transport.is_active():
                     continue
@@ -220,20 +221,18 @@ class Transports:
             except (SSHException, OSError, EOFError) as error:
                 if transport.is_active():
                     continue
-                if tried > 1:
+                if len(offered) > 1:
                     break
                 raise UnreachableError("connection closed during authentication") from error
             if more:
-                raise UnreachableError(
-                    f"authentication failed (the server also requires {', '.join(more)})"
-                )
+                raise UnreachableError(f"{denied} (the server also requires {', '.join(more)})")
             return
-        told = ["tried publickey" + (f", {tried} keys" if tried > 1 else "")] if tried else []
-        if tried > 1 and not transport.is_active():
+        told = [f"offered: {_some(offered)}"] if offered else []
+        if len(offered) > 1 and not transport.is_active():
             told.append("the server accepts no more; name the right key, or set IdentitiesOnly")
         told += unusable
-        why = "; ".join(told) or "no key: no ssh-agent, no key file"
-        raise UnreachableError(f"authentication failed ({why})")
+        why = "; ".join(told) or "no key to offer: no ssh-agent, no key file"
+        raise UnreachableError(f"{denied} ({why})")
 
     def _through(self, hop: HostConfig, config: HostConfig) -> socket.socket:
         """A channel through a jump host, whose connection all hosts of the shard share."""
@@ -270,6 +269,11 @@ class Transports:
         except BaseException:
             connection.close()
             raise
+
+
+def _some(names: Sequence[str]) -> str:
+    left = len(names) - MOST_KEYS
+    return ", ".join(names[:MOST_KEYS]) + (f" and {left} more" if left > 0 else "")
 
 
 def _connect(config: HostConfig) -> socket.socket:

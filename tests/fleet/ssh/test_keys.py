@@ -21,9 +21,13 @@ EXPECTED = {
     "locked-in-agent-and-listed": (VETTED, ""),
     "not-listed": (
         UNREACHABLE,
-        r"authentication failed \(tried publickey, \d keys; .*Identities.*",
+        r"permission denied for root \(offered: \S+ from ssh-agent, .* and \d more; "
+        r"the server accepts no more; name the right key, or set IdentitiesOnly\)",
     ),
-    "locked": (UNREACHABLE, r"authentication failed \(key file \S+ is encrypted; add it to .*\)"),
+    "locked": (
+        UNREACHABLE,
+        r"permission denied for root \(key file \S+ is encrypted; add it to an ssh-agent\)",
+    ),
     "matched": (VETTED, ""),
 }
 

@@ -63,14 +63,14 @@ CASES = {
                     "CertificateFile {dir}/signed.crt", ""),
     "wrong-certificate": (
         "{at} {ed}", "IdentityFile {dir}/signed\nCertificateFile {dir}/a-cert.pub",
-        r"authentication failed \(tried publickey\)",
+        r"permission denied for root \(offered: \S+/signed\)",
     ),
     "certificate-and-plain": (
         "{at} {ed}", "IdentityFile {dir}/plain\nCertificateFile {dir}/plain.crt", "",
     ),
     "no-such-key": (
         "{at} {ed}", "PubkeyAcceptedAlgorithms -ssh-ed25519*\nIdentityFile {dir}/plain",
-        r"authentication failed \(ssh_config does not allow the key of type ssh-ed25519\)",
+        r"permission denied for root \(ssh_config does not allow the key of type ssh-ed25519\)",
     ),
     "bound": ("{at} {ed}", "BindAddress 127.0.0.1\nAddressFamily inet", ""),
     "inet6": ("{at} {ed}", "AddressFamily inet6", "name not found"),

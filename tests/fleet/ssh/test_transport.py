@@ -50,8 +50,11 @@ EXPECTED = {
     "behind-nothing": (UNREACHABLE, r"jump host nowhere.invalid: name not found.*"),
     "round-and-round": (UNREACHABLE, "ProxyJump is a loop: .*"),
     "command-fails": (UNREACHABLE, "connection closed before the SSH banner"),
-    "not-certified": (UNREACHABLE, r"authentication failed \(tried publickey\)"),
-    "without-agent": (UNREACHABLE, r"authentication failed \(no key: no ssh-agent, no key file\)"),
+    "not-certified": (UNREACHABLE, r"permission denied for root \(offered: \S+/id_ed25519\)"),
+    "without-agent": (
+        UNREACHABLE,
+        r"permission denied for root \(no key to offer: no ssh-agent, no key file\)",
+    ),
     "encrypted-key": (UNREACHABLE, r"key file \S+ is encrypted; add it to an ssh-agent"),
     "not-a-key": (UNREACHABLE, r"key file \S+ is not a private key"),
 }
