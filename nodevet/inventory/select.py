@@ -45,11 +45,15 @@ class Known:
             return names
         if group in self.groups:
             raise TermError(f"the group @{brief(group)} has no hosts")
-        if not self.groups:
+        if not self.groups and not self.hosts:
             advice = "give an inventory that has it with -i"
             raise TermError(f"no group @{brief(group)} here", advice)
-        near = did_you_mean(group, self.groups) or f"there are {_listed(sorted(self.groups))}"
-        raise TermError(f"no inventory has a group @{brief(group)}", near)
+        if not self.groups:
+            advice = "there are no groups at all: name hosts, or add the group to the inventory"
+            raise TermError(f"no group @{brief(group)} {self.place}", advice)
+        near = did_you_mean(f"@{group}", [f"@{name}" for name in self.groups])
+        there = f"there are {_listed(sorted(self.groups))}"
+        raise TermError(f"no group @{brief(group)} {self.place}", f"{near} {there}".strip())
 
     def local(self) -> list[str]:
         return [entry.name for entry in self.hosts.values() if entry.local]

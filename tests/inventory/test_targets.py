@@ -113,14 +113,23 @@ def test_with_an_inventory_words_choose(hosts, fleet, targets, expected):
     assert numbers(hosts(*targets, files=fleet)) == expected
 
 
+def test_an_inventory_without_groups_says_so(problems, folder):
+    (folder / "plain.yaml").write_text("nodevet: 1\nhosts: {gpu1: }\n")
+    (said,) = problems("@rack1", files=["plain.yaml"])
+    assert "no group @rack1 in the inventory; there are no groups at all: " in said
+
+
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
         ("gpu0001", "gpu0001 is not in the inventory; did you mean gpu001?"),
         ("gpu[009-012]", "gpu[011-012] are not in the inventory; did you mean gpu010?"),
         ("zzz", "zzz is not in the inventory; there are gpu[001-010]"),
-        ("@h10", "no inventory has a group @h10; did you mean h100?"),
-        ("@zzz", "no inventory has a group @zzz; there are @h100, @rack1, @spare"),
+        (
+            "@h10",
+            "no group @h10 in the inventory; did you mean @h100? there are @h100, @rack1, @spare",
+        ),
+        ("@zzz", "no group @zzz in the inventory; there are @h100, @rack1, @spare"),
         ("@spare", "the group @spare has no hosts"),
         (
             "root@gpu001",
@@ -163,7 +172,10 @@ def test_limit_narrows_the_targets(hosts, fleet, limit, expected):
         ("!@h100", "none of the 6 chosen hosts is left; widen the limit"),
         ("gpu[011-500]", "gpu[011-500] are not in the inventory; did you mean gpu010?"),
         ("!gpu01", "gpu01 is not in the inventory; did you mean gpu010?"),
-        ("@h10", "no inventory has a group @h10; did you mean h100?"),
+        (
+            "@h10",
+            "no group @h10 in the inventory; did you mean @h100? there are @h100, @rack1, @spare",
+        ),
         ("me@gpu001", "a limit takes names and groups; leave out user and port"),
     ],
 )
