@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 
 class CatalogError(Exception):
-    """A check or a fix that cannot be found or used; the message is for the user."""
+    """A check or a fix that cannot be found or used; the message is for the user.
+
+    `line` and `column` of its file; 0 if they are not known.
+    """
+
+    line = 0
+    column = 0
 
 
 class Catalog:
@@ -45,6 +51,16 @@ class Catalog:
     @property
     def ids(self) -> tuple[str, ...]:
         return self._checks.ids
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The checks of the user's own folders."""
+        return tuple(sorted(self._checks.own))
+
+    @property
+    def own_fixes(self) -> tuple[str, ...]:
+        """The fixes of the user's own folders."""
+        return tuple(sorted(self._fixes.own))
 
     def path(self, check: str) -> Path:
         """The file of a check. Raises CatalogError for an unknown id."""
@@ -206,9 +222,9 @@ def _files_in(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _load(path: Path, name: str) -> ModuleType:
-    if name in sys.modules and sys.modules[name].__file__ == str(path):
+    if name in sys.modules and sys.modules[name].__file__ == str(path.absolute()):
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise CatalogError(f"{path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
@@ -225,14 +241,16 @@ def _broken(path: Path, error: BaseException) -> CatalogError:
     """What is wrong with a file, and in which line."""
     line = getattr(error, "lineno", None) or _line_in(error, path)
     place = f"{path}:{line}" if line else str(path)
-    return CatalogError(f"{place}: {type(error).__name__}: {error}")
+    found = CatalogError(f"{place}: {type(error).__name__}: {error}")
+    found.line, found.column = line or 0, getattr(error, "offset", None) or 0
+    return found
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:
     """The last line of `path` that the traceback went through."""
-    line, trace = None, error.__traceback__
+    line, trace, file = None, error.__traceback__, str(path.absolute())
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
+        if trace.tb_frame.f_code.co_filename == file:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line

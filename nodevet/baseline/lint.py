@@ -14,13 +14,18 @@ from nodevet.problems import Problem
 def lint(
     names: Sequence[str], *, folders: Sequence[Path] = (), catalog: Catalog, today: date
 ) -> tuple[Problem, ...]:
-    """The errors of `load`, then warnings (`Problem.warning`). Never raises for bad input."""
+    """The errors of `load`, then warnings (`Problem.warning`) of the baselines that have none.
+
+    Never raises for bad input.
+    """
     resolution = resolve(names, folders=folders, catalog=catalog)
     warnings = list(resolution.warnings)
-    if not resolution.problems:
-        for resolved in resolution.resolved:
+    wrong = {problem.place.file for problem in resolution.problems}
+    for resolved in resolution.resolved:
+        if wrong.isdisjoint(file.source.shown for file in resolved.files):
             warnings.extend(_expectations(resolved, catalog))
             warnings.extend(_unused(resolved))
+            warnings.extend(_unfixable(resolved, catalog))
             warnings.extend(_expired(resolved, today))
     return (*resolution.problems, *dict.fromkeys(warnings))
 
@@ -62,6 +67,17 @@ def _unused(resolved: Resolved) -> Iterator[Problem]:
         if waiver.check not in checks:
             at = ("waivers", number, "check")
             yield _warn(file, at, f"{waiver.check} is not asked for", advice)
+
+
+def _unfixable(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
+    """What the file allows to be fixed, and no fix is there."""
+    file = resolved.files[-1]
+    asked = {expectation.check for expectation in resolved.baseline.expectations}
+    for number, (check, allowed) in enumerate(file.part.fix.items() if file.part else ()):
+        if allowed and check in asked and check not in catalog.fixes:
+            step = check if file.entries("fix") else number
+            advice = "remove it; `nodevet list fixes` names those that can be fixed"
+            yield _warn(file, ("fix", step), f"{check} has no fix, so nothing is planned", advice)
 
 
 def _expired(resolved: Resolved, today: date) -> Iterator[Problem]:

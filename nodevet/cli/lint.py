@@ -1,13 +1,21 @@
-"""`nodevet lint`: every problem of baselines, at once."""
+"""`nodevet lint`: every problem of a project's files, at once."""
 
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nodevet.cli import USAGE
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+
+if TYPE_CHECKING:
+    from nodevet.run.lint import Linted
+
+FORMS = ("text", "json", "github", "sarif")
+SHOWN = 6  # names of files in a line
 
 
 @click.command(
@@ -16,35 +24,74 @@ from nodevet.cli.common.command import Command
     group="Baselines",
     order=2,
     examples=(
-        ("All baselines of this folder", "nodevet lint"),
-        ("One file, for CI: a warning is an error", "nodevet lint --strict site.yaml"),
+        ("All files of this folder's project", "nodevet lint"),
+        ("In CI: a warning is an error", "nodevet lint --strict --format github"),
     ),
 )
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completing.baselines)
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    default="text",
+    show_default=True,
+    help="How problems are printed: for people, for programs, as GitHub workflow commands, or as "
+    "SARIF 2.1.0.",
+)
+@display_options()
 @options.project
-def command(names: tuple[str, ...], strict: bool, project: Path) -> None:
-    """Check baselines for mistakes.
+def command(
+    names: tuple[str, ...], strict: bool, form: str, project: Path, display: Display
+) -> None:
+    """Check baselines and the project's other files for mistakes.
 
     Every problem is printed as file:line:column, with what to do.
 
-    Without a NAME: all baselines of the project, or the shipped ones if it has none.
+    Without a NAME: the project's own baselines, inventories, approval.yaml, checks and fixes; the
+    shipped baselines if it has none of them. A file that is nothing of nodevet's is skipped.
 
     \b
     Exit codes:
       0  no errors
       2  errors, or with --strict warnings
     """
-    from nodevet.baseline import lint
-    from nodevet.report.parts.text import count
-    from nodevet.run.context import candidates, open_project
+    from nodevet.report.parts import problems
+    from nodevet.run.lint import lint
 
-    catalog, folders = open_project(project)
-    asked = list(names) or candidates(folders)
-    problems = lint(asked, folders=folders, catalog=catalog, today=date.today())
-    for problem in problems:
-        click.echo(str(problem))
-    errors = sum(not problem.warning for problem in problems)
-    found = count(errors, "error"), count(len(problems) - errors, "warning")
-    click.echo(f"{count(len(asked), 'baseline')}: {', '.join(found)}", err=True)
-    click.get_current_context().exit(USAGE if errors or (strict and problems) else 0)
+    linted = lint(names, project, date.today())
+    if form == "json":
+        shown = problems.json(linted.found, linted.files)
+    elif form == "text":
+        shown = problems.text(linted.found, colour=display.colour, width=display.width)
+    else:
+        shown = {"github": problems.github, "sarif": problems.sarif}[form](linted.found)
+    click.echo(shown, nl=False)
+    _tell(linted, named=bool(names))
+    failed = linted.errors or (strict and linted.warnings)
+    click.get_current_context().exit(USAGE if failed else 0)
+
+
+def _tell(linted: "Linted", *, named: bool) -> None:
+    """What was looked at, and how much was found."""
+    from nodevet.printable import brief
+    from nodevet.report.parts.text import count, plural
+
+    for name, why in linted.skipped.items():
+        click.echo(f"{brief(name)}: skipped: {why}", err=True)
+    if linted.shipped:
+        click.echo("the project has no files of its own, so these are the shipped ones", err=True)
+    heads = {
+        kind: plural(kind) if len(some) > 1 and kind != "approval" else kind
+        for kind, some in linted.files.items()
+    }
+    width = max(map(len, heads.values()), default=0)
+    for kind, files in () if named else linted.files.items():
+        some = ", ".join(map(brief, files[:SHOWN]))
+        more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
+        click.echo(f"{heads[kind]:{width}}  {some}{more}", err=True)
+    number = sum(map(len, linted.files.values()))
+    whole = [count(len(files), kind) for kind, files in linted.files.items()]
+    told = whole[0] if len(whole) == 1 else count(number, "file")
+    found = count(linted.errors, "error"), count(linted.warnings, "warning")
+    click.echo(f"{told}: {', '.join(found)}", err=True)

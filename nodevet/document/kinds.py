@@ -77,6 +77,11 @@ def recognize(data: bytes) -> FileKind | None:
     return _first(_YAML_KEYS, _TOP_KEY.findall(text.decode("utf-8", "replace")))
 
 
+def is_claimed(data: bytes) -> bool:
+    """Whether a YAML file says that it is one of nodevet's, of whatever kind. Pure."""
+    return "nodevet" in _TOP_KEY.findall(data.decode("utf-8", "replace"))
+
+
 def kind_of(path: Path) -> FileKind | None:
     """What a file or a folder is; None if it is nothing of nodevet's, or cannot be read."""
     with suppress(OSError, ValueError):

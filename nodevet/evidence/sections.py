@@ -14,6 +14,7 @@ import msgspec
 
 import nodevet.evidence
 from nodevet.evidence.core import SectionRecord
+from nodevet.problems import did_you_mean
 
 
 class SectionFileError(Exception):
@@ -54,12 +55,13 @@ def unknown_path(path: str) -> str:
     """Why a path of a check's `reads` is in no evidence; empty if it is.
 
     >>> unknown_path("gpu.gpus[].persistence_mod")
-    "Gpu has no field 'persistence_mod'"
+    "Gpu has no field 'persistence_mod'; did you mean persistence_mode?"
     """
     section, _, rest = path.partition(".")
     record = sections().get(section)
     if record is None:
-        return f"no section is named {section!r}: {', '.join(sections())}"
+        there = did_you_mean(section, sections(), f"there are {', '.join(sections())}")
+        return f"no section is named {section!r}; {there}"
     return misses(record, rest) if rest else ""
 
 
@@ -71,7 +73,8 @@ def misses(record: type[msgspec.Struct], path: str) -> str:
         owner = kind
         fields = _fields(owner)
         if name not in fields:
-            return f"{owner.__name__} has no field {name!r}"
+            near = did_you_mean(name, fields)
+            return "; ".join(filter(None, (f"{owner.__name__} has no field {name!r}", near)))
         kind = fields[name]
         if kind is None:
             rest = path.split(part, 1)[1]
