@@ -30,16 +30,6 @@ from nodevet.run.errors import UserError
     type=click.Path(dir_okay=False, path_type=Path),
 )
 @fix_run.inventories
-@options.baselines
-@rollout_options(planned=False)
-@override
-@click.option(
-    "--run",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Keep the run in DIR.  [default: runs/<plan>-<n> in the project]",
-)
 @click.option(
     "--resume",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -52,7 +42,18 @@ from nodevet.run.errors import UserError
     "only",
     multiple=True,
     metavar="NODESET",
+    shell_complete=completing.hosts,
     help="Only these hosts of the plan; the others are not attempted.",
+)
+@options.baselines
+@rollout_options(planned=False)
+@override
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep the run in DIR.  [default: runs/<plan>-<n> in the project]",
 )
 @fix_run.shown
 @options.reach
@@ -71,7 +72,9 @@ def command(
     display: Display,
     **given: Any,
 ) -> None:
-    """Apply PLAN: the canary first, then batches, until too many fail.
+    """Carry out an approved PLAN: the canary first, then batches.
+
+    It stops when more nodes fail than --max-fail allows.
 
     Each node is locked, probed and compared with what the plan was made on; if the check does not
     pass right after a step, the step is rolled back at once. After Ctrl-C no

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
+    metavar="DIR",
     help="Folder with allowed_signers and approval.yaml.  [default: .]",
 )
 @display_options()

@@ -29,6 +29,7 @@ from nodevet.cli.common.durations import Duration
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path("/"),
+    metavar="DIR",
     show_default=True,
     help="Folder that holds the machine's sys, proc, dev and etc.",
 )

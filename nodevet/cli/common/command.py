@@ -7,6 +7,7 @@
 Commands of other distributions need none of it: they are listed under "Tools".
 """
 
+import re
 from textwrap import indent
 from typing import Any, Literal, get_args
 
@@ -16,11 +17,35 @@ Group = Literal["Vet", "Baselines", "Fix", "Tools"]
 """The headings of `nodevet --help`, in the order in which they are shown."""
 
 GROUPS: tuple[str, ...] = get_args(Group)
+NO_BREAK = "\u2011"  # a hyphen that no line is broken after
 LAST = 99  # the order of a command that declares none
+
+
+class Formatter(click.HelpFormatter):
+    """Breaks no line within an option: `--fail-on` stays whole."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(_unbroken(text))
+
+    def write_dl(self, rows: Any, *arguments: Any, **rest: Any) -> None:
+        super().write_dl([(first, _unbroken(text)) for first, text in rows], *arguments, **rest)
+
+    def write(self, string: str) -> None:
+        super().write(string.replace(NO_BREAK, "-"))
+
+
+class HelpContext(click.Context):
+    formatter_class = Formatter
+
+
+def _unbroken(text: str) -> str:
+    return re.sub(r"--?[a-z][a-z-]*", lambda option: option[0].replace("-", NO_BREAK), text)
 
 
 class Command(click.Command):
     """A command that is listed in a group, with examples; its options stand under headings."""
+
+    context_class = HelpContext
 
     def __init__(
         self,
@@ -43,6 +68,19 @@ class Command(click.Command):
         for heading, records in headed(self, ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+class Count(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A whole number from 1."""
+
+    name = "n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"[0-9]{1,9}", value) or not int(value):
+            self.fail(f"{value!r} is not a whole number from 1", param, ctx)
+        return int(value)
 
 
 class Option(click.Option):

@@ -29,9 +29,11 @@ shown = click.option(
     "--format",
     "form",
     type=click.Choice(report.formats()),
+    metavar="NAME",
     default="table",
     show_default=True,
-    help="Format of the report on standard output; the run's folder has every format.",
+    help="Format of the report on standard output, as `nodevet list formats` names it; the run's "
+    "folder has every format.",
 )
 
 

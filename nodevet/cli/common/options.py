@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from nodevet.cli.common import completing
-from nodevet.cli.common.command import Option
+from nodevet.cli.common.command import Count, Option
 from nodevet.cli.common.durations import Duration
 
 SEVERITIES = ("info", "warning", "critical")  # nodevet.model.Severity, which costs much to import
@@ -30,6 +30,7 @@ project = click.option(
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
+    metavar="DIR",
     help="Folder whose checks/, fixes/ and baselines/ are added to the shipped ones.  [default: .]",
 )
 baselines = click.option(
@@ -65,7 +66,7 @@ _connection = partial(click.option, cls=Option, heading="Connection")
 reach = apply(
     _connection(
         "--parallel",
-        type=click.IntRange(1),
+        type=Count(),
         default=200,
         show_default=True,
         help="Hosts to visit at the same time.",

@@ -90,22 +90,22 @@ def rollout_options(*, planned: bool) -> Callable[[Any], Any]:
     )
 
 
-settle = click.option(
+settle = _option(
     "--settle",
     default=None,
     help="Wait this long, then re-read what was reverted.  [default: the run's]",
     type=Duration(),
 )
-drain_hook = click.option(
+drain_hook = _option(
     "--drain-hook",
     default=None,
     metavar="CMD",
     help="Command to run, instead of the run's, before a step of risk drain or reboot is reverted.",
 )
-override = click.option(
+override = _option(
     "--override",
     is_flag=True,
-    help="Allow the options above, or the version of nodevet, to differ from what was approved "
+    help="Allow these options, or the version of nodevet, to differ from what was approved "
     "with the plan. The report and the journal say which.",
 )
 
