@@ -47,6 +47,8 @@ def table(rows: Sequence[Row], width: int | None = None, margin: str = "") -> It
         padded = [pad(cell, each) for cell, each in zip(row.cells, widths, strict=True) if each]
         lead = margin + GAP.join(padded)
         line = GAP.join([lead, pad(where, widest), row.note]).rstrip()
+        if width is not None and cells(line) > width:
+            line = GAP.join(filter(None, (lead.rstrip(), where, row.note)))
         if width is None or cells(line) <= width:
             yield line
             continue
@@ -97,18 +99,22 @@ def _wrapped(line: str, width: int | None) -> Iterator[str]:
     elif line[:1] in ("+", "-", "$", "@", " ", "\\"):
         yield from _broken(line, max(NARROWEST, width))
     else:
-        yield line
+        first, *rest = wrap(line, max(NARROWEST, width - len(INDENT)))
+        yield from (first, *(INDENT + row for row in rest))
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
-    """Rows that fill the width, whatever is in the line."""
-    row = ""
-    used = 0
+    """Rows that end after a space or a comma if there is one near, and in any case in time; all of
+    the line is in them."""
+    room, row, used = width, "", 0
     for character in line:
         wide = cells(character)
-        if used + wide > width:
-            yield row
-            row, used = MORE, len(MORE)
+        if used + wide > room:
+            end = 1 + max(row.rfind(" "), row.rfind(","))
+            end = end if end > room // 2 else len(row)
+            yield row[:end]
+            row = MORE + row[end:]
+            room, used = width, cells(row)
         row += character
         used += wide
     yield row
