@@ -77,7 +77,7 @@ def test_what_is_wrong_and_allowed_becomes_a_plan(
 def test_a_diff_shows_the_files_and_the_commands(plan: Run) -> None:
     shown = plan("--format", "diff").stdout
     for line in (
-        "# gpu1 (two)",
+        "# power_limit on gpu1 (two)",
         "-power_limit GPU 1: 500 W",
         "+power_limit GPU 1: 700 W",
         "--- /dev/null",
@@ -88,6 +88,34 @@ def test_a_diff_shows_the_files_and_the_commands(plan: Run) -> None:
     ):
         assert line in shown.splitlines()
     assert "\n$ nvidia-smi -i GPU-" in shown and " -pl 700\n" in shown
+
+
+def test_each_host_by_itself(plan: Run) -> None:
+    shown = plan("--format", "full").stdout.splitlines()
+    assert shown[0] == "# gpu1 (two)"
+    assert "## power_limit GPU 1: risk live" in shown
+
+
+def test_fixes_that_are_not_allowed_are_named_with_what_to_add(
+    plan: Run, nodevet: Run, fleet: SimulatedFleet, tmp_path: Path
+) -> None:
+    (tmp_path / "none.yaml").write_text(BASELINE.partition("fix:")[0])
+    done = nodevet("plan", "-i", fleet.place.inventory, "-b", "none.yaml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "--fix power_limit" in done.stdout
+    assert (
+        "to plan cpu_governor, power_limit: add to `fix` in none.yaml, "
+        "or plan once with --fix cpu_governor --fix power_limit\n"
+    ) in done.stderr
+    assert "what to do by hand: nodevet explain gpu_count\n" in done.stderr
+    allowed = plan()
+    assert "nothing is written; to have it approved and applied, plan with -o" in allowed.stderr
+
+
+def test_colour_and_width(plan: Run) -> None:
+    colour = plan("--color", "always").stdout
+    assert "\x1b[1mNo fix available:\x1b[0m\n" in colour
+    assert "\x1b" not in plan().stdout
 
 
 def test_a_fix_that_is_named_is_the_only_one(plan: Run) -> None:

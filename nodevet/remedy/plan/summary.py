@@ -42,7 +42,9 @@ def facts(
     if programs := _programs(plan.steps):
         yield "runs", _some(programs)
     if not rollback:
-        yield "rollout", plain(f"{told(plan.rollout)} · nodevet {plan.nodevet or '?'}")
+        canary = nodeset([*hosts][: plan.rollout.canary])
+        first = f"{canary} first · " if canary else ""
+        yield "rollout", plain(f"{first}{told(plan.rollout)} · nodevet {plan.nodevet or '?'}")
         yield "expires", until(plan.expires, now)
     yield "approvals", _approvals(standing)
 

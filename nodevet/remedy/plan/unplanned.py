@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodevet import __version__
 from nodevet.model import Finding, HostReport, Run, Status
-from nodevet.printable import LONGEST, cut, plain
+from nodevet.printable import LONGEST, cells, plain
 from nodevet.remedy.plan.candidates import Left, Withheld
 from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.screen import Row, table
@@ -57,8 +57,9 @@ def ways(proposal: Proposal, baselines: Mapping[str, str]) -> Iterator[str]:
     if checks and not proposal.plan.steps:
         yield f"what to do by hand: nodevet explain {checks[0]}"
     if proposal.unvetted:
-        hosts = nodeset(report.host for report in proposal.unvetted)
-        yield f"plan again once they can be checked: --limit {cut(shlex.quote(hosts), LONGEST)}"
+        hosts = shlex.quote(nodeset(report.host for report in proposal.unvetted))
+        short = cells(hosts) <= LONGEST
+        yield f"plan again once they can be checked{f': --limit {hosts}' if short else ''}"
 
 
 def _left(left: Iterable[Left]) -> list[Row]:
