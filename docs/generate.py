@@ -4,17 +4,11 @@
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
 """
 
-import re
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
-
-from nodevet.baseline.field_notes import field_notes
+from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.catalog import Catalog
 from nodevet.model import Area, CheckParams
 from nodevet_sim.faults import FAULTS, describe
@@ -28,8 +22,6 @@ One file in `checks/` is one check; its name is its id in baselines, reports and
 `nodevet explain CHECK` prints its page. These pages are written by `docs/generate.py`; to change
 one, change the check's docstring.
 """
-
-NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): ""}
 
 
 def main() -> int:
@@ -109,59 +101,20 @@ def page(catalog: Catalog, name: str) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def examples(params: type[CheckParams]) -> list[str]:
-    """What a baseline may say, one line each, from the docstring of its Params."""
-    return re.findall(r"`([^`]+)`", params.__doc__ or "")
-
-
 def fields(params: type[CheckParams]) -> Iterator[str]:
     """A table of the fields of Params."""
-    others = params.__annotations__.get("__pydantic_extra__")
-    if not params.model_fields and others is None:
+    found = tuple(param_fields(params))
+    if not found:
         yield "It takes no fields."
         return
     yield "| field | value | default |"
     yield "|---|---|---|"
-    notes = field_notes(params)
-    for name, field in params.model_fields.items():
-        default = field.default
-        shown = "" if default is PydanticUndefined or default is None else f"`{as_yaml(default)}`"
-        plain = " (a plain value fills it)" if params.bare == name else ""
-        note = f". {notes[name]}" if name in notes else ""
-        required = "" if not field.is_required() else "required"
-        yield f"| `{name}`{plain} | {kind(field.annotation)}{note} | {shown or required} |"
-    if others is not None:
-        yield f"| any name | {kind(get_args(others)[1])} |  |"
-
-
-def as_yaml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(as_yaml, value))}]"
-    return str(value)
-
-
-def kind(annotation: Any) -> str:
-    """A type in words: `8, 16 or max`, `list of text`."""
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return kind(inner[0])
-    if origin is Literal:
-        return listed([as_yaml(value) for value in inner])
-    if origin in (Union, types.UnionType):
-        return listed([word for word in map(kind, inner) if word])
-    if origin is tuple:
-        return f"list of {kind(inner[0])}"
-    if origin is dict:
-        return f"map of {kind(inner[0])} to {kind(inner[1])}"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return f"a map of {', '.join(f'`{name}`' for name in annotation.model_fields)}"
-    return NAMES[annotation]
-
-
-def listed(words: list[str]) -> str:
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    for each in found:
+        name = f"`{each.name}`" if each.name else "any name"
+        plain = " (a plain value fills it)" if each.bare else ""
+        note = f". {each.note}" if each.note else ""
+        default = "required" if each.required else f"`{each.default}`" if each.default else ""
+        yield f"| {name}{plain} | {each.form}{note} | {default} |"
 
 
 if __name__ == "__main__":

@@ -89,11 +89,27 @@ def command(
 
 
 def _fitted(page: str) -> str:
-    """A page whose paragraphs fit the terminal's columns; as it was written if they do."""
+    """A page whose paragraphs fit the terminal's columns; as it was written if they do.
+
+    Lines that are indented are to be typed, and stay.
+    """
     columns = shutil.get_terminal_size((WRITTEN, 24)).columns
-    return "\n\n".join(
-        textwrap.fill(paragraph, columns, break_long_words=False, break_on_hyphens=False)
-        if max(map(len, paragraph.split("\n"))) > columns
-        else paragraph
-        for paragraph in page.split("\n\n")
+    return "\n\n".join(_filled(paragraph, columns) for paragraph in page.split("\n\n"))
+
+
+def _filled(paragraph: str, columns: int) -> str:
+    lines = paragraph.split("\n")
+    if max(map(len, lines)) <= columns or paragraph.startswith(" "):
+        return paragraph
+    parts = lines if paragraph.startswith("- ") else [paragraph]
+    indent = "  " if paragraph.startswith("- ") else ""
+    return "\n".join(
+        textwrap.fill(
+            part,
+            columns,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for part in parts
     )

@@ -1,6 +1,6 @@
 """Explain: what a check is about, what is expected of a host by it, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,11 +9,12 @@ from nodevet import age, identity
 from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
 from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
+from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, visit
 from nodevet.identity import in_words, judge_hostname
-from nodevet.model import Expectation, Host, show
+from nodevet.model import Check, Expectation, Host, show
 from nodevet.run.context import candidates
 from nodevet.run.errors import UserError
 
@@ -29,10 +30,38 @@ class Fitting(Struct, frozen=True, kw_only=True):
 
 
 def page(check: str, catalog: Catalog) -> str:
-    """The pages of a check and of its fix. Raises CatalogError."""
+    """The pages of a check, of what a baseline may say about it, and of its fix.
+
+    Raises CatalogError.
+    """
     if check in PAGES and check not in catalog.ids:
         return PAGES[check]
-    return f"{catalog.page(check)}\n\n{_fix(check, catalog)}"
+    parts = [catalog.page(check), *_params(catalog.check(check), check), _fix(check, catalog)]
+    return "\n\n".join(parts)
+
+
+def _params(check: Check, name: str) -> Iterator[str]:
+    """Examples, fields and severity."""
+    told = "".join(f"\n    {line}" for line in examples(check.params) or [f"{name}: {{}}"])
+    yield f"**In a baseline**, under `expect`:\n{told}"
+    fields = [_field(each) for each in param_fields(check.params)]
+    yield "\n".join(fields) if fields else "It takes no fields."
+    yield (
+        f"**Severity** {check.severity.value}, unless the baseline says otherwise. "
+        f"**Area** {check.area.value}."
+    )
+
+
+def _field(field: ParamField) -> str:
+    """`- watts: number or default; required; a plain value fills it. In watts.`"""
+    said = [
+        f"- {field.name or 'any name'}: {field.form}",
+        "required" if field.required else "",
+        f"default {field.default}" if field.default else "",
+        "a plain value fills it" if field.bare else "",
+    ]
+    told = "; ".join(part for part in said if part)
+    return f"{told}. {' '.join(field.note.split())}" if field.note else told
 
 
 def resolve(

@@ -187,6 +187,16 @@ def test_the_help_of_list_says_what_each_kind_is(nodevet: Run) -> None:
     assert nodevet("list", "checks", "gpu001").returncode == 2
 
 
+def test_explain_shows_what_a_baseline_may_say(nodevet: Run) -> None:
+    text = nodevet("explain", "power_limit").stdout
+    assert "\n    power_limit: {watts: 700, tolerance: 1%}\n" in text
+    assert "\n- watts: number or default; required; a plain value fills it\n" in text
+    assert "\n- tolerance: text or number; default 0. In percent of" in text
+    assert "**Severity** critical" in text
+    assert "Fix available, at risk live" in text
+    assert "It takes no fields." in nodevet("explain", "gpu_lost").stdout
+
+
 def test_explain_prints_the_page(nodevet: Run) -> None:
     done = nodevet("explain", "persistence_mode")
     assert done.returncode == 0

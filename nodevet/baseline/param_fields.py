@@ -1,0 +1,84 @@
+"""What a baseline may say about a check, in words: fields, forms, defaults, examples."""
+
+import re
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from nodevet.baseline.field_notes import field_notes
+from nodevet.model import CheckParams
+from nodevet.problems import either
+
+NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+class ParamField(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a check's Params."""
+
+    name: str  # empty: any name
+    form: str  # `8, 16 or max`, `list of text`
+    default: str = ""  # as YAML; empty: none
+    required: bool = False
+    bare: bool = False  # a plain value fills it
+    note: str = ""
+
+
+def examples(params: type[CheckParams]) -> list[str]:
+    """What a baseline may say, one line each, from the docstring of its Params."""
+    return re.findall(r"`([^`]+)`", params.__doc__ or "")
+
+
+def param_fields(params: type[CheckParams]) -> Iterator[ParamField]:
+    """The fields, in their order; none if it takes none."""
+    notes = field_notes(params)
+    for name, field in params.model_fields.items():
+        default = field.default
+        unsaid = default is PydanticUndefined or default is None
+        yield ParamField(
+            name=name,
+            form=_form(field.annotation),
+            default="" if unsaid else _as_yaml(default),
+            required=field.is_required(),
+            bare=params.bare == name,
+            note=notes.get(name, ""),
+        )
+    others = params.__annotations__.get("__pydantic_extra__")
+    if others is not None:
+        yield ParamField(name="", form=_form(get_args(others)[1]))
+
+
+def _as_yaml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (tuple, frozenset)):
+        return f"[{', '.join(map(_as_yaml, value))}]"
+    return str(value)
+
+
+def _form(annotation: Any) -> str:
+    """A type in words."""
+    return either(_forms(annotation))
+
+
+def _forms(annotation: Any) -> list[str]:
+    """What a value may be, one word or phrase each."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _forms(inner[0])
+    if origin is Literal:
+        return [_as_yaml(value) for value in inner]
+    if origin in (Union, types.UnionType):
+        return [word for each in inner if each is not type(None) for word in _forms(each)]
+    if origin in (tuple, list, frozenset, set):
+        return [f"list of {_form(inner[0])}"]
+    if origin is dict:
+        return [f"map of {_form(inner[0])} to {_form(inner[1])}"]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [f"a map of {', '.join(f'`{name}`' for name in annotation.model_fields)}"]
+    return [NAMES.get(annotation) or getattr(annotation, "__name__", "a value")]
