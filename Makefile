@@ -55,6 +55,10 @@ docs: .venv/ready ## write the generated pages again
 	$(BIN)/python docs/generate.py
 	$(BIN)/nodevet schema --project docs > baselines/nodevet.schema.json
 
+.PHONY: manpage
+manpage: .venv/ready ## write the man page, build/man/nodevet.1
+	$(BIN)/python docs/man.py build/man/nodevet.1
+
 .PHONY: bench
 bench: .venv/ready ## measure the sweep against its floor; writes docs/performance.md
 	@./.ci/setup sshd

@@ -1,0 +1,75 @@
+"""The man page holds what the help says, and roff has nothing to say about it."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from nodevet.cli import nodevet
+
+REPO = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("man") / "new" / "nodevet.1"
+    subprocess.run([sys.executable, REPO / "docs/man.py", path], check=True, cwd=REPO)
+    return path
+
+
+def shown(page: Path, columns: int) -> str:
+    """As man shows it, without bold and underlines. Fails on any warning."""
+    done = subprocess.run(
+        [
+            *["groff", "-man", "-ww", "-Tutf8", "-P-c", "-P-b", "-P-o", "-P-u"],
+            f"-rLL={columns}n",
+            page,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_it_is_shown_at_any_width_without_warnings(page: Path, columns: int) -> None:
+    lines = shown(page, columns).splitlines()
+    assert lines[0].startswith("NODEVET(1)") and "NAME" in lines
+    literal = max(map(len, lines))
+    assert literal <= max(columns, 86), [line for line in lines if len(line) == literal]
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = nodevet.make_context("nodevet", [], resilient_parsing=True)
+    for name in nodevet.list_commands(context):
+        command = nodevet.get_command(context, name)
+        assert command is not None
+        yield name, command
+
+
+def test_every_command_is_there_with_every_option(page: Path) -> None:
+    text = shown(page, 80)
+    for name, command in commands():
+        section = re.search(rf"(?ms)^NODEVET {name.upper()}\n(.*?)^[A-Z]", text)
+        assert section, name
+        for param in command.params:
+            if isinstance(param, click.Option) and not param.hidden:
+                for word in (*param.opts, *param.secondary_opts):
+                    assert word in section[1], (name, word)
+
+
+def test_lines_that_are_lines_in_the_help_are_lines_on_the_page(page: Path) -> None:
+    text = shown(page, 80)
+    assert "\n         1  something fails, at or above --fail-on\n" in text
+    assert "\n       nodevet gate gpu017 -b site.yaml --wait 15m " in text
+
+
+def test_variables_are_those_of_the_page_on_the_command_line(page: Path) -> None:
+    told = shown(page, 80).split("\nENVIRONMENT\n")[1]
+    assert {"NO_COLOR", "SSH_AUTH_SOCK", "NODEVET_DEBUG"} <= set(re.findall(r"[A-Z_]{6,}", told))
