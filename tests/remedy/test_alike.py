@@ -272,6 +272,26 @@ def test_a_file_that_is_there_on_some_hosts_is_compared_on_these(tmp_path: Path)
     assert text.count("$ systemd-tmpfiles") == 1
 
 
+def test_what_settings_are_now_is_listed_with_the_hosts(tmp_path: Path) -> None:
+    thp = "/sys/kernel/mm/transparent_hugepage/enabled"
+    hosts = {f"n{n}": [{}] for n in range(1, 6)}
+    now = {"n1": "[always] madvise never", "n2": "always madvise [never]"}
+    held = {
+        host: [State(resource=Resource(kind="kernel", name=thp), exists=True, value=value)]
+        for host, value in (dict.fromkeys(hosts, now["n1"]) | now).items()
+    }
+    pages = dict.fromkeys(hosts, "always") | {"n2": "never"}
+    text = shown(proposal(tmp_path, hosts, pages=pages, held=held).plan)
+    assert f"-{thp}: always on n[1,3-5]; never on n2\n+{thp}: madvise\n" in text
+
+
+def test_of_very_many_present_values_the_rest_is_counted(tmp_path: Path) -> None:
+    hosts = {f"n{n:03}": [capped(400_000 + 1000 * n)] for n in range(1, 101)}
+    text = shown(proposal(tmp_path, hosts).plan)
+    assert "; 412 W on n012; 88 other values on 88 other hosts, which --full shows\n" in text
+    assert text.count("nvidia-smi -i") == 2
+
+
 def test_two_commands_for_each_gpu_in_turn_are_not_two_rounds() -> None:
     nodes = {host: node(host) for host in ("n1", "n2")}
 

@@ -40,6 +40,7 @@ OPEN, CLOSE = "‹", "›"
 """Around what stands for the UUIDs of GPUs; in every other text they are shown as escapes."""
 LISTED = 8  # UUIDs that are named below the actions in which they stand
 VALUES = 6  # present values of one change that have a row each in `fold`
+LIKELY = 12  # values that are there now, or earlier states, that are listed with their hosts
 REASONS = 5  # reasons of one change that are listed; they say why, not what is done
 
 
@@ -179,8 +180,7 @@ def _compared(each: AlikeStep) -> Iterator[str]:
 
     for sign, words in (("-", was), ("+", lambda step: _values(step)[1])):
         told = _by_host(each, words)
-        on_hosts = [f"{value} on {nodeset(hosts)}" for value, hosts in told.items()]
-        yield f"{sign}{what}: {'; '.join(on_hosts if len(told) > 1 else told)}"
+        yield f"{sign}{what}: {_on_hosts(told) if len(told) > 1 else next(iter(told))}"
 
 
 def _by_host(each: AlikeStep, words: Callable[[Step], str]) -> dict[str, list[str]]:
@@ -204,6 +204,9 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
             lines = map(_shared, some[place] if place < len(some) else ())
             folded = fold_texts(lines, marks.gpus[host])
             variants.setdefault(folded.parts, {})[host] = folded
+        if len(variants) > 1 and (lines_of_all := _one_state_each(variants)):
+            yield from lines_of_all
+            continue
         for members in variants.values():
             yield from [f"## on {nodeset(members)}:"] if len(variants) > 1 else []
             yield from marks.lines(members)
@@ -216,6 +219,44 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
         yield from (
             f"## GPUs of {nodeset([host])}: {', '.join(uuids)}" for host, uuids in used.items()
         )
+
+
+def _one_state_each(variants: Mapping[tuple[Passage, ...], Iterable[str]]) -> list[str]:
+    """Lines of variants, each with its hosts, that differ only in what settings are now: `-a: 1 on
+    n1; 2 on n2`. Empty if they differ in more, and for files."""
+    hosts = [[*members] for members in variants.values()]
+    rows = [[part.body[0] for part in parts] for parts in variants]
+    if len({len(some) for some in rows}) > 1 or any(
+        part.loop for some in variants for part in some
+    ):
+        return []
+    found = []
+    for place in zip(*rows, strict=True):
+        texts = ["".join(pieces) for pieces in place]
+        heads = {text.partition(": ")[0] for text in texts}
+        if any(len(pieces) > 1 or pieces[0].startswith(("---", "@@")) for pieces in place):
+            return []
+        if len(set(texts)) == 1:
+            found.append(texts[0])
+        elif len(heads) == 1 and texts[0].startswith("-"):
+            told: dict[str, list[str]] = {}
+            for text, some in zip(texts, hosts, strict=True):
+                told.setdefault(text.partition(": ")[2], []).extend(some)
+            found.append(f"{heads.pop()}: {_on_hosts(told)}")
+        else:
+            return []
+    return found
+
+
+def _on_hosts(told: Mapping[str, Sequence[str]]) -> str:
+    """`500 W on gpu[001-003]; 490 W on gpu004`: the most common, and how many more there are."""
+    common = sorted(told.items(), key=lambda item: -len(item[1]))
+    rest = common[LIKELY:] if len(common) > LIKELY + 1 else []
+    parts = [f"{value} on {nodeset(hosts)}" for value, hosts in common[: len(common) - len(rest)]]
+    if rest:
+        others = count(sum(len(hosts) for _, hosts in rest), "other host")
+        parts.append(f"{len(rest):,} other values on {others}, which --full shows")
+    return "; ".join(parts)
 
 
 def _shared(line: str) -> str:

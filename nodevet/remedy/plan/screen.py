@@ -73,12 +73,23 @@ def fitted(hosts: Sequence[str], subjects: str, room: int) -> str:
     return cut(where, max(NARROWEST // 2, room)).removesuffix(ELLIPSIS) + ELLIPSIS + tail
 
 
+def flowed(text: str, room: int) -> list[str]:
+    """As `wrap`; what stands between two ` · ` stays on one line if it can."""
+    rows: list[str] = []
+    for piece in text.split(" · "):
+        if rows and cells(f"{rows[-1]} · {piece}") <= room:
+            rows[-1] += f" · {piece}"
+        else:
+            rows += wrap(piece if not rows else f"· {piece}", room)
+    return rows
+
+
 def labelled(rows: Iterable[tuple[str, str]], width: int | None = None) -> Iterator[str]:
     """`hosts      gpu[001-007]`, its text under itself where it goes on."""
     told = list(rows)
     margin = max((len(label) for label, _ in told), default=0) + len(GAP)
     for label, text in told:
-        parts = [text] if width is None else wrap(text, max(NARROWEST, width - margin))
+        parts = [text] if width is None else flowed(text, max(NARROWEST, width - margin))
         for place, part in enumerate(parts):
             yield pad("" if place else label, margin) + part
 
@@ -99,7 +110,7 @@ def _wrapped(line: str, width: int | None) -> Iterator[str]:
     elif line[:1] in ("+", "-", "$", "@", " ", "\\"):
         yield from _broken(line, max(NARROWEST, width))
     else:
-        first, *rest = wrap(line, max(NARROWEST, width - len(INDENT)))
+        first, *rest = flowed(line, max(NARROWEST, width - len(INDENT)))
         yield from (first, *(INDENT + row for row in rest))
 
 
