@@ -59,6 +59,16 @@ docs: .venv/ready ## write the generated pages again
 manpage: .venv/ready ## write the man page, build/man/nodevet.1
 	$(BIN)/python docs/man.py build/man/nodevet.1
 
+.PHONY: console
+console: .venv/ready ## run the commands that the pages show, and write there what they print
+	@./.ci/setup sshd sim test
+	NODEVET_CONSOLE=write $(BIN)/pytest tests/test_console_blocks.py || \
+		$(BIN)/pytest --last-failed tests/test_console_blocks.py
+
+.PHONY: site
+site: .venv/ready ## build the documentation as a site, in build/site
+	$(BIN)/mkdocs build --quiet
+
 .PHONY: bench
 bench: .venv/ready ## measure the sweep against its floor; writes docs/performance.md
 	@./.ci/setup sshd

@@ -16,9 +16,10 @@ PROGRAMS = Path(__file__).parents[1] / ".ci" / "programs"
 MAY_SKIP = re.compile(
     "no nvidia-smi, so no GPU|this machine has a (GPU|driver)|no (such )?captures?\\b"
     "|the captures of real machines are not here"
-    "|Chromium comes as a snap on Ubuntu"
+    "|Chromium comes as a snap on Ubuntu|no container builder"
 )
-"""Why a test may be skipped on a machine that is set up: no GPU there, or no captures beside it."""
+"""Why a test may be skipped on a machine that is set up: no GPU there, no captures beside it, or no
+daemon that builds containers."""
 
 
 def listed() -> frozenset[str]:

@@ -84,6 +84,6 @@ def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:
         assert lint([str(path)], catalog=Catalog(), today=date(2026, 1, 1)) == ()
 
 
-def test_the_readme_names_every_format() -> None:
-    text = (REPO / "README.md").read_text()
+def test_the_page_of_reports_names_every_format() -> None:
+    text = (REPO / "docs/reports.md").read_text()
     assert [name for name in formats() if f"`{name}`" not in text] == []

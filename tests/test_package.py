@@ -22,7 +22,11 @@ REPO = Path(__file__).parents[1]
 MAPPED = ("checks", "fixes", "baselines")
 DATA = {".yaml", ".json", ".jinja", ".typed"}
 SIMULATOR = re.compile(rb"simulat|nodevet[-_]sim", re.I)
-HINT = b"pip install nodevet-sim"
+NAMED = (  # how to install it, what its files are, and which version of it is here
+    b"pip install nodevet-sim",
+    b'"a scenario of simulated nodes"',
+    b'"nodevet-sim": "nodevet-sim"',
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -87,14 +91,15 @@ def test_the_wheel_of_nodevet_holds_its_packages_and_nothing_else(built) -> None
     assert {PurePath(name).suffix for name in shipped} - {".py"} == DATA
 
 
-def test_the_wheel_of_nodevet_knows_no_simulator_but_how_to_install_it(built) -> None:
+def test_the_wheel_of_nodevet_knows_no_simulator_but_by_name(built) -> None:
     found = [
         (name, line)
         for name, content in contents(built["nodevet"].wheel).items()
         for line in content.splitlines()
         if SIMULATOR.search(line)
     ]
-    assert len(found) == 1 and HINT in found[0][1], found
+    assert len(found) == len(NAMED), found
+    assert all(any(name in line for name in NAMED) for _, line in found), found
 
 
 def test_the_wheel_of_the_simulator_holds_all_of_it_and_nothing_else(built) -> None:
@@ -113,6 +118,22 @@ def test_both_have_one_version_a_readme_and_the_license(built, name: str) -> Non
     assert f"# {name}\n" in fields.get_payload()
     assert "licenses/LICENSE" in files
     assert (REPO / "LICENSE").read_bytes() == (REPO / "sim/LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["nodevet", "nodevet-sim"])
+def test_what_an_index_shows_of_it_leads_somewhere(built, name: str) -> None:
+    """Links of a README that lead into the repository lead nowhere on another page."""
+    fields, _ = metadata(built[name].wheel)
+    text = fields.get_payload()
+    assert fields["Description-Content-Type"] == "text/markdown"
+    assert fields["Author"] == "nodevet contributors"
+    assert fields["Keywords"] and len(fields.get_all("Classifier")) > 5
+    urls = dict(url.split(", ") for url in fields.get_all("Project-URL"))
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert [link for link in links if not link.startswith((urls["Homepage"], "#"))] == []
+    for link in [*links, *urls.values()]:
+        _, found, path = link.partition("/blob/main/")
+        assert not found or (REPO / path.partition("#")[0]).exists(), link
 
 
 def test_the_simulator_needs_the_nodevet_of_its_own_version(built) -> None:

@@ -1,0 +1,139 @@
+"""The ```console blocks of a page: read, compared with what comes out, written again.
+
+A block shows commands, each after `$ `, and may show below each what it prints. What its reader
+need not see stands in HTML comments right above it:
+
+<!-- exit: 1 0 -->            how its commands end, one number each; without it, 0
+<!-- before: COMMAND -->      run first, and not shown
+<!-- on: gpu004 -->           run on this node, as its root
+<!-- not run: REASON -->      nothing is run
+<!-- file: NAME -->           of a block of any other kind: its text is written to this file
+
+Output is compared without what differs from run to run, see TOLERATED; a line `...` stands for any
+lines, `...` in a line for any text. A command below which nothing is shown may print anything.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.M | re.S)
+MARK = re.compile(r"^<!-- (exit|before|on|not run|file): (.+?) -->$")
+HERE = re.compile(r"<<-?'?(\w+)'?")
+SHELL = {"bash", "sh", "shell", "zsh"}
+TOLERATED = (
+    (
+        re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:?\d\d)?"),
+        "<time>",
+    ),
+    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
+    (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h)\b"), "<span>"),
+    (re.compile(r"\b(?=\w*\d)[0-9a-f]{8,64}\b"), "<id>"),
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "<id>"),
+    (re.compile(r"\b10\.\d+\.\d+\.\d+\b"), "<address>"),
+    (re.compile(r"(?m)^(system|machine) .*"), r"\1 <this machine's>"),
+    (re.compile(r" {2,}"), "  "),  # columns follow the longest text
+    (re.compile(r"[─━]{2,}"), "──"),
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    line: int  # of the page, from 1
+    text: str  # with its continuation lines
+    shown: str  # what the page says that it prints; empty for nothing
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page with the comments above it."""
+
+    page: Path
+    line: int  # of the page, from 1
+    kind: str  # `console`, `yaml`, ...
+    text: str
+    marks: tuple[tuple[str, str], ...]
+
+    def mark(self, name: str) -> str:
+        return next((value for key, value in self.marks if key == name), "")
+
+    @property
+    def before(self) -> list[str]:
+        return [value for key, value in self.marks if key == "before"]
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """Raises ValueError for a block that begins with something else."""
+        lines = self.text.splitlines()
+        found: list[tuple[int, int]] = []  # where a command begins, and where its output does
+        number = 0
+        while number < len(lines):
+            start, number = number, number + 1
+            if lines[start].startswith("$ "):
+                while lines[number - 1].endswith("\\"):
+                    number += 1
+                if here := HERE.search(lines[number - 1]):
+                    number = lines.index(here[1], number) + 1
+                found.append((start, number))
+            elif not found:
+                raise ValueError(f"{self.page.name}:{self.line}: the block begins without `$ `")
+        ends = [*(start for start, _ in found[1:]), len(lines)]
+        return tuple(
+            Command(
+                self.line + 1 + start,
+                "\n".join(lines[start:output])[2:],
+                "\n".join(lines[output:end]).strip("\n"),
+            )
+            for (start, output), end in zip(found, ends, strict=True)
+        )
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """How each command ends. Raises ValueError if a number is missing."""
+        told = self.mark("exit").split()
+        if told and len(told) != len(self.commands):
+            raise ValueError(f"{self.page.name}:{self.line}: `exit` needs one number a command")
+        return tuple(map(int, told)) or (0,) * len(self.commands)
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Every fenced block of a page."""
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        marks = []
+        for above in reversed(text[: found.start()].splitlines()):
+            if not (mark := MARK.match(above)):
+                break
+            marks.append((mark[1], mark[2]))
+        yield Block(page, line, found[1], found[2], tuple(reversed(marks)))
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether a command printed what the page shows, but for what is tolerated."""
+    parts = [
+        r"(?:.*\n)*?" if line == "..." else r".*?".join(map(re.escape, line.split("..."))) + r"\n"
+        for line in plain(shown).splitlines()
+    ]
+    return re.fullmatch("".join(parts), plain(printed) + "\n") is not None
+
+
+def plain(text: str) -> str:
+    """A text without what differs from run to run."""
+    for pattern, word in TOLERATED:
+        text = pattern.sub(word, text)
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+def rewritten(page: str, command: Command, printed: str) -> str:
+    """The page with what a command printed in the place of what it shows."""
+    lines = page.splitlines(keepends=True)
+    start = command.line + command.text.count("\n")
+    end = start + next(
+        number
+        for number, line in enumerate(lines[start:])
+        if line.startswith("$ ") or line == "```\n"
+    )
+    gap = ["\n"] if end > start and lines[end - 1] == "\n" and lines[end] != "```\n" else []
+    return "".join([*lines[:start], printed.strip("\n") + "\n", *gap, *lines[end:]])
