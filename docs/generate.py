@@ -1,4 +1,5 @@
-"""Write docs/checks/ from the checks, docs/faults.md from the faults of simulated nodes.
+"""Write docs/checks/ from the checks, docs/faults.md from the faults of simulated nodes, and
+docs/metrics.md from what the Prometheus report says of a run of checks and a run of fixes.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
@@ -8,9 +9,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from nodevet.baseline.param_fields import examples, param_fields
 from nodevet.catalog import Catalog
-from nodevet.model import Area, CheckParams
+from nodevet.fixing.model import Risk
+from nodevet.model import (
+    Area,
+    CheckParams,
+    Finding,
+    HostReport,
+    Run,
+    Status,
+    Verdict,
+)
+from nodevet.report import prometheus
+from nodevet.result import HostResult, Outcome, Result, StepResult
 from nodevet_sim.faults import FAULTS, describe
 
 FOLDER = Path(__file__).parent
@@ -31,6 +45,7 @@ def main() -> int:
     pages = check_pages(Catalog())
     stale = set((FOLDER / "checks").glob("*.md")) - set(pages)
     pages[FOLDER / "faults.md"] = faults_page()
+    pages[FOLDER / "metrics.md"] = metrics_page()
     if sys.argv[1:]:
         changed = {path for path, text in pages.items() if not current(path, text)}
         for target in sorted(changed | stale):
@@ -60,6 +75,45 @@ Parameters are listed with their default. This file is written by `docs/generate
 def faults_page() -> str:
     """The whole of docs/faults.md."""
     return "\n".join([FAULTS_HEAD, *(f"## {name}\n\n{describe(name)}\n" for name in FAULTS)])
+
+
+METRICS_HEAD = """\
+# Metrics
+
+`--format prometheus:FILE` writes these for node_exporter's textfile collector, whole or not at all.
+There is one series per host, and per host and check or fix; single GPUs are counted, not listed.
+Alerts to begin with are in [sweep.md](sweep.md#alerts). This file is written by `docs/generate.py`.
+"""
+AT = "2026-01-31T02:30:00+00:00"
+FINDING = Finding(verdict=Verdict.FAIL, check="power_limit")
+VETTED = HostReport(host="gpu001", status=Status.VETTED, findings=(FINDING,), arrived=AT, clock=AT)
+STEP = StepResult(
+    id="1", fix="power_limit", subjects=("GPU 0",), expected=700, actual=490, risk=Risk.LIVE
+)
+
+
+def metrics_page() -> str:
+    """The whole of docs/metrics.md: what is said of one host of each kind of run."""
+    checks = Run(
+        id="1", nodevet="1", started=AT, seconds=1.0, baselines={"site": "1"}, hosts=(VETTED,)
+    )
+    host = HostResult(host="gpu001", outcome=Outcome.CHANGED, steps=(STEP,))
+    fixes = Result(
+        nodevet="1", plan="1", digest="1", author="a", started=AT, seconds=1.0, hosts=(host,)
+    )
+    runs = {
+        "A run of checks": prometheus.render_checks(checks),
+        "A run of fixes": prometheus.render_fixes(fixes),
+    }
+    blocks = [METRICS_HEAD.rstrip()]
+    for title, text in runs.items():
+        rows = ["| metric | labels | meaning |", "|---|---|---|"]
+        for metric in text_string_to_metric_families(text):
+            labels = dict.fromkeys(name for sample in metric.samples for name in sample.labels)
+            named = ", ".join(f"`{name}`" for name in labels)
+            rows.append(f"| `{metric.name}` | {named} | {metric.documentation} |")
+        blocks += [f"## {title}", "\n".join(rows)]
+    return "\n\n".join(blocks) + "\n"
 
 
 def check_pages(catalog: Catalog) -> dict[Path, str]:

@@ -53,16 +53,24 @@ def main() -> int:
     if not fixed:
         print(f"\nthe demo did not go as expected: `check` exited with {code}, expected 1")
         return 1
-    again = f"{program()} check --evidence {FOLDER}/evidence --project {FOLDER}/project"
     print(
-        f"\nexit code {code}: some nodes differ from their baseline, as intended here"
-        f"\nreports   {FOLDER.resolve() / 'report.html'}, and after the fixes report-after.html"
-        f"\nthe run   {FOLDER}/fixed: with result.html; `nodevet rollback` reverts it"
-        f"\nevidence  {FOLDER}/evidence; judge it again, without the nodes:"
-        f"\n          {again} --format diff"
-        f"\nnodes to try things on: {program()} sim up demo, then {program()} sim --help"
+        f"\nexit code {code}: some nodes differ from their baseline, as intended here."
+        "\nThe nodes are down again. What they said and what was done is kept:"
+        f"\n  {FOLDER.resolve() / 'report.html'}, and after the fixes report-after.html"
     )
+    for command, does in last_words():
+        print(f"  {command}\n      {does}")
     return 0
+
+
+def last_words() -> list[tuple[str, str]]:
+    """Commands that work once the demo is over, and what they do."""
+    judge = f"{program()} check --evidence {FOLDER}/evidence --project {FOLDER}/project"
+    return [
+        (f"{judge} --format diff", "judges the saved evidence again, without the nodes"),
+        (f"{program()} report {FOLDER}/fixed", "shows what was fixed, and how"),
+        (f"{program()} sim up demo", "boots the nodes again, to try things on; see docs/drift.md"),
+    ]
 
 
 def check_of(inventory: Path, html: str, json: str) -> list[str]:

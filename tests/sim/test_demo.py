@@ -1,6 +1,7 @@
 """`make demo`: from nothing to a report, and where it cannot run."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,10 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     assert {finding["verdict"] for finding in mended["findings"]} <= {"ok", "not_applicable"}
     assert (tmp_path / "demo" / "fixed" / "journal.jsonl").stat().st_size > 0
     assert not [fleet for fleet in place.fleets() if fleet.startswith("demo") and fleet != "demo"]
+    codes = {"check": 1, "report": 0}  # `sim up demo` is run by tests/test_console_blocks.py
+    last = done.stdout.partition("is kept:\n")[2]
+    said = [shlex.split(line) for line in last.splitlines() if " nodevet" in line.replace("/", " ")]
+    assert [words[1] for words in said] == [*codes, "sim"]
+    for words in said[:2]:
+        again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert again.returncode == codes[words[1]], again.stdout + again.stderr
