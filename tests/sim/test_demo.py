@@ -1,6 +1,7 @@
 """`make demo`: from nothing to a report, and where it cannot run."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -71,5 +72,8 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
     said = [shlex.split(line) for line in last.splitlines() if " nodevet" in line.replace("/", " ")]
     assert [words[1] for words in said] == [*codes, "sim"]
     for words in said[:2]:
-        again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        program = os.path.normpath(tmp_path / words[0])
+        again = subprocess.run(
+            [program, *words[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
         assert again.returncode == codes[words[1]], again.stdout + again.stderr
