@@ -67,7 +67,7 @@ console: .venv/ready ## run the commands that the pages show, and write there wh
 
 .PHONY: site
 site: .venv/ready ## build the documentation as a site, in build/site
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 .PHONY: bench
 bench: .venv/ready ## measure the sweep against its floor; writes docs/performance.md
