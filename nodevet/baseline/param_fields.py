@@ -81,4 +81,4 @@ def _forms(annotation: Any) -> list[str]:
         return [f"map of {_form(inner[0])} to {_form(inner[1])}"]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [f"a map of {', '.join(f'`{name}`' for name in annotation.model_fields)}"]
-    return [NAMES.get(annotation) or getattr(annotation, "__name__", "a value")]
+    return [NAMES.get(annotation) or str(getattr(annotation, "__name__", "a value"))]

@@ -1,16 +1,23 @@
-"""`nodevet explain`: what a check is about, and what is expected of a host and why."""
+"""`nodevet explain`: a check, what is expected by it and why; or a host, in full."""
 
 import shutil
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.speech import say
 from nodevet.run.errors import UserError
+
+if TYPE_CHECKING:
+    from nodevet.baseline import Resolved
+    from nodevet.catalog import Catalog
+    from nodevet.model import Host
 
 WRITTEN = 100  # columns of the pages, and of what is not a terminal
 
@@ -26,14 +33,22 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
             "What is expected of gpu001, and which line of which file says so",
             "nodevet explain pcie_link --host gpu001 -i fleet.yaml",
         ),
+        ("All that a run found on gpu004", "nodevet explain gpu004 --from last.json"),
     ),
 )
-@click.argument("check", shell_complete=completing.checks)
+@click.argument("what", metavar="CHECK|HOST", shell_complete=completing.checks)
 @click.option(
     "--host",
     metavar="HOST",
     shell_complete=completing.hosts,
     help="Say what is expected of this host, and why.",
+)
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    metavar="RUN|EVIDENCE",
+    help="Show a host of a saved run, or of saved evidence, which is judged again.",
 )
 @click.option(
     "-i",
@@ -45,47 +60,115 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
     help="Inventory that names the host.",
 )
 @options.baselines
+@display_options()
 @options.reach
 @options.project
 def command(
-    check: str,
+    what: str,
     host: str | None,
+    source: Path | None,
     inventories: tuple[str, ...],
     names: tuple[str, ...],
     project: Path,
+    display: Display,
     **reach: Any,
 ) -> None:
-    """Explain a CHECK and its fix.
+    """Explain a CHECK and its fix, or show a HOST in full.
 
-    With --host or -b: also what is expected, and which line of which file says so.
-
-    A host is only visited if its baseline depends on what it is: with -b, nothing is read from
-    it.
+    A CHECK: why it matters, what a baseline may say about it, its fix. With --host or -b: also
+    what is expected, and which line of which file says so; with --from, what it said there. A
+    host is only visited if its baseline depends on what it is: with -b, nothing is read from it.
 
     CHECK may also be what every run checks, whether or not a baseline asks for it:
     host_identity, hostname, evidence_age, baseline.
+
+    A HOST: what it is, and each of its findings with all that is known of it: values, reasons,
+    advice, parts, and the line of the baseline. It is that of a saved run or of saved evidence
+    (--from), or it is visited (-i). A word that names a check is always the check.
     """
     from nodevet.run.context import open_project
-    from nodevet.run.explain import PAGES, expected, fitting, page, resolve
-    from nodevet.run.reach import fleet_options
-    from nodevet.run.targets import Targets
+    from nodevet.run.explain import expected, is_check, not_known, page
 
     catalog, folders = open_project(project)
-    click.echo(_fitted(page(check, catalog)))
-    if (check in PAGES and check not in catalog.ids) or not (host or names):
+    if not is_check(what, catalog):
+        if host or not (source or inventories):
+            raise not_known(what, catalog)
+        _show_host(what, "", source, inventories, names, project, display, reach)
         return
+    click.echo(_fitted(page(what, catalog)))
+    if source and host:
+        click.echo()
+        _show_host(host, what, source, inventories, names, project, display, reach)
+    elif source:
+        say(f"{what} is a check; for a host of {source}: --host NAME")
+    elif (host or names) and what in catalog.ids:
+        for one in _resolved(catalog, folders, host, inventories, names, reach):
+            click.echo()
+            click.echo("\n".join(expected(one, what, catalog)))
+
+
+def _resolved(
+    catalog: "Catalog",
+    folders: list[Path],
+    host: str | None,
+    inventories: tuple[str, ...],
+    names: tuple[str, ...],
+    reach: dict[str, Any],
+) -> "Sequence[Resolved]":
+    """The baselines; only that of the host, if one is named."""
+    from nodevet.run.explain import fitting, resolve
+    from nodevet.run.reach import fleet_options
+
     resolved = resolve(names, folders, catalog)
     if host and len(names) != 1:
-        hosts = Targets(names=(host,), inventories=inventories).hosts()
-        if len(hosts) > 1:
-            raise UserError(f"--host: {host} stands for {len(hosts):,} hosts; name one")
-        found = fitting(resolved, hosts[0], fleet_options(**reach))
+        found = fitting(resolved, _one_host(host, inventories), fleet_options(**reach))
         resolved = (found.resolved,)
         if found.doubt:
             say(found.doubt)
-    for one in resolved:
-        click.echo()
-        click.echo("\n".join(expected(one, check, catalog)))
+    return resolved
+
+
+def _one_host(host: str, inventories: tuple[str, ...]) -> "Host":
+    from nodevet.run.targets import Targets
+
+    hosts = Targets(names=(host,), inventories=inventories).hosts()
+    if len(hosts) > 1:
+        raise UserError(f"{host} stands for {len(hosts):,} hosts; name one")
+    return hosts[0]
+
+
+def _show_host(
+    host: str,
+    check: str,
+    source: Path | None,
+    inventories: tuple[str, ...],
+    names: tuple[str, ...],
+    project: Path,
+    display: Display,
+    reach: dict[str, Any],
+) -> None:
+    """A host of a saved run, or as it is now; of one check if that is named."""
+    from nodevet.model import Severity
+    from nodevet.report.parts.one_host import render
+    from nodevet.run.context import open_context
+    from nodevet.run.explain import host_of, saved_host
+    from nodevet.run.reach import fleet_options
+    from nodevet.run.vet import vet
+
+    if source:
+        run, note = saved_host(source, host, project, names)
+        if note:
+            say(note)
+        found = host_of(run, host, source)
+    else:
+        target = _one_host(host, inventories)
+        context = open_context(project, names)
+        reached = fleet_options(context=context, **reach)
+        run = vet([target], context, reached, fail_on=Severity.WARNING)
+        (found,) = run.hosts
+    click.echo(
+        render(run, found, check=check, colour=display.colour, width=display.width), nl=False
+    )
 
 
 def _fitted(page: str) -> str:

@@ -11,12 +11,20 @@ from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.catalog import Catalog
+from nodevet.document.kinds import FileKind, kind_of
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, visit
 from nodevet.identity import in_words, judge_hostname
-from nodevet.model import Check, Expectation, Host, show
-from nodevet.run.context import candidates
+from nodevet.model import Check, Expectation, Host, HostReport, Run, Severity, show
+from nodevet.printable import brief
+from nodevet.problems import did_you_mean
+from nodevet.report.parts.text import count
+from nodevet.run.context import candidates, open_context
+from nodevet.run.earlier import DAY, read_run
 from nodevet.run.errors import UserError
+from nodevet.run.saved import read_saved
+from nodevet.run.targets import Targets
+from nodevet.run.vet import vet_saved
 
 PAGES = {**identity.PAGES, age.CHECK: age.PAGE, CHOICE: OF_CHOICE}
 """Of what every run looks at, with no baseline asking for it."""
@@ -70,6 +78,43 @@ def resolve(
     """These baselines, or all that hosts are chosen from, with the line of every value."""
     asked = list(names) or candidates(folders)
     return load_resolved(asked, folders=folders, catalog=catalog)
+
+
+def is_check(word: str, catalog: Catalog) -> bool:
+    """Whether a word names a check, or what every run looks at."""
+    return word in catalog.ids or word in PAGES
+
+
+def saved_host(path: Path, host: str, project: Path, names: Sequence[str]) -> tuple[Run, str]:
+    """A run that holds this host: a saved one, or one made now of saved evidence, whatever its
+    age; and what the reader must know of it. Raises UserError, and what reading raises."""
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file or folder")
+    if kind_of(path) is FileKind.EVIDENCE:
+        replay = read_saved([path], Targets(limit=(host,)))
+        context = open_context(project, names)
+        found = vet_saved(replay.hosts, replay.visits, context, fail_on=Severity.WARNING)
+        return found, ""
+    if names:
+        raise UserError(f"-b: {path} was judged when it was saved; judge its evidence again")
+    run, notes = read_run(path, most=DAY)
+    return run, "; ".join(notes)
+
+
+def host_of(run: Run, host: str, place: object) -> HostReport:
+    """The host of a run. Raises UserError."""
+    found = {report.host: report for report in run.hosts}
+    if host not in found:
+        near = did_you_mean(host, found, f"it has {count(len(found), 'host')}")
+        raise UserError(f"{place}: no host is named {brief(host)}; {near}")
+    return found[host]
+
+
+def not_known(word: str, catalog: Catalog) -> UserError:
+    """What to say of a word that is no check, if nothing says where a host would be."""
+    near = did_you_mean(word, (*catalog.ids, *PAGES), "`nodevet list checks` names them")
+    way = f"for a host: nodevet explain {brief(word)} --from last.json, or -i INVENTORY"
+    return UserError(f"no check is named {brief(word)!r}; {near}; {way}")
 
 
 def fitting(resolved: Sequence[Resolved], host: Host, options: Options) -> Fitting:

@@ -1,64 +1,136 @@
-"""The table of one host: what it is stands above; what passed stands below, if asked for."""
+"""One host in full: everything that its findings say, once, and nothing that a node can forge."""
 
-from msgspec.structs import replace
+import pytest
 
-from nodevet import report
-from nodevet.model import HostFacts, Subject, not_applicable, ok
-
-FACTS = HostFacts(
-    machine="Dell Inc. PowerEdge XE9680",
-    memory_kb=2113538048,
-    uptime_s=352800,
-    driver="550.90.07",
-    gpus={"NVIDIA H100 80GB HBM3": 8},
+from nodevet.model import (
+    Finding,
+    HostReport,
+    Run,
+    Severity,
+    Status,
+    Subject,
+    Verdict,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
 )
+from nodevet.printable import cells
+from nodevet.report.parts.one_host import render
+
+EVIL = "\x1b[2J\n\u202eFAIL <script>"
 
 
-def with_facts(run, *findings):
-    (host, *_) = run.hosts
-    return replace(run, hosts=(replace(host, facts=FACTS, findings=findings or host.findings),))
+def gpu(number: int) -> Subject:
+    return Subject(kind="gpu", id=str(number), uuid=f"GPU-{number}", bus_id=f"0000:1{number}:00.0")
 
 
-def table(run, **options):
-    return report.render("table", run, **options).splitlines()
+def limit(number: int, **rest: object) -> Finding:
+    given = {"expected": 700, "actual": 490, "unit": "W", "check": "power_limit", **rest}
+    return fail(gpu(number), origin="site.yaml:4", details={"serial": f"165{number}"}, **given)
 
 
-def test_what_one_host_is_stands_above_its_report(cases):
-    assert table(with_facts(cases["healthy"]))[:4] == [
-        "machine  Dell Inc. PowerEdge XE9680, 2,016 GiB, up 4 d 2 h",
-        "GPUs     8 × NVIDIA H100 80GB HBM3",
-        "driver   550.90.07",
-        "",
-    ]
+FINDINGS = (
+    ok(gpu(0), check="ecc_mode", actual=True, expected=True),
+    unknown(check="xid", why="kernel log: denied", origin="site.yaml:9"),
+    limit(0),
+    limit(1),
+    limit(2, actual=500),
+    fail(check="cpu_governor", expected="performance", actual="powersave",
+         severity=Severity.WARNING, advice="look at tuned"),
+    Finding(verdict=Verdict.WAIVED, check="pcie_link", subject=gpu(3), expected="x16",
+            actual="x8", waiver="until 2026-12-31 (ops: riser)"),
+    not_applicable(check="mig_mode", why="the GPU has no MIG"),
+)  # fmt: skip
+HOST = HostReport(
+    host="gpu1", status=Status.VETTED, baseline="site", findings=FINDINGS, groups=("rack1",)
+)
+RUN = Run(id="r1", nodevet="0", started="2026-11-22T05:00:00+00:00", seconds=1, hosts=(HOST,))
 
 
-def test_the_head_keeps_to_the_width(cases):
-    head = table(with_facts(cases["healthy"]), width=40)[:3]
-    assert max(map(len, head)) <= 40
-    assert head[0].endswith("…")
+def test_everything_is_told_the_worst_first() -> None:
+    assert (
+        render(RUN, HOST)
+        == """\
+gpu1  FAIL  4 fail, 1 unknown, 1 waived, 1 ok, 1 not applicable
+  baseline  site
+  groups    rack1
+  read at   unknown
+  run       r1, started 2026-11-22T05:00:00+00:00
 
+FAIL  power_limit  GPU 0-1  critical
+  expected  700 W
+  actual    490 W
+  GPU 0     0000:10:00.0, GPU-0, serial 1650
+  GPU 1     0000:11:00.0, GPU-1, serial 1651
+  from      site.yaml:4
 
-def test_several_hosts_have_no_head(cases):
-    run = cases["healthy"]
-    both = replace(run, hosts=tuple(replace(host, facts=FACTS) for host in run.hosts))
-    assert table(both) == table(run)
-    assert table(run)[0].startswith("All ok")
+FAIL  power_limit  GPU 2  critical
+  expected  700 W
+  actual    500 W
+  GPU 2     0000:12:00.0, GPU-2, serial 1652
+  from      site.yaml:4
 
+FAIL  cpu_governor  warning
+  expected  performance
+  actual    powersave
+  advice    look at tuned
 
-def test_what_passed_is_shown_with_its_value_if_asked_for(cases):
-    gpus = [Subject(kind="gpu", id=str(index)) for index in range(8)]
-    found = (
-        *(ok(gpu, check="power_limit", expected=700, actual=700, unit="W") for gpu in gpus),
-        ok(check="driver_version", expected=">=550.90", actual="550.127.05"),
-        ok(check="xid", expected=[], actual=[]),
-        not_applicable(check="mig_mode", why="the GPU has none\x1b[2J"),
+UNKNOWN  xid  critical
+  why       kernel log: denied
+  from      site.yaml:9
+
+WAIVED  pcie_link  GPU 3  critical
+  expected  x16
+  actual    x8
+  waiver    until 2026-12-31 (ops: riser)
+  GPU 3     0000:13:00.0, GPU-3
+
+OK   ecc_mode  on                  GPU 0
+N/A  mig_mode  the GPU has no MIG
+"""
     )
-    run = with_facts(cases["healthy"], *found)
-    assert "power_limit" not in "\n".join(table(run))
-    rows = [" ".join(row.split()) for row in table(run, everything=True)[4:8]]
-    assert rows == [
-        "OK power_limit 700 W gpu001 GPU 0-7",
-        "OK driver_version 550.127.05, expected >=550.90 gpu001",
-        "OK xid none gpu001",
-        r"N/A mig_mode the GPU has none\x1b[2J gpu001",
-    ]
+
+
+def test_one_check_of_a_host() -> None:
+    shown = render(RUN, HOST, check="xid")
+    assert shown.startswith("UNKNOWN  xid") and "power_limit" not in shown
+    assert render(RUN, HOST, check="swap") == "gpu1: nothing was said by the check swap\n"
+
+
+def test_a_host_that_was_not_reached() -> None:
+    gone = HostReport(host="gpu9", status=Status.TIMEOUT, why="timed out after 10 s")
+    shown = render(RUN, gone)
+    assert shown.startswith("gpu9  TIMED OUT\n  why      timed out after 10 s\n")
+    assert "baseline" not in shown and shown.endswith("gpu9: nothing was said by any check\n")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_long_texts_are_wrapped_and_not_cut(width: int) -> None:
+    words = " ".join(f"word{number}" for number in range(80))
+    host = HostReport(host="a", status=Status.VETTED, findings=(fail(check="x", why=words),))
+    shown = render(RUN, host, width=width)
+    assert max(map(cells, shown.splitlines()[4:])) <= width
+    assert set(words.split()) <= set(shown.split())
+
+
+def test_text_of_a_node_is_inert() -> None:
+    finding = fail(
+        Subject(kind=EVIL, id=EVIL, uuid=EVIL), check=EVIL, expected=EVIL, actual=[EVIL],
+        why=EVIL, advice=EVIL, origin=EVIL, waiver=EVIL, details={EVIL: EVIL}, last=EVIL,
+        cause=EVIL,
+    )  # fmt: skip
+    host = HostReport(
+        host=EVIL, status=Status.VETTED, why=EVIL, baseline=EVIL, findings=(finding, ok(why=EVIL)),
+        machine_id=EVIL, boot_id=EVIL, arrived=EVIL, groups=(EVIL,),
+    )  # fmt: skip
+    shown = render(RUN, host)
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert not any(line.startswith("FAIL <script>") for line in shown.splitlines())
+
+
+def test_colour_changes_no_word() -> None:
+    plainly, coloured = render(RUN, HOST), render(RUN, HOST, colour=True)
+    for code in (0, 1, 2, 31, 33, 35):
+        coloured = coloured.replace(f"\x1b[{code}m", "")
+    assert coloured == plainly

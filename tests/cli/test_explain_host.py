@@ -1,0 +1,98 @@
+"""`nodevet explain HOST`: of a saved run, of saved evidence, of a host that is visited."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodevet.model import HostReport, Status, fail
+from nodevet.model import Run as Checks
+from nodevet.report import render
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+HOSTS = (
+    HostReport(
+        host="gpu1",
+        status=Status.VETTED,
+        baseline="site",
+        findings=(fail(check="swap", expected="none", actual="8 GiB", origin="site.yaml:3"),),
+    ),
+    HostReport(host="swap", status=Status.UNREACHABLE, why="no route"),
+)
+RUN = Checks(
+    id="20261122T040012.345Z-1f3a9c2e", nodevet="0", started="2026-11-22T04:00:12+00:00",
+    seconds=1.0, hosts=HOSTS,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved run, saved evidence, and a baseline that every machine fails or passes."""
+    folder = tmp_path_factory.mktemp("explain")
+    for form in ("json", "jsonl"):
+        (folder / f"last.{form}").write_text(render(form, RUN))
+    (folder / "saved").mkdir()
+    for name in ("gpu1", "gpu2"):
+        host = {"status": "ok", "data": {"hostname": name, "kernel": "6.1"}}
+        document = {"schema": 1, "probe": "", "sections": {"host": host}}
+        (folder / f"saved/{name}.json").write_text(json.dumps(document))
+    (folder / "site.yaml").write_text("nodevet: 1\nexpect: {swap: none}\n")
+    return folder
+
+
+@pytest.mark.parametrize("file", ["last.json", "last.jsonl"])
+def test_of_a_saved_run(nodevet: Run, project: Path, file: str) -> None:
+    done = nodevet("explain", "gpu1", "--from", file, cwd=project)
+    assert done.returncode == 0
+    assert done.stdout.startswith("gpu1  FAIL  1 fail\n")
+    for part in ("baseline  site", "expected  none", "actual    8 GiB", "from      site.yaml:3"):
+        assert f"  {part}\n" in done.stdout
+
+
+def test_of_saved_evidence_which_is_judged_again(nodevet: Run, project: Path) -> None:
+    done = nodevet("explain", "gpu2", "--from", "saved", "-b", "./site.yaml", cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("gpu2  UNKNOWN  1 unknown\n")
+    assert "UNKNOWN  swap" in done.stdout and "from      site.yaml:2" in done.stdout
+
+
+def test_of_this_machine(nodevet: Run, project: Path) -> None:
+    inventory = project / "here.yaml"
+    inventory.write_text('nodevet: 1\nhosts: "@local"\n')
+    name = nodevet("list", "hosts", "-i", inventory).stdout.split()[0]
+    done = nodevet("explain", name, "-i", inventory, "-b", project / "site.yaml")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{name}  ")
+    assert "swap" in done.stdout and "read at" in done.stdout
+
+
+def test_what_a_check_said_of_a_host(nodevet: Run, project: Path) -> None:
+    done = nodevet("explain", "swap", "--host", "gpu1", "--from", "last.json", cwd=project)
+    assert done.stdout.startswith("The node has no swap") or "**Why it matters.**" in done.stdout
+    assert done.stdout.endswith("  actual    8 GiB\n  from      site.yaml:3\n")
+
+
+def test_a_check_wins_over_a_host_of_its_name(nodevet: Run, project: Path) -> None:
+    done = nodevet("explain", "swap", "--from", "last.json", cwd=project)
+    assert "**Why it matters.**" in done.stdout and "no route" not in done.stdout
+    assert done.stderr.endswith("swap is a check; for a host of last.json: --host NAME\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gpu9", "--from", "last.json"], "last.json: no host is named gpu9; did you mean gpu1?"),
+        (["gpu9", "--from", "gone.json"], "gone.json: there is no such file or folder"),
+        (["gpu9", "--from", "saved"], "gpu9 is not among the saved hosts; did you mean gpu"),
+        (["gpu1", "--from", "site.yaml"], "site.yaml: this is a baseline"),
+        (["gpu1", "--from", "last.json", "-b", "generic"], "was judged when it was saved"),
+        (["gpu1"], "for a host: nodevet explain gpu1 --from last.json, or -i INVENTORY"),
+        (["swaps"], "no check is named 'swaps'; did you mean swap?"),
+    ],
+)
+def test_mistakes(nodevet: Run, project: Path, arguments: list[str], words: str) -> None:
+    done = nodevet("explain", *arguments, cwd=project)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
