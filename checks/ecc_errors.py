@@ -104,7 +104,14 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
     differ = "; ".join(apart)
     if above:
         allowed = {field: type(above[field])(most[field]) for field in above}
-        yield fail(subject, expected=allowed, actual=above, why=differ, advice=advice(gpu, above))
+        yield fail(
+            subject,
+            expected=allowed,
+            actual=above,
+            why=differ,
+            advice=advice(above),
+            details={**board(gpu), **of(gpu)},
+        )
     if unread:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
     elif told and not above and not parts:
@@ -175,33 +182,33 @@ def alone(ecc: EccCounts, field: str, not_told: tuple[str, ...]) -> Count:
     return Count(count)
 
 
-def advice(gpu: Gpu, above: dict[str, int]) -> str:
+def advice(above: dict[str, int]) -> str:
     if "sram_threshold_exceeded" in above or "aggregate_sram_uncorrected" in above:
         return (
-            f"no reset clears this: drain the node and have {board(gpu)} replaced; attach "
-            f"nvidia-bug-report.sh's output and these SRAM counts to the RMA"
+            "no reset clears this: drain the node and have the GPU replaced; attach "
+            "nvidia-bug-report.sh's output and these SRAM counts to the RMA"
         )
     if "volatile_uncorrected" in above:
         return (
-            f"drain the node and run nvidia-bug-report.sh while the counts{of(gpu)} are there; "
-            "then reset the GPU with no job left, or reboot, and see row_remapping. If errors come "
-            f"again, `dcgmi diag -r 3` or field diagnostics, and an RMA of {board(gpu)}"
+            "drain the node and run nvidia-bug-report.sh while the counts are there; then reset "
+            "the GPU with no job left, or reboot, and see row_remapping. If errors come again, "
+            "`dcgmi diag -r 3` or field diagnostics, and an RMA of the GPU"
         )
     if "aggregate_uncorrected" in above:
         return (
             "the board keeps these permanently, and no reset clears them: check whether they "
-            f"still rise; if so, run field diagnostics and have {board(gpu)} replaced"
+            "still rise; if so, run field diagnostics and have the GPU replaced"
         )
     return "no job is affected: note the counts, and run `dcgmi diag -r 3` if they rise daily"
 
 
-def of(gpu: Gpu) -> str:
-    """In which memory the uncorrectable errors were: ` (DRAM 2, SRAM 1)`."""
+def of(gpu: Gpu) -> dict[str, str]:
+    """In which memory the uncorrectable errors were: `DRAM 2, SRAM 1`."""
     ecc = gpu.ecc
     counts = {"DRAM": ecc.volatile_dram_uncorrected, "SRAM": ecc.volatile_sram_uncorrected}
     counts["caches"] = ecc.volatile_cache_uncorrected
     told = ", ".join(f"{memory} {count}" for memory, count in counts.items() if count)
-    return f" ({told})" if told else ""
+    return {"uncorrected since the last reset": told} if told else {}
 
 
 CHECK = Check(

@@ -77,7 +77,7 @@ MORE = "the node has more GPUs than the baseline: give it the right one, or corr
 ABSENT = (
     "the missing GPU is not on the PCI bus, so no reset brings it back: power the node off and "
     "on, then compare "
-    "`lspci -d 10de:` with a healthy node{} to find the slot. Reseat it, check its power cables "
+    "`lspci -d 10de:` with a healthy node to find the slot. Reseat it, check its power cables "
     "and for a disabled slot in the BIOS; in a virtual machine, check what its host passes through"
 )
 
@@ -117,7 +117,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if half_a_driver(evidence) and not params.admits(0):
         found = without_library(evidence, found)
     if found.verdict is Verdict.FAIL and not found.advice:
-        found = msgspec.structs.replace(found, advice=advised(evidence, layers, params))
+        advice = advised(evidence, layers, params)
+        there = [each.address for each in functions(evidence) if answers(each)]
+        seen = ", ".join(there) if advice == ABSENT and len(there) <= MOST_TOLD else ""
+        details = {"on the PCI bus": seen} if seen else {}
+        found = msgspec.structs.replace(found, advice=advice, details=details)
     yield found
     untold = [each for each in unread_layers(layers) if each not in found.why]
     if found.verdict is Verdict.FAIL and untold:
@@ -149,7 +153,7 @@ def total(layers: Mapping[str, Layer], params: Params, gone: Sequence[Gpu]) -> F
     if gone:
         advice = "gpu_lost says what to do for each GPU; keep the node drained until all are back"
         why = "; ".join(f"{subject_of(gpu).label}: {lost(gpu)}" for gpu in gone)
-        return fail(expected=expected, actual=counts, why=why, advice=advice)
+        return fail(expected=expected, actual=counts, why=why, advice=advice, cause="gpu_lost")
     if not agreed and counts:
         return fail(expected=expected, actual=actual)
     if not all(params.admits(count) for count in counts.values()):
@@ -176,9 +180,7 @@ def advised(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> 
         return APART
     if params.count is not None and max(counts.values()) > params.count:
         return MORE
-    there = [each.address for each in functions(evidence) if answers(each)]
-    seen = f" ({', '.join(there)} are there)" if 0 < len(there) <= MOST_TOLD else ""
-    return ABSENT.format(seen)
+    return ABSENT
 
 
 def gpus(evidence: Evidence) -> tuple[Gpu, ...]:
@@ -268,7 +270,7 @@ def one_sided(
         if gpu.bus_id is None:
             yield unread(subject_of(gpu), gpu, "bus_id")
         elif gpu.bus_id not in on_pci:
-            advice = f"look for {gpu.bus_id} in `lspci -d 10de:`; if it is not there, reboot"
+            advice = "look for its bus id in `lspci -d 10de:`; if it is not there, reboot"
             yield fail(
                 subject_of(gpu), expected="on the PCI bus", actual="in NVML only", advice=advice
             )
@@ -284,7 +286,13 @@ def one_sided(
         if function.address in kept - in_nvml.keys():
             yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
         elif function.revision == "ff":
-            yield fail(subject, expected="on the PCI bus", actual="off the bus", advice=OFF)
+            yield fail(
+                subject,
+                expected="on the PCI bus",
+                actual="off the bus",
+                advice=OFF,
+                cause="gpu_lost",
+            )
         elif function.address not in in_nvml:
             bound = f"bound to {function.driver}" if function.driver else "no driver bound"
             advice = BOUND.get(function.driver or "", FOREIGN)

@@ -50,6 +50,14 @@ RESET = (
 OFF_THE_BUS = f"{FIRST}, then power it off and on: no reset reaches the GPU, and a reboot may not"
 LOST = f"{FIRST}, then reboot; if it stays lost, power the node off and on"
 REBOOT = f"{FIRST}, then reboot: a reset of the GPU alone does not clear it"
+SEVERAL = (
+    "More than one GPU is lost: before any single GPU, check what they share: power, and riser or "
+    "switch board"
+)
+AGAIN = (
+    "If it comes back, reseat the GPU or swap its slot; attach the report and the Xid lines of the "
+    "kernel log (79, 119, 154) to the RMA"
+)
 WANTS_RESET = "NVML_ERROR_RESET_REQUIRED"
 ADVICE = {
     "GPU_RESET": RESET,
@@ -77,22 +85,28 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield from judge_gpu(evidence, gpu, several)
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        advice = advised("off the bus", address, several)
-        yield fail(subject, expected="usable", actual="off the bus", advice=advice)
+        advice = advised("off the bus", several)
+        details = {"bus id": address, **several}
+        yield fail(subject, expected="usable", actual="off the bus", advice=advice, details=details)
     short = unlisted(evidence, off)
     if short is not None:
         yield short
 
 
-def judge_gpu(evidence: Evidence, gpu: Gpu, several: str) -> Iterator[Finding]:
+def judge_gpu(evidence: Evidence, gpu: Gpu, several: dict[str, str]) -> Iterator[Finding]:
     subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
     off = isinstance(function, PciFunction) and function.revision == "ff"
     signs = [why for why in ("off the bus" if off else None, lost(gpu)) if why]
     if action not in (None, "NONE"):
         signs.append(action)
     if signs:
-        advice = advised(signs[0], board(gpu), several)
-        yield fail(subject, expected="usable", actual=", ".join(signs), advice=advice)
+        yield fail(
+            subject,
+            expected="usable",
+            actual=", ".join(signs),
+            advice=advised(signs[0], several),
+            details={**board(gpu), **several},
+        )
         return
     unclear = unread(gpu, function)
     if unclear:
@@ -105,31 +119,24 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, several: str) -> Iterator[Finding]:
         )
 
 
-def advised(sign: str, named: str, several: str) -> str:
-    """What to do about a GPU that is lost. `several`: what it shares with others that are."""
+def advised(sign: str, several: dict[str, str]) -> str:
+    """What to do about a GPU that is lost. `several`: see `together`."""
     first = ADVICE.get(sign, LOST)
     if sign == "DRAIN_P2P":
         return first
     if several and first in (OFF_THE_BUS, LOST):
-        return f"{first}. {several}"
-    return (
-        f"{first}. If it comes back, reseat {named} or swap its slot; attach the report and the "
-        f"Xid lines of the kernel log (79, 119, 154) to the RMA"
-    )
+        return f"{first}. {SEVERAL}"
+    return f"{first}. {AGAIN}"
 
 
-def together(evidence: Evidence, gpus: Sequence[Gpu], off: Set[str]) -> str:
-    """What several GPUs that are lost tell of the cause; nothing where fewer than two are."""
+def together(evidence: Evidence, gpus: Sequence[Gpu], off: Set[str]) -> dict[str, str]:
+    """How many GPUs are lost and what they share; nothing where fewer than two are."""
     gone = [gpu.bus_id for gpu in gpus if lost(gpu) not in (None, WANTS_RESET)]
     gone += sorted(off - set(gone))
     if len(gone) < 2:
-        return ""
+        return {}
     port = shared(evidence, gone)
-    where = f", all behind port {port}" if port else ""
-    return (
-        f"{len(gone)} GPUs are lost{where}: before any single GPU, check what they share: power, "
-        f"and riser or switch board"
-    )
+    return {"lost here": f"{len(gone)} GPUs{f', all behind port {port}' if port else ''}"}
 
 
 def shared(evidence: Evidence, gone: Sequence[str | None]) -> str:

@@ -31,6 +31,10 @@ NAME = (
     "the ids match and the name does not: a different vGPU profile, or a driver that spells the "
     "name differently; correct the vGPU's profile, or the name in the baseline"
 )
+SWAPPED = (
+    "other GPUs here are the right board, so this one was probably put in during a repair or swap: "
+    "have it replaced with the right part number; no setting changes it"
+)
 ALL = (
     "no GPU here is this board: either the baseline is for other nodes (`nodevet list baselines` "
     "shows the others), or the node was delivered with the wrong boards"
@@ -89,14 +93,11 @@ def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
     if set(finding.actual) == {"name"}:
         advice = NAME
     elif fine:
-        advice = (
-            f"{fine} of {judged} GPUs here are the right board, so {board(gpu)} was probably put "
-            f"in during a repair or swap: have it replaced with the right part number; no "
-            f"setting changes it"
-        )
+        advice = SWAPPED
     else:
         advice = ALL
-    return msgspec.structs.replace(finding, advice=advice)
+    details = {**board(gpu), "right boards here": f"{fine} of {judged}"}
+    return msgspec.structs.replace(finding, advice=advice, details=details)
 
 
 def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Finding:

@@ -83,7 +83,7 @@ def judge_events(
     worse = [event for event in told_of if event.severity in ("nonfatal", "fatal")]
     if worse:
         actual = f"uncorrected {told(worse)}"
-        return fail(expected="none", actual=actual, why=line_of(worse), advice=UNCORRECTED)
+        return fail(expected="none", actual=actual, advice=UNCORRECTED, details=logs(worse))
     limits = allowed(params, up)
     count = lines(corrected)
     least = min(limits.values(), default=None)
@@ -91,8 +91,8 @@ def judge_events(
         return fail(
             expected=next(text for text, most in limits.items() if most == least),
             actual=f"corrected {told(corrected)}",
-            why=line_of(corrected),
             advice=CORRECTED,
+            details=logs(corrected),
         )
     unclear = [event for event in told_of if event not in corrected]
     if unclear:
@@ -122,6 +122,11 @@ def allowed(params: Params, up: float | str) -> dict[str, float]:
 def lines(events: Sequence[KernelEvent]) -> int | None:
     counts = [event.count for event in events if event.count is not None and event.count > 0]
     return sum(counts) if len(counts) == len(events) else None
+
+
+def logs(events: Sequence[KernelEvent]) -> dict[str, str]:
+    line = line_of(events)
+    return {"kernel log": line} if line else {}
 
 
 def told(events: Sequence[KernelEvent]) -> str:

@@ -45,8 +45,8 @@ from nodevet.model import (
 )
 
 MOVED = (
-    "check where {} sits: its slot, or its riser cable, belongs to the other socket; compare the "
-    "labels with a healthy node and move it. Until then, bind its jobs to the node it is on"
+    "check where the GPU sits: its slot, or its riser cable, belongs to the other socket; compare "
+    "the labels with a healthy node and move it. Until then, bind its jobs to the node it is on"
 )
 ALL_MOVED = (
     "no GPU is where the baseline expects it, so no single slot is at fault: NPS (AMD) or "
@@ -115,7 +115,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     right = any(each.verdict is Verdict.OK for each in found)
     for finding in found:
         if finding.advice == MOVED:
-            advice = MOVED.format(finding.subject.bus_id) if right or len(moved) == 1 else ALL_MOVED
+            advice = MOVED if right or len(moved) == 1 else ALL_MOVED
             yield msgspec.structs.replace(finding, advice=advice)
         else:
             yield finding

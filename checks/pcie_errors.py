@@ -113,8 +113,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
                 Subject(kind="pci", id=address, bus_id=address) if address else NODE,
                 expected={"logged": "none uncorrected"},
                 actual={"logged": lines(serious)},
-                why=line_of(serious),
-                advice=advice(address or "that function", {}, True),
+                advice=advice("the device", {}, True),
+                details=logs(address, line_of(serious)),
             )
     told = "; ".join(dict.fromkeys(filter(None, doubts)))
     if told:
@@ -277,10 +277,20 @@ def fault(
     subject = subject_of(gpu) if gpu else Subject(kind="pci", id=address, bus_id=address)
     kinds = {kind: count for kind, count in function.aer.kinds.items() if count > 0}
     shown = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    named = board(gpu) if gpu else address
     lost = any(name in actual for name in ("fatal", "nonfatal", "logged"))
-    what = advice(named, kinds, lost)
-    return fail(subject, expected=expected, actual=actual, why=shown or line, advice=what)
+    return fail(
+        subject,
+        expected=expected,
+        actual=actual,
+        why=shown,
+        advice=advice("the GPU" if gpu else "the device", kinds, lost),
+        details={**(board(gpu) if gpu else {}), **logs(address, line)},
+    )
+
+
+def logs(address: str, line: str) -> dict[str, str]:
+    told = {"bus id": address, "kernel log": line}
+    return {word: text for word, text in told.items() if text}
 
 
 def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:
@@ -289,7 +299,7 @@ def advice(named: str, kinds: Mapping[str, int], lost: bool) -> str:
     if kinds and not PHYSICAL & set(kinds):
         return (
             f"{first}these are protocol errors, not signal errors: update firmware, BIOS and "
-            f"driver; if only {named} has them in other nodes too, RMA it"
+            f"driver; if only {named} has them, in other nodes too, RMA it"
         )
     return (
         f"{first}power the node off and reseat {named}, then its riser, cable or retimer; if the "

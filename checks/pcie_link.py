@@ -46,6 +46,10 @@ RETRAIN = (
     "reboot once, which retrains the link; if it stays, power the node off and reseat the GPU, "
     "then its riser, cable or retimer"
 )
+SWAP = (
+    "Swap it with a known-good GPU: if the fault follows the card, RMA the card; if it stays, "
+    "suspect the slot, riser or retimer"
+)
 ANOTHER_BOARD = (
     "the board itself cannot do more: see gpu_model, and check that the baseline is for it"
 )
@@ -54,7 +58,7 @@ NARROW = (
     "or switch board behind it"
 )
 ALL = (
-    "all {} GPUs here are too slow: check first what they share: BIOS (link speed, "
+    "all GPUs here are too slow: check first what they share: BIOS (link speed, "
     "bifurcation, ASPM), riser or switch board, or a baseline for another platform"
 )
 VIRTUAL = (
@@ -119,30 +123,27 @@ def advised(evidence: Evidence, gpu: Gpu, finding: Finding, every: Counter[Verdi
     """A wrong finding with what the node's other GPUs, of all `every`, tell of the cause."""
     host, retrain = evidence[HostInfo].data, RETRAIN in finding.advice
     fine, others = every[Verdict.OK], every.total() - 1
-    healthy = f" ({fine} of {others} others here are ok)" if fine else " from a healthy node"
     steps = [finding.advice]
     if host and host.virtualization not in (None, "none", "container"):
         steps = [VIRTUAL]
     elif others and every[Verdict.FAIL] == others + 1:
-        steps = [*([] if retrain else steps), ALL.format(others + 1)]
+        steps = [*([] if retrain else steps), ALL]
     elif retrain:
-        steps += [
-            f"Swap it with a known-good GPU{healthy}: if the fault follows the card "
-            f"({board(gpu)}), RMA the card; if it stays, suspect the slot, riser or retimer",
-            f"For an RMA: nvidia-bug-report.sh, `lspci -vvv` of both ends{errors(evidence, gpu)}",
-        ]
+        steps += [SWAP, "For an RMA: nvidia-bug-report.sh, `lspci -vvv` of both ends"]
     else:
-        steps.append(f"Compare the slot of {gpu.bus_id} with that of a known-good GPU{healthy}")
-    return msgspec.structs.replace(finding, advice=". ".join(steps))
+        steps.append("Compare its slot with that of a known-good GPU")
+    details = {**board(gpu), **errors(evidence, gpu)}
+    if others:
+        details["other GPUs here"] = f"{fine} of {others} ok"
+    return msgspec.structs.replace(finding, advice=". ".join(steps), details=details)
 
 
-def errors(evidence: Evidence, gpu: Gpu) -> str:
+def errors(evidence: Evidence, gpu: Gpu) -> dict[str, str]:
     """The errors that were counted on a GPU's link, where there are any."""
     function = pci_of(evidence, gpu)
     aer = None if isinstance(function, Finding) else function.aer.correctable
     counted = {"corrected AER errors": aer, "replays": gpu.pcie_replay_counter}
-    told = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
-    return f"; counted so far: {told}" if told else ""
+    return {what: str(count) for what, count in counted.items() if count}
 
 
 def judge_gpu(gpu: Gpu, ports: Ports, params: Params) -> tuple[Finding, ...]:

@@ -75,7 +75,14 @@ def judge_mig_devices(gpu: Gpu) -> Iterator[Finding]:
     }
     if above:
         allowed, why = dict.fromkeys(above, False), "told by a MIG device"
-        yield fail(subject, expected=allowed, actual=above, why=why, advice=advice(gpu, above))
+        yield fail(
+            subject,
+            expected=allowed,
+            actual=above,
+            why=why,
+            advice=advice(above),
+            details=board(gpu),
+        )
     doubt = of_mig_devices(gpu)
     if doubt:
         yield unknown(subject, why=doubt)
@@ -107,19 +114,20 @@ def judge_record(gpu: Gpu, record: Record, most: dict[str, int]) -> Iterator[Fin
     )
     if above:
         allowed = {field: most[field] for field in above}
-        yield fail(subject, expected=allowed, actual=above, advice=advice(gpu, above))
+        yield fail(
+            subject, expected=allowed, actual=above, advice=advice(above), details=board(gpu)
+        )
     if unread:
         yield unknown(subject, why=unread)
     elif not above:
         yield ok(subject, expected=most, actual=read)
 
 
-def advice(gpu: Gpu, above: Mapping[str, int]) -> str:
+def advice(above: Mapping[str, int]) -> str:
     if list(above) == ["pending"]:
         return RESET
     replace = (
-        f"drain the node and have {board(gpu)} replaced; attach nvidia-bug-report.sh's "
-        "output to the RMA"
+        "drain the node and have the GPU replaced; attach nvidia-bug-report.sh's output to the RMA"
     )
     if "failure" in above:
         return f"{replace} and the kernel log's Xid 64. A reset does not fix it"

@@ -109,8 +109,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             if not found:
                 yield ok(subject_of(gpu), expected=[], actual=[])
             else:
-                advice = advised(gpu, found, heats)
-                yield fail(subject_of(gpu), expected=[], actual=found, advice=advice)
+                yield fail(
+                    subject_of(gpu),
+                    expected=[],
+                    actual=found,
+                    advice=advised(gpu, found, heats),
+                    details={**board(gpu), **measured(gpu, heats)},
+                )
 
 
 def temperatures(gpus: Iterable[Gpu]) -> list[int]:
@@ -127,22 +132,36 @@ def advised(gpu: Gpu, found: Sequence[str], heats: Sequence[int]) -> str:
 
 def heat(gpu: Gpu, heats: Sequence[int]) -> str:
     """Where to look for the cause, by what the temperatures of all GPUs tell, this one's too."""
-    own = gpu.temperature_gpu_c
-    if own is None or len(heats) < 2:
-        now = f" ({own} °C now)" if own is not None else ""
-        return f"Check fans, airflow, inlet temperature and its heat sink{now}"
-    lowest = heats[1] if heats[0] == own else heats[0]
-    highest = heats[-2] if heats[-1] == own else heats[-1]
-    told = f"it has {own} °C, the others {lowest}-{highest} °C"
-    if own >= highest + HOTTER_C:
+    own, others = gpu.temperature_gpu_c, besides(gpu, heats)
+    if own is None or not others:
+        return "Check fans, airflow, inlet temperature and its heat sink"
+    if own >= others[-1] + HOTTER_C:
         return (
-            f"Look at {board(gpu)} itself, {told}: check its heat sink, its fan and what "
-            "blocks its airflow"
+            "It is hotter than the others: look at the GPU itself, its heat sink, its fan and "
+            "what blocks its airflow"
         )
     return (
-        f"Check what cools the whole node: {told}: check fans, blanking panels and inlet "
-        "temperature"
+        "The others are nearly as hot: check what cools the whole node: fans, blanking panels, "
+        "inlet temperature"
     )
+
+
+def besides(gpu: Gpu, heats: Sequence[int]) -> list[int]:
+    """The temperatures of the other GPUs, of those of all, the lowest first."""
+    others = list(heats)
+    if gpu.temperature_gpu_c is not None:
+        others.remove(gpu.temperature_gpu_c)
+    return others
+
+
+def measured(gpu: Gpu, heats: Sequence[int]) -> dict[str, str]:
+    """The temperatures of this GPU and of the others, as far as they were read."""
+    own, others = gpu.temperature_gpu_c, besides(gpu, heats)
+    told = {} if own is None else {"temperature": f"{own} °C"}
+    if others:
+        span = dict.fromkeys((others[0], others[-1]))
+        told["other GPUs here"] = f"{' to '.join(map(str, span))} °C"
+    return told
 
 
 CHECK = Check(

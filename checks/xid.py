@@ -25,6 +25,8 @@ gets jobs again.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
+import msgspec
+from msgspec import UNSET
 from pydantic import Field
 
 from nodevet.evidence.across import (
@@ -39,6 +41,7 @@ from nodevet.evidence.across import (
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
+from nodevet.evidence.host import HostInfo, at_uptime, boot_time
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
 from nodevet.model import (
     NODE,
@@ -56,27 +59,28 @@ from nodevet.model import (
 REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
 POWER = (
     f"{REPORT}, then power it off and on: a reset does not reach the GPU. If it comes back, look "
-    "at its power cable and riser and reseat {}; attach the report and these lines to the RMA"
+    "at its power cable and riser and reseat it; attach the report and these lines to the RMA"
 )
 RESET = (
-    f"{REPORT}, then reset the GPU with no job left, or reboot. If it comes back, have {{}} "
+    f"{REPORT}, then reset the GPU with no job left, or reboot. If it comes back, have the GPU "
     "replaced; attach the report and these lines to the RMA"
 )
 LINK = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: one GPU alone is not "
-    "reset here. If it comes back, reseat {} if it is a module, otherwise suspect the baseboard"
+    "reset here. If it comes back, reseat the GPU if it is a module, otherwise suspect "
+    "the baseboard"
 )
 SYSTEM = (
     f"{REPORT}, then reboot; if it comes back, update the driver and the firmware, and send the "
-    "report of {} to the vendor"
+    "report to the vendor"
 )
 SUPPORT = (
     "note which job ran; if it comes back after a reset, send nvidia-bug-report.sh's output and "
-    "these lines for {} to the vendor"
+    "these lines to the vendor"
 )
 JOB = (
     "suspect the job first; if other jobs get it on this GPU too, drain the node and run `dcgmi "
-    "diag -r 3` on {}"
+    "diag -r 3` on it"
 )
 SWITCH = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
@@ -140,6 +144,7 @@ CODES: dict[str, dict[int, str]] = {
 }  # fmt: skip
 
 NAMES = {code: name for codes in CODES.values() for code, name in codes.items()}
+LOSS = "gpu_lost"  # the check that tells of a GPU that is lost, whatever Xids say so too
 OFF_BUS = 79  # what the driver also says without a number
 Code = Annotated[int, Field(ge=1, le=65535)]
 
@@ -160,7 +165,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         events = log.events or ()
         about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
         yield from judge_gpus(evidence, log, about_gpus, params)
-        yield from judge_switches([event for event in events if event.kind == "sxid"])
+        switches = [event for event in events if event.kind == "sxid"]
+        yield from judge_switches(switches, boot_time(evidence[HostInfo].data))
 
 
 def judge_gpus(
@@ -170,7 +176,8 @@ def judge_gpus(
     gpus = located(evidence)
     at = by_address(events)
     join(evidence, gpus, at)
-    nameless = fault(NODE, at.pop("", []), params, "the GPU that they are about")
+    booted = boot_time(evidence[HostInfo].data)
+    nameless = fault(NODE, at.pop("", []), params, booted)
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
@@ -179,12 +186,15 @@ def judge_gpus(
     for gpu in gpus:
         before = since if lost(gpu) or gpu.bus_id in gone else ""
         why = f"it is lost, and the log covers only what happened {before}" if before else doubt
-        yield judge_gpu(gpu, at.get(gpu.bus_id or "", []), params, why, since)
+        events_of = at.get(gpu.bus_id or "", [])
+        found = judge_gpu(gpu, events_of, params, why, since, booted)
+        off = lost(gpu) or gpu.bus_id in gone
+        yield msgspec.structs.replace(found, cause=LOSS) if off else found
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        found = fault(subject, at[address], params, address)
-        if found:
-            yield found
+        bad = fault(subject, at[address], params, booted, {"bus id": address})
+        if bad:
+            yield msgspec.structs.replace(bad, cause=LOSS) if address in gone else bad
     short = unlisted(evidence, at) if gpus else None
     if short is not None:
         yield short
@@ -215,11 +225,16 @@ def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent
 
 
 def judge_gpu(
-    gpu: Gpu, events: list[KernelEvent], params: Params, doubt: str, since: str
+    gpu: Gpu,
+    events: list[KernelEvent],
+    params: Params,
+    doubt: str,
+    since: str,
+    booted: float | None,
 ) -> Finding:
     """`since`: what silence is about, where the log begins after boot."""
     subject = subject_of(gpu)
-    found = fault(subject, events, params, board(gpu))
+    found = fault(subject, events, params, booted, board(gpu))
     if found:
         return found
     if "handle" in gpu.errors:
@@ -228,7 +243,8 @@ def judge_gpu(
         return unread(subject, gpu, "bus_id")
     if doubt:
         return unknown(subject, why=doubt)
-    return ok(subject, expected=[], actual=[], why="; ".join(filter(None, (told(events), since))))
+    why = "; ".join(filter(None, (told(events, booted), since)))
+    return ok(subject, expected=[], actual=[], why=why)
 
 
 def number(event: KernelEvent) -> int | None:
@@ -236,14 +252,24 @@ def number(event: KernelEvent) -> int | None:
 
 
 def fault(
-    subject: Subject, events: list[KernelEvent], params: Params, named: str
+    subject: Subject,
+    events: list[KernelEvent],
+    params: Params,
+    booted: float | None,
+    details: Mapping[str, str] = {},
 ) -> Finding | None:
-    """What is to be said against these Xids, if anything. `named`: the board, for advice."""
+    """What is to be said against these Xids, if anything. `details`: what identifies the board."""
     codes = {number(event) for event in events}
     bad = sorted(code for code in codes if code is not None and code not in params.ignore)
     if bad:
         return fail(
-            subject, expected=[], actual=bad, why=told(events), advice=advice(bad).format(named)
+            subject,
+            expected=[],
+            actual=bad,
+            why=told(events, booted),
+            advice=advice(bad),
+            details={**details, **times_of(events, booted)},
+            last=last_of(events, booted) or UNSET,
         )
     for event in events:
         if number(event) is None:
@@ -256,8 +282,24 @@ def advice(bad: Sequence[int]) -> str:
     return next((text for text, codes in CODES.items() if set(bad) & set(codes)), SUPPORT)
 
 
-def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str:
-    """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2, last 3 h 5 min after boot; 13 ...`."""
+def last_of(events: Sequence[KernelEvent], booted: float | None) -> str:
+    """When the last of them was logged, ISO 8601; empty if that is not known."""
+    seconds = latest(events)
+    return "" if seconds is None else at_uptime(booted, seconds)
+
+
+def times_of(events: Sequence[KernelEvent], booted: float | None) -> dict[str, str]:
+    """Of each number, if there are several, when it was logged last."""
+    codes = sorted({code for code in map(number, events) if code is not None})
+    last = {code: last_of([e for e in events if number(e) == code], booted) for code in codes}
+    return {f"Xid {code}": f"last {at}" for code, at in last.items() if at and len(codes) > 1}
+
+
+def told(
+    events: Sequence[KernelEvent], booted: float | None, names: Mapping[int, str] = NAMES
+) -> str:
+    """As `79 GPU_HAS_FALLEN_OFF_THE_BUS ×2; 13 ...`; with times after boot, if `booted`, the time
+    of that, is not known."""
     parts = []
     by_code: dict[int, list[KernelEvent]] = {}
     for event in events:
@@ -265,11 +307,13 @@ def told(events: Sequence[KernelEvent], names: Mapping[int, str] = NAMES) -> str
     unread = by_code.pop(0, [])
     for code, same in sorted(by_code.items()):
         name = names.get(code, "unknown to nodevet" if names else "")
-        parts.append(f"{code} {name}".rstrip() + times(same) + when(same))
+        parts.append(f"{code} {name}".rstrip() + times(same) + when(same, booted))
     if unread:
         text = line_of(unread)
         shown = f": {text}" if text else ""
-        parts.append(f"a line whose number cannot be read{times(unread)}{when(unread)}{shown}")
+        parts.append(
+            f"a line whose number cannot be read{times(unread)}{when(unread, booted)}{shown}"
+        )
     return "; ".join(parts)
 
 
@@ -282,21 +326,32 @@ def times(same: Sequence[KernelEvent]) -> str:
     return f" ×{sum(counts)}" if counts else ""
 
 
-def when(same: Sequence[KernelEvent]) -> str:
+def when(same: Sequence[KernelEvent], booted: float | None) -> str:
+    seconds = latest(same)
+    return "" if seconds is None or booted is not None else f", last {span(seconds)} after boot"
+
+
+def latest(same: Sequence[KernelEvent]) -> float | None:
+    """Of the last line, seconds after boot."""
     seconds = max((event.last_s for event in same if event.last_s is not None), default=None)
-    if seconds is None or not 0 <= seconds < 1e10:
-        return ""
-    return f", last {span(seconds)} after boot"
+    return None if seconds is None or not 0 <= seconds < 1e10 else seconds
 
 
-def judge_switches(events: Sequence[KernelEvent]) -> Iterator[Finding]:
+def judge_switches(events: Sequence[KernelEvent], booted: float | None) -> Iterator[Finding]:
     for address, own in sorted(by_address(events).items()):
         subject = Subject(kind="nvswitch", id=address, bus_id=address) if address else NODE
         serious = [event for event in own if event.severity != "nonfatal"]
         codes = sorted({event.code for event in serious if event.code is not None})
-        why = told(own, {})
+        why = told(own, booted, {})
         if codes:
-            yield fail(subject, expected=[], actual=codes, why=f"SXid {why}", advice=SWITCH)
+            yield fail(
+                subject,
+                expected=[],
+                actual=codes,
+                why=f"SXid {why}",
+                advice=SWITCH,
+                last=last_of(serious, booted) or UNSET,
+            )
         elif serious:
             yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
         else:

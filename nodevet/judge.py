@@ -15,7 +15,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.model import MORE, Baseline, Expectation, Finding, Verdict, Waiver, unknown
 
 MOST = 256  # findings of one check on one host; no machine has more GPUs
-LONGEST = 4096  # characters of a reason or of advice
+LONGEST = 4096  # characters of a reason, of advice or of a detail
+MOST_DETAILS = 32
 LATE = "judging this host took too long and was ended"
 WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED, Verdict.OK, Verdict.NOT_APPLICABLE)
 
@@ -103,14 +104,22 @@ def _ask(
 
 
 def _short(finding: Finding) -> Finding:
-    """With reasons and advice of a length that people read; the values stay whole."""
-    if len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
+    """With reasons, advice and details of a length that people read; the values stay whole."""
+    told = finding.details or {}
+    texts = (finding.why, finding.advice, *told, *told.values())
+    if len(told) <= MOST_DETAILS and all(len(text) <= LONGEST for text in texts):
         return finding
-    why, advice = (
-        text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-        for text in (finding.why, finding.advice)
+    details = {_cut(key): _cut(text) for key, text in [*told.items()][:MOST_DETAILS]}
+    return replace(
+        finding,
+        why=_cut(finding.why),
+        advice=_cut(finding.advice),
+        details=details or finding.details,
     )
-    return replace(finding, why=why, advice=advice)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _waive(finding: Finding, waivers: tuple[Waiver, ...], host: str, today: date) -> Finding:

@@ -204,14 +204,14 @@ def subject_of(gpu: Gpu) -> Subject:
     return Subject(kind="gpu", id=str(gpu.index), uuid=gpu.uuid, bus_id=gpu.bus_id)
 
 
-def board(gpu: Gpu) -> str:
+def board(gpu: Gpu) -> dict[str, str]:
     """What identifies a GPU's board to whoever holds it, or has it replaced.
 
     >>> board(Gpu(index=3, bus_id="0000:5d:00.0", serial="1652922010101"))
-    '0000:5d:00.0, serial 1652922010101'
+    {'bus id': '0000:5d:00.0', 'serial': '1652922010101'}
     """
-    named = (("", gpu.bus_id), ("serial ", gpu.serial), ("VBIOS ", gpu.vbios_version))
-    return ", ".join(f"{word}{value[:40]}" for word, value in named if value) or f"GPU {gpu.index}"
+    named = {"bus id": gpu.bus_id, "serial": gpu.serial, "VBIOS": gpu.vbios_version}
+    return {word: value[:40] for word, value in named.items() if value}
 
 
 LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")

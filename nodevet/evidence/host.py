@@ -1,5 +1,6 @@
 """Section host."""
 
+from nodevet.age import instant
 from nodevet.bounds import Text
 from nodevet.evidence.core import SectionRecord
 
@@ -26,3 +27,17 @@ class HostInfo(SectionRecord, frozen=True, kw_only=True):
 
 NO_OTHER_CLOCK = "the request has no controller time"
 """Why `asked_s` is None if a node is probed by itself."""
+
+
+def boot_time(host: HostInfo | None) -> float | None:
+    """When the node was booted, seconds since 1970 UTC, by the controller's clock or else its own;
+    None if that was not read."""
+    if host is None or host.uptime_s is None:
+        return None
+    clock = host.clock_s if host.asked_s is None else host.asked_s
+    return None if clock is None else clock - host.uptime_s
+
+
+def at_uptime(booted: float | None, seconds: float) -> str:
+    """So many seconds after boot as ISO 8601; empty if it is not known when that was."""
+    return instant(None if booted is None else booted + seconds)

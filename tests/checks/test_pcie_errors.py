@@ -40,7 +40,11 @@ def test_a_slow_link_says_how_many_errors_it_has_had(ask, make_params, make_docu
     )
     params = make_params("pcie_link", {"generation": 5, "width": 16})
     (finding,) = ask("pcie_link", params, document)
-    assert finding.advice.endswith("counted so far: 120 corrected AER errors, 7 replays")
+    assert finding.details == {
+        "bus id": "0000:5d:00.0",
+        "corrected AER errors": "120",
+        "replays": "7",
+    }
 
 
 def test_d15_a_bus_without_a_function_to_ask_is_unknown_and_said(ask, make_params, make_document):
