@@ -97,8 +97,11 @@ def _result(finding: Finding) -> FinalResult | None:
         "advice": finding.advice,
         "expected by": finding.origin,
         "severity": finding.severity.value,
+        "last": finding.last or "",
+        **(finding.details or {}),
     }
-    result.text = "\n".join(f"{key}: {plain(value)}" for key, value in details.items() if value)
+    told = (f"{plain(key)}: {plain(value)}" for key, value in details.items() if value)
+    result.text = "\n".join(told)
     return result
 
 
