@@ -36,6 +36,7 @@ WRITE = os.environ.get("NODEVET_CONSOLE") == "write"
 LAST = REPO / "docs" / "simulation.md"  # it ends the nodes
 PAGES = [
     *sorted(REPO.glob("*.md")),
+    REPO / "sim" / "README.md",
     *sorted(path for path in (REPO / "docs").glob("*.md") if path != LAST),
     LAST,
 ]
@@ -128,6 +129,10 @@ class World:
         if node:
             fleet = self.fleets["desk" if node == "ws001" else "demo"]
             self.ready(fleet, node)
+            here = (
+                f"tar -C {self.project} -cf - . | nodevet sim ssh --fleet {fleet} {node} tar -xf -"
+            )
+            self.shell(here)  # into /root, where a command of the node begins
             where = f"PATH={sys.prefix}/bin:$PATH PYTHONDONTWRITEBYTECODE=1 TERM=dumb"
             text = f"{where} COLUMNS={WIDTH} script -qec {shlex.quote(text)} /dev/null"
             text = f"nodevet sim ssh --fleet {fleet} {node} {shlex.quote(text)}"
@@ -235,7 +240,7 @@ def console(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.kind == "console"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_every_console_block_is_run_or_says_why_not(page: Path) -> None:
     for block in blocks(page):
         assert block.kind not in SHELL, f"{page.name}:{block.line}: make it a console block"
@@ -244,7 +249,9 @@ def test_every_console_block_is_run_or_says_why_not(page: Path) -> None:
             assert not (block.mark("not run") and block.mark("exit"))
 
 
-@pytest.mark.parametrize("page", [*filter(console, PAGES)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*filter(console, PAGES)], ids=lambda page: str(page.relative_to(REPO))
+)
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, world: World) -> None:
     world.enter(page)
     wrong, differs = [], []

@@ -87,3 +87,13 @@ def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:
 def test_the_page_of_reports_names_every_format() -> None:
     text = (REPO / "docs/reports.md").read_text()
     assert [name for name in formats() if f"`{name}`" not in text] == []
+
+
+def test_every_metric_on_a_page_exists() -> None:
+    known = set(re.findall(r"`(nodevet_\w+)`", (REPO / "docs/metrics.md").read_text()))
+    assert len(known) > 20
+    for page in pages():
+        named = set(
+            re.findall(r"\b(nodevet_(?:run|host|check|fix|baseline)_\w+)", page.read_text())
+        )
+        assert sorted(named - known) == [], page
