@@ -336,6 +336,10 @@ def test_down_leaves_the_machine_as_it_was(tmp_path: Path, ending: str) -> None:
     nodevet("sim", "down", name)
     assert not where.folder.exists()
     assert added(before, state_of_this_machine(name)) == {}
+    with place.alone():
+        assert place.fleets() or not place.CACHE.exists()
+    with contextlib.suppress(OSError):
+        place.TOP.rmdir()
     left = {entry.name for entry in Path("/sys/class/net").iterdir()}
     if number not in {place.FleetFolder(each).number.read_text() for each in place.fleets()}:
         assert not {f"nvsim{number}n0", f"nvsim{number}n1"} & left

@@ -15,6 +15,7 @@ from nodevet_sim.scenario import (
     changed,
     describe,
     find,
+    hidden_by,
     load,
     load_scenario,
     shipped,
@@ -492,6 +493,19 @@ class TestChanged:
         assert one == (LogLine("NVRM: Xid (PCI:0000:19:00): 63, a: b", None),)
         assert two[:1] == one and len(two) == 4 and three[:4] == two
         assert {line.seconds for line in three} == {None}
+
+    def test_a_fault_that_hides_the_governor_is_named(
+        self, spec: Callable[[str], NodeSpec]
+    ) -> None:
+        slow = spec("gpus: h100-sxm, cores: 4, faults: [clock-skew, governor-powersave]")
+        fast = changed(slow, "governor", "performance")
+        assert hidden_by(fast) == (
+            "governor=performance changes nothing: the fault governor-powersave sets it; take that "
+            "away in the same command: 'faults=[\"clock-skew\"]'"
+        )
+        assert hidden_by(changed(fast, "faults", '["clock-skew"]')) == ""
+        assert hidden_by(changed(slow, "governor", "powersave")) == ""
+        assert hidden_by(slow) == ""
 
     def test_load_is_replaced(self, node: NodeSpec) -> None:
         busy = changed(node, "load", "[{gpus: [0], cpus: 0-1, utilization: 50}]")

@@ -12,6 +12,7 @@ from pathlib import Path
 from nodevet_sim.nspawn.network import MOST_FLEETS
 
 TOP = Path("/run/nodevet-sim")
+CACHE = Path("/var/cache/nodevet/sim")  # what was compiled; of root alone: it is run
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -129,11 +130,16 @@ def claim(fleet: str) -> tuple[FleetFolder, int]:
 
 
 def remove(place: FleetFolder) -> None:
-    """Remove the folder of a fleet that is dead, and the top folder after the last one."""
+    """Remove the folder of a fleet that is dead, and what fleets share after the last one."""
     with alone():
         if place.folder.exists() and not place.lives():
             shutil.rmtree(place.folder)
-        with suppress(OSError):  # other fleets are there
+        if fleets():
+            return
+        with suppress(OSError):  # others may keep something there
+            shutil.rmtree(CACHE)
+            CACHE.parent.rmdir()
+        with suppress(OSError):
             TOP.rmdir()
 
 

@@ -27,8 +27,15 @@ from nodevet_sim.nspawn.change import apply
 from nodevet_sim.nspawn.network import NodeNetwork
 from nodevet_sim.nspawn.node import FAILED, OFF, RUNS, RunningNode, reason
 from nodevet_sim.nspawn.place import FleetFolder
-from nodevet_sim.nspawn.tools import CACHE, build
-from nodevet_sim.scenario import LoadedScenario, ScenarioError, changed, describe, load
+from nodevet_sim.nspawn.tools import build
+from nodevet_sim.scenario import (
+    LoadedScenario,
+    ScenarioError,
+    changed,
+    describe,
+    hidden_by,
+    load,
+)
 from nodevet_sim.sshd import known_hosts_line, make_key
 
 REQUEST_LIMIT = 1 << 20
@@ -49,7 +56,7 @@ class Supervisor:
     async def start(self) -> None:
         """Boot all nodes. Raises NodeError and what the builders of the tools raise."""
         await self._private_mounts()
-        tools = await asyncio.to_thread(build, CACHE)
+        tools = await asyncio.to_thread(build, place.CACHE)
         key = make_key(self.where.key)
         number = int(self.where.number.read_text(encoding="ascii"))
         networks = {name: NodeNetwork(number, index) for index, name in enumerate(self.specs)}
@@ -135,6 +142,9 @@ class Supervisor:
                 spec = self.specs[node.node.name]
                 for key, value in request["values"]:
                     spec = changed(spec, key, value)
+                set_keys = {key for key, _ in request["values"]}
+                if "governor" in set_keys and (why := hidden_by(spec)):
+                    raise NodeError(why)
                 await apply(node, describe(spec))
                 self.specs[node.node.name] = spec
                 return status(node)

@@ -16,7 +16,6 @@ from nodevet_sim.description import SimulatedNode
 from nodevet_sim.nspawn.disk import LIBRARY
 
 CLOCK = "clock.so"
-CACHE = Path("/var/cache/nodevet/sim")  # of root alone: what is in it is run
 
 
 @dataclass(frozen=True)
