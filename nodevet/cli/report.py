@@ -7,10 +7,10 @@ import click
 
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
-from nodevet.cli.common.display import QUIET, Display, display_options
+from nodevet.cli.common.display import QUIET, Display, Screen, display_options
 
 if TYPE_CHECKING:
-    from nodevet.cli.common.output import Sinks
+    from nodevet.cli.common.output import Sink, Sinks
 
 
 @click.command(
@@ -65,5 +65,10 @@ def _fixes(folder: Path, sinks: "Sinks", previous: Path | None) -> None:
         raise click.UsageError("--previous cannot be used with a run of fixes")
     opened = open_run(folder)
     result = opened.account()
-    sinks.write(lambda sink: rendered(opened, sink.format, result), sinks.sinks)
+
+    def render(sink: "Sink") -> str:
+        screen = Screen() if sink.file else sinks.display.out
+        return rendered(opened, sink.format, result, colour=screen.colour, width=screen.width)
+
+    sinks.write(render, sinks.sinks)
     click.get_current_context().exit(sinks.code(result))

@@ -5,25 +5,24 @@ lines, nothing of them is cut, and advice that has no room stands below its line
 fixes, what was done on each host stands below.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from nodevet.changes import changes
 from nodevet.model import Run, Severity
-from nodevet.printable import brief, cells, cut, plain
-from nodevet.report.parts import fixes
+from nodevet.printable import cells, cut
 from nodevet.report.parts.facts import above
 from nodevet.report.parts.fold import Line, lines, summary, totals
 from nodevet.report.parts.passed import passed
-from nodevet.report.parts.text import GAP, column, count, name, nodeset, pad, wrap
+from nodevet.report.parts.text import GAP, column, count, nodeset, pad, wrap
 
 if TYPE_CHECKING:
-    from nodevet.result import HostResult, Result
+    from nodevet.resource import Contents
+    from nodevet.result import Result
 
 ENDING = ".txt"
-ALIKE = 3  # more changes of one kind than that are counted, not listed
 NARROWEST = 18  # columns that the hosts keep, however narrow the terminal
 FEWEST = 12  # columns of `what` that stay, however narrow the terminal
 
@@ -115,47 +114,17 @@ def _sgr(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def render_fixes(result: "Result") -> str:
-    return "\n".join(_of_fixes(result)) + "\n"
+def render_fixes(
+    result: "Result",
+    *,
+    contents: "Contents" = lambda name: None,
+    folder: str = "RUN",
+    inventories: Sequence[str] = ("INVENTORY",),
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """Outcomes, what was done, what is next. `contents` of files; `folder` of the run, and
+    `inventories` of its hosts, as commands name them."""
+    from nodevet.report.parts.fix_table import table
 
-
-def _of_fixes(result: "Result") -> Iterator[str]:
-    width = max((len(outcome.words) for outcome, _, _ in fixes.folded(result)), default=0)
-    for outcome, hosts, why in fixes.folded(result):
-        yield f"{outcome.words.upper():{width}}  {hosts}{f'  {why}' if why else ''}"
-    yield ""
-    for host in result.hosts:
-        if fixes.acted_on(host):
-            yield from _fixed_host(host)
-            yield ""
-    for key, value in fixes.facts(result):
-        yield f"{key}: {value}"
-    yield fixes.summary(result)
-
-
-def _fixed_host(host: "HostResult") -> Iterator[str]:
-    marks = [word for word, on in (("canary", host.canary), ("rebooted", host.rebooted)) if on]
-    marked = f" ({', '.join(marks)})" if marks else ""
-    yield name(host.host) + marked
-    for step in host.steps:
-        yield f"  {plain(step.fix)}  {fixes.change(step)}  {step.outcome.words}"
-        if step.why:
-            yield f"      {brief(step.why, fixes.LONGEST)}"
-        for one in step.ran:
-            yield f"      ran  {fixes.ran(one)}"
-        if step.verdicts:
-            yield f"      check  {fixes.verdicts(step)}"
-        yield from (f"      now  {row}" for row in _now(fixes.moved(step)))
-
-
-def _now(changes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    """What became what; of many files of one kind that changed alike, the first and how many."""
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for resource, before, after in changes:
-        kind, _, path = resource.partition(" ")
-        alike.setdefault((kind, path.rpartition("/")[2], before, after), []).append(resource)
-    for (_, _, before, after), resources in alike.items():
-        shown = resources if len(resources) <= ALIKE else resources[:1]
-        for resource in shown:
-            more = len(resources) - len(shown)
-            yield f"{resource}{f' and {more} more' if more else ''}: {before} → {after}"
+    return table(result, contents, folder, inventories, colour=colour, width=width)

@@ -25,6 +25,9 @@ from nodevet.result import Result
 from nodevet.run.errors import UserError
 from nodevet.run.listener import FixListener
 
+UNKNOWN = ("INVENTORY",)
+"""The inventories of a run, if they are not known."""
+
 
 def read_plan(file: Path) -> tuple[bytes, Plan]:
     """A plan byte by byte, and decoded. Raises UserError and PlanError."""
@@ -105,12 +108,19 @@ def keep(run: RunFolder, result: Result, stem: str) -> Result:
 
 
 def rendered(
-    run: RunFolder, form: str, result: Result, *, colour: bool = False, width: int | None = None
+    run: RunFolder,
+    form: str,
+    result: Result,
+    *,
+    inventories: Sequence[str] = UNKNOWN,
+    colour: bool = False,
+    width: int | None = None,
 ) -> str:
     """The report in this format, with what files held as the run's folder has it."""
     known: dict[str, Any] = {
         "contents": run.contents.known,
         "folder": shlex.quote(str(run.path)),
+        "inventories": inventories,
         "colour": colour,
         "width": width,
     }

@@ -169,7 +169,11 @@ gpu1 (canary)
       ran  write {UNIT}
       ran  nvidia-smi -pl 700
       check  fail: GPU 1; ok: GPU 0
-      now  file {UNIT}: a file of mode 644 → a file of mode 644, other content
+      now  file {UNIT}: changed
+           @@ -1,2 +1,2 @@
+            [Unit]
+           -A
+           +B
       now  gpu {LIMIT}: 500000 → 700000
 
 gpu3
@@ -184,6 +188,7 @@ approved by: bob@example.com ({KEY})
 started: 2026-01-02T03:04:05+00:00, took 1 min 2 s
 stopped: 1 node failed, and 0 may
 2 hosts: 1 changed, 1 failed and rolled back
+next: gpu3: remove the cause, then plan again: nodevet plan -i INVENTORY --limit gpu3
 """
     )
 

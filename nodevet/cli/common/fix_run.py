@@ -1,5 +1,6 @@
 """What `apply` and `rollback` share: options, how hosts are reached, and how a run ends."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,15 +63,25 @@ def reached_before(
     return saved_reach.reached_before(run, now, reach, given)
 
 
-def finish(run: "RunFolder", result: "Result", form: str, display: Display) -> None:
-    """Show the report, say what is next, and end with the run's exit code."""
+def finish(
+    run: "RunFolder", result: "Result", form: str, display: Display, inventories: Sequence[str]
+) -> None:
+    """Show the report, say what is next, and end with the run's exit code. `inventories`: by which
+    hosts are reached; none if by their names."""
+    from nodevet.report.parts.fix_next import next_steps
     from nodevet.run.fix_run import rendered
 
-    text = rendered(run, form, result, colour=display.colour, width=display.width)
+    text = rendered(
+        run, form, result, inventories=inventories, colour=display.colour, width=display.width
+    )
     speech.tell(text, nl=False)
+    folder, back = shlex.quote(str(run.path)), result.kind == "rollback"
+    if form != "table":
+        for step in next_steps(result, folder, inventories):
+            say(step.text)
     if result.unknown:
-        back = result.kind == "rollback"
-        again = f"nodevet rollback {run.path}" if back else f"nodevet apply --resume {run.path}"
+        again = f"nodevet rollback {folder}" if back else f"nodevet apply --resume {folder}"
         say(f"{result.unknown}; then go on with: {again}")
-    say(f"the run is kept in {run.path}")
+    undo = any(step.ran for host in result.hosts for step in host.steps) and not back
+    say(f"the run is kept in {folder}" + (f"; undo it: nodevet rollback {folder}" if undo else ""))
     click.get_current_context().exit(result.exit_code)

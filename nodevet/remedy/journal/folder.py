@@ -24,6 +24,7 @@ from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.account import NOT_ATTEMPTED, account
 from nodevet.remedy.journal.contents import CONTENTS, ContentStore
 from nodevet.remedy.journal.journal import Journal, JournalError, RunBegin, RunEnd
+from nodevet.remedy.journal.owner import boot_id
 from nodevet.remedy.journal.records import JournalRecord
 from nodevet.remedy.model import Plan
 from nodevet.remedy.upgrades import RESULT as RESULTS
@@ -147,8 +148,11 @@ class RunFolder:
 
         Raises PlanError and JournalError too.
         """
+        return self.account_of(journal.read(self.path))
+
+    def account_of(self, records: Sequence[JournalRecord]) -> Result:
+        """The same, by records that were read from it."""
         text, plan = self.plan()
-        records = journal.read(self.path)
         if not records:
             raise RunError(f"{self.path}: {NOTHING}")
         result = self.whole(account(plan, records, folder=str(self.path)), records)
@@ -259,7 +263,7 @@ class Opening:
                 user=operator(),
                 controller=socket.gethostname(),
                 pid=os.getpid(),
-                boot_id=_boot_id(),
+                boot_id=boot_id(),
             )
         )
 
@@ -304,11 +308,3 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # no name in this container
         return f"uid {uid}"
-
-
-def _boot_id() -> str:
-    """Of this machine; empty if it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

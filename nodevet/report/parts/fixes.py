@@ -4,7 +4,6 @@ A format that renders checks loads this too, and none of what only a run of fixe
 """
 
 from collections import Counter
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from nodevet.durations import elapsed
@@ -53,11 +52,16 @@ def facts(result: "Result") -> list[tuple[str, str]]:
 
 def folded(result: "Result") -> "list[tuple[Outcome, str, str]]":
     """(outcome, hosts, why), worst first; hosts with the same words on one line."""
-    ordered = sorted(result.hosts, key=lambda host: (host.outcome.rank, host.why))
-    return [
-        (outcome, nodeset(host.host for host in members), brief(why, LONGEST))
-        for (outcome, why), members in groupby(ordered, key=lambda host: (host.outcome, host.why))
-    ]
+    found: dict[tuple[Outcome, str], list[str]] = {}
+    for host in sorted(result.hosts, key=lambda host: (host.outcome.rank, host.why)):
+        why = without_host(host.host, brief(host.why, LONGEST))
+        found.setdefault((host.outcome, why), []).append(host.host)
+    return [(outcome, nodeset(hosts), why) for (outcome, why), hosts in found.items()]
+
+
+def without_host(host: str, text: str) -> str:
+    """A reason that names steps of its own host, `gpu1/power_limit/1`, without that host."""
+    return text.replace(f"{name(host)}/", "")
 
 
 def acted_on(host: "HostResult") -> bool:

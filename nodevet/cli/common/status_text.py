@@ -1,0 +1,119 @@
+"""How a run of fixes stands, as people read it. Pure."""
+
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from nodevet.durations import elapsed
+from nodevet.printable import plain
+from nodevet.report.parts import fix_table, fixes
+from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, Styled
+from nodevet.report.parts.text import GAP, count, nodeset, pad
+from nodevet.result import LEFT_OUT
+from nodevet.run.fix_run import UNKNOWN
+from nodevet.run.status import InHand, RunStatus, Standing, seconds_since
+
+TINTS = {
+    Standing.GOES_ON: GREEN,
+    Standing.ENDED: BOLD,
+    Standing.INTERRUPTED: MAGENTA,
+    Standing.UNKNOWN: YELLOW,
+}
+
+
+def text(
+    status: RunStatus,
+    *,
+    colour: bool = False,
+    width: int | None = None,
+    now: datetime | None = None,
+) -> str:
+    """All of it; `width` in columns."""
+    lines = [*_head(status, now), Styled(), *_hosts(status, now), Styled(), *_after(status)]
+    return fix_table.drawn(lines, colour=colour, width=width)
+
+
+def _head(status: RunStatus, now: datetime | None) -> Iterator[Styled]:
+    result = status.result
+    where = f" ({plain(status.controller)})" if status.controller else ""
+    what = f"{plain(status.folder)}: {plain(result.kind)} of plan {plain(result.plan)}, "
+    yield Styled(what, status.standing.value + where, tint=TINTS[status.standing])
+    begun = f"begun {_ago(status.begun, now)} by {plain(status.by)}"
+    last = f"last record {_ago(status.last, now)}"
+    yield Styled(text=f"{begun}, {last}")
+    if result.stopped:
+        yield Styled("stopped: ", plain(result.stopped))
+
+
+def _ago(at: str, now: datetime | None) -> str:
+    seconds = seconds_since(at, now)
+    return f"{_about(seconds)} ago" if seconds is not None and seconds >= 0 else plain(at)
+
+
+def _about(seconds: float) -> str:
+    return elapsed(float(round(seconds)))
+
+
+def _hosts(status: RunStatus, now: datetime | None) -> list[Styled]:
+    """Hosts in hand, those to come, and how the others ended; of a run whose controller is gone
+    how every host is left, and then what it was at."""
+    live = status.standing is Standing.GOES_ON
+    label = "IN HAND" if live else "WAS AT"
+    at = [(label, nodeset(hosts), doing, BOLD) for doing, hosts in _in_hand(status, now)]
+    apart = {host.host for host in status.in_hand} if live else set[str]()
+    if live and (waiting := [host.host for host in status.waiting]):
+        at.append(("NOT BEGUN YET", nodeset(waiting), "", DIM))
+        apart |= set(waiting)
+    others = tuple(host for host in status.result.hosts if host.host not in apart)
+    left = [
+        (
+            outcome.words.upper(),
+            hosts,
+            why,
+            DIM if why == LEFT_OUT else fix_table.TINTS.get(outcome, GREEN),
+        )
+        for outcome, hosts, why in fixes.folded(replace(status.result, hosts=others))
+    ]
+    rows = [*at, *left] if live else [*left, *at]
+    width = max((len(label) for label, *_ in rows), default=0)
+    return [
+        Styled(pad(label, width) + GAP, GAP.join(filter(None, (hosts, why))), tint)
+        for label, hosts, why, tint in rows
+    ]
+
+
+def _in_hand(status: RunStatus, now: datetime | None) -> list[tuple[str, list[str]]]:
+    """(what is done, hosts), those with the longest silence first."""
+    found: dict[str, list[InHand]] = {}
+    for host in sorted(status.in_hand, key=lambda host: host.at):
+        at = f"{host.number}/{host.steps} {plain(host.fix)}: " if host.number else ""
+        found.setdefault(at + host.doing, []).append(host)
+    return [
+        (f"{doing}, {_ago(hosts[0].at, now)}", [host.host for host in hosts])
+        for doing, hosts in found.items()
+    ]
+
+
+def _after(status: RunStatus) -> list[Styled]:
+    """What to do next."""
+    folder = shlex.quote(status.folder)
+    back = f"nodevet rollback {folder}"
+    if status.standing is Standing.GOES_ON:
+        told = "nothing: it goes on by itself; Ctrl-C there begins no further host"
+        return [Styled("next: ", told, BOLD)]
+    if status.standing is Standing.ENDED:
+        found = fix_table.after(status.result, folder, UNKNOWN)
+        changed = any(step.ran for host in status.result.hosts for step in host.steps)
+        undo = [Styled("undo: ", back, BOLD)] if changed and status.result.kind == "apply" else []
+        return found + undo
+    unknown = status.standing is Standing.UNKNOWN
+    lead = "if its controller is gone: " if unknown else "next: "
+    again = back if status.result.kind == "rollback" else f"nodevet apply --resume {folder}"
+    hosts = count(len(status.in_hand), "host")
+    first = f" (reads {hosts} that it left in the middle first)" if status.in_hand else ""
+    lines = [Styled(lead, again + first, BOLD)]
+    if status.result.kind == "apply":
+        lines.append(Styled("or undo: ", back, BOLD))
+    return lines

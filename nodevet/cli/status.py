@@ -1,0 +1,70 @@
+"""`nodevet status`: how a run of fixes stands."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodevet.cli.common import completing, options
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+
+if TYPE_CHECKING:
+    pass
+
+EVERY = 2.0  # seconds between two looks of --watch
+
+
+@click.command(
+    "status",
+    cls=Command,
+    group="Fix",
+    order=4,
+    examples=(
+        ("How the newest run stands", "nodevet status"),
+        ("Follow a run of another terminal", "nodevet status runs/7f3a91c2-1 --watch"),
+    ),
+)
+@click.argument(
+    "folder",
+    metavar="[RUN]",
+    required=False,
+    shell_complete=completing.runs,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until it ends.")
+@display_options()
+@options.project
+def command(folder: Path | None, watch: bool, display: Display, project: Path) -> None:
+    """Say how a run of fixes stands: one that goes on, ended, or was killed.
+
+    Reads RUN, the folder of an apply or rollback, or the newest of the project's runs/. Changes
+    nothing and locks nothing, so it may be asked at any time.
+
+    \b
+    Exit codes:
+      0  ended, and every host is as was asked
+      1  ended; something failed, was refused or not attempted
+      2  usage error, or RUN cannot be read or was changed
+      3  interrupted, or an outcome is unknown: look at what it says is next
+      4  goes on
+    """
+    from nodevet.cli.common.speech import say
+    from nodevet.cli.common.status_text import text
+    from nodevet.run.status import newest, status, unfinished
+
+    if folder is None:
+        folder, others = newest(project / "runs")
+        for other in unfinished(others):
+            say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
+    found = status(folder)
+    shown = text(found, colour=display.colour, width=display.width)
+    click.echo(shown, nl=False)
+    while watch and found.exit_code == 4:
+        time.sleep(EVERY)
+        found, before = status(folder), found
+        if found != before:
+            click.echo("\n" + text(found, colour=display.colour, width=display.width), nl=False)
+    click.get_current_context().exit(found.exit_code)

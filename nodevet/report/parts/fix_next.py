@@ -1,0 +1,119 @@
+"""What to do after a run of fixes, for each group of hosts, with the command that does it. Pure."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from nodevet.report.parts.text import nodeset
+from nodevet.result import LEFT_OUT, HostResult, Outcome, Refusal, Result
+
+RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
+BUDGET = ("the canary failed", " may")
+PLAN = "plan.json"  # in the folder of a run
+
+
+class NextStep(msgspec.Struct, frozen=True):
+    """`why` and when, then the command; of these hosts."""
+
+    hosts: tuple[str, ...]
+    why: str
+    command: str = ""
+
+    @property
+    def text(self) -> str:
+        """`gpu[1-2]: look at them; then: nodevet ...`."""
+        return f"{nodeset(self.hosts)}: {self.why}" + (f": {self.command}" if self.command else "")
+
+
+def next_steps(
+    result: Result, folder: str = "RUN", inventories: Sequence[str] = ("INVENTORY",)
+) -> list[NextStep]:
+    """What is to be done, the most urgent first; nothing for hosts that are as was asked.
+
+    `folder`: of the run, as a word of a command line. `inventories`: by which its hosts are
+    reached; none if by their names.
+    """
+    reach = "".join(f"-i {shlex.quote(each)} " for each in inventories)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for host in sorted(result.hosts, key=lambda host: host.outcome.rank):
+        for key in (_after_rollback if result.kind == "rollback" else _after_apply)(host):
+            groups.setdefault(key, []).append(host.host)
+    found = []
+    for (why, command), hosts in groups.items():
+        some = _word(hosts)
+        known = {
+            "folder": folder,
+            "plan": f"{folder}/{PLAN}",
+            "reach": reach,
+            "hosts": some,
+            "targets": f"{reach}--limit {some}" if reach else some,
+        }
+        found.append(NextStep(tuple(hosts), why, command.format(**known)))
+    return found
+
+
+RESUME = "nodevet apply --resume {folder}"
+PLAN_AGAIN = "nodevet plan {targets}"
+APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}"
+CHECK = "nodevet check {targets}"
+ROLL_BACK = "nodevet rollback {folder} --host {hosts}"
+
+
+def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
+    """(why, the command's form)."""
+    outcome = host.outcome
+    if outcome is Outcome.ROLLBACK_FAILED:
+        yield "look at what is not as it was, then try again to revert it", ROLL_BACK
+    elif outcome is Outcome.UNKNOWN:
+        yield "once reachable, have it read again", RESUME
+    elif outcome is Outcome.FAILED:
+        yield "remove the cause, then plan again", PLAN_AGAIN
+    elif outcome in (Outcome.REFUSED, Outcome.PARTIAL):
+        yield _refused(host)
+    elif outcome is Outcome.NOT_ATTEMPTED:
+        yield _not_attempted(host)
+    elif outcome is Outcome.PENDING:
+        yield "after the reboot, reset or restart that it waits for, confirm it", CHECK
+
+
+def _refused(host: HostResult) -> tuple[str, str]:
+    if host.refusal is Refusal.LOCKED:
+        return "once the other controller has ended, go on", RESUME
+    if host.refusal is Refusal.UNREACHABLE:
+        return "once reachable, go on", RESUME
+    if host.refusal is Refusal.PRECONDITION:
+        return "once what is said there is so, apply it there", APPLY_AGAIN
+    if host.refusal is Refusal.MANAGER:
+        return "disable what else manages the setting, or drop the fix; then plan again", PLAN_AGAIN
+    return "plan again", PLAN_AGAIN
+
+
+def _not_attempted(host: HostResult) -> tuple[str, str]:
+    if host.why == LEFT_OUT:
+        return "left out by --host; to apply the plan there too", APPLY_AGAIN
+    if host.why.startswith(RESUMABLE):
+        return "go on", RESUME
+    if host.why.startswith(BUDGET[0]) or host.why.endswith(BUDGET[1]):
+        return "remove the cause of what failed, then apply the plan there", APPLY_AGAIN
+    return "plan again", PLAN_AGAIN
+
+
+def _after_rollback(host: HostResult) -> Iterator[tuple[str, str]]:
+    outcome = host.outcome
+    if outcome is Outcome.ROLLBACK_FAILED:
+        yield "look at what is not as it was, then try again", ROLL_BACK
+    elif outcome is Outcome.UNKNOWN:
+        yield "once reachable, try again", ROLL_BACK
+    elif outcome in (Outcome.REFUSED, Outcome.PARTIAL) and not host.refusal:
+        yield "something else changed it since, and it is left alone: look at it", ""
+    elif outcome in (Outcome.REFUSED, Outcome.PARTIAL, Outcome.NOT_ATTEMPTED):
+        yield "once the reason is gone, try again", ROLL_BACK
+    elif outcome is Outcome.PENDING:
+        yield "after the reboot, reset or restart that it waits for, confirm it", ROLL_BACK
+
+
+def _word(hosts: Sequence[str]) -> str:
+    """A nodeset as one word of a shell; a name that a nodeset cannot hold is left to the user."""
+    text = nodeset(hosts)
+    return "HOSTS" if '"' in text else shlex.quote(text)
