@@ -38,10 +38,11 @@ EVERY = 2.0  # seconds between two looks of --watch
 @display_options()
 @options.project
 def command(folder: Path | None, watch: bool, display: Display, project: Path) -> None:
-    """Say how a run of fixes stands: one that goes on, ended, or was killed.
+    """Say how a run of fixes stands, and what to do next.
 
-    Reads RUN, the folder of an apply or rollback, or the newest of the project's runs/. Changes
-    nothing and locks nothing, so it may be asked at any time.
+    Of one that goes on, ended or was killed: RUN is the folder of an apply or rollback, by default
+    the newest of the project's runs/. Changes nothing and locks nothing, so it may be asked at any
+    time.
 
     \b
     Exit codes:

@@ -88,9 +88,9 @@ def status(folder: Path) -> RunStatus:
     """How the run in this folder stands. Raises RunError, PlanError and JournalError."""
     run = RunFolder(folder)
     file = folder / journal.NAME
-    records = journal.read(folder)
     _, plan = run.plan()
-    result = run.account_of(records)
+    records = journal.read(folder)
+    result = run.account(records)
     begun = [record for record in records if isinstance(record, RunBegin)][-1]
     return of_records(folder, plan, records, result, owner.controller(file, begun))
 

@@ -45,6 +45,7 @@ COMMANDS = (
     "rollback",
     "schema",
     "sim",
+    "status",
     "version",
 )
 

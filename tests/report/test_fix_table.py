@@ -107,6 +107,12 @@ def test_hosts_that_ended_otherwise_are_blocks_of_their_own() -> None:
     assert "\nn3\n" in text and text.count("the driver refused") == 2
 
 
+def test_only_steps_lose_the_name_of_their_host() -> None:
+    why = "n1/a/1: /runs/n1/x and /opt/man1/y (n1/b/1)"
+    text = render("table", run([host("n1", Outcome.REFUSED, why=why)]))
+    assert "n1  a/1: /runs/n1/x and /opt/man1/y (b/1)\n" in text
+
+
 def test_contents_of_changed_files_are_a_diff() -> None:
     text = render("table", run([changed("n1", 1), changed("n2", 2)]), contents=TEXTS.get)
     assert (

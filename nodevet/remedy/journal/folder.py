@@ -143,16 +143,14 @@ class RunFolder:
         except RunError as error:
             self.lost[str(error)] = None
 
-    def account(self) -> Result:
-        """What the run came to, by its journal; what is kept of results is not asked.
+    def account(self, records: Sequence[JournalRecord] | None = None) -> Result:
+        """What the run came to, by its journal, or the records that were read from it; what is kept
+        of results is not asked.
 
         Raises PlanError and JournalError too.
         """
-        return self.account_of(journal.read(self.path))
-
-    def account_of(self, records: Sequence[JournalRecord]) -> Result:
-        """The same, by records that were read from it."""
         text, plan = self.plan()
+        records = journal.read(self.path) if records is None else records
         if not records:
             raise RunError(f"{self.path}: {NOTHING}")
         result = self.whole(account(plan, records, folder=str(self.path)), records)

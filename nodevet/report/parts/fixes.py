@@ -3,6 +3,7 @@
 A format that renders checks loads this too, and none of what only a run of fixes needs.
 """
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def folded(result: "Result") -> "list[tuple[Outcome, str, str]]":
 
 def without_host(host: str, text: str) -> str:
     """A reason that names steps of its own host, `gpu1/power_limit/1`, without that host."""
-    return text.replace(f"{name(host)}/", "")
+    return re.sub(rf"(?<![^\s(;,:]){re.escape(name(host))}/", "", text)
 
 
 def acted_on(host: "HostResult") -> bool:
