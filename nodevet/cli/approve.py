@@ -130,9 +130,10 @@ def _approve(
         _say("your signature would not count, and is not kept", error.reasons)
         return 1
     click.echo(f"approved by {brief(signed.who)}: {signed.file}")
-    way = (
-        f"nodevet rollback {asked.file.parent}" if asked.rollback else f"nodevet apply {asked.file}"
-    )
+    if asked.rollback:
+        way = f"nodevet rollback {asked.file.parent}"
+    else:
+        way = f"nodevet apply {asked.file}, with the -i and -b of the plan"
     click.echo(signed.missing or f"that is enough; run it with: {way}")
     return 0
 

@@ -164,7 +164,9 @@ def command(
         raise UserError(f"{file} is not written: {hookless}; or leave it out: --max-risk idle")
     elif file:
         write(file, proposal)
-    for way in next_steps(proposal, context, file):
+    again = [word for path in inventories for word in ("-i", path)]
+    again += [word for name in names for word in ("-b", name)]
+    for way in next_steps(proposal, context, file, again):
         click.echo(way, err=True)
     if plan.steps and hookless:
         say(f"cannot be applied as it is: {hookless}")

@@ -4,6 +4,7 @@ import getpass
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -104,15 +105,17 @@ def undrained(proposal: Proposal) -> str:
     return no_hook([step.risk for step in proposal.plan.steps], proposal.plan.rollout)
 
 
-def next_steps(proposal: Proposal, context: VetContext, file: Path | None) -> list[str]:
-    """What to do once this is shown; `file`: where the plan was written."""
+def next_steps(
+    proposal: Proposal, context: VetContext, file: Path | None, given: Sequence[str]
+) -> list[str]:
+    """What to do once this is shown; `file`: where the plan was written; `given`: the words of
+    the command line that `apply` takes too."""
     told = []
-    if proposal.plan.steps:
-        told.append(
-            f"{file} is written; next: nodevet approve {file}"
-            if file
-            else "nothing is written; to have it approved and applied, plan with -o plan.json"
-        )
+    if proposal.plan.steps and file:
+        apply = shlex.join(["nodevet", "apply", str(file), *given])
+        told.append(f"{file} is written; next: nodevet approve {file}, then {apply}")
+    elif proposal.plan.steps:
+        told.append("nothing is written; to have it approved and applied, plan with -o plan.json")
     files = {
         baseline.name: "" if Path(baseline.path).parent == shipped() else baseline.path
         for baseline in context.baselines

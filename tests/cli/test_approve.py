@@ -196,9 +196,14 @@ def test_a_file_of_another_kind_is_recognised(nodevet: Run, project: Path, name:
     assert f"{name}: {said}; nodevet plan -o plan.json writes a plan" in done.stderr
 
 
-def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path) -> None:
+def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path, keys: Path) -> None:
     (project / "runs/x-1").mkdir(parents=True)
     shutil.copy(project / "plan.json", project / "runs/x-1/plan.json")
+    done = nodevet("approve", "--rollback", "runs/x-1", "--yes", "--key", keys / "bob", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# Rollback of plan ab12cd34 by alice@x, made ")
+    assert "reverts     all of it, on the hosts where it was done: " in done.stdout
+    assert "\nrollout" not in done.stdout and "\nexpires" not in done.stdout
     said = nodevet("approve", "runs/x-1", cwd=project).stderr
     assert "runs/x-1: this is the folder of a run; to approve that it is rolled back: " in said
     assert "nodevet approve --rollback runs/x-1\n" in said

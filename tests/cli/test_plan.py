@@ -58,7 +58,9 @@ def test_what_is_wrong_and_allowed_becomes_a_plan(
     assert "1 step on 1 host · risk live · by alice" in done.stdout
     assert "gpu_count" in done.stdout.split("No fix available:")[1]
     assert "--fix cpu_governor" in done.stdout
-    assert "next: nodevet approve plan.json" in done.stderr
+    inventory = done.args[done.args.index("-i") + 1]
+    apply = f"nodevet apply plan.json -i {inventory} -b {tmp_path / 'two.yaml'}\n"
+    assert f"plan.json is written; next: nodevet approve plan.json, then {apply}" in done.stderr
     file = tmp_path / "plan.json"
     made = model.read(file.read_bytes())
     (step,) = made.steps

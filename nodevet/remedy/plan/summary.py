@@ -24,7 +24,7 @@ MEANS = {
 
 def heading(plan: Plan, now: datetime, *, rollback: bool) -> str:
     """What is asked for, in one line."""
-    what = "Roll back, on the hosts where it was done, plan" if rollback else "Plan"
+    what = "Rollback of plan" if rollback else "Plan"
     return plain(f"{what} {plan.id} by {plan.author}, made {until(plan.created, now)}")
 
 
@@ -33,6 +33,11 @@ def facts(
 ) -> Iterator[tuple[str, str]]:
     """Label and text, printable."""
     hosts = dict.fromkeys(step.host for step in plan.steps)
+    if rollback:
+        yield (
+            "reverts",
+            "all of it, on the hosts where it was done: what is + below goes, - is restored",
+        )
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
     yield "changes", _some([f"{fix} on {count(n, 'host')}" for fix, n in _fixes(plan).items()])
     yield "risk", "; ".join(_risks(plan))
