@@ -131,8 +131,15 @@ def command(
     from nodevet.remedy.plan.render import View
     from nodevet.remedy.plan.screen import screen
     from nodevet.run.context import open_context
-    from nodevet.run.files import try_out
-    from nodevet.run.plan import PlanRequest, next_steps, propose, rules_of, undrained, write
+    from nodevet.run.plan import (
+        PlanRequest,
+        next_steps,
+        propose,
+        rules_of,
+        try_out,
+        undrained,
+        write,
+    )
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 

@@ -21,6 +21,7 @@ from nodevet.run.errors import UserError
 from nodevet.run.files import replace, tried
 
 LARGEST = 64 * 1024 * 1024  # bytes of a plan
+SIGNATURE = b"-----BEGIN SSH SIGNATURE-----"
 KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 
 
@@ -168,26 +169,41 @@ def shown(
 
 
 def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
-    """Raises UserError for a file that is not a plan, and says what it is."""
-    path = file / "plan.json" if rollback else file
-    kind = kinds.kind_of(file)
-    if rollback and not file.is_dir():
-        example = "nodevet approve --rollback runs/7f3a91c2-1"
-        if kind is None and not file.exists():
-            raise UserError(f"{file}: does not exist; give the folder of a run: {example}")
-        raise UserError(f"{file}: --rollback takes the folder of a run: {example}")
-    if kind is FileKind.FIX_RUN and not rollback:
+    """Raises UserError for what is not a plan, or the folder of a run, and says what it is."""
+    if rollback:
+        path = _of_run(file)
+    elif file.is_dir():
+        is_run = (file / "journal.jsonl").exists()
         raise UserError(
             f"{file}: this is the folder of a run; to approve that it is rolled back: "
             f"nodevet approve --rollback {file}"
+            if is_run
+            else f"{file}: is a folder; name the file of a plan"
         )
-    if not rollback and (why := kinds.mistaken(file, FileKind.PLAN)):
+    elif why := kinds.mistaken(file, FileKind.PLAN):
         raise UserError(f"{file}: {why}; nodevet plan -o plan.json writes a plan")
+    else:
+        path = file
     content = _content(path)
+    if content.startswith(SIGNATURE):
+        raise UserError(f"{file}: this is the signature of a plan; name the plan that it is of")
     try:
         return content, read(content)
     except PlanError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def _of_run(folder: Path) -> Path:
+    """The plan of a run. Raises UserError if that is not the folder of a run."""
+    path = folder / "plan.json"
+    if path.is_file():
+        return path
+    runs = sorted(each.parent for each in folder.glob("*/plan.json"))
+    how = f"nodevet approve --rollback {runs[-1] if runs else 'runs/7f3a91c2-1'}"
+    if folder.is_dir():
+        raise UserError(f"{folder}: is not the folder of a run, it has no plan.json; give: {how}")
+    what = "is not the folder of a run" if folder.exists() else "does not exist"
+    raise UserError(f"{folder}: {what}; give: {how}")
 
 
 def _content(file: Path) -> bytes:

@@ -16,6 +16,8 @@ import msgspec
 
 from nodevet import __version__
 from nodevet.baseline.library import shipped
+from nodevet.document import kinds
+from nodevet.document.kinds import FileKind
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, visit
@@ -30,6 +32,7 @@ from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, Proposal, make
 from nodevet.remedy.settings import no_hook
 from nodevet.resource import Resource
+from nodevet.run import files
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.files import FileError, replace, tried
@@ -84,6 +87,15 @@ def propose(
     nodes = _vet(hosts, context, options, listener)
     drafted = draft(nodes, context.catalog, rules)
     return make(drafted, rules, _look(hosts, drafted.resources, options))
+
+
+def try_out(file: Path) -> None:
+    """Raises UserError for a file that a plan must not replace, FileError for one it cannot."""
+    if file.is_file() and (found := kinds.kind_of(file)) not in (None, FileKind.PLAN):
+        raise UserError(
+            f"{file}: this is {found.value}, and is left as it is; name another with -o"
+        )
+    files.try_out(file)
 
 
 def write(file: Path, proposal: Proposal) -> None:

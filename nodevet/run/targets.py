@@ -1,6 +1,7 @@
 """The hosts that a run is about."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec import Struct, structs
 
@@ -27,12 +28,18 @@ class Targets(Struct, frozen=True, kw_only=True):
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts. Raises UserError if none are named, and what inventories raise."""
+        from nodevet.document.kinds import mistaken
         from nodevet.inventory import read
 
         if not self.names and not self.inventories:
             raise UserError(
                 "no hosts: name them (gpu[001-128], @local), or give an inventory with -i"
             )
+        for name in self.names:  # a file that is meant for an option
+            if name.endswith((".yaml", ".yml", ".json", ".jsonl")) and (
+                why := mistaken(Path(name))
+            ):
+                raise UserError(f"{name}: {why}")
         hosts = read(self.names, inventories=self.inventories, limit=self.limit)
         return hosts if self.expect_hostname else any_hostname(hosts)
 

@@ -204,13 +204,18 @@ def test_the_folder_of_a_run_is_rolled_back(nodevet: Run, project: Path, keys: P
     assert done.stdout.startswith("# Rollback of plan ab12cd34 by alice@x, made ")
     assert "reverts     all of it, on the hosts where it was done: " in done.stdout
     assert "\nrollout" not in done.stdout and "\nexpires" not in done.stdout
+    (project / "runs/x-1/journal.jsonl").touch()
     said = nodevet("approve", "runs/x-1", cwd=project).stderr
     assert "runs/x-1: this is the folder of a run; to approve that it is rolled back: " in said
     assert "nodevet approve --rollback runs/x-1\n" in said
     said = nodevet("approve", "--rollback", "plan.json", cwd=project).stderr
-    assert "plan.json: --rollback takes the folder of a run: nodevet approve --rollback" in said
+    assert "plan.json: is not the folder of a run; give: nodevet approve --rollback" in said
+    said = nodevet("approve", "--rollback", "runs", cwd=project).stderr
+    assert "runs: is not the folder of a run, it has no plan.json; give: " in said
+    assert "nodevet approve --rollback runs/x-1\n" in said
+    assert "runs: is a folder; name the file" in nodevet("approve", "runs", cwd=project).stderr
     said = nodevet("approve", "--rollback", "runs/y-1", cwd=project).stderr
-    assert "runs/y-1: does not exist; give the folder of a run" in said
+    assert "runs/y-1: does not exist; give: nodevet approve --rollback" in said
 
 
 def test_a_stranger_leaves_no_signature(nodevet: Run, project: Path, keys: Path) -> None:
@@ -242,6 +247,9 @@ def test_mistakes_of_the_user_are_said(nodevet: Run, project: Path, keys: Path) 
     assert "ssh-keygen did not sign" in said("plan.json", "--yes", "--key", lonely)
     (project / "text").write_text("{}")
     assert "text: not a plan" in said("text", *key)
+    (project / "plan.json.x.sig").write_text("-----BEGIN SSH SIGNATURE-----\n")
+    assert "this is the signature of a plan; name the plan" in said("plan.json.x.sig", *key)
+    (project / "plan.json.x.sig").unlink()
     assert "--full, --folded: give one" in said("plan.json", "--full", "--folded", *key)
     (project / "approval.yaml").write_text("nodevet: 1\nteam: {}\n")
     assert "approval.yaml:2:1: team: " in said("plan.json", *key)

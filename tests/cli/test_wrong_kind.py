@@ -49,6 +49,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("check --evidence site.yaml", f"site.yaml: {BASELINE}"),
         ("check --evidence plan.json", f"plan.json: {A_PLAN}"),
         ("check --evidence saved --previous plan.json", f"plan.json: {A_PLAN}"),
+        ("check site.yaml", f"site.yaml: {BASELINE}"),
+        ("plan plan.json -b site.yaml", f"plan.json: {A_PLAN}"),
         ("report plan.json", f"plan.json: {A_PLAN}"),
         ("report saved", f"saved: {EVIDENCE}"),
         ("report gone.json", "'gone.json' does not exist"),
