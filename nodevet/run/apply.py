@@ -6,6 +6,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from nodevet.fleet.controller import ssh_executor
 from nodevet.model import Baseline
 from nodevet.remedy.approval.verify import Signature, signatures
@@ -21,7 +23,9 @@ from nodevet.remedy.rollout.compare import StepContext
 from nodevet.remedy.settings import Carried
 from nodevet.report.parts.text import count, nodeset
 from nodevet.result import ONLY, Approval, Result, chosen_of
+from nodevet.run import confirmed
 from nodevet.run.approved import approved, closing
+from nodevet.run.confirmed import Confirmation
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
 from nodevet.run.fix_run import chosen, keep, read_plan, same_plan, tell_folder, terms_of
@@ -69,12 +73,14 @@ def apply(
     *,
     only: Sequence[str] = (),
     override: bool = False,
+    confirmation: Confirmation | None = None,
     listener: FixListener | None = None,
 ) -> Result:
     """Carry out a plan, or go on with its run, and keep the reports in the run's folder.
 
     `given`: settings of a rollout that are other than the plan's. `only`: nodesets of the plan's
-    hosts that the run is for; a resumed run keeps its own. A first Ctrl-C begins no further
+    hosts that the run is for; a resumed run keeps its own. `confirmation`: of a plan for the
+    machine at hand, instead of signatures. A first Ctrl-C begins no further
     host; a second one raises KeyboardInterrupt and leaves hosts as they are.
     Raises UserError, and what the plan, the policy, the journal and its folder raise.
     """
@@ -95,7 +101,15 @@ def apply(
     for one in carried.overrides:
         hears.note(f"not as approved: {one}")
     reboot = carried.rollout.reboots
-    found = approved(what.text, plan, what.signatures, reach.hosts, project, reboot=reboot)
+    found: Sequence[Approval] | list[str]
+    if confirmed.before(kept):
+        confirmed.check(confirmed.refused_later(run, plan, reach.hosts))
+        found = ()
+    elif confirmation:
+        confirmed.check(confirmed.refused_by(project) or confirmed.refusal(plan, reach.hosts))
+        found = (confirmation.approval,)
+    else:
+        found = approved(what.text, plan, what.signatures, reach.hosts, project, reboot=reboot)
     if isinstance(found, list):
         if not resumed:
             raise UserError("\n".join(["the plan may not be applied:", *found]))
@@ -108,7 +122,9 @@ def apply(
             run.begin(what.plan_name, what.text, what.signatures, reach)
         journal.reserve(space.reserve(plan, batch))
         tell_folder(run, "apply --resume", hears)
-        result = _carry_out(what, reach, context, project, journal, found, carried, todo, hears)
+        result = _carry_out(
+            what, reach, context, project, journal, found, carried, todo, confirmation, hears
+        )
     return keep(run, result, "result")
 
 
@@ -158,6 +174,7 @@ def _carry_out(
     approvals: Sequence[Approval],
     carried: Carried,
     todo: Sequence[str],
+    confirmation: Confirmation | None,
     listener: FixListener,
 ) -> Result:
     run, plan, rollout = what.run, what.plan, carried.rollout
@@ -166,7 +183,13 @@ def _carry_out(
         approvals = approvals or earlier.run.approvals
     finished = settled(plan, journal.records) if earlier else {}
     fewer = {ONLY: list(todo)} if len(todo) < len(_hosts(plan)) else {}
-    options = {**carried.options, **fewer}
+    said = {confirmed.LOCAL: msgspec.to_builtins(confirmation)} if confirmation else {}
+    options = {**carried.options, **fewer, **said}
+    closed = closing(run, what.text, plan, reach.hosts, project)
+    if confirmed.before(journal.records):
+        closed = confirmed.once
+    elif confirmation:
+        closed = confirmed.while_live(plan, reach.hosts, project)
     opened = Opening(run, what.text, plan, journal, approvals, options)
 
     def step_context(host: str, baseline: Baseline) -> StepContext:
@@ -182,7 +205,7 @@ def _carry_out(
         terms=terms_of(run, rollout),
         only=frozenset(todo),
         verify_reboot=rollout.verify_reboot,
-        closed=closing(run, what.text, plan, reach.hosts, project),
+        closed=closed,
         keep=run.keep_evidence,
     )
     reaching = fleet_options(**reach.options, context=context, fixes=True)

@@ -14,6 +14,7 @@ from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.records import JournalRecord, RunBegin
 from nodevet.remedy.model import Plan
 from nodevet.result import Approval
+from nodevet.run import confirmed
 from nodevet.run.errors import UserError
 
 
@@ -68,6 +69,9 @@ def rollback_approved(
     """Who approved that the run is rolled back on these nodes; whoever applied it needs no
     approval. Raises UserError if there are too few.
     """
+    if confirmed.before(records):
+        confirmed.check(confirmed.refused_later(run, plan, hosts))
+        return ()
     if not todo:
         return ()
     theirs = {one.user for one in records if isinstance(one, RunBegin) and one.kind == "apply"}

@@ -36,6 +36,7 @@ COMMANDS = (
     "check",
     "completion",
     "explain",
+    "fix",
     "gate",
     "lint",
     "list",

@@ -23,6 +23,12 @@ SERVE = (
 ISOLATED = ("-I", "-S", "-c")  # and without site, which reads what is installed: half of the start
 
 
+def program(*, sudo: bool) -> list[str]:
+    """What answers a request on this machine, by root if told so."""
+    as_root = ("sudo", "-n") if sudo and os.geteuid() != 0 else ()
+    return [*as_root, sys.executable, *ISOLATED, SERVE, *_folders()]
+
+
 def _folders() -> list[str]:
     """Where nodevet and pynvml lie, the only modules that the probe needs beyond Python's own."""
     nvml = find_spec("pynvml")
@@ -42,9 +48,8 @@ class LocalProbe:
         self._deadline = options.deadline
         self._done = False
         self._fault = ""
-        as_root = (host.sudo or options.sudo) and os.geteuid() != 0
         self.child = ChildProcess(
-            [*(("sudo", "-n") if as_root else ()), sys.executable, *ISOLATED, SERVE, *_folders()],
+            program(sudo=host.sudo or options.sudo),
             request(
                 nonce=nonce,
                 root=host.root,

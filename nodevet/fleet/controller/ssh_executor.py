@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodevet.fleet import Options
+from nodevet.fleet.controller.local_session import LocalSession
 from nodevet.fleet.controller.shards import check_files, orders
 from nodevet.fleet.controller.worker import Worker
 from nodevet.fleet.executor import Acted, WorkError
@@ -34,10 +35,10 @@ class SshExecutor:
     def __init__(self, hosts: Sequence[Host], options: Options) -> None:
         remote = [host for host in hosts if not host.local]
         self._options = options
-        self._local = {host.name for host in hosts if host.local}
+        self._local = {host.name: LocalSession(host, options) for host in hosts if host.local}
         self._places: dict[str, tuple[Worker, int]] = {}
         self._fenced: set[str] = set()  # hosts that are changed under a lock alone
-        self._turns = {host.name: threading.Lock() for host in remote}
+        self._turns = {host.name: threading.Lock() for host in hosts}
         self._workers: list[Worker] = []
         if not remote:
             return
@@ -65,6 +66,8 @@ class SshExecutor:
 
     def end(self) -> None:
         """Close every session and end the child processes. May be called again."""
+        for session in self._local.values():
+            session.close()
         for worker in self._workers:
             worker.hang_up()
         for worker in self._workers:
@@ -129,11 +132,12 @@ class SshExecutor:
         body: bytes = b"",
         **arguments: Any,
     ) -> SessionAnswer:
+        limit = self._options.deadline if seconds is None else seconds
         if host in self._local:
-            raise WorkError("unreachable", "fixes need SSH, and this host is @local")
+            with self._turns[host]:
+                return self._local[host].ask(do, limit, body, **arguments)
         worker, number = self._places[host]
         with self._turns[host]:
-            limit = self._options.deadline if seconds is None else seconds
             fenced = host in self._fenced  # a new child does not know
             return worker.ask(SessionRequest(number, do, limit, fenced, arguments, body))
 

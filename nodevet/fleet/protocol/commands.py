@@ -43,6 +43,14 @@ def command(*, python: str | None, sudo: bool, seconds: float) -> str:
     return f"exec /bin/sh -c '{script}'"
 
 
+def bounded(script: str, seconds: float) -> str:
+    """A script of sh that timeout(1) ends, if there is one; one that a signal ends has an exit
+    code all the same."""
+    limit = f"timeout -k {GRACE} {math.ceil(seconds)}"
+    tried = f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=;'
+    return f"{tried} $t sh -c {shlex.quote(script)} ; exit $?"
+
+
 @dataclass(frozen=True)
 class Fence:
     """What an action needs to run under a lock: the files and the python of nodevet.remote.lock."""

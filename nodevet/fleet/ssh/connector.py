@@ -5,7 +5,6 @@ it; jump hosts are checked too, and shared; output is bytes and capped; the exit
 code is kept; and closing it closes the session on the node.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from pyinfra.connectors.ssh import ConnectorData, SSHConnector, connector_data_m
 from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
-from nodevet.fleet.protocol.commands import GRACE
+from nodevet.fleet.protocol.commands import GRACE, bounded
 from nodevet.fleet.protocol.payload import Answer
 from nodevet.fleet.ssh.errors import UnreachableError
 from nodevet.fleet.ssh.host_config import HostConfig
@@ -118,7 +117,7 @@ class NodeConnector(SSHConnector):
         codes = arguments.pop("_success_exit_codes", None) or [0]
         arguments.pop("_get_pty", None)
         if seconds:
-            command = _bounded(command, seconds)
+            command = StringCommand(bounded(command.get_raw_value(), seconds))
         if around:
             command = StringCommand(around(command.get_raw_value()))
         line = make_unix_command(command, **arguments).get_raw_value()
@@ -204,15 +203,6 @@ class NodeConnector(SSHConnector):
     def disconnect(self) -> None:
         self.connection.close()
         self.client = None
-
-
-def _bounded(command: StringCommand, seconds: float) -> StringCommand:
-    """A command that timeout(1) ends; one that a signal ends has an exit code all the same."""
-    limit = f"timeout -k {GRACE} {math.ceil(seconds)}"
-    return StringCommand(
-        f't="{limit}"; timeout -k 1 9 true >/dev/null 2>&1 || t=;',
-        StringCommand("$t sh -c", QuoteString(command), ";", "exit $?"),
-    )
 
 
 def _as_bytes(stdin: Any) -> bytes:

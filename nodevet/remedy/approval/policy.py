@@ -60,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] | None = None  # None: every principal may approve everything
     needed: Mapping[Risk, int]  # people who must approve
     author_approves: bool = True  # their own live and idle plans
+    local: bool = False  # whether root may confirm live fixes of the machine at hand
 
     def names(self, principal: str) -> bool:
         """Whether allowed_signers has a line for this principal."""
@@ -127,6 +128,7 @@ class RulesPart(Part):
     approvers: Annotated[tuple[ApproverPart, ...], Field(min_length=1)] | None = None
     approvals: ApprovalsPart = ApprovalsPart()
     author_approves: bool = True
+    local: bool = False
 
 
 KEYS = known_keys(RulesPart)
@@ -152,7 +154,14 @@ def load(project: Path) -> Policy:
         else tuple(_rule(entry, part.teams) for entry in part.approvers),
         needed={risk: getattr(part.approvals, risk.value) for risk in Risk},
         author_approves=part.author_approves,
+        local=part.local,
     )
+
+
+def has_rules(project: Path) -> bool:
+    """Whether the project says by rules of its own who approves what."""
+    path = project / RULES
+    return path.exists() or path.is_symlink()
 
 
 def _read(path: Path, problems: list[Problem]) -> Source | None:

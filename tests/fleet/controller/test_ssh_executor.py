@@ -309,14 +309,14 @@ def test_hosts_work_at_the_same_time_and_one_host_s_commands_do_not(
 
 def test_who_cannot_be_reached_is_told(host: Host) -> None:
     gone = replace(host, name="gone", port=1)
-    local = Host(name="@local", local=True)
-    with SshExecutor([gone, local], options()) as worker:
+    tree = Host(name="@local", local=True, root="/srv/tree")
+    with SshExecutor([gone, tree], options()) as worker:
         with pytest.raises(WorkError, match="connection refused") as told:
             worker.open("gone")
         assert told.value.status == "unreachable"
         with pytest.raises(WorkError, match="it could not be opened: connection refused"):
             worker.probe("gone")
-        with pytest.raises(WorkError, match="fixes need SSH"):
+        with pytest.raises(WorkError, match="/srv/tree is not a machine that can be fixed"):
             worker.open("@local")
 
 

@@ -1,0 +1,126 @@
+"""`nodevet fix @local`: plan, show, ask, and apply, on the machine at hand."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodevet.cli.common import completing, options
+from nodevet.cli.common.command import Command, Option
+from nodevet.cli.common.display import Display, display_options
+from nodevet.cli.common.durations import Duration
+from nodevet.run.errors import UserError
+
+if TYPE_CHECKING:
+    from nodevet.remedy.plan.planner import Proposal
+
+
+@click.command(
+    "fix",
+    cls=Command,
+    group="Fix",
+    order=5,
+    examples=(
+        ("What the baseline allows to be fixed, on this machine", "sudo nodevet fix @local"),
+        (
+            "One fix, by a baseline that expects its check",
+            "sudo nodevet fix @local -b site.yaml --fix power_limit",
+        ),
+    ),
+)
+@click.argument("targets", nargs=-1, metavar="@local")
+@click.option(
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=completing.files,
+    help="Inventory that says which groups this machine is in.",
+)
+@options.baselines
+@click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    metavar="ID",
+    shell_complete=completing.fixes,
+    help="Only this fix; may be repeated. Without it: those that the baseline allows under `fix`.",
+)
+@click.option(
+    "--deadline",
+    cls=Option,
+    type=Duration(1),
+    default="2m",
+    show_default=True,
+    help="Time limit for each look at the machine, and for each change.",
+)
+@display_options()
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    names: tuple[str, ...],
+    fixes: tuple[str, ...],
+    deadline: float,
+    display: Display,
+    project: Path,
+) -> None:
+    """Fix this machine: plan, show the plan, ask at the terminal, and apply it.
+
+    For its root alone, for fixes of risk live alone (jobs may run), and for no other machine: there
+    `nodevet plan`, `approve` and `apply` are the way. No signature is needed, unless the project
+    has an approval.yaml, which may allow this with `local: true`.
+
+    As with `nodevet apply`, a fix whose check does not pass right after it is rolled back at once,
+    and the run is kept in runs/: `nodevet rollback RUN` reverts it.
+
+    \b
+    Exit codes:
+      0  everything is as expected now, or there was nothing to do
+      1  not confirmed; or something failed and was rolled back, or was refused
+      2  usage or configuration error
+      3  a rollback failed or an outcome is unknown: look at the machine; or
+         nothing is planned, but not everything could be judged or planned
+    """
+    from nodevet.cli.common import fix_run
+    from nodevet.cli.common.fix_watch import FixWatcher
+    from nodevet.cli.common.progress import watched
+    from nodevet.run import fix
+    from nodevet.run.context import open_context
+
+    host = fix.this_machine(targets, inventories, project)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(
+            "fix asks at the terminal, and there is none: use nodevet plan, approve and apply"
+        )
+    context = open_context(project, names)
+    with watched(1) as listener:
+        proposal = fix.plan(host, context, project, fixes, deadline=deadline, listener=listener)
+    _show(proposal, display)
+    if not proposal.plan.steps:
+        click.get_current_context().exit(proposal.exit_code)
+    if not click.confirm("Apply this now?", default=False, err=True):
+        click.echo("not confirmed: nothing was changed", err=True)
+        click.get_current_context().exit(1)
+    with FixWatcher(display) as watcher:
+        run, result = fix.carry_out(
+            proposal, host, context, project, deadline=deadline, listener=watcher
+        )
+    fix_run.finish(run, result, "table", display)
+
+
+def _show(proposal: "Proposal", display: Display) -> None:
+    """The plan with every file and command, and what is not in it."""
+    from nodevet.remedy.plan import render, unplanned
+    from nodevet.remedy.plan.render import View
+    from nodevet.remedy.plan.screen import screen
+
+    plan, lines = proposal.plan, []
+    if plan.steps or plan.conflicts:
+        lines += render.show(plan, View.DIFF, proposal.contents.get, display.width)
+    lines += unplanned.rest(proposal, display.width)
+    click.echo(screen(lines, colour=display.colour, width=display.width), nl=False)
+    if not plan.steps:
+        click.echo(f"{unplanned.conclusion(proposal)}.", err=True)

@@ -1,0 +1,91 @@
+"""Fix: plan, and, once it was shown and confirmed, apply on the machine at hand."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nodevet.fixing.model import Risk
+from nodevet.inventory.local import LOCAL
+from nodevet.model import Host
+from nodevet.remedy import model
+from nodevet.remedy.journal.folder import RunFolder
+from nodevet.remedy.plan.planner import Proposal
+from nodevet.result import Result
+from nodevet.run import confirmed, saved_reach
+from nodevet.run.apply import Application, apply
+from nodevet.run.context import VetContext
+from nodevet.run.errors import UserError
+from nodevet.run.listener import FixListener, VetListener
+from nodevet.run.plan import PlanRequest, propose, rules_of
+from nodevet.run.reach import fleet_options
+from nodevet.run.targets import Targets
+
+OTHERS = (
+    "fix is for the machine at hand alone: nodevet fix @local; for other hosts: nodevet plan HOSTS "
+    "-o plan.json, then nodevet approve plan.json and nodevet apply plan.json"
+)
+
+
+def this_machine(names: Sequence[str], inventories: Sequence[str], project: Path) -> Host:
+    """The machine at hand, as inventories describe it. Raises UserError if it may not be fixed
+    without a signature, and PolicyError."""
+    if tuple(names) != (LOCAL,):
+        raise UserError(OTHERS)
+    confirmed.check(confirmed.not_root() or confirmed.refused_by(project))
+    hosts = Targets(names=(LOCAL,), inventories=tuple(inventories)).hosts()
+    if len(hosts) != 1 or not hosts[0].local or hosts[0].root != "/":
+        raise UserError(OTHERS)
+    return hosts[0]
+
+
+def plan(
+    host: Host,
+    context: VetContext,
+    project: Path,
+    fixes: Sequence[str],
+    *,
+    deadline: float,
+    listener: VetListener | None = None,
+) -> Proposal:
+    """What would be changed on this machine while its jobs run. Raises as `propose` does."""
+    request = PlanRequest(fixes=tuple(fixes), max_risk=Risk.LIVE)
+    rules = rules_of(request, context, project / "runs", FixListener())
+    options = fleet_options(**_reach(deadline), context=context, fixes=True)
+    return propose([host], context, options, rules, listener)
+
+
+def carry_out(
+    proposal: Proposal,
+    host: Host,
+    context: VetContext,
+    project: Path,
+    *,
+    deadline: float,
+    listener: FixListener | None = None,
+) -> tuple[RunFolder, Result]:
+    """Apply a plan that was just made here, shown and confirmed; see nodevet.run.apply."""
+    planned = proposal.plan
+    what = Application(
+        run=RunFolder.fresh(project / "runs", planned),
+        text=model.write(planned),
+        plan=planned,
+        signatures=(),
+        plan_name="plan.json",
+    )
+    reach = saved_reach.reached_now(planned, [host], _reach(deadline))
+    confirmation = confirmed.by_this_user()
+    result = apply(what, reach, context, project, {}, confirmation=confirmation, listener=listener)
+    return what.run, result
+
+
+def _reach(deadline: float) -> Mapping[str, Any]:
+    """The options of a visit, of which only this one matters here."""
+    names = ("ssh_config", "known_hosts")
+    return {
+        "parallel": 1,
+        "connect_timeout": deadline,
+        "deadline": deadline,
+        "accept_new": False,
+        "sudo": False,
+        **dict.fromkeys(names),
+    }

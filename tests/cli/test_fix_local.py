@@ -1,0 +1,218 @@
+"""`nodevet fix @local` on a simulated node, by its root, at a terminal; and `rollback` after it."""
+
+import json
+import os
+import pty
+import select
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simulated_fleet import Boot, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(900)
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+SCENARIO = """\
+sim: 1
+nodes:
+  g1: {gpus: h100-sxm, cores: 8, governor: powersave}
+"""
+BASE = """\
+nodevet: 1
+expect: {cpu_governor: performance, persistence_mode: true}
+fix: [cpu_governor]
+"""
+INVENTORY = "nodevet: 1\nhosts: {g1: {whole_machine: true}}\n"
+SETTING = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+# the node has this machine's files, but nothing of anyone's home
+PYTHON = Path(sys.executable).resolve()
+ENTRY = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r}); "
+ENTRY += "from nodevet.__main__ import main; main()"
+PROGRAM = f"""#!/bin/sh
+p={PYTHON}
+[ -x $p ] || p=/usr/bin/python3
+exec $p -c {shlex.quote(ENTRY)} "$@"
+"""
+
+
+def write(path: str, text: str, mode: str = "644") -> str:
+    """A script that writes a file."""
+    return (
+        f"mkdir -p {Path(path).parent}; printf %s {shlex.quote(text)} > {path}; chmod {mode} {path}"
+    )
+
+
+class Machine:
+    """One node, on which nodevet runs itself."""
+
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.fleet = fleet
+        self.on(
+            "; ".join(
+                (
+                    write("/usr/local/bin/nodevet", PROGRAM, "755"),
+                    write("/srv/p/baselines/base.yaml", BASE),
+                    write("/srv/p/fleet.yaml", INVENTORY),
+                )
+            )
+        )
+
+    def on(self, script: str) -> str:
+        """What a script says, whatever its end; errors too."""
+        return self.fleet.on("g1", f"cd /srv/p 2>/dev/null; {{ {script}; }} 2>&1", check=False)
+
+    def at_terminal(self, answer: str, command: str) -> tuple[int, str]:
+        """A command at a terminal of the node, and its answer to a question."""
+        place, address = self.fleet.place, self.fleet.hosts["g1"].address
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execvp(
+                "ssh",
+                [
+                    *("ssh", "-tt", "-F", "none", "-l", "root", "-i", str(place.key)),
+                    *("-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={place.known_hosts}"),
+                    *("-o", "LogLevel=ERROR", str(address), f"cd /srv/p; {command}"),
+                ],
+            )
+        said, asked = b"", False
+        while select.select([terminal], [], [], 120)[0]:
+            try:
+                chunk = os.read(terminal, 1 << 16)
+            except OSError:  # it ended
+                break
+            said += chunk
+            if not chunk:
+                break
+            if b"[y/N]" in said and not asked:
+                asked = True
+                os.write(terminal, f"{answer}\n".encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.close(terminal)
+        return code, said.decode().replace("\r", "")
+
+    @property
+    def governor(self) -> str:
+        return self.on(f"cat {SETTING}").strip()
+
+    def run(self) -> str:
+        """The newest run's folder."""
+        return f"runs/{self.on('ls -t runs').split()[0]}"
+
+
+@pytest.fixture(scope="module")
+def machine(boot: Boot) -> Machine:
+    return Machine(boot("fixlocal", SCENARIO))
+
+
+FIX = "nodevet fix @local -i fleet.yaml -b base --color never"
+
+
+def test_what_is_not_confirmed_is_not_done(machine: Machine) -> None:
+    for answer in ("", "n", "no", "yes please"):
+        code, said = machine.at_terminal(f"{answer}\nn", FIX)
+        assert "cpu_governor" in said
+        assert "Apply this now? [y/N]" in said
+        assert "nothing was changed" in said
+        assert code == 1
+    assert machine.governor == "powersave"
+    assert "runs" not in machine.on("ls")
+
+
+def test_without_a_terminal_it_says_what_to_do(machine: Machine) -> None:
+    assert "use nodevet plan, approve and apply" in machine.on(f"echo y | {FIX}")
+    assert machine.governor == "powersave"
+
+
+def test_other_users_are_told_to_use_sudo(machine: Machine) -> None:
+    said = machine.on(f"su nobody -s /bin/sh -c {shlex.quote(FIX)}")
+    assert "only root may fix this machine: sudo nodevet fix @local" in said
+
+
+def test_a_project_that_says_who_approves_is_heard(machine: Machine) -> None:
+    machine.on(
+        "ssh-keygen -q -t ed25519 -N '' -f /srv/key; "
+        "(printf 'ann '; cat /srv/key.pub) > allowed_signers; "
+        "printf 'nodevet: 1\\n' > approval.yaml"
+    )
+    try:
+        code, said = machine.at_terminal("y", FIX)
+        assert code == 2
+        assert "approval.yaml: this project says who approves what" in said
+        assert machine.governor == "powersave"
+    finally:
+        machine.on("rm allowed_signers approval.yaml")
+
+
+def test_a_plan_of_one_s_own_is_not_applied_by_it(machine: Machine) -> None:
+    """A plan in a file needs signatures, for this machine as for any other."""
+    machine.on("nodevet plan @local -i fleet.yaml -b base -o plan.json")
+    said = machine.on("nodevet apply plan.json -i fleet.yaml -b base; echo code $?")
+    assert "no one can approve a plan" in said
+    assert "code 2" in said
+    assert machine.governor == "powersave"
+
+
+def test_what_is_confirmed_is_applied_verified_and_rolled_back(machine: Machine) -> None:
+    code, said = machine.at_terminal("y", FIX)
+    assert code == 0, said
+    assert "approved by: root (uid 0, at the terminal of this machine)" in said
+    assert machine.governor == "performance"
+    run = machine.run()
+    first = json.loads(machine.on(f"head -1 {run}/journal.jsonl"))
+    assert first["options"]["confirmed"] == {"user": "root", "uid": 0}
+    assert "Nothing to do" in machine.at_terminal("y", FIX)[1]
+
+    said = machine.on(f"nodevet rollback {run}; echo code $?")
+    assert "code 0" in said, said
+    assert machine.governor == "powersave"
+    assert machine.on("ls /etc/tmpfiles.d | grep nodevet") == ""
+
+
+def test_a_run_that_is_resumed_begins_nothing(machine: Machine) -> None:
+    """As one that was killed at once, or that someone made up from such a run."""
+    machine.at_terminal("y", FIX)
+    machine.on(f"nodevet rollback {machine.run()}")
+    machine.on(
+        f"mkdir -m 700 made-up; cp {machine.run()}/plan.json {machine.run()}/reach.json "
+        f"made-up; head -1 {machine.run()}/journal.jsonl > made-up/journal.jsonl"
+    )
+    said = machine.on("nodevet apply -b base --resume made-up; echo code $?")
+    assert "it was confirmed once, for what was begun then" in said
+    assert "code 1" in said
+    assert machine.governor == "powersave"
+    machine.on("sed -i s/performance/ondemand/ made-up/plan.json")
+    said = machine.on("nodevet apply -b base --resume made-up; nodevet rollback made-up")
+    assert said.count("was changed since the run began") == 2
+    machine.on("rm -rf made-up")
+
+
+def test_a_run_is_taken_up_by_root_on_the_same_machine_alone(machine: Machine) -> None:
+    machine.at_terminal("y", FIX)
+    run = machine.run()
+    machine.on(f"chown nobody {run}/journal.jsonl")
+    assert "others than root may have written it" in machine.on(f"nodevet rollback {run}")
+    machine.on(
+        f"chown root {run}/journal.jsonl; cp /etc/machine-id /srv/id; "
+        f"tr 0-9 a-j < /srv/id > /etc/machine-id"
+    )
+    try:
+        assert "was another machine" in machine.on(f"nodevet rollback {run}")
+        assert "was another machine" in machine.on(f"nodevet apply -b base --resume {run}")
+        assert machine.governor == "performance"
+    finally:
+        machine.on("cat /srv/id > /etc/machine-id")
+    assert "code 0" in machine.on(f"nodevet rollback {run}; echo code $?")
+    assert machine.governor == "powersave"
+
+
+@pytest.mark.parametrize("hosts", [(), ("gpu1",), ("@local", "gpu1")])
+def test_other_hosts_are_not_fixed(nodevet: Run, hosts: tuple[str, ...]) -> None:
+    done = nodevet("fix", *hosts)
+    assert done.returncode == 2
+    assert "nodevet plan HOSTS -o plan.json, then nodevet approve plan.json" in done.stderr

@@ -1,0 +1,101 @@
+"""This machine as an executor: the lock, the looks and the actions of a node, without SSH."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodevet.evidence.document import decode
+from nodevet.evidence.host import HostInfo
+from nodevet.fleet import Options
+from nodevet.fleet.controller.ssh_executor import SshExecutor
+from nodevet.fleet.executor import LockedError, WorkError
+from nodevet.model import Host
+from nodevet.remote import lock
+from nodevet.resource import Resource, RunCommand
+from nodevet.resource.file import WriteFile
+
+HERE = Host(name="here", local=True)
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the machine")
+
+
+@pytest.fixture
+def worker() -> Iterator[SshExecutor]:
+    with SshExecutor([HERE], Options(deadline=30)) as worker:
+        worker.open("here")
+        yield worker
+
+
+def test_it_reads_what_the_machine_is(worker: SshExecutor, tmp_path: Path) -> None:
+    found = decode(worker.probe("here"))[HostInfo].data
+    assert found is not None
+    assert found.kernel == os.uname().release
+    path = tmp_path / "file"
+    path.write_text("text\n")
+    (state,) = worker.look("here", [Resource(kind="file", name=str(path))])
+    assert (state.exists, state.why) == (True, "")
+    assert worker.managers("here", [Resource(kind="file", name=str(path))]) is not None
+
+
+def test_it_writes_a_file_whole_under_its_lock(worker: SshExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    worker.lock("here", "a test")
+    done = worker.act("here", WriteFile(path=str(path), content="one\ntwo 'quoted'\n"))
+    assert done.ok, done
+    assert path.read_text() == "one\ntwo 'quoted'\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_command_says_how_it_ended(worker: SshExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD_TEST", "x")
+    done = worker.act("here", RunCommand(words=("sh", "-c", "env; echo no >&2; exit 3")))
+    assert (done.ok, done.code) == (False, 3)
+    assert "no" in done.output
+    assert "LD_PRELOAD_TEST" not in done.output
+
+
+def test_a_command_that_takes_too_long_is_ended(worker: SshExecutor) -> None:
+    done = worker.act("here", RunCommand(words=("sleep", "60")), seconds=4)
+    assert (done.ok, done.code) == (False, 124)
+    assert "timed out after 2 s" in done.output
+
+
+def test_the_lock_is_one_for_all_controllers_and_ends_with_the_session(
+    worker: SshExecutor,
+) -> None:
+    worker.lock("here", "the first")
+    with SshExecutor([HERE], Options(deadline=30)) as other:
+        with pytest.raises(LockedError, match="the first"):
+            other.lock("here", "the second")
+        with pytest.raises(WorkError, match="lock on this machine is not held"):
+            other.act("here", RunCommand(words=("true",)))
+        worker.close("here")
+        other.lock("here", "the second")
+        assert other.act("here", RunCommand(words=("true",))).ok
+
+
+def test_nothing_is_done_once_another_has_taken_the_lock(
+    worker: SshExecutor, tmp_path: Path
+) -> None:
+    worker.lock("here", "the first")
+    Path(lock.folder(), "lock").write_text('{"token": "another"}')
+    with pytest.raises(WorkError, match="another controller has taken the lock since") as told:
+        worker.act("here", RunCommand(words=("touch", str(tmp_path / "done"))))
+    assert told.value.status == "lost"
+    assert not (tmp_path / "done").exists()
+
+
+def test_it_is_never_rebooted(worker: SshExecutor) -> None:
+    with pytest.raises(WorkError, match="not on the machine that nodevet runs on"):
+        worker.reboot("here", seconds=10)
+
+
+def test_only_root_changes_it(worker: SshExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for call in (
+        lambda: worker.lock("here", "a test"),
+        lambda: worker.act("here", RunCommand(words=("true",))),
+    ):
+        with pytest.raises(WorkError, match="only root can change this machine"):
+            call()

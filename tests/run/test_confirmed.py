@@ -1,0 +1,191 @@
+"""What root confirms at the terminal: a plan for this machine alone, of risk live, and no more."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.fixing.model import Risk
+from nodevet.model import Host
+from nodevet.remedy.approval.policy import PolicyError
+from nodevet.remedy.journal.folder import RunFolder
+from nodevet.remedy.journal.records import RunBegin
+from nodevet.remedy.model import Plan, PlannedNode, Step
+from nodevet.remedy.settings import Rollout
+from nodevet.resource import Resource, RunCommand
+from nodevet.run import confirmed, fix
+from nodevet.run.errors import UserError
+
+ID = "0f" * 16
+NODE = PlannedNode(machine_id=ID, boot_id="b", baseline="base")
+STEP = Step(
+    id="n1/power_limit/1",
+    host="n1",
+    fix="power_limit",
+    subjects=("GPU 0",),
+    expected=700,
+    actual=500,
+    risk=Risk.LIVE,
+    actions=(RunCommand(words=("true",)),),
+    resources=(Resource(kind="gpu", name="GPU-1:power_limit_mw"),),
+    reason="",
+)
+PLAN = Plan(
+    id="7f3a91c2",
+    author="root",
+    created="",
+    expires="",
+    baselines={"base": ""},
+    nodes={"n1": NODE},
+    steps=(STEP,),
+)
+HERE = Host(name="n1", local=True)
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """This machine has the id that the plan was made on, and the process is root's."""
+
+    def be(id: str) -> None:
+        (tmp_path / "machine-id").write_text(id)
+
+    monkeypatch.setattr(confirmed, "MACHINE_ID", tmp_path / "machine-id")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    be(f"{ID}\n")
+    return be
+
+
+def test_a_live_plan_for_this_machine_alone_may_be_confirmed() -> None:
+    assert confirmed.refusal(PLAN, [HERE]) == ""
+
+
+@pytest.mark.parametrize(
+    ("plan", "hosts", "why"),
+    [
+        ({"nodes": {"n1": NODE, "n2": NODE}}, [HERE], "not a plan for this machine alone"),
+        ({}, [HERE, Host(name="n2")], "not a plan for this machine alone"),
+        ({}, [], "not a plan for this machine alone"),
+        ({"steps": (STEP, replace(STEP, host="n2"))}, [HERE], "not a plan for this machine alone"),
+        ({}, [Host(name="n1")], "not the machine at hand"),
+        ({}, [Host(name="n2", local=True)], "not the machine at hand"),
+        ({}, [replace(HERE, root="/srv/tree")], "not the machine at hand"),
+        ({"steps": (STEP, replace(STEP, risk=Risk.IDLE))}, [HERE], "of risk live"),
+        ({"steps": (replace(STEP, risk=Risk.REBOOT),)}, [HERE], "of risk live"),
+        ({"steps": ()}, [HERE], "of risk live"),
+        ({"rollout": Rollout(reboot=True)}, [HERE], "of risk live"),
+        ({"rollout": Rollout(verify_reboot=True)}, [HERE], "of risk live"),
+        ({"rollout": Rollout(drain_hook="/bin/evil")}, [HERE], "of risk live"),
+        ({"nodes": {"n1": replace(NODE, machine_id="e" * 32)}}, [HERE], "was another machine"),
+        ({"nodes": {"n1": replace(NODE, machine_id="")}}, [HERE], "was another machine"),
+    ],
+)
+def test_a_plan_that_was_edited_may_not(plan: dict[str, Any], hosts: list[Host], why: str) -> None:
+    found = confirmed.refusal(replace(PLAN, **plan), hosts)
+    assert why in found
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize("id", ["", "e" * 32, "\n"])
+def test_nor_one_of_another_machine(machine: Callable[[str], None], id: str) -> None:
+    machine(id)
+    assert "was another machine" in confirmed.refusal(PLAN, [HERE])
+
+
+def test_nor_where_it_cannot_be_told_which_machine_this_is(tmp_path: Path) -> None:
+    (tmp_path / "machine-id").unlink()
+    assert "cannot tell which machine this is" in confirmed.refusal(PLAN, [HERE])
+
+
+def test_nor_by_any_other_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "sudo nodevet fix @local" in confirmed.refusal(PLAN, [HERE])
+    with pytest.raises(UserError, match="sudo nodevet fix @local"):
+        fix.this_machine(["@local"], [], tmp_path)
+
+
+@pytest.mark.parametrize("names", [[], ["gpu1"], ["@local", "gpu1"], ["@rack1"], ["localhost"]])
+def test_other_hosts_take_the_other_way(names: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nodevet plan HOSTS .* approve .* apply"):
+        fix.this_machine(names, [], tmp_path)
+
+
+def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "n1")
+    file = tmp_path / "fleet.yaml"
+    file.write_text("nodevet: 1\nhosts:\n  n1: {root: /srv/tree}\n")
+    with pytest.raises(UserError, match="for the machine at hand alone"):
+        fix.this_machine(["@local"], [str(file)], tmp_path)
+
+
+def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
+    assert confirmed.refused_by(tmp_path) == ""
+    (tmp_path / "allowed_signers").write_text(f"ann {KEY}\n")
+    assert confirmed.refused_by(tmp_path) == ""
+    rules = tmp_path / "approval.yaml"
+    rules.write_text("nodevet: 1\n")
+    assert "`local: true`" in confirmed.refused_by(tmp_path)
+    rules.write_text("nodevet: 1\nlocal: true\n")
+    assert confirmed.refused_by(tmp_path) == ""
+    closed = confirmed.while_live(PLAN, [HERE], tmp_path)
+    assert closed(False) == ""
+    assert closed(True) == "no reboot was confirmed"
+    rules.write_text("nodevet: 1\nlocal: maybe\n")
+    with pytest.raises(PolicyError):
+        confirmed.refused_by(tmp_path)
+    assert "cannot tell whether" in closed(False)
+
+
+def test_a_rule_file_that_cannot_be_followed_is_one_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "approval.yaml").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(PolicyError):
+        confirmed.refused_by(tmp_path)
+
+
+def test_who_confirmed_is_who_became_root_by_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "ann")
+    monkeypatch.setenv("SUDO_UID", "1000")
+    said = confirmed.by_this_user()
+    assert (said.user, said.uid) == ("ann", 1000)
+    assert said.approval.who == "ann"
+    assert "uid 1000" in said.approval.key
+
+
+def begin(**options: Any) -> RunBegin:
+    return RunBegin(plan="", path="", controller="", pid=1, options=options)
+
+
+def test_only_a_journal_that_says_so_is_of_a_confirmed_run() -> None:
+    assert not confirmed.before([])
+    assert not confirmed.before([begin(canary=1)])
+    assert confirmed.before([begin(canary=1), begin(confirmed={"user": "ann", "uid": 1000})])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_run_that_others_may_have_written_is_not_taken_up(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir(mode=0o700)
+    files = [run.path / name for name in ("plan.json", "reach.json", "journal.jsonl")]
+    for path in files:
+        path.write_text("")
+        path.chmod(0o600)
+    assert confirmed.refused_later(run, PLAN, [HERE]) == ""
+    assert "not the machine" in confirmed.refused_later(run, PLAN, [Host(name="n1")])
+    for path in (*files, run.path):
+        os.chown(path, 1000, 1000)
+        assert f"{path}: others than root" in confirmed.refused_later(run, PLAN, [HERE])
+        os.chown(path, 0, 0)
+        mode = path.stat().st_mode
+        path.chmod(0o620)
+        assert f"{path}: others than root" in confirmed.refused_later(run, PLAN, [HERE])
+        path.chmod(mode)
+    files[0].unlink()
+    files[0].symlink_to(files[1])
+    assert "others than root" in confirmed.refused_later(run, PLAN, [HERE])
+    assert confirmed.once(False) == confirmed.once(True) != ""
