@@ -108,7 +108,7 @@ def command(
         run, result = fix.carry_out(
             proposal, host, context, project, deadline=deadline, listener=watcher
         )
-    fix_run.finish(run, result, "table", display)
+    fix_run.finish(run, result, "table", display, inventories)
 
 
 def _show(proposal: "Proposal", display: Display) -> None:
