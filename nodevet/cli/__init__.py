@@ -69,7 +69,11 @@ def _own() -> set[str]:
     return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`nodevet COMMAND --help` says what a command takes, with examples.",
+)
 @click.version_option(__version__, prog_name="nodevet")
 def nodevet() -> None:
     """Vet GPU nodes: compare what a node is with what its baseline says it should be.

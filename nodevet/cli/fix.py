@@ -67,7 +67,7 @@ def command(
     display: Display,
     project: Path,
 ) -> None:
-    """Fix this machine: plan, show the plan, ask at the terminal, and apply it.
+    """Fix this machine: plan, show, ask at the terminal, apply.
 
     For its root alone, for fixes of risk live alone (jobs may run), and for no other machine: there
     `nodevet plan`, `approve` and `apply` are the way. No signature is needed, unless the project

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from nodevet.durations import written
 from nodevet.fixing.model import Risk
 from nodevet.remedy.rollout.limits import Limits
 
@@ -78,20 +79,22 @@ def told(rollout: Rollout) -> str:
 
 
 def _told(name: str, value: Any) -> str:
-    unit = " s" if name in TIMES else ""
-    return f"{option(name).removeprefix('--')} {_plain(value)}{unit}"
+    return f"{option(name).removeprefix('--')} {_plain(name, value)}"
 
 
-def _plain(value: Any) -> str:
+def _plain(name: str, value: Any) -> str:
+    """As it is typed."""
+    if name in TIMES:
+        return written(value)
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value) or "none"
+    return str(value) or "none"
 
 
 def differences(planned: Rollout, other: Rollout) -> list[str]:
     """What of another rollout is not the planned one, each in words."""
     return [
-        f"{option(name)} is {_plain(new)}, {_plain(old)} was approved"
+        f"{option(name)} is {_plain(name, new)}, {_plain(name, old)} was approved"
         for name in NAMES
         if (old := getattr(planned, name)) != (new := getattr(other, name))
     ]

@@ -153,8 +153,8 @@ def test_d23_other_limits_than_the_approved_ones_are_refused(
         (("--canary", "0"), "--canary is 0, 1 was approved"),
         (("--batch", "50%"), "--batch is 1, 10 was approved"),
         (("--max-fail", "2"), "--max-fail is 2, 0 was approved"),
-        (("--settle", "0.01"), "--settle is 0.01, 0 was approved"),
-        (("--pause", "1"), "--pause is 1, 0 was approved"),
+        (("--settle", "0.01"), "--settle is 0.01s, 0s was approved"),
+        (("--pause", "1"), "--pause is 1s, 0s was approved"),
         (("--drain-hook", "true"), "--drain-hook is true, none was approved"),
         (("--reboot", "--drain-hook", "true"), "--reboot is on, off was approved"),
     ):

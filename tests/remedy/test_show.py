@@ -74,7 +74,7 @@ def test_equal_changes_are_one_line() -> None:
         "\n"
         "plan 0a1b2c3d: 8 steps on 8 hosts · risk live · by alice"
         " · expires 2026-11-21 22:00 UTC\n"
-        "carried out by nodevet 0.1: canary 1 · batch 10 · max-fail 0 · settle 5 s"
+        "carried out by nodevet 0.1: canary 1 · batch 10 · max-fail 0 · settle 5s"
         " · no drain-hook\n"
     )
 
@@ -94,8 +94,8 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
     told = folded(replace(plan(step()), rollout=careful))
     assert "· risk reboot ·" in told
     assert told.splitlines()[-1] == (
-        "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 60 s · settle 0.5 s"
-        " · verify-reboot · reboot-timeout 1800 s · boot-settle 10 s"
+        "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 1m · settle 0.5s"
+        " · verify-reboot · reboot-timeout 30m · boot-settle 10s"
         " · drain-hook drain --now\\x1b[2J"
     )
 
