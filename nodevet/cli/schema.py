@@ -1,4 +1,4 @@
-"""`nodevet schema`: the JSON Schema of baselines, for editors."""
+"""`nodevet schema`: the JSON Schemas of baselines, for editors, and of what nodevet writes."""
 
 import json
 from pathlib import Path
@@ -8,23 +8,35 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 
+KINDS = ("baseline", "run", "plan", "result", "evidence")
+
 
 @click.command(
     "schema",
     cls=Command,
     group="Baselines",
     order=3,
-    examples=(("For the editor", "nodevet schema > nodevet.schema.json"),),
+    examples=(
+        ("For the editor", "nodevet schema > nodevet.schema.json"),
+        ("Of the files of --format json", "nodevet schema run"),
+    ),
 )
+@click.argument("kind", type=click.Choice(KINDS), default="baseline", metavar="[KIND]")
 @options.project
-def command(project: Path) -> None:
-    """Print the JSON Schema of a baseline.
+def command(kind: str, project: Path) -> None:
+    """Print a JSON Schema: of baselines, or of what nodevet writes.
 
-    It knows every check of this project. Write it next to your baselines, and begin each with
-    `# yaml-language-server: $schema=nodevet.schema.json`.
+    \b
+    KIND is one of:
+      baseline  what a project's baselines may hold (the default)
+      run       a run of checks: --format json
+      plan      what fixes would change: nodevet plan -o
+      result    how a run of fixes ended: result.json of its folder
+      evidence  what was read on a node: check --save, nodevet probe
+
+    That of baselines knows every check of this project. Write it next to your baselines, and
+    begin each with `# yaml-language-server: $schema=nodevet.schema.json`.
     """
-    from nodevet.baseline.schema import schema
-    from nodevet.run.context import open_project
+    from nodevet.run import schema
 
-    catalog, _ = open_project(project)
-    click.echo(json.dumps(schema(catalog), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(schema.KINDS[kind](project), indent=2, ensure_ascii=False))

@@ -106,15 +106,17 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
     write_whole(folder / f"{quote(visit.host, safe='')}.json", text, durable=False)
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class KeptVisit(msgspec.Struct, frozen=True):
+    """How the visit to one host ended, with what was read there."""
+
     host: str
     status: Status
     evidence: msgspec.Raw
-    why: str = ""
+    why: str = ""  # of a status other than vetted
     seconds: float = 0.0
     groups: frozenset[str] = frozenset()
-    expect_hostname: bool | str = True
-    arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    expect_hostname: bool | str = True  # whether the node's own hostname is to be the host's
+    arrived: Annotated[datetime, msgspec.Meta(tz=True)] | None = None  # by the controller's clock
 
 
 def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
@@ -135,7 +137,7 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
 def _visit(path: Path) -> tuple[Visit, Host]:
     text = path.read_bytes()
     with suppress(msgspec.DecodeError):
-        kept = msgspec.json.decode(text, type=_Kept)
+        kept = msgspec.json.decode(text, type=KeptVisit)
         evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
         if (kept.status is Status.VETTED) != (evidence is not None):
             raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")

@@ -1,0 +1,142 @@
+"""JSON Schemas (draft 2020-12) of the documents that nodevet writes, from the types that it writes
+them with. What stands beside a field in its class is the field's description."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from nodevet import model
+from nodevet.baseline.schema import DIALECT
+from nodevet.evidence import core
+from nodevet.evidence.core import Section
+from nodevet.evidence.sections import sections
+from nodevet.remedy.model import VERSION, Plan
+from nodevet.result import SCHEMA, Result
+from nodevet.run.saved import KeptVisit
+
+Document = dict[str, Any]
+_NOTED = re.compile(r"^    (\w+): [^#\n]*#(.*)$", re.MULTILINE)
+REFERENCE = "#/$defs/{name}"
+
+
+def baseline(project: Path) -> Document:
+    """A baseline of this project: what an editor completes and checks."""
+    from nodevet.baseline.schema import schema
+    from nodevet.run.context import open_project
+
+    catalog, _ = open_project(project)
+    return schema(catalog)
+
+
+def evidence(project: Path) -> Document:
+    """What `nodevet probe` prints, or what `check --save` keeps of a host, which holds that."""
+    records = sections()
+    kinds = [_section(record) for record in records.values()]
+    told, definitions = msgspec.json.schema_components((KeptVisit, *kinds), ref_template=REFERENCE)
+    _annotate(definitions, (KeptVisit, *records.values()))
+    definitions["KeptVisit"]["properties"]["evidence"] = {
+        "anyOf": [{"$ref": "#/$defs/Evidence"}, {"type": "null"}],
+        "description": "null of a host that was not vetted",
+    }
+    definitions["Evidence"] = {
+        "type": "object",
+        "description": "What one probe read on one node, a section per collector.",
+        "properties": {
+            "schema": {"const": core.SCHEMA},
+            "probe": {"type": "string", "description": "version of nodevet"},
+            "sections": {
+                "type": "object",
+                "properties": dict(zip(records, told[1:], strict=True)),
+            },
+        },
+        "required": ["schema", "probe", "sections"],
+    }
+    choices = [{"$ref": "#/$defs/KeptVisit"}, {"$ref": "#/$defs/Evidence"}]
+    return _titled("evidence", "What was read on a node", {"anyOf": choices}, definitions)
+
+
+def _section(record: type[Any]) -> Any:
+    kind: Any = Section
+    return kind[record]
+
+
+def _of_struct(
+    name: str, about: str, kind: type[msgspec.Struct], field: str, version: int, project: Path
+) -> Document:
+    """The schema of a document of one class, whose `field` holds its `version`."""
+    (told,), definitions = msgspec.json.schema_components((kind,), ref_template=REFERENCE)
+    _annotate(definitions, (kind,))
+    definitions[kind.__name__]["properties"][field] = {"const": version}
+    return _titled(name, about, told, definitions)
+
+
+def _titled(name: str, about: str, told: Document, definitions: Document) -> Document:
+    return {
+        "$schema": DIALECT,
+        "title": f"nodevet {name}",
+        "description": about,
+        **told,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _annotate(definitions: Document, kinds: tuple[type[Any], ...]) -> None:
+    """Give definitions what their classes say of themselves and of their fields; take what a
+    record is if nothing of it is said, which is long and says nothing."""
+    for found in definitions.values():
+        for field in found.get("properties", {}).values():
+            if isinstance(field.get("default"), dict):
+                del field["default"]
+    for each in _structs(kinds):
+        found = definitions.get(each.__name__)
+        if found is None:
+            continue
+        found["description"] = inspect.cleandoc(each.__doc__ or "")
+        for name, note in _notes(each).items():
+            if name in found.get("properties", {}):
+                found["properties"][name].setdefault("description", note)
+
+
+def _structs(kinds: tuple[Any, ...]) -> Iterator[type[msgspec.Struct]]:
+    """The structs among these types, and in their fields, each once."""
+    left, seen = list(kinds), set()
+    while left:
+        kind = left.pop()
+        left += get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in seen:
+            seen.add(kind)
+            left += get_type_hints(kind).values()
+            yield kind
+
+
+def _notes(kind: type) -> Mapping[str, str]:
+    """The comment behind each field of a class, its bases' too."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if each is not msgspec.Struct and issubclass(each, msgspec.Struct):
+            found.update(_NOTED.findall(inspect.getsource(each)))
+    return {name: note.strip() for name, note in found.items()}
+
+
+KINDS: Mapping[str, Callable[[Path], Document]] = {
+    "baseline": baseline,
+    "run": partial(
+        _of_struct, "run", "A run of checks, as --format json writes it",
+        model.Run, "schema", model.RUN_SCHEMA,
+    ),
+    "plan": partial(
+        _of_struct, "plan", "What fixes would change, as `nodevet plan -o` writes it",
+        Plan, "nodevet_plan", VERSION,
+    ),
+    "result": partial(
+        _of_struct, "result", "How a run of fixes ended: result.json of its folder",
+        Result, "schema", SCHEMA,
+    ),
+    "evidence": evidence,
+}  # fmt: skip
+"""Each takes the project's folder."""
