@@ -77,7 +77,8 @@ def test_a_plan(schemas: dict[str, Document]) -> None:
     step = Step(
         id="gpu1/swap/1", host="gpu1", fix="swap", subjects=("GPU 1",), expected=None,
         actual={"a": [1, "b"]}, risk=Risk.DRAIN, actions=(RunCommand(words=("swapoff", "-a")),),
-        resources=(unit,), before=(State(resource=unit, exists=True, value={"enabled": "x"}),), reason="r",
+        resources=(unit,), reason="r",
+        before=(State(resource=unit, exists=True, value={"enabled": "x"}),),
     )  # fmt: skip
     plan = Plan(
         id="7f3a91c2", author="bob", created="c", expires="e", baselines={"b": "0"},
