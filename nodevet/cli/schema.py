@@ -24,7 +24,7 @@ KINDS = ("baseline", "run", "plan", "result", "evidence")
 @click.argument("kind", type=click.Choice(KINDS), default="baseline", metavar="[KIND]")
 @options.project
 def command(kind: str, project: Path) -> None:
-    """Print a JSON Schema: of baselines, or of what nodevet writes.
+    """Print the JSON Schema of a kind of document.
 
     \b
     KIND is one of:
