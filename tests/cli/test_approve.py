@@ -19,6 +19,7 @@ from nodevet.fixing.model import Risk
 from nodevet.remedy.model import Plan, PlannedNode, Step, write
 from nodevet.resource import Resource
 from nodevet.resource.kernel import WriteKernel
+from planned_fleet import capped, proposal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -145,8 +146,8 @@ def test_what_counts_at_night_comes_first(nodevet: Run, project: Path, keys: Pat
     assert head[0].startswith("# Plan ab12cd34 by alice@x, made ")
     told = dict(line.split(maxsplit=1) for line in head[1:])
     assert told["hosts"] == "2: gpu[1-2]"
-    assert told["changes"] == "one on 1 host, two on 1 host, three on 1 host"
-    assert told["risk"] == "drain, the host must be drained: one, two, three"
+    every = "one on 1 host, two on 1 host, three on 1 host"
+    assert told["risk"] == f"drain, the host must be drained: {every}"
     assert told["interrupts"].startswith("nothing: no unit is stopped")
     assert told["expires"].startswith("in 23 h 59 min (")
     assert told["approvals"] == (
@@ -312,12 +313,13 @@ def test_the_agent_signs_for_a_public_key(
 class Terminal:
     """A command at a terminal of its own."""
 
-    def __init__(self, words: list[str], folder: Path) -> None:
+    def __init__(self, words: list[str], folder: Path, **more: str) -> None:
         self.master, slave = pty.openpty()
         env = {
             key: value for key, value in os.environ.items() if key not in ("DISPLAY", "SSH_ASKPASS")
         }
         env.pop("SSH_AUTH_SOCK", None)
+        env |= more
         self.process = subprocess.Popen(
             ["setsid", "--ctty", "--wait", *words],
             stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env,
@@ -369,6 +371,23 @@ def test_the_id_is_typed_and_then_the_passphrase(project: Path, keys: Path) -> N
     terminal.until("approved by locked@x")
     assert terminal.end() == 0
     assert sigs(project) == ["plan.json.locked@x.sig"]
+
+
+@needs_setsid
+def test_500_alike_hosts_are_one_screen(project: Path, keys: Path, tmp_path: Path) -> None:
+    hosts = {f"gpu{n:03}": [capped(490_000 if n == 4 else 500_000)] * 8 for n in range(1, 501)}
+    made = proposal(tmp_path / "site", hosts, author="alice@x", now=datetime.now(timezone.utc))
+    (project / "plan.json").write_bytes(write(made.plan))
+    words = [*NODEVET, "approve", "plan.json", "--key", str(keys / "bob")]
+    terminal = Terminal(words, project, COLUMNS="120", NO_COLOR="1")
+    terminal.until("Type 0a1b2c3d to approve")
+    *rows, _ = terminal.said.splitlines()
+    terminal.type("no")
+    assert terminal.end() == 1
+    assert len(rows) <= 40
+    assert all(len(row) <= 120 for row in rows)
+    assert "-power_limit GPU 0-7: 500 W on gpu[001-003,005-500]; 490 W on gpu004" in rows
+    assert "hosts       500: gpu[001-500]" in rows
 
 
 @needs_setsid

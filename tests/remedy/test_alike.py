@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from planned_fleet import capped, proposal, uuids
 
 from nodevet.fixing.model import Risk
 from nodevet.printable import cells
@@ -20,6 +19,7 @@ from nodevet.resource import Actions, Resource, RunCommand, State
 from nodevet.resource.file import WriteFile
 from nodevet.resource.gpu import nvidia_smi, setting
 from nodevet.resource.unit import SetUnit
+from planned_fleet import capped, proposal, uuids
 
 HOSTS = [f"gpu{n:03}" for n in range(1, 501)]
 
@@ -162,8 +162,8 @@ def test_a_gpu_of_another_host_is_shown_by_its_uuid() -> None:
     theirs = uuids("n1", 2)[0]
     steps = [one(host, nvidia_smi(theirs, "-pl", "700"), subjects=()) for host in nodes]
     text = shown(hand_made(nodes, steps))
-    assert f"# x on n1 (b)\n## risk live\n## wrong\n-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
-    assert f"# x on n2 (b)\n## risk live\n## wrong\n-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
+    assert f"# x on n1 (b)\n## risk live; wrong\n-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
+    assert f"# x on n2 (b)\n## risk live; wrong\n-x: 1\n+x: 2\n$ nvidia-smi -i {theirs}" in text
 
 
 def test_gpus_in_an_order_that_the_steps_contradict_are_shown_by_their_uuids() -> None:

@@ -153,13 +153,11 @@ def test_a_host_as_a_diff() -> None:
     ]
     assert diff(plan(*steps)).splitlines()[:-3] == [
         "# power_limit on 2 hosts: gpu[001-002] (h100)",
-        "## risk live; mind",
-        "## 500 W, expected 700 W (site.yaml:4)",
+        "## risk live; mind; 500 W, expected 700 W (site.yaml:4)",
         "-power_limit GPU 0-1: 500 W",
         "+power_limit GPU 0-1: 700 W",
         "--- /dev/null",
         f"+++ {path}",
-        "@@",
         "+[Unit]",
         "+Description=x",
         "-nodevet-power-limit.service: (absent)",

@@ -120,16 +120,16 @@ def actions(plan: Plan, contents: Contents = _known) -> Iterator[str]:
     """Every step that is alike on several hosts once, with what differs between them."""
     gpus = {host: own_gpus(plan.nodes[host].gpus, steps) for host, steps in by_host(plan).items()}
     marks = _Marks(gpus)
-    for place, each in enumerate(same_steps(plan)):
+    steps = same_steps(plan)
+    for place, each in enumerate(steps):
         yield from [""] if place else []
         yield from _heading(plan, each)
         yield from map(_literal, _remarks(each))
         yield from map(_literal, _compared(each))
         yield from _done(each, marks, contents)
-    if marks.legend:
-        yield ""
-        yield from (f"## {mark}: {means}" for means, mark in marks.legend.items())
-        yield "## --full shows each host by itself, with the UUIDs that the plan has of its GPUs"
+    yield from [""] if marks.legend and len(steps) > 1 else []
+    for place, (means, mark) in enumerate(marks.legend.items()):
+        yield f"## {mark}: {means}{'' if place else '; see --full'}"
 
 
 def _heading(plan: Plan, each: AlikeStep) -> Iterator[str]:
@@ -144,14 +144,17 @@ def _remarks(each: AlikeStep) -> Iterator[str]:
     first, hosts = each.first, len(each.hosts)
     told = [f"risk {first.risk.value}", EFFECT.get(first.effective, "")]
     notes = _by_host(each, lambda step: plain(step.note))
-    if len(notes) == 1:
-        told.append(next(iter(notes)))
-    yield f"## {'; '.join(filter(None, told))}"
-    if len(notes) > 1:
-        yield from (f"## {note} ({nodeset(some)})" for note, some in notes.items() if note)
     reasons = _by_host(each, lambda step: plain(step.reason))
     if len(reasons) > 1:  # the values are compared below
         reasons = _by_host(each, _more_than_values)
+    for said in (notes, reasons):
+        if len(said) == 1:
+            told.append(next(iter(said)))
+    yield f"## {'; '.join(filter(None, told))}"
+    if len(notes) > 1:
+        yield from (f"## {note} ({nodeset(some)})" for note, some in notes.items() if note)
+    if len(reasons) == 1:
+        return
     for reason, some in list(reasons.items())[:REASONS]:
         where = "" if len(some) == hosts else f" ({nodeset(some)})"
         yield f"## {reason}{where}"
@@ -163,7 +166,10 @@ def _more_than_values(step: Step) -> str:
     """A reason without the values at its beginning."""
     old, new = _values(step)
     _, found, rest = plain(step.reason).partition(f"{old}, expected {new}")
-    return rest.lstrip("; ") if found and rest else plain(step.reason)
+    more = rest.lstrip("; ")
+    if found and more.count("(") == 1 and more[0] == "(" and more[-1] == ")":
+        return more[1:-1]  # only where the baseline says it
+    return more if found and more else plain(step.reason)
 
 
 def _compared(each: AlikeStep) -> Iterator[str]:
@@ -201,7 +207,7 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
     for place in range(max(map(len, blocks.values()))):
         variants: dict[tuple[Passage, ...], dict[str, Folded]] = {}
         for host, some in blocks.items():
-            lines = map(_shared, some[place] if place < len(some) else ())
+            lines = _shared(some[place] if place < len(some) else ())
             folded = fold_texts(lines, marks.gpus[host])
             variants.setdefault(folded.parts, {})[host] = folded
         if len(variants) > 1 and (lines_of_all := _one_state_each(variants)):
@@ -259,9 +265,15 @@ def _on_hosts(told: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(parts)
 
 
-def _shared(line: str) -> str:
-    """A line of several hosts: at which lines of a file a hunk begins is not shown."""
-    return "@@" if line.startswith("@@ ") else _literal(line)
+def _shared(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of several hosts: at which lines of a file a hunk begins is not shown."""
+    new = False
+    for line in lines:
+        new = new or line == "--- /dev/null"
+        if not line.startswith("@@ "):
+            yield _literal(line)
+        elif not new:
+            yield "@@"
 
 
 def _literal(line: str) -> str:

@@ -39,7 +39,6 @@ def facts(
             "all of it, on the hosts where it was done: what is + below goes, - is restored",
         )
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
-    yield "changes", _some([f"{fix} on {count(n, 'host')}" for fix, n in _fixes(plan).items()])
     yield "risk", "; ".join(_risks(plan))
     broken = list(_interrupts(plan))
     nothing = "nothing: no unit is stopped or restarted, no host is rebooted"
@@ -54,22 +53,16 @@ def facts(
     yield "approvals", _approvals(standing)
 
 
-def _fixes(plan: Plan) -> dict[str, int]:
-    found: dict[str, set[str]] = {}
-    for step in plan.steps:
-        found.setdefault(plain(step.fix), set()).add(step.host)
-    return {fix: len(hosts) for fix, hosts in found.items()}
-
-
 def _risks(plan: Plan) -> Iterator[str]:
     """The highest first."""
     if plan.rollout.reboots:
         yield "reboot: hosts are rebooted, and must be drained"
-    found: dict[Risk, dict[str, None]] = {}
+    found: dict[Risk, dict[str, set[str]]] = {}
     for step in plan.steps:
-        found.setdefault(step.risk, {})[plain(step.fix)] = None
+        found.setdefault(step.risk, {}).setdefault(plain(step.fix), set()).add(step.host)
     for risk in sorted(found, key=lambda risk: -risk.rank):
-        yield f"{risk.value}, {MEANS[risk]}: {_some(list(found[risk]))}"
+        fixes = [f"{fix} on {count(len(some), 'host')}" for fix, some in found[risk].items()]
+        yield f"{risk.value}, {MEANS[risk]}: {_some(fixes)}"
 
 
 def _interrupts(plan: Plan) -> Iterator[str]:
