@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from nodevet.cli import USAGE, UserError
+from nodevet.cli.common.command import Command
 
 fleet_option = click.option("--fleet", metavar="NAME", help="The fleet, if several are up.")
 
@@ -30,19 +31,28 @@ def _root() -> None:
         raise UserError("simulated nodes need root (namespaces, mounts); run this with sudo")
 
 
-@command.command()
+@command.command(
+    cls=Command,
+    examples=(
+        ("Eight nodes, six with a fault", "nodevet sim up demo"),
+        ("Nodes of your own, booting in the background", "nodevet sim up incident.yaml --no-wait"),
+    ),
+)
 @click.argument("scenario")
-@click.option("--name", help="Name of the fleet. Default: the scenario's.")
+@click.option("--name", metavar="NAME", help="Name of the fleet.  [default: the scenario's]")
 @click.option(
-    "--wait/--no-wait", default=True, help="Wait until every node has booted. Default: --wait."
+    "--wait/--no-wait", default=True, help="Wait until every node has booted.  [default: wait]"
 )
 def up(scenario: str, name: str | None, wait: bool) -> int:
     """Boot the nodes of SCENARIO.
 
     SCENARIO is a YAML file, or the name of a shipped one (see `nodevet sim scenarios`).
 
-    Exit codes: 0 every node is up, 1 a node is not, 2 the scenario is not valid or this machine
-    cannot simulate nodes.
+    \b
+    Exit codes:
+      0  every node is up
+      1  a node is not
+      2  the scenario is not valid, or this machine cannot simulate nodes
     """
     from nodevet_sim.nspawn import control, needs, place
     from nodevet_sim.scenario import ScenarioError, find, load
@@ -73,7 +83,13 @@ def up(scenario: str, name: str | None, wait: bool) -> int:
     return 1 if failed else 0
 
 
-@command.command()
+@command.command(
+    cls=Command,
+    examples=(
+        ("The fleet that is up", "nodevet sim down"),
+        ("All of them, and what is left of those that died", "nodevet sim down --all"),
+    ),
+)
 @click.argument("fleets", nargs=-1)
 @click.option(
     "--all", "every", is_flag=True, help="Every fleet, also what is left of those that died."
@@ -102,7 +118,7 @@ def down(fleets: tuple[str, ...], every: bool) -> int:
     return USAGE if failed else 0
 
 
-@command.command("list")
+@command.command("list", cls=Command, examples=(("All fleets", "nodevet sim list"),))
 def list_command() -> int:
     """List every node of every fleet: address, state, boots, uptime."""
     from nodevet_sim.nspawn import place
@@ -125,7 +141,15 @@ def list_command() -> int:
     return 0
 
 
-@command.command("ssh", context_settings={"allow_interspersed_args": False})
+@command.command(
+    "ssh",
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    examples=(
+        ("A shell", "nodevet sim ssh gpu003"),
+        ("A command", "nodevet sim ssh gpu003 nvidia-smi -q"),
+    ),
+)
 @click.argument("node")
 @click.argument("remote", nargs=-1, type=click.UNPROCESSED)
 @fleet_option
@@ -149,7 +173,10 @@ def ssh(node: str, remote: tuple[str, ...], fleet: str | None) -> None:
     )
 
 
-@command.command()
+@command.command(
+    cls=Command,
+    examples=(("Two nodes, one after the other", "nodevet sim reboot gpu001 gpu002"),),
+)
 @click.argument("nodes", nargs=-1, required=True)
 @fleet_option
 def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
@@ -163,20 +190,28 @@ def reboot(nodes: tuple[str, ...], fleet: str | None) -> int:
     return 0
 
 
-@command.command("set")
+@command.command(
+    "set",
+    cls=Command,
+    examples=(
+        ("A fault by name", "nodevet sim set gpu001 fault=pcie-width"),
+        ("What NVML answers", "nodevet sim set gpu001 gpu.3.lost=1"),
+        ("What the kernel says", "nodevet sim set gpu001 governor=powersave"),
+        (
+            "A file of /sys or /proc",
+            "nodevet sim set gpu001 /sys/class/dmi/id/sys_vendor=Supermicro",
+        ),
+        (
+            "A line of the kernel log",
+            "nodevet sim set gpu001 kernel_log='NVRM: Xid (PCI:0000:19:00): 79'",
+        ),
+    ),
+)
 @click.argument("node")
 @click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
 @fleet_option
 def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
-    """Change NODE while it runs. KEY is a key of a node in a scenario.
-
-    \b
-    nodevet sim set gpu001 fault=pcie-width          a fault by name
-    nodevet sim set gpu001 gpu.3.lost=1              what NVML answers
-    nodevet sim set gpu001 governor=powersave
-    nodevet sim set gpu001 /sys/class/dmi/id/sys_vendor=Supermicro
-    nodevet sim set gpu001 kernel_log='NVRM: Xid (PCI:0000:19:00): 79'
-    """
+    """Change NODE while it runs. KEY is a key of a node in a scenario."""
     pairs = []
     for pair in values:
         key, equals, value = pair.partition("=")
@@ -187,7 +222,10 @@ def set_command(node: str, values: tuple[str, ...], fleet: str | None) -> int:
     return 0
 
 
-@command.command()
+@command.command(
+    cls=Command,
+    examples=(("What a fix has left on the disk", "nodevet sim diff gpu004"),),
+)
 @click.argument("node")
 @fleet_option
 def diff(node: str, fleet: str | None) -> int:
@@ -196,7 +234,10 @@ def diff(node: str, fleet: str | None) -> int:
     `-` is before, `+` is now: kind, mode, owner:group, size in bytes, and the sha256 of a file or
     the target of a link. What systemd itself writes is left out: journal, timers, ...
 
-    Exit codes: 0 nothing has changed, 1 something has.
+    \b
+    Exit codes:
+      0  nothing has changed
+      1  something has
     """
     from nodevet_sim.nspawn.diff import DiskEntry
 
@@ -208,7 +249,15 @@ def diff(node: str, fleet: str | None) -> int:
     return 1 if found else 0
 
 
-@command.command()
+@command.command(
+    cls=Command,
+    examples=(
+        (
+            "Vet the nodes from another folder",
+            "nodevet sim inventory > nodes.yaml\nnodevet check -i nodes.yaml",
+        ),
+    ),
+)
 @click.argument("fleet", required=False)
 def inventory(fleet: str | None) -> int:
     """Print an inventory for `-i`, with the host keys of the nodes."""
@@ -219,7 +268,7 @@ def inventory(fleet: str | None) -> int:
     return 0
 
 
-@command.command()
+@command.command(cls=Command, examples=(("What there is", "nodevet sim scenarios"),))
 def scenarios() -> int:
     """List the shipped scenarios and the faults."""
     from nodevet_sim.faults import FAULTS, summary

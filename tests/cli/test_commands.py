@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from nodevet.remedy.journal import journal
 from nodevet.remedy.journal.journal import JournalRecord
 from nodevet.remedy.model import Plan, PlannedNode, digest, write
 from nodevet.run import listing
+from nodevet_sim.cli import command as simulator
 
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -144,30 +146,36 @@ def test_help_fits_80_columns_and_cuts_no_summary_short(command: str) -> None:
     assert [line for line in summaries if line.endswith("...")] == []
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+def found(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that these words name, and the words that are left for it."""
+    asked: click.Command = cli.nodevet
+    while isinstance(asked, click.Group):
+        inner = asked.get_command(click.Context(asked), words[0])
+        assert inner is not None, words
+        asked, words = inner, words[1:]
+    return asked, words
+
+
+SIMULATOR = [f"sim {name}" for name in simulator.list_commands(click.Context(simulator))]
+
+
+@pytest.mark.parametrize("name", [name for name in (*COMMANDS, *SIMULATOR) if name != "sim"])
 def test_examples_of_the_help_are_commands_that_there_are(name: str) -> None:
-    command = cli.nodevet.get_command(click.Context(cli.nodevet), name)
-    if not isinstance(command, Command):
-        assert name == "sim"
-        return
-    assert command.examples
+    command, _ = found(name.split())
+    assert isinstance(command, Command) and command.examples
     for _, lines in command.examples:
         for line in lines.replace("\\\n", "").splitlines():
-            typed = (
-                line.removeprefix("sudo ")
-                .removeprefix('eval "$(')
-                .removesuffix(')"')
-                .partition(" > ")[0]
-            )
-            program, named, *words = shlex.split(typed)
+            typed = re.sub(r"^sudo |^eval \"\$\(|\)\"$| > .*", "", line)
+            program, *words = shlex.split(typed)
             assert program == "nodevet"
-            asked = cli.nodevet.get_command(click.Context(cli.nodevet), named)
-            assert asked is not None
-            context = click.Context(asked)
-            _, rest, _ = asked.make_parser(context).parse_args(words)
-            assert rest == []
-    context = click.Context(command, info_name=name)
-    assert f"\nExamples:\n  # {command.examples[0][0]}\n" in command.get_help(context)
+            asked, words = found(words)
+            _, rest, _ = asked.make_parser(
+                click.Context(asked, **asked.context_settings)
+            ).parse_args(words)
+            assert rest == [], typed
+    shown = command.get_help(click.Context(command, info_name=name))
+    assert f"\nExamples:\n  # {command.examples[0][0]}\n" in shown
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 def test_the_help_of_list_says_what_each_kind_is(nodevet: Run) -> None:
