@@ -87,8 +87,8 @@ def command(
       1  fail: something fails, is unknown or is unreachable
       2  usage or configuration error, or a report could not be written
     """
+    from nodevet.cli.common.gate_watch import gate_watched
     from nodevet.cli.common.output import Sinks, distinct
-    from nodevet.cli.common.progress import watched
     from nodevet.model import Severity
     from nodevet.run.context import open_context
     from nodevet.run.gate import Attempts, begin, gate, verdict_of
@@ -106,8 +106,8 @@ def command(
     ).hosts()
     attempts = Attempts(wait=wait, settle=settle, interval=interval, fail_on=Severity(fail_on))
     reached = fleet_options(context=context, **reach)
-    with watched(len(hosts), sinks) as listener:
-        run = gate(hosts, context, reached, attempts, listener)
+    with gate_watched(sinks) as listener:
+        run = gate(hosts, context, reached, attempts, listener, verdict_file)
     verdict = verdict_of(run)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text())

@@ -1,7 +1,8 @@
 """The gate: wait for hosts to come up and settle, then pass or fail them."""
 
+import re
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,10 +12,16 @@ from nodevet.durations import elapsed
 from nodevet.evidence.host import HostInfo
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
+from nodevet.printable import brief
+from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
 from nodevet.run.files import FileError, replace, try_out
 from nodevet.run.listener import VetListener
 from nodevet.run.vet import Vetted, collect, judge_visit
+
+LONGEST = 160  # columns of one reason
+MOST = 3  # checks that the reason of a host names
+_UPTIME = re.compile(r"\bup for [^,]*")
 
 
 class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,9 +30,25 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     exit_code: int | None = None
     run: Run | None = None
+    waiting: Mapping[str, str] = {}  # while pending: why each host has not passed
 
     def text(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """After an attempt: which of so many hosts have not passed, and why. Seconds."""
+
+    reasons: Mapping[str, str]  # by host; printable
+    hosts: int
+    since: float  # the gate began
+    next_in: float
+    left: float  # until the gate gives up
+
+    @property
+    def gist(self) -> Mapping[str, str]:
+        """The reasons without what changes with the clock alone."""
+        return {host: _UPTIME.sub("", why) for host, why in self.reasons.items()}
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +66,24 @@ def gate(
     options: Options,
     attempts: Attempts,
     listener: VetListener | None = None,
+    verdict: Path | None = None,
 ) -> Run:
-    """Try each host until it passes or the wait is over; its last result counts."""
-    tried = _try({host.name: host for host in hosts}, context, options, attempts)
+    """Try each host until it passes or the wait is over; its last result counts.
+
+    `verdict`: the file that says, while the gate waits, for what.
+    """
+    hears = listener or VetListener()
+    known: Mapping[str, str] = {}
+
+    def waits(waiting: Waiting) -> None:
+        nonlocal known
+        hears.waiting(waiting)
+        if verdict and waiting.gist != known:
+            known = waiting.gist
+            with suppress(OSError, FileError):  # it says pending already
+                replace(verdict, GateVerdict(verdict="pending", waiting=waiting.reasons).text())
+
+    tried = _try({host.name: host for host in hosts}, context, options, attempts, waits)
     return collect(hosts, tried, context, fail_on=attempts.fail_on, listener=listener)
 
 
@@ -56,20 +94,54 @@ def verdict_of(run: Run) -> GateVerdict:
 
 
 def _try(
-    hosts: Mapping[str, Host], context: VetContext, options: Options, attempts: Attempts
+    hosts: Mapping[str, Host],
+    context: VetContext,
+    options: Options,
+    attempts: Attempts,
+    waits: Callable[[Waiting], None],
 ) -> Generator[HostReport]:
     """Each host once: when it passes, or at the end of the wait with its last result."""
-    end = time.monotonic() + attempts.wait
+    start = time.monotonic()
+    end = start + attempts.wait
     waiting = dict(hosts)
     while waiting:
         last = time.monotonic() + attempts.interval >= end
+        reasons: dict[str, str] = {}
         for one in visit(tuple(waiting.values()), options):
-            result = settled(judge_visit(one, hosts[one.host], context), attempts.settle)
+            vetted = judge_visit(one, hosts[one.host], context)
+            result = settled(vetted, attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:
                 del waiting[one.host]
                 yield result
+                continue
+            early = "" if result is vetted.report else reason(vetted.report, attempts.fail_on)
+            told = reason(result, attempts.fail_on)
+            reasons[one.host] = f"{told}; so far {early}" if early else told
         if waiting:
+            now = time.monotonic()
+            waits(
+                Waiting(
+                    reasons=reasons,
+                    hosts=len(hosts),
+                    since=now - start,
+                    next_in=attempts.interval,
+                    left=max(0.0, end - now),
+                )
+            )
             time.sleep(attempts.interval)
+
+
+def reason(report: HostReport, fail_on: Severity) -> str:
+    """Why a host has not passed, in a few words; empty if it has. Pure."""
+    if exit_code([report], fail_on) == 0:
+        return ""
+    if report.status is not Status.VETTED:
+        told = f"{report.status.value.replace('_', ' ')}: {report.why}"
+        return brief(report.why if report.status is Status.TIMEOUT else told, LONGEST)
+    run = Run(id="", nodevet="", started="", seconds=0.0, fail_on=fail_on, hosts=(report,))
+    rows = [row for row in lines(run) if row.fails]
+    told = "; ".join(f"{row.check}: {row.what}" if row.check else row.what for row in rows[:MOST])
+    return f"{told}; and {len(rows) - MOST} more" if len(rows) > MOST else told
 
 
 def settled(vetted: Vetted, settle: float) -> HostReport:
@@ -81,7 +153,7 @@ def settled(vetted: Vetted, settle: float) -> HostReport:
     uptime = identity.uptime_s if identity else None
     if uptime is not None and uptime >= settle:
         return result
-    shown = "unknown" if uptime is None else f"{uptime:.0f} s"
+    shown = "unknown" if uptime is None else elapsed(float(round(uptime)))
     why = f"not settled: up for {shown}, expected {elapsed(settle)}"
     return msgspec.structs.replace(result, status=Status.TIMEOUT, why=why, findings=())
 

@@ -6,6 +6,7 @@ from nodevet.model import HostReport, Run
 
 if TYPE_CHECKING:
     from nodevet.remedy.events import Event
+    from nodevet.run.gate import Waiting
 
 
 class VetListener:
@@ -22,6 +23,9 @@ class VetListener:
 
     def advanced(self, host: HostReport) -> None:
         """One more host is done."""
+
+    def waiting(self, waiting: "Waiting") -> None:
+        """A gate waits, and tries again what has not passed."""
 
     def visited(self) -> None:
         """No visit is left; an interrupt from here on would cost the run."""

@@ -34,7 +34,7 @@ GOES_ON = 4  # exit code
 UNREADABLE = "its controller was killed, or is still at it"
 
 
-class Standing(str, Enum):
+class RunStanding(str, Enum):
     """Of a run."""
 
     GOES_ON = "goes on"
@@ -58,7 +58,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a run stands."""
 
     folder: str
-    standing: Standing
+    standing: RunStanding
     controller: str  # where it is, or why that is not known
     begun: str  # ISO 8601: the last try
     by: str  # who began that
@@ -69,9 +69,9 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """That of the run if it ended; 4 while it goes on; 3 if it was interrupted."""
-        if self.standing is Standing.GOES_ON:
+        if self.standing is RunStanding.GOES_ON:
             return GOES_ON
-        return self.result.exit_code if self.standing is Standing.ENDED else 3
+        return self.result.exit_code if self.standing is RunStanding.ENDED else 3
 
     @property
     def waiting(self) -> tuple[HostResult, ...]:
@@ -110,11 +110,11 @@ def of_records(
     ended = isinstance(records[-1], RunEnd)
     known, where = controller
     if known is Controller.RUNNING:
-        standing = Standing.GOES_ON
+        standing = RunStanding.GOES_ON
     elif ended:
-        standing, where = Standing.ENDED, ""
+        standing, where = RunStanding.ENDED, ""
     else:
-        standing = Standing.INTERRUPTED if known is Controller.GONE else Standing.UNKNOWN
+        standing = RunStanding.INTERRUPTED if known is Controller.GONE else RunStanding.UNKNOWN
     return RunStatus(
         folder=str(folder),
         standing=standing,

@@ -12,7 +12,7 @@ import pytest
 
 from nodevet.cli.common import fix_board
 from nodevet.cli.common.display import Display, Screen
-from nodevet.cli.common.fix_board import Board
+from nodevet.cli.common.fix_board import FixBoard
 from nodevet.cli.common.fix_watch import FixWatcher
 from nodevet.remedy.events import Doing, HostBegun, HostEnded, Phase, Resting, RunBegun
 from nodevet.remedy.rollout.limits import Limits
@@ -28,8 +28,8 @@ def ended(host: str, outcome: Outcome, **rest: object) -> HostEnded:
     return HostEnded(result=told, may_fail=2, **rest)  # type: ignore[arg-type]
 
 
-def board(*events: tuple[float, object]) -> Board:
-    made = Board(0.0)
+def board(*events: tuple[float, object]) -> FixBoard:
+    made = FixBoard(0.0)
     for now, event in events:
         made.take(event, now)  # type: ignore[arg-type]
     return made

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from nodevet.cli.common.gate_watch import GateBoard
+from nodevet.run.gate import Waiting
+
 pytestmark = pytest.mark.timeout(600)  # nodes are booted first
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODEVET = [sys.executable, "-m", "nodevet"]
@@ -50,7 +53,7 @@ def test_one_bad_node_fails_all(nodevet: Run, reach: list[str]) -> None:
 def test_a_node_that_has_just_booted_is_not_believed(nodevet: Run, reach: list[str]) -> None:
     done = nodevet("gate", "gpu1", *reach, *H100, *QUICK, "--settle", "864001")
     assert done.returncode == 1
-    assert re.search(r"not settled: up for \d{4,5} s, expected 864001 s", done.stdout)
+    assert re.search(r"not settled: up for 1 h( \d+ min)?, expected 10 d", done.stdout)
 
 
 def test_a_node_that_becomes_right_in_time_passes(
@@ -59,20 +62,62 @@ def test_a_node_that_becomes_right_in_time_passes(
     process = subprocess.Popen(
         [*NODEVET, "gate", "gpu2", *reach, *H100, "--wait", "90", "--interval", "0.5",
          "--verdict", verdict],
-        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    limit = "power_limit: 500 W, expected 700 W"
     try:
-        while not verdict.exists():
+        end = time.monotonic() + 80
+        while not verdict.exists() or not (said := json.loads(verdict.read_text()))["waiting"]:
+            assert time.monotonic() < end
             time.sleep(0.05)
-        assert json.loads(verdict.read_text())["verdict"] == "pending"
+        assert said == {
+            "verdict": "pending", "exit_code": None, "run": None, "waiting": {"gpu2": limit},
+        }  # fmt: skip
         mend = threading.Timer(3, fleet.sim, ["set", "gpu2", "gpu.*.power_limit_mw=700000"])
         mend.start()
-        stdout, _ = process.communicate(timeout=100)
+        stdout, stderr = process.communicate(timeout=100)
         mend.join()
     finally:
         fleet.sim("set", "gpu2", "gpu.*.power_limit_mw=500000")
     assert process.returncode == 0, stdout
     assert json.loads(verdict.read_text())["verdict"] == "pass"
+    told = rf"[\d.]+ s: waiting for 1 of 1 host: gpu2: {limit}; .*; gives up in 1 min \d+ s\n"
+    assert re.fullmatch(told, stderr), "one line, for it waited for one thing"
+
+
+def test_what_a_gate_waits_for_is_not_said_if_quiet(nodevet: Run, reach: list[str]) -> None:
+    words = ("gate", "gpu[2,4]", *reach, *H100, "--interval", "0.5", "--wait", "3")
+    told = nodevet(*words).stderr
+    assert "waiting for 2 of 2 hosts: gpu2: power_limit: 500 W" in told
+    assert "gpu4: unreachable: " in told
+    assert nodevet(*words, "-q").stderr == ""
+
+
+def waiting(since: float, **reasons: str) -> Waiting:
+    return Waiting(reasons=reasons, hosts=8, since=since, next_in=10, left=600 - since)
+
+
+def test_a_line_says_why_a_gate_waits_and_until_when() -> None:
+    board = GateBoard()
+    assert not board.waiting
+    first = waiting(12, n1="not settled: up for 14 s, expected 30 s", n2="x: 1", n3="x: 1")
+    board.take(first, 100)
+    said = board.said(first, terminal=False)
+    assert said and said.text == (
+        "12 s: waiting for 3 of 8 hosts: n[2-3]: x: 1; "
+        "n1: not settled: up for 14 s, expected 30 s; next try in 10 s; gives up in 9 min 48 s"
+    )
+    assert board.head(109.8) == "22 s: waiting for 3 of 8 hosts; trying now; gives up in 9 min 38 s"
+    later = waiting(22, n1="not settled: up for 24 s, expected 30 s", n2="x: 1", n3="x: 1")
+    board.take(later, 110)
+    assert board.said(later, terminal=False) is None, "only the clock went on"
+    changed = waiting(32, n2="x: 2", n3="x: 1")
+    board.take(changed, 120)
+    assert board.said(changed, terminal=True) is None, "a terminal shows it live"
+    assert board.said(changed, terminal=False) is not None
+    many = waiting(40, **{f"n{number}": f"x: {number}" for number in range(9)})
+    board.take(many, 130)
+    assert board.rows(130, 4) == ["n0: x: 0", "n1: x: 1", "n2: x: 2", "and 6 more"]
 
 
 def test_an_old_pass_does_not_survive_a_mistake(

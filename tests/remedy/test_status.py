@@ -18,7 +18,7 @@ from nodevet.cli.common.status_text import text
 from nodevet.remedy.journal import journal, owner
 from nodevet.remedy.journal.journal import RunBegin
 from nodevet.remedy.journal.owner import Controller
-from nodevet.run.status import Standing, newest, status
+from nodevet.run.status import RunStanding, newest, status
 
 GONE = 4194304  # above the largest process id that Linux gives
 
@@ -211,6 +211,6 @@ def test_who_is_at_a_run(rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatc
     d.cut(d.lines - 1)
     monkeypatch.setattr(owner, "controller", lambda *_: (Controller.UNKNOWN, "ask ops9"))
     found = status(d.run)
-    assert (found.standing, found.exit_code) == (Standing.UNKNOWN, 3)
+    assert (found.standing, found.exit_code) == (RunStanding.UNKNOWN, 3)
     shown = text(found, now=datetime.now(timezone.utc))
     assert f"if its controller is gone: nodevet apply --resume {d.run}" in shown

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodevet.cli.common.live import Said
 from nodevet.durations import elapsed
 from nodevet.printable import brief, plain
 from nodevet.remedy.events import Doing, Event, HostBegun, HostEnded, Phase, Resting, RunBegun
@@ -31,7 +32,7 @@ class HostAt(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0  # when that began
 
 
-class Board:
+class FixBoard:
     """The run so far. `take` what happened; then ask for lines."""
 
     def __init__(self, began: float) -> None:
@@ -58,6 +59,12 @@ class Board:
             again = known.doing is not None and known.doing.phase is event.phase
             at = known.at if again and event.phase is not Phase.LOST else now
             self._hosts[event.host] = replace(known, doing=event, at=at)
+
+    def said(self, event: Event, *, terminal: bool) -> Said | None:
+        """A host that ended; in a log one that begins, too."""
+        if isinstance(event, HostEnded):
+            return Said(ended(event), event.result.outcome.good)
+        return Said(began(event)) if isinstance(event, HostBegun) and not terminal else None
 
     @property
     def waiting(self) -> bool:

@@ -13,13 +13,13 @@ from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, St
 from nodevet.report.parts.text import GAP, count, nodeset, pad
 from nodevet.result import LEFT_OUT
 from nodevet.run.fix_run import UNKNOWN
-from nodevet.run.status import InHand, RunStatus, Standing, seconds_since
+from nodevet.run.status import InHand, RunStanding, RunStatus, seconds_since
 
 TINTS = {
-    Standing.GOES_ON: GREEN,
-    Standing.ENDED: BOLD,
-    Standing.INTERRUPTED: MAGENTA,
-    Standing.UNKNOWN: YELLOW,
+    RunStanding.GOES_ON: GREEN,
+    RunStanding.ENDED: BOLD,
+    RunStanding.INTERRUPTED: MAGENTA,
+    RunStanding.UNKNOWN: YELLOW,
 }
 
 
@@ -59,7 +59,7 @@ def _about(seconds: float) -> str:
 def _hosts(status: RunStatus, now: datetime | None) -> list[Styled]:
     """Hosts in hand, those to come, and how the others ended; of a run whose controller is gone
     how every host is left, and then what it was at."""
-    live = status.standing is Standing.GOES_ON
+    live = status.standing is RunStanding.GOES_ON
     label = "IN HAND" if live else "WAS AT"
     at = [(label, nodeset(hosts), doing, BOLD) for doing, hosts in _in_hand(status, now)]
     apart = {host.host for host in status.in_hand} if live else set[str]()
@@ -100,15 +100,15 @@ def _after(status: RunStatus) -> list[Styled]:
     """What to do next."""
     folder = shlex.quote(status.folder)
     back = f"nodevet rollback {folder}"
-    if status.standing is Standing.GOES_ON:
+    if status.standing is RunStanding.GOES_ON:
         told = "nothing: it goes on by itself; Ctrl-C there begins no further host"
         return [Styled("next: ", told, BOLD)]
-    if status.standing is Standing.ENDED:
+    if status.standing is RunStanding.ENDED:
         found = fix_table.after(status.result, folder, UNKNOWN)
         changed = any(step.ran for host in status.result.hosts for step in host.steps)
         undo = [Styled("undo: ", back, BOLD)] if changed and status.result.kind == "apply" else []
         return found + undo
-    unknown = status.standing is Standing.UNKNOWN
+    unknown = status.standing is RunStanding.UNKNOWN
     lead = "if its controller is gone: " if unknown else "next: "
     again = back if status.result.kind == "rollback" else f"nodevet apply --resume {folder}"
     hosts = count(len(status.in_hand), "host")
