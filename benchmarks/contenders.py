@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+import time
 import venv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -155,11 +157,47 @@ def install_ansible() -> Path:
     return folder
 
 
-def local(folder: Path) -> Contender:
+def on_the_node(folder: Path) -> list[Contender]:
+    """An empty Python, a check of this machine, and one that is answered by the last verdict.
+
+    All of them in an environment as users have it: nodevet is a wheel, compiled. An editable
+    install makes an empty Python twice as slow, and so every ratio half as large.
+    """
+    env = _installed(folder)
+    venv.create(folder / "venv")
+    python = [str(folder / "venv" / "bin" / "python")]
+    entry = folder / "entry.py"
+    entry.write_text("from nodevet.__main__ import main\nmain()\n", encoding="utf-8")
+    asked = [*python, str(entry), "check", "@local"]
     report = folder / "local.json"
-    command = [str(NODEVET), "check", "@local", "-b", "generic", "--format", f"json:{report}"]
-    return Contender("nodevet check @local", 1, command, lambda done: prove_vetted(done, report, 1))
+    full = [*asked, "-b", "generic", "--format", f"json:{report}"]
+    project = folder / "project"
+    project.mkdir()
+    (project / "pass.yaml").write_text("nodevet: 1\nexpect: {disk_space: 1%}\n", encoding="utf-8")
+    kept = [*asked, "-b", str(project / "pass.yaml"), "--max-age", "1h", "--project", str(project)]
+
+    def prove_kept(done: subprocess.CompletedProcess[str]) -> None:
+        prove_success(done)
+        if "verdict of" not in done.stdout:
+            raise BenchmarkError(f"no verdict was kept: {done.stdout[-500:]}{done.stderr[-500:]}")
+
+    time.sleep(3)  # what has just been written is not relied on
+    prove_success(subprocess.run(kept, env=env, capture_output=True, text=True))
+    return [
+        Contender("python3 -c pass", 1, [*python, "-c", "pass"], prove_success, env),
+        Contender("nodevet check @local", 1, full, lambda done: prove_vetted(done, report, 1), env),
+        Contender("nodevet check @local --max-age 1h", 1, kept, prove_kept, env),
+    ]
 
 
-def interpreter() -> Contender:
-    return Contender("python3 -c pass", 1, [sys.executable, "-c", "pass"], prove_success)
+def _installed(folder: Path) -> dict[str, str]:
+    """The environment in which a wheel of this tree is found, and what it depends on."""
+    build = [sys.executable, "-m", "build", "--quiet", "--no-isolation", "--wheel"]
+    subprocess.run([*build, "--outdir", str(folder), str(REPOSITORY)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    place = folder / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-deps", "--target", str(place), str(wheel)], check=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    paths = f"{place}{os.pathsep}{sysconfig.get_path('purelib')}"
+    return {**kept, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder / "state")}
