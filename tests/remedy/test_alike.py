@@ -255,7 +255,8 @@ def test_the_uuids_of_few_gpus_are_named(tmp_path: Path) -> None:
     plan = proposal(tmp_path, {host: [capped(500_000)] * 2 for host in ("n1", "n2")}).plan
     text = shown(plan)
     for host in ("n1", "n2"):
-        assert f"## GPUs of {host}: {', '.join(uuids(host, 2))}\n" in text
+        first, second = uuids(host, 2)
+        assert f"## {host}: GPU 0 {first}, GPU 1 {second}\n" in text
 
 
 def test_a_file_that_is_there_on_some_hosts_is_compared_on_these(tmp_path: Path) -> None:

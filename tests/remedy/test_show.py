@@ -1,6 +1,7 @@
 """A plan as it is read: folded and as a diff, with what is not in it below."""
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 
 from nodevet.fixing.model import Risk
 from nodevet.model import Finding, HostReport, Status, Subject, fail
+from nodevet.printable import cells
 from nodevet.remedy.model import Conflict, Plan, PlannedNode, Step
 from nodevet.remedy.plan import render, unplanned
 from nodevet.remedy.plan.candidates import Left, Withheld
@@ -15,6 +17,7 @@ from nodevet.remedy.plan.planner import Proposal
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.plan.screen import screen
 from nodevet.remedy.settings import Rollout
+from nodevet.report.parts.text import nodeset
 from nodevet.resource import Action, Resource, RunCommand, State, kernel
 from nodevet.resource.file import WriteFile
 from nodevet.resource.kernel import WriteKernel
@@ -348,3 +351,66 @@ def test_the_conclusion_of_nothing_to_do() -> None:
     assert unplanned.rest(Proposal(plan=plan())) == []
     left = Proposal(plan=plan(), left=(Left(host="n", finding=finding("a", "1")),))
     assert unplanned.conclusion(left) == "Nothing to do: what fails has no fix that is allowed"
+
+
+def test_hosts_are_cut_before_reasons() -> None:
+    hosts = [f"gpu{n}" for n in range(1, 900, 7)]
+    why = "conflict: kernel /sys/a is also managed by unit tuned.service, /etc/cron.d/power:3"
+    found = tuple(Conflict(host=h, fix="power_limit", why=why, advice="disable it") for h in hosts)
+    for width in (40, 80, 120):
+        rows = [*render.conflicts(found, width)]
+        assert all(cells(row) <= width for row in rows)
+        assert rows[1].startswith("  power_limit  gpu[1,8,15,")
+        assert rows[1].endswith("… (129 hosts)")
+        assert " ".join(row.strip() for row in rows[2:]) == f"{why}; advice: disable it"
+    (_, row) = render.conflicts(found)
+    assert nodeset(hosts) in row and row.endswith(f"{why}; advice: disable it")
+
+
+def test_reasons_that_differ_in_a_gpu_are_one() -> None:
+    uuid = "GPU-0d87a2aa-b04d-2f64-e95a-ed60d354543{}"
+    found = tuple(
+        Conflict(host=f"n{n}", fix="x", why=f"conflict: gpu {uuid.format(n)}:power_limit_mw")
+        for n in (1, 2)
+    )
+    assert [*render.conflicts(found)] == [
+        "Not planned:",
+        "  x  n[1-2]  conflict: gpu GPU-…:power_limit_mw",
+    ]
+
+
+def test_many_present_values_are_few_rows() -> None:
+    steps = [step(f"n{n:02}", subjects=("GPU 0",), actual=400 + n) for n in range(20)]
+    rows = folded(plan(*steps)).split("\n\n")[0].splitlines()
+    assert len(rows) == 6
+    assert rows[-1] == "set power_limit  15 other values → 700 W  n[05-19] GPU 0  risk live"
+
+
+@pytest.mark.parametrize(
+    ("risk", "code"), [(Risk.LIVE, ""), (Risk.DRAIN, "33"), (Risk.REBOOT, "31")]
+)
+def test_a_risk_that_ends_jobs_is_coloured(risk: Risk, code: str) -> None:
+    lines = render.show(plan(step(risk=risk)), View.FOLD)
+    plain, colour = screen(lines), screen(lines, colour=True)
+    told = f"risk {risk.value}"
+    assert colour.count("\x1b") == (4 if code else 0)
+    assert (f"\x1b[{code}m{told}\x1b[0m" in colour) is bool(code)
+    assert re.sub(r"\x1b\[[0-9]*m", "", colour) == plain
+
+
+def test_what_to_add_to_which_baseline_is_said() -> None:
+    withheld = tuple(
+        Withheld(host=host, fix=fix, findings=1, baseline=baseline)
+        for host, fix, baseline in (("a", "x", "site"), ("b", "y", "site"), ("c", "z", "h100"))
+    )
+    left = (Left(host="d", finding=finding("pcie_link", "4")),)
+    gone = (HostReport(host="e", status=Status.UNREACHABLE, why="refused"),)
+    proposal = Proposal(plan=plan(), withheld=withheld, left=left, unvetted=gone)
+    assert [*unplanned.ways(proposal, {"site": "baselines/site.yaml", "h100": ""})] == [
+        "to plan x, y: add to `fix` in baselines/site.yaml, or plan once with --fix x --fix y",
+        "to plan z: add to `fix` in a baseline of your own that has `extends: h100`, "
+        "or plan once with --fix z",
+        "what to do by hand: nodevet explain pcie_link",
+        "plan again once they can be checked: --limit e",
+    ]
+    assert [*unplanned.ways(Proposal(plan=plan()), {})] == []

@@ -222,9 +222,9 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
         if (gpus := marks.gpus[host])
     }
     if 0 < sum(map(len, used.values())) <= LISTED:
-        yield from (
-            f"## GPUs of {nodeset([host])}: {', '.join(uuids)}" for host, uuids in used.items()
-        )
+        for host, uuids in used.items():
+            listed = [f"GPU {marks.gpus[host].index(uuid)} {uuid}" for uuid in uuids]
+            yield f"## {nodeset([host])}: {', '.join(listed)}"
 
 
 def _one_state_each(variants: Mapping[tuple[Passage, ...], Iterable[str]]) -> list[str]:
