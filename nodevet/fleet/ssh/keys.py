@@ -83,7 +83,14 @@ def _named(keys: Sequence[PKey], file: KeyFile) -> Iterator[OfferedKey]:
     """The keys of a file; of two the first has a certificate."""
     for key in keys:
         certified = " with its certificate" if key is not keys[-1] else ""
-        yield OfferedKey(key, f"{file.path}{certified}")
+        yield OfferedKey(key, f"{_from_home(file.path)}{certified}")
+
+
+def _from_home(path: str) -> str:
+    """`~/.ssh/id_ed25519`: as the user would type it."""
+    with suppress(RuntimeError, ValueError):  # a user without a home; a key that is elsewhere
+        return f"~/{Path(path).relative_to(Path.home())}"
+    return path
 
 
 def _of_agent(key: PKey) -> OfferedKey:
