@@ -1,5 +1,6 @@
 """`nodevet list`: what there is."""
 
+import json
 from pathlib import Path
 
 import click
@@ -24,36 +25,49 @@ from nodevet.run import listing
 )
 @click.argument("kind", type=click.Choice((*listing.KINDS, "hosts")), metavar="KIND")
 @options.hosts
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A line for each, or a JSON list of objects.",
+)
 @options.project
 def command(
     kind: str,
     targets: tuple[str, ...],
     inventories: tuple[str, ...],
     limit: tuple[str, ...],
+    form: str,
     project: Path,
 ) -> None:
-    """List checks, fixes, baselines, formats, hosts and so on.
+    """List checks, fixes, baselines, formats, hosts and so on, and what each is for.
 
     \b
     KIND is one of:
-      checks     what nodevet can check
-      fixes      the checks that have a fix
-      baselines  what `-b` may name
+      checks     what nodevet can check: severity, area, title
+      fixes      the checks that have a fix: its highest risk, title
+      baselines  what `-b` may name: title, file
       formats    of reports, for --format
       sources    the kinds of inventories, for -i
       sections   the parts of the evidence, for `nodevet probe`
       resources  the kinds of things that a fix can change
-      hosts      the hosts that HOSTS, -i and --limit select
+      hosts      the hosts that HOSTS, -i and --limit select: groups
     """
+    from nodevet.printable import plain
+    from nodevet.report.parts.text import columns
     from nodevet.run.targets import Targets
 
     if kind != "hosts" and (targets or inventories or limit):
         raise click.UsageError("HOSTS, -i and --limit are for `nodevet list hosts` only")
     if kind == "hosts":
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
-        found = [listing.Listed(host.name, ",".join(sorted(host.groups))) for host in hosts]
+        found = [{"name": host.name, "groups": ",".join(sorted(host.groups))} for host in hosts]
     else:
         found = list(listing.KINDS[kind](project))
-    width = max((len(one.name) for one in found), default=0)
-    for one in found:
-        click.echo(f"{one.name:{width}}  {one.about}".rstrip())
+    if form == "json":
+        click.echo(json.dumps(found, indent=2))
+        return
+    for line in columns([[plain(cell) for cell in row.values()] for row in found]):
+        click.echo(line)

@@ -1,4 +1,4 @@
-"""A whole run as one JSON document; that of a run of checks reads back, see `parse`."""
+"""A whole run as one JSON document; `nodevet report` reads that of a run of checks again."""
 
 import json
 import re

@@ -3,72 +3,109 @@
 Importing this costs nothing; listing imports what it lists.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+
+Row = dict[str, str]
+"""One thing: its name first, then what it is for; every row of a kind has the same keys."""
 
 
-class Listed(NamedTuple):
-    """One thing by its name; `about` says more, if there is more to say."""
-
-    name: str
-    about: str = ""
-
-
-def checks(project: Path) -> Iterator[Listed]:
-    """Every check with its title."""
+def checks(project: Path) -> Iterator[Row]:
+    """Every check: how severe a failure is, its area and title."""
+    from nodevet.catalog import CatalogError
     from nodevet.run.context import open_project
 
     catalog, _ = open_project(project)
-    yield from (Listed(name, catalog.title(name)) for name in catalog.ids)
+    for name in catalog.ids:
+        try:
+            check = catalog.check(name)
+            severity, area = check.severity.value, check.area.value
+            title = catalog.title(name)
+        except (CatalogError, AttributeError) as error:  # of a user's own
+            severity, area, title = "", "", f"cannot be used: {error}"
+        yield {"name": name, "severity": severity, "area": area, "title": title}
 
 
-def fixes(project: Path) -> Iterator[Listed]:
-    """Every fix, by the name of its check, with its title."""
+def fixes(project: Path) -> Iterator[Row]:
+    """Every fix, by the name of its check: its highest risk, and its title."""
+    from nodevet.catalog import CatalogError
     from nodevet.run.context import open_project
 
     catalog, _ = open_project(project)
-    yield from (Listed(name, catalog.fix_title(name)) for name in catalog.fixes)
+    for name in catalog.fixes:
+        try:
+            fix = catalog.fix(name)
+            risk, title = fix.risk.value if fix else "", catalog.fix_title(name)
+        except CatalogError as error:
+            risk, title = "", f"cannot be used: {error}"
+        yield {"name": name, "risk": risk, "title": title}
 
 
-def baselines(project: Path) -> Iterator[Listed]:
-    """Every baseline with its file."""
+def baselines(project: Path) -> Iterator[Row]:
+    """Every baseline: its title and its file."""
     from nodevet.baseline import available
+    from nodevet.document.text import shown
     from nodevet.run.context import open_project
 
     _, folders = open_project(project)
-    yield from (Listed(name, str(path)) for name, path in available(folders))
+    for name, path in available(folders):
+        yield {"name": name, "title": _title(path), "file": shown(path)}
 
 
-def formats(project: Path) -> Iterator[Listed]:
+def _title(path: Path) -> str:
+    """What a baseline's own file says; empty if it says nothing, or cannot be read."""
+    from nodevet.document.parse import parse
+    from nodevet.document.text import UnreadableError, read
+    from nodevet.document.tree import Scalar
+
+    try:
+        root = parse(read(path)).root
+    except UnreadableError:
+        return ""
+    entry = root.get("title") if root else None
+    value = entry.value if entry else None
+    return value.text if isinstance(value, Scalar) else ""
+
+
+def formats(project: Path) -> Iterator[Row]:
     """Every report format."""
     from nodevet import report
 
-    yield from map(Listed, report.formats())
+    for name in report.formats():
+        yield {"name": name, "about": _said_of(f"nodevet.report.{name}")}
 
 
-def sources(project: Path) -> Iterator[Listed]:
+def sources(project: Path) -> Iterator[Row]:
     """Every source of an inventory, with what it reads."""
     from nodevet.inventory.sources import sources as found
 
-    yield from (Listed(each.__name__.rpartition(".")[2], each.KIND) for each in found())
+    for each in found():
+        yield {"name": each.__name__.rpartition(".")[2], "about": each.KIND}
 
 
-def sections(project: Path) -> Iterator[Listed]:
+def sections(project: Path) -> Iterator[Row]:
     """Every section of the evidence."""
     from nodevet.remote.probe.sections import names
 
-    yield from map(Listed, names())
+    for name in names():
+        yield {"name": name, "about": _said_of(f"nodevet.remote.probe.collectors.{name}")}
 
 
-def resources(project: Path) -> Iterator[Listed]:
+def resources(project: Path) -> Iterator[Row]:
     """Every kind of resource that a fix can change."""
     from nodevet import resource
 
-    yield from map(Listed, resource.KINDS)
+    for name in resource.KINDS:
+        yield {"name": name, "about": _said_of(f"nodevet.resource.{name}")}
 
 
-KINDS = {
+def _said_of(module: str) -> str:
+    """The first line of a module's docstring, without its full stop."""
+    return (import_module(module).__doc__ or "").split("\n", 1)[0].removesuffix(".")
+
+
+KINDS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
     "checks": checks,
     "fixes": fixes,
     "baselines": baselines,

@@ -117,6 +117,36 @@ def test_list(nodevet: Run, reach: list[str]) -> None:
     assert listed.stdout.split() == ["gpu1", "gpu2"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("checks", {"name": "swap", "severity": "warning", "area": "memory"}),
+        ("fixes", {"name": "power_limit", "risk": "live"}),
+        ("baselines", {"name": "generic", "title": "Any node with NVIDIA GPUs"}),
+        ("formats", {"name": "junit"}),
+        ("sources", {"name": "fleet_yaml", "about": "YAML (.yaml)"}),
+        ("sections", {"name": "sysctl"}),
+        ("resources", {"name": "file"}),
+    ],
+)
+def test_list_says_what_each_is_for(nodevet: Run, kind: str, row: dict[str, str]) -> None:
+    found = json.loads(nodevet("list", kind, "--format", "json").stdout)
+    (mine,) = (each for each in found if each["name"] == row["name"])
+    assert row.items() <= mine.items()
+    lines = nodevet("list", kind).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [each["name"] for each in found]
+    for line, each in zip(lines, found, strict=True):
+        assert all(text and text in line for text in each.values()), each
+
+
+def test_list_shows_a_check_that_cannot_be_used(nodevet: Run, tmp_path: Path) -> None:
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks/mine.py").write_text("import nosuch\n")
+    done = nodevet("list", "checks", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "cannot be used: checks/mine.py:1: ModuleNotFoundError" in done.stdout
+
+
 def test_lint_is_quiet_about_the_shipped_ones(nodevet: Run) -> None:
     done = nodevet("lint")
     assert (done.returncode, done.stdout) == (0, "")
