@@ -42,7 +42,7 @@ def command(
     form: str,
     project: Path,
 ) -> None:
-    """List checks, fixes, baselines, formats, hosts and so on, and what each is for.
+    """List checks, fixes, baselines, formats, hosts and so on.
 
     \b
     KIND is one of:
