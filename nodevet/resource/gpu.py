@@ -64,6 +64,10 @@ class GpuKind(Kind):
     def gpu_of(self, resource: Resource) -> str:
         return _parts(resource)[0]
 
+    def describe(self, state: State) -> str:
+        watts = state.resource.name.endswith("_mw") and type(state.value) is int
+        return f"{state.value / 1000:g} W" if watts else super().describe(state)
+
     def command_holds(self, words: Sequence[str], states: Sequence[State]) -> bool | None:
         """Whether a mode waits as it was set: nvidia-smi -i UUID -e 1, -i UUID -mig 0."""
         if len(words) != 5 or words[0] != "nvidia-smi" or words[3] not in ("-e", "-mig"):

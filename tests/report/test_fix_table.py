@@ -75,7 +75,7 @@ def test_500_alike_hosts_are_one_screen() -> None:
     assert text.startswith("CHANGED  gpu[001-500]\n\ngpu[001-500] (canary: gpu001)\n")
     assert len(text.splitlines()) <= 24, text
     assert "      ran  nvidia-smi -i GPU-… -pl 700 ×8\n" in text
-    assert "      now  gpu GPU-…:power_limit_mw: 500000 → 700000 ×8\n" in text
+    assert "      now  gpu GPU-…:power_limit_mw: 500 W → 700 W ×8\n" in text
 
 
 def test_what_only_some_hosts_have_names_them() -> None:

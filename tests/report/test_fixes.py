@@ -125,7 +125,7 @@ def test_every_format_says_who_approved_what_was_stopped_and_why(form: str) -> N
 @pytest.mark.parametrize("form", sorted({*formats()} - {"prometheus", "nagios"}))
 def test_every_format_shows_before_after_and_the_commands(form: str) -> None:
     text = render(form, RESULT)
-    for word in ("500", "700", "500000", "700000", LIMIT, "power_limit", UNIT):
+    for word in ("500", "700", LIMIT, "power_limit", UNIT):
         assert word in text
     assert ("fail: GPU 1; ok: GPU 0" if form in WORDS else '"GPU 1"') in text
     command = "nvidia-smi -pl 700" if form in WORDS else '"-pl"'
@@ -174,7 +174,7 @@ gpu1 (canary)
             [Unit]
            -A
            +B
-      now  gpu {LIMIT}: 500000 → 700000
+      now  gpu {LIMIT}: 500 W → 700 W
 
 gpu3
   power_limit  500 W → 700 W on GPU 0  failed and rolled back
@@ -208,9 +208,9 @@ def test_the_diff_shows_files_line_by_line_and_folds_nodes() -> None:
 @@ -2,3 +2,3 @@ power_limit
    [Unit]
 -  A
--gpu {LIMIT}: 500000
+-gpu {LIMIT}: 500 W
 +  B
-+gpu {LIMIT}: 700000
++gpu {LIMIT}: 700 W
 
 # gpu3: failed and rolled back: the driver refused
 #   power_limit 500 W → 700 W on GPU 0: failed and rolled back
