@@ -97,10 +97,10 @@ def main() -> NoReturn:
         # not standalone: the errors come here, and an exit code comes back as the result
         code = nodevet.main(prog_name="nodevet", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.NoArgsIsHelpError as error:  # `nodevet` alone, `nodevet sim`
-        click.echo(error.format_message())
-        sys.exit(0)
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2: `nodevet`, `nodevet sim`
+            click.echo(error.format_message())
+            sys.exit(0)
         _show(error)
         sys.exit(USAGE)
     except (KeyboardInterrupt, click.Abort):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 YAML = (".yaml", ".yml")
 INVENTORIES = (*YAML, ".json")  # not those that are programs
 MOST_BYTES = 256 << 10  # of an inventory that is read between two keys
+HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no pattern
 HEAD = 256  # characters of a file that say what it is
 PLAIN = re.compile(r"[A-Za-z0-9_./+%~-]+")  # file names that no shell need quote
 
@@ -85,8 +86,11 @@ def runs(project: Path) -> Iterator[Suggestion]:
 
 
 def hosts(inventories: Sequence[str]) -> Iterator[Suggestion]:
-    """@local, and the groups and hosts of these inventories, if they are data and small."""
+    """@local, and the groups and hosts of these inventories, if they are data and small; without
+    an inventory the names that ~/.ssh/config knows."""
     yield Suggestion("@local", "this machine")
+    if not inventories:
+        yield from _ssh_hosts()
     for name in inventories:
         path = Path(name)
         with suppress(Exception):  # one that is not valid names nothing
@@ -106,6 +110,15 @@ def files(start: str) -> Iterator[Suggestion]:
     for path in sorted(at.iterdir()) if at.is_dir() else ():
         if PLAIN.fullmatch(path.name) and str(path).startswith(start.removeprefix("./")):
             yield Suggestion(f"{path}/" if path.is_dir() else str(path))
+
+
+def _ssh_hosts() -> Iterator[Suggestion]:
+    with suppress(OSError, RuntimeError):
+        path = Path.home() / ".ssh" / "config"
+        text = path.read_text(encoding="utf-8", errors="replace")[:MOST_BYTES]
+        lines = re.findall(r"(?im)^[ \t]*host[ \t=]+(.+)$", text)
+        names = {name for line in lines for name in line.split() if HOST.fullmatch(name)}
+        yield from map(Suggestion, sorted(names))
 
 
 def _modules(package: str, own: Path) -> Iterator[Suggestion]:

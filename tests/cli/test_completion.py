@@ -51,6 +51,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "other.json").write_text("{}")
     (tmp_path / "runs" / "7f3a91c2-1").mkdir(parents=True)
     (tmp_path / "runs" / "7f3a91c2-1" / "journal.jsonl").write_text("")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text("Host bastion *.example.org !gpu1\n  User ops\n")
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "last.html").write_text("")
     return tmp_path
@@ -120,6 +122,7 @@ LINES = [
     ("nodevet check -b our", "-site"),
     ("nodevet check -i fleet.yaml --limit @ra", "ck1"),
     ("nodevet check -i fleet.yaml log", "in1"),
+    ("nodevet check bast", "ion"),
     ("nodevet check --fail-on crit", "ical"),
     ("nodevet check --format prom", "etheus"),
     ("nodevet check --acce", "pt-new"),
@@ -166,6 +169,7 @@ def offered(project: Path, line: str, shell: str = "bash", **more: str) -> list[
             ["@rack1!gpu001", "@rack1!gpu002", "@rack1!gpu003"],
         ),
         ("nodevet check -i fleet.yaml --limit @", ["rack1", "local"]),
+        ("nodevet check ", ["@local", "bastion"]),
         ("nodevet check --format=ht", ["html"]),
         ("nodevet check --format html:rep", ["reports/"]),
         ("nodevet check --format html:reports/", ["reports/last.html"]),

@@ -26,7 +26,7 @@ VARIABLE = "_NODEVET_COMPLETE"
 PROGRAM = "nodevet"
 MOST = 500  # words that are offered
 
-Items = list[CompletionItem[str]]
+Items = list[Any]  # of CompletionItem, which click before 8.4 does not know as generic
 Complete = Callable[[click.Context, click.Parameter, str], Items]
 
 
@@ -141,7 +141,7 @@ class Bash(BashComplete):
         words = split_arg_string(line)[1:]
         return (words, "") if line[-1:].isspace() else (words[:-1], words[-1] if words else "")
 
-    def format_completion(self, item: CompletionItem[Any]) -> str:
+    def format_completion(self, item: "CompletionItem[Any]") -> str:
         _, word = self.get_completion_args()
         if word.startswith("--") and "=" in word:
             word = word.partition("=")[2]

@@ -16,10 +16,10 @@ def reworded(error: click.ClickException) -> click.ClickException:
     if isinstance(error, click.NoSuchOption):
         known = [name for param in context.command.params for name in param.opts]
         return click.UsageError(_unknown("option", error.option_name, known, context), context)
-    name = getattr(error, "command_name", None)  # click 8.4: NoSuchCommand
-    if name and isinstance(context.command, click.Group):
+    said = re.match(r"No such command '(.*)'", error.message)
+    if said and isinstance(context.command, click.Group):
         known = context.command.list_commands(context)
-        return click.UsageError(_unknown("command", name, known, context), context)
+        return click.UsageError(_unknown("command", said[1], known, context), context)
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _choice(error, error.param)
     return error
