@@ -79,6 +79,8 @@ def test_folders(tmp_path: Path) -> None:
     (evidence / "gpu001.json").write_text('{"schema": 1, "probe": "0.1", "sections": {}}')
     assert kind_of(evidence) is FileKind.EVIDENCE
     (run / "plan.json").write_bytes(model.write(PLAN))
+    assert kind_of(run) is None  # a project may keep its plan so
+    (run / "journal.jsonl").touch()
     assert kind_of(run) is FileKind.FIX_RUN
     assert mistaken(run, FileKind.RUN, FileKind.FIX_RUN) == ""
     assert mistaken(run, FileKind.EVIDENCE) == (

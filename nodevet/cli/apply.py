@@ -32,7 +32,7 @@ from nodevet.run.errors import UserError
 @fix_run.inventories
 @click.option(
     "--resume",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.RUN_FOLDER,
     metavar="RUN",
     shell_complete=completing.runs,
     help="Go on with a run that was interrupted: hosts that it left in the middle are read first.",

@@ -24,7 +24,7 @@ from nodevet.cli.common.display import Display, display_options
     "folder",
     metavar="RUN",
     shell_complete=completing.runs,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.RUN_FOLDER,
 )
 @click.option(
     "--host",

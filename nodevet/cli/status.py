@@ -32,7 +32,7 @@ EVERY = 2.0  # seconds between two looks of --watch
     metavar="[RUN]",
     required=False,
     shell_complete=completing.runs,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.RUN_FOLDER,
 )
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until it ends.")
 @display_options()

@@ -86,7 +86,7 @@ def kind_of(path: Path) -> FileKind | None:
     """What a file or a folder is; None if it is nothing of nodevet's, or cannot be read."""
     with suppress(OSError, ValueError):
         if path.is_dir():
-            if (path / "journal.jsonl").exists() or (path / "plan.json").exists():
+            if (path / "journal.jsonl").exists():
                 return FileKind.FIX_RUN
             some = next(iter(sorted(path.glob("*.json"))), None)
             return FileKind.EVIDENCE if some and kind_of(some) is FileKind.EVIDENCE else None

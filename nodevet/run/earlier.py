@@ -28,6 +28,8 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
     """
     try:
         run, notes = report.read(path.read_bytes())
+    except OSError as error:
+        raise SavedRunError(f"{path}: cannot be read: {error.strerror}") from error
     except ReportError as error:
         raise SavedRunError(f"{path}: {mistaken(path, FileKind.RUN) or error}") from error
     aged = _age(run, most)

@@ -16,7 +16,7 @@ from nodevet.printable import brief
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.journal import RunState
-from nodevet.remedy.model import Plan, digest
+from nodevet.remedy.model import Plan, PlanError, digest
 from nodevet.remedy.plan.holders import names
 from nodevet.remedy.rollout.session import SessionTerms
 from nodevet.remedy.settings import Rollout
@@ -35,7 +35,10 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
         text = file.read_bytes()
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
-    return text, model.read(text)
+    try:
+        return text, model.read(text)
+    except PlanError as error:
+        raise PlanError(f"{file}: {mistaken(file, FileKind.PLAN) or error}") from error
 
 
 def open_run(folder: Path) -> RunFolder:

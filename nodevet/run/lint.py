@@ -94,8 +94,13 @@ class _Linter:
         self.take("fix", [shown(path)], lint_fix(self.catalog, name))
 
     def named(self, name: str) -> None:
-        """One word of the command line: a file of any kind, or the name of a baseline."""
+        """One word of the command line: a file of any kind, a folder of them, or the name of a
+        baseline."""
         path = Path(name)
+        if path.is_dir() and (inside := _yaml(path)):
+            for each in inside:
+                self.named(str(each))
+            return
         if not path.is_file():
             self.baselines([name])
             return

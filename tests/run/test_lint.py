@@ -219,6 +219,13 @@ def test_files_by_name_are_told_apart(project: Path) -> None:
     ]
 
 
+def test_a_folder_by_name_is_its_files(project: Path) -> None:
+    write(project, baselines__a="nodevet: 1\nexpect: {gpu_cout: 8}\n", ci="on: push\n")
+    linted = lint("baselines/", ".")
+    assert linted.files == {"baseline": ("baselines/a.yaml",)}
+    assert linted.errors == 1 and set(linted.skipped) == {"ci.yaml"}
+
+
 def test_many_problems_are_all_there(project: Path) -> None:
     rows = "".join(f"  no{number}: 1\n" for number in range(2 * SHOWN))
     write(project, b=f"nodevet: 1\nexpect:\n{rows}")

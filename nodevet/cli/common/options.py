@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,27 @@ from nodevet.cli.common.durations import Duration
 
 SEVERITIES = ("info", "warning", "critical")  # nodevet.model.Severity, which costs much to import
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class RunFolderParam(click.Path):
+    """The folder of a run of fixes; of a file in its place it says what that is."""
+
+    def convert(
+        self,
+        value: "str | os.PathLike[str]",
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        from nodevet.document.kinds import FileKind, mistaken
+
+        wrong = mistaken(Path(value), FileKind.FIX_RUN)
+        if wrong:
+            text = f"{value}: {wrong}; what is asked for is a folder such as runs/7f3a91c2-1"
+            raise click.BadParameter(text, ctx, param)
+        return super().convert(value, param, ctx)
+
+
+RUN_FOLDER = RunFolderParam(exists=True, file_okay=False, path_type=Path)
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
