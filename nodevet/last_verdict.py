@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from nodevet import __version__
 
@@ -73,6 +74,14 @@ def remember(
     record = head + key + listed + text
     write_whole(Path(_path(folder, key)), record, durable=False, mode=0o600)
     return True
+
+
+def forget() -> None:
+    """Remove what is kept for this user: the machine was seen to fail, or is to be changed."""
+    with suppress(OSError, LookupError):
+        folder = _folder()
+        for name in os.listdir(folder):
+            os.unlink(f"{folder}/{name}")
 
 
 def clocks() -> tuple[float, float]:
@@ -191,9 +200,8 @@ def _identity(path: str) -> tuple[bytes, float]:
 
 def _make_room(folder: str) -> None:
     """So that command lines that change each time do not fill it."""
-    names = os.listdir(folder)
-    for name in names if len(names) >= KEPT else ():
-        os.unlink(f"{folder}/{name}")
+    if len(os.listdir(folder)) >= KEPT:
+        forget()
 
 
 def _ago(seconds: float) -> str:

@@ -135,9 +135,10 @@ def command(
             run = vet_saved(replay.hosts, replay.visits, context, fail_on=least, listener=listener)
         _tell_not_asked(*saved.not_asked(run))
     else:
+        if max_age is not None:
+            _only_printed(sinks, save, previous, inventories)
         hosts = chosen.hosts()
         if max_age is not None:
-            _only_printed(sinks, save, previous)
             keeping = Keeping(sys.argv[1:], max_age, hosts, began)
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
@@ -155,12 +156,17 @@ def command(
     click.get_current_context().exit(sinks.code(run))
 
 
-def _only_printed(sinks: "Sinks", save: Path | None, previous: Path | None) -> None:
-    """A verdict that is given again is printed, and nothing else. Raises UserError."""
-    if save or previous or any(sink.file or sink.streamed for sink in sinks.sinks):
+def _only_printed(
+    sinks: "Sinks", save: Path | None, previous: Path | None, inventories: tuple[str, ...]
+) -> None:
+    """A verdict that is given again is printed, and nothing else; what an inventory says now is
+    not known without asking it. Raises UserError."""
+    files = save or previous or any(sink.file or sink.streamed for sink in sinks.sinks)
+    if files or inventories:
         raise UserError(
-            "--max-age without --evidence gives the last verdict again, and writes no file: leave "
-            "out --save, --previous, jsonl and reports to files, or --max-age"
+            "--max-age without --evidence gives the last verdict again: it reads no inventory and "
+            "writes no file. Leave out -i, --save, --previous, jsonl and reports to files, or "
+            "--max-age"
         )
 
 

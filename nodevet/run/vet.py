@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from nodevet import __version__, age
+from nodevet import __version__, age, last_verdict
 from nodevet.baseline import choose, none_fits
 from nodevet.baseline.choose import CHECK
 from nodevet.evidence.document import Evidence, EvidenceError, decode
@@ -105,6 +105,8 @@ def collect(
         hears.visited()
     take(*told_apart(done.values()), *missing(hosts, list(done.values())))
     run = result()
+    if run.exit_code and not replayed and any(host.local for host in hosts):
+        last_verdict.forget()
     hears.ended(run)
     return run
 

@@ -66,6 +66,17 @@ def test_a_failure_is_checked_again_each_time(
     assert not (tmp_path / "state").exists()
 
 
+def test_a_pass_is_not_given_again_once_the_machine_was_seen_to_fail(
+    check: Check, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    baseline(PASS)
+    assert check("--max-age", "5m")[0] == 0
+    assert AGED in check("--max-age", "5m")[1]
+    (tmp_path / "worse.yaml").write_text(FAIL)
+    assert check("-b", str(tmp_path / "worse.yaml"))[0] in (1, 3)
+    assert AGED not in check("--max-age", "5m")[1]
+
+
 def test_a_pass_by_another_baseline_of_the_same_name_does_not_count(
     check: Check, baseline: Callable[[str], None]
 ) -> None:
@@ -92,6 +103,7 @@ def test_a_verdict_that_cannot_be_kept_is_given_and_said(
         (("--max-age", "none"), "say how old a verdict may be"),
         (("--max-age", "5m", "--format", "json:run.json"), "writes no file"),
         (("--max-age", "5m", "--save", "evidence"), "writes no file"),
+        (("--max-age", "5m", "-i", "b.yaml"), "reads no inventory"),
         (("--max-age", "5m", "--previous", "last.json"), "writes no file"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from nodevet import last_verdict
 from nodevet.durations import elapsed
 from nodevet.fleet import Options
 from nodevet.fleet.controller.child import ChildProcess, StalledError
@@ -135,6 +136,7 @@ class LocalSession:
         """{ok, code, output}, however the command ends. `body`: the action."""
         if self._fenced and self._fence is None:
             raise WorkError("lost", "nothing was done: the lock on this machine is not held")
+        last_verdict.forget()
         limit = max(seconds / 2, seconds - MARGIN)
         try:
             within = max(limit / 2, limit - MARGIN)

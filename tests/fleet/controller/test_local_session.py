@@ -99,3 +99,14 @@ def test_only_root_changes_it(worker: SshExecutor, monkeypatch: pytest.MonkeyPat
     ):
         with pytest.raises(WorkError, match="only root can change this machine"):
             call()
+
+
+def test_a_verdict_of_the_machine_as_it_was_is_not_given_again(
+    worker: SshExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = tmp_path / "nodevet/verdicts/56d7f504"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("")
+    worker.act("here", RunCommand(words=("true",)))
+    assert not kept.exists()
