@@ -15,6 +15,9 @@ from nodevet.run.errors import UserError
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sinks
+    from nodevet.model import Run
+    from nodevet.run.context import VetContext
+    from nodevet.run.keep_verdict import Keeping
 
 SOME = 5  # names in a sentence
 
@@ -105,7 +108,6 @@ def command(
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.progress import watched
     from nodevet.cli.common.runs import earlier_run
-    from nodevet.cli.common.speech import say
     from nodevet.model import Severity
     from nodevet.run import saved
     from nodevet.run.context import open_context
@@ -149,11 +151,19 @@ def command(
     before = among(before, run) if before and narrowed else before
     sinks.finish(run, before, everything=everything)
     if keeping:
-        (sink,) = sinks.sinks
-        why = keeping.keep(run, sinks.shown, context, project, dated=sink.format == "table")
-        if why:
-            say(why)
+        _keep(keeping, run, sinks, context, project)
     click.get_current_context().exit(sinks.code(run))
+
+
+def _keep(
+    keeping: "Keeping", run: "Run", sinks: "Sinks", context: "VetContext", project: Path
+) -> None:
+    """Keep what was printed, for the next check; one that cannot be kept is none the worse."""
+    from nodevet.cli.common.speech import say
+
+    (sink,) = sinks.sinks
+    if why := keeping.keep(run, sinks.shown, context, project, dated=sink.format == "table"):
+        say(why)
 
 
 def _only_printed(
