@@ -1,5 +1,6 @@
 """What an approver sees of many hosts: each action once, and none of any host left out."""
 
+import base64
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from nodevet.remedy.plan import alike, render
 from nodevet.remedy.plan.alike import Folded, fold_texts, same_steps, unfold
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.plan.screen import MORE, screen
-from nodevet.resource import Actions, Resource, RunCommand, State
+from nodevet.resource import Actions, Contents, Resource, RunCommand, State, kept
 from nodevet.resource.file import WriteFile
 from nodevet.resource.gpu import nvidia_smi, setting
 from nodevet.resource.unit import SetUnit
@@ -291,6 +292,60 @@ def test_of_very_many_present_values_the_rest_is_counted(tmp_path: Path) -> None
     text = shown(proposal(tmp_path, hosts).plan)
     assert "; 412 W on n012; 88 other values on 88 other hosts, which --full shows\n" in text
     assert text.count("nvidia-smi -i") == 2
+
+
+FSTAB = """\
+# /etc/fstab
+UUID={host}-root / ext4 defaults 0 1
+/dev/swap none swap sw 0 0
+UUID={host}-home /home ext4 defaults 0 2
+"""
+
+
+def fstabs(*hosts: str, swap: str = "#/dev/swap", **other: str) -> tuple[Plan, Contents]:
+    """Swap is commented out in the table of each host, in which all other lines are its own."""
+    steps, contents = [], {}
+    for host in hosts:
+        old = FSTAB.format(host=host)
+        content = base64.b64encode(old.encode()).decode()
+        read = {"content": content, "mode": 0o644, "owner": 0, "group": 0}
+        file = Resource(kind="file", name="/etc/fstab")
+        before, held = kept([State(resource=file, exists=True, value=read)])
+        contents.update(held)
+        new = old.replace("/dev/swap", other.get(host, swap))
+        write = WriteFile(path="/etc/fstab", content=new)
+        steps.append(one(host, write, subjects=(), before=before, resources=(file,)))
+    return hand_made({host: node(host) for host in hosts}, steps), contents.get
+
+
+def test_files_of_which_each_host_has_its_own_are_one_change() -> None:
+    plan, contents = fstabs(*(f"n{n}" for n in range(1, 101)))
+    text = screen(render.show(plan, View.DIFF, contents))
+    assert (
+        "# x on 100 hosts: n[1-100] (b)\n## risk live; wrong\n-x: 1\n+x: 2\n"
+        "## the lines around these, which stay, differ between the hosts; see --full\n"
+        "--- /etc/fstab\n+++ /etc/fstab\n@@\n"
+        "-/dev/swap none swap sw 0 0\n+#/dev/swap none swap sw 0 0\n\nplan "
+    ) in text
+    found = {host: each.actions(host) for each in same_steps(plan, contents) for host in each.hosts}
+    assert found == {step.host: step.actions for step in plan.steps}
+
+
+def test_a_line_that_is_changed_otherwise_on_one_host_is_shown_with_its_name() -> None:
+    for other in ("/dev/other", "#/dev/swap\n/dev/more", ""):
+        plan, contents = fstabs("n1", "n2", "n3", n2=other)
+        text = screen(render.show(plan, View.DIFF, contents))
+        assert "# x on 2 hosts: n[1,3] (b)\n" in text and "# x on n2 (b)\n" in text
+        steps = same_steps(plan, contents)
+        found = {host: each.actions(host) for each in steps for host in each.hosts}
+        assert found == {step.host: step.actions for step in plan.steps}
+
+
+def test_a_file_whose_earlier_lines_are_not_here_is_shown_whole() -> None:
+    plan, _ = fstabs("n1", "n2")
+    text = shown(plan)
+    assert "# x on n1 (b)\n" in text and "# x on n2 (b)\n" in text
+    assert "+UUID=n1-root / ext4" in text and "+UUID=n2-home /home" in text
 
 
 def test_two_commands_for_each_gpu_in_turn_are_not_two_rounds() -> None:

@@ -1,13 +1,16 @@
-"""Steps of a plan that do the same on many hosts, but for the UUIDs of each host's own GPUs. Pure.
+"""Steps of a plan that do the same on many hosts, but for what is particular to each. Pure.
 
-An approver signs every action on every host. `same_steps` shows each of them once and loses
-none: `AlikeStep.actions` gives every host's back as they are in the plan. Only what has the form of
-a UUID and is a GPU of that very host counts as particular; anything else that differs, differs.
+An approver signs every action on every host. `same_steps` shows each of them once and loses none:
+`AlikeStep.actions` gives every host's back as they are in the plan. Particular is what has the form
+of a UUID and is a GPU of that very host, and of a file the lines that stay as they are there;
+anything else that differs, differs.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,12 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodevet.remedy.model import Plan, Step
-from nodevet.resource import Actions
-from nodevet.resource.file import WriteFile
+from nodevet.resource import Actions, Contents, RestoreError, State, filled
+from nodevet.resource.file import WriteFile, text_of
 
 UUID = re.compile(r"(GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
 _GPU = re.compile(r"GPU (\d{1,4})")
 _ACTION, _FILE, _LINE = "A", "F", "L"  # what a text of an action begins with
+_GONE, _STAYS = "-", "="  # a line of the file that goes; lines that stay
+LINES = 2000  # of a file that is compared line by line
 
 Pieces = tuple[str, ...]
 """A text, split at the UUIDs that it holds."""
@@ -33,9 +38,13 @@ class Passage(NamedTuple):
     loop: bool
 
 
+STAYS = Passage(body=((_STAYS, ""),), loop=False)
+"""Lines of a file that stay as they are."""
+
+
 class Folded(NamedTuple):
     """Texts without UUIDs, and for each part the UUIDs that stand in it: of a loop one for each
-    time, else one for each gap."""
+    time, else one for each gap; of `STAYS` the lines."""
 
     parts: tuple[Passage, ...]
     uuids: tuple[tuple[str, ...], ...]
@@ -46,7 +55,7 @@ def fold_texts(texts: Iterable[str], own: Collection[str]) -> Folded:
     parts: list[Passage] = []
     uuids: list[list[str]] = []
     for body, found in _stanzas(texts, own):
-        part = Passage(body, loop=len(set(found)) == 1)
+        part = Passage(body, loop=len(set(found)) == 1 and body != STAYS.body)
         if not part.loop:
             parts.append(part)
             uuids.append(found)
@@ -77,6 +86,12 @@ def _stanzas(
     body: list[Pieces] = []
     found: list[str] = []
     for text in texts:
+        if text[:1] == _STAYS:
+            if body:
+                yield tuple(body), found
+                body, found = [], []
+            yield STAYS.body, [text[1:]]
+            continue
         pieces, uuids = _split(text, own)
         goes_on = len({*uuids, *found}) == 1 and body and text[:1] == body[0][0][:1] and uuids
         if body and not (goes_on and found):
@@ -119,23 +134,24 @@ class AlikeStep(msgspec.Struct, frozen=True, kw_only=True):
         return _actions(unfold(Folded(self.parts, self.uuids[host])))
 
 
-def same_steps(plan: Plan) -> tuple[AlikeStep, ...]:
-    """Every step of every host once, in an order that is that of each host."""
+def same_steps(plan: Plan, contents: Contents = lambda name: None) -> tuple[AlikeStep, ...]:
+    """Every step of every host once, in an order that is that of each host. `contents`: what files
+    held when the plan was made; without it files are alike only as a whole."""
     steps = by_host(plan)
     own = {host: own_gpus(plan.nodes[host].gpus, some) for host, some in steps.items()}
-    keys: dict[str, list[tuple[Any, ...]]] = {}
-    members: dict[tuple[str, int], tuple[Step, Folded]] = {}
-    for step in (step for some in steps.values() for step in some):
-        folded = fold_texts(_texts(step.actions), own[step.host])
-        mine = keys.setdefault(step.host, [])
-        members[step.host, len(mine)] = (step, folded)
-        mine.append((*_key(step), folded.parts))
-    ordered = _ordered(keys)
+    folded = {step.id: fold_texts(_texts(step.actions), own[step.host]) for step in plan.steps}
+    keys = {step.id: (*_key(step), folded[step.id].parts) for step in plan.steps}
+    times = Counter(keys.values())
+    for step in plan.steps:
+        if times[keys[step.id]] == 1 and (texts := _changed(step, contents)):
+            folded[step.id] = fold_texts(texts, own[step.host])
+            keys[step.id] = (*_key(step), folded[step.id].parts)
+    ordered = _ordered({host: [keys[step.id] for step in some] for host, some in steps.items()})
     return tuple(
         AlikeStep(
-            steps={host: members[host, place][0] for host, place in places},
-            parts=members[places[0]][1].parts,
-            uuids={host: members[host, place][1].uuids for host, place in places},
+            steps={host: steps[host][place] for host, place in places},
+            parts=folded[steps[places[0][0]][places[0][1]].id].parts,
+            uuids={host: folded[steps[host][place].id].uuids for host, place in places},
         )
         for places in ordered
     )
@@ -234,6 +250,37 @@ def _texts(actions: Actions) -> Iterator[str]:
             yield _ACTION + _encoded(action)
 
 
+def _changed(step: Step, contents: Contents) -> list[str]:
+    """The same with the lines of each file that stay as they are; none if no file has any."""
+    before = {seen.resource: seen for seen in filled(step.before, contents)}
+    texts: list[str] = []
+    stays = False
+    for action in step.actions:
+        old = _held(before.get(action.resource) if action.resource else None)
+        if not isinstance(action, WriteFile) or action.content is None or old is None:
+            texts += _texts((action,))
+            continue
+        stays = True
+        new = action.content.split("\n")
+        texts.append(_FILE + _encoded(msgspec.structs.replace(action, content="")))
+        for tag, low, high, start, end in SequenceMatcher(None, old, new, False).get_opcodes():
+            if tag == "equal":
+                texts.append(_STAYS + "\n".join(new[start:end]))
+            else:
+                texts += [_GONE + line for line in old[low:high]]
+                texts += [_LINE + line for line in new[start:end]]
+    return texts if stays else []
+
+
+def _held(before: State | None) -> list[str] | None:
+    """The lines of a file; None if they are not known, or too many."""
+    try:
+        text = text_of(before) if before and before.exists else None
+    except RestoreError:
+        return None
+    return None if text is None or text.count("\n") > LINES else text.split("\n")
+
+
 def _encoded(action: Any) -> str:
     return json.dumps(msgspec.to_builtins(action))
 
@@ -243,9 +290,9 @@ def _actions(texts: Iterable[str]) -> Actions:
     found: list[dict[str, Any]] = []
     lines: list[list[str]] = []
     for text in texts:
-        if text[:1] == _LINE:
+        if text[:1] in (_LINE, _STAYS):
             lines[-1].append(text[1:])
-        else:
+        elif text[:1] != _GONE:
             found.append(json.loads(text[1:]))
             lines.append([])
     for action, some in zip(found, lines, strict=True):

@@ -120,7 +120,7 @@ def actions(plan: Plan, contents: Contents = _known) -> Iterator[str]:
     """Every step that is alike on several hosts once, with what differs between them."""
     gpus = {host: own_gpus(plan.nodes[host].gpus, steps) for host, steps in by_host(plan).items()}
     marks = _Marks(gpus)
-    steps = same_steps(plan)
+    steps = same_steps(plan, contents)
     for place, each in enumerate(steps):
         yield from [""] if place else []
         yield from _heading(plan, each)
@@ -205,19 +205,21 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
         yield from (_literal(line) for some in blocks.values() for block in some for line in block)
         return
     for place in range(max(map(len, blocks.values()))):
-        variants: dict[tuple[Passage, ...], dict[str, Folded]] = {}
-        for host, some in blocks.items():
-            lines = _shared(some[place] if place < len(some) else ())
-            folded = fold_texts(lines, marks.gpus[host])
-            variants.setdefault(folded.parts, {})[host] = folded
-        if len(variants) > 1 and (lines_of_all := _one_state_each(variants)):
-            yield from lines_of_all
+        block = {host: some[place] if place < len(some) else [] for host, some in blocks.items()}
+        variants = _variants(block, marks)
+        if len(variants) > 1 and (lines := _one_state_each(variants)):
+            yield from lines
             continue
+        if len(variants) > 1 and _is_file(block):
+            changed = {host: [x for x in some if x[:1] != " "] for host, some in block.items()}
+            if len(alone := _variants(changed, marks)) == 1:
+                yield "## the lines around these, which stay, differ between the hosts; see --full"
+                variants = alone
         for members in variants.values():
             yield from [f"## on {nodeset(members)}:"] if len(variants) > 1 else []
             yield from marks.lines(members)
     used = {
-        host: sorted({uuid for some in each.uuids[host] for uuid in some}, key=gpus.index)
+        host: sorted({x for some in each.uuids[host] for x in some if x in gpus}, key=gpus.index)
         for host in blocks
         if (gpus := marks.gpus[host])
     }
@@ -225,6 +227,21 @@ def _done(each: AlikeStep, marks: "_Marks", contents: Contents) -> Iterator[str]
         for host, uuids in used.items():
             listed = [f"GPU {marks.gpus[host].index(uuid)} {uuid}" for uuid in uuids]
             yield f"## {nodeset([host])}: {', '.join(listed)}"
+
+
+def _variants(
+    blocks: Mapping[str, Iterable[str]], marks: "_Marks"
+) -> dict[tuple[Passage, ...], dict[str, Folded]]:
+    """The hosts that share lines, but for the UUIDs in them."""
+    found: dict[tuple[Passage, ...], dict[str, Folded]] = {}
+    for host, lines in blocks.items():
+        folded = fold_texts(_shared(lines), marks.gpus[host])
+        found.setdefault(folded.parts, {})[host] = folded
+    return found
+
+
+def _is_file(blocks: Mapping[str, Sequence[str]]) -> bool:
+    return all(lines and lines[0].startswith("--- ") for lines in blocks.values())
 
 
 def _one_state_each(variants: Mapping[tuple[Passage, ...], Iterable[str]]) -> list[str]:
