@@ -42,6 +42,11 @@ class Commands(click.Group):
             raise TypeError(f"nodevet.cli.{cmd_name} defines no command")
         return command
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands first, which is what the help of `nodevet` is asked for."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by the groups that they declare."""
         from nodevet.cli.common.command import grouped

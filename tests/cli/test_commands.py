@@ -47,7 +47,7 @@ def test_the_list_of_commands_is_whole(nodevet: Run) -> None:
     text = nodevet("--help").stdout
     for group in GROUPS:
         assert f"\n{group}:\n" in text
-    listed = text.split("\nVet:\n")[1].split("\n  `")[0].splitlines()
+    listed = text.split("\nVet:\n")[1].split("\nOptions:\n")[0].splitlines()
     assert sorted(line.split()[0] for line in listed if line.startswith("  ")) == list(COMMANDS)
 
 
