@@ -8,7 +8,7 @@ import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
-from nodevet.cli.common.display import QUIET, Display, display_options
+from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
 from nodevet.last_verdict import clocks
 from nodevet.run.errors import UserError
@@ -69,7 +69,7 @@ SOME = 5  # names in a sentence
 )
 @options.expect_hostname
 @options.reach
-@display_options(QUIET)
+@display_options(QUIET, ADVICE)
 @options.project
 def command(
     targets: tuple[str, ...],

@@ -7,7 +7,7 @@ import click
 
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
-from nodevet.cli.common.display import QUIET, Display, display_options
+from nodevet.cli.common.display import ADVICE, QUIET, Display, display_options
 from nodevet.cli.common.durations import Duration
 
 
@@ -57,7 +57,7 @@ from nodevet.cli.common.durations import Duration
 )
 @options.expect_hostname
 @options.reach
-@display_options(QUIET)
+@display_options(QUIET, ADVICE)
 @options.project
 def command(
     targets: tuple[str, ...],

@@ -7,7 +7,7 @@ import click
 
 from nodevet.cli.common import completing, options
 from nodevet.cli.common.command import Command
-from nodevet.cli.common.display import QUIET, Display, Screen, display_options
+from nodevet.cli.common.display import ADVICE, QUIET, Display, Screen, display_options
 
 if TYPE_CHECKING:
     from nodevet.cli.common.output import Sink, Sinks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @options.formats
 @options.everything
 @options.previous
-@display_options(QUIET)
+@display_options(QUIET, ADVICE)
 def command(
     run: Path,
     formats: tuple[str, ...],

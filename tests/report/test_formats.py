@@ -104,7 +104,14 @@ def test_what_formats_share_is_no_format(cases):
 
 
 def test_an_option_that_a_format_does_not_have_is_refused(cases):
-    assert report.options("table") == {"colour", "width", "previous", "everything", "quiet"}
+    assert report.options("table") == {
+        "colour",
+        "width",
+        "previous",
+        "everything",
+        "quiet",
+        "advice",
+    }
     with pytest.raises(ReportError, match="json has no option previous; it has none"):
         report.render("json", cases["empty"], previous=cases["empty"])
 

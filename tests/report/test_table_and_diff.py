@@ -6,9 +6,10 @@ import re
 
 import pytest
 from ClusterShell.NodeSet import expand
+from msgspec.structs import replace
 
 from nodevet import report
-from nodevet.model import Subject, Verdict, fail
+from nodevet.model import Severity, Status, Subject, Verdict, fail, unknown
 from nodevet.printable import cells
 from nodevet.report import diff
 from nodevet.report.parts.hunks import hunks
@@ -17,8 +18,7 @@ from nodevet.report.parts.hunks import hunks
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
 def test_width_is_kept_and_no_host_is_lost(width, cases):
     text = report.render("table", cases["mixed"], width=width)
-    rows = text.split("\n\n")[0].splitlines()
-    assert all(cells(row) <= width for row in rows)
+    assert all(cells(row) <= width for row in text.splitlines())
     told = {host for part in re.findall(r"gpu[\[\]\d,-]+", text) for host in expand(part)}
     assert told == {h.host for h in cases["mixed"].hosts if h.verdict is not Verdict.OK}
 
@@ -34,7 +34,10 @@ def test_a_long_host_list_goes_on_over_more_lines(make):
 
 
 def test_columns_are_aligned(cases):
-    rows = report.render("table", cases["mixed"]).splitlines()[:10]
+    head, _, *rows = report.render("table", cases["mixed"]).splitlines()
+    assert head == "baseline: nvidia-h100-sxm"
+    rows = [row for row in rows[:-2] if not row.startswith(" ")]
+    assert len(rows) == 10
     assert {row.index("gpu") for row in rows} == {61}
 
 
@@ -53,12 +56,15 @@ def test_hostile_text_colours_nothing(cases):
         "\x1b[35mU",
         "\x1b[0m  ",
         "\x1b[1m24",
+        "\x1b[2m  ",
     }
 
 
-def test_all_ok_is_one_line(cases):
+def test_all_ok_is_one_line_below_the_baseline(cases):
     text = report.render("table", cases["healthy"])
-    assert text == "All ok: 2 hosts · 26 findings judged, 2 not applicable · 4.1 s\n"
+    total = "All ok: 2 hosts · 26 findings judged, 2 not applicable · 4.1 s\n"
+    assert text == f"baseline: nvidia-h100-sxm\n\n{total}"
+    assert report.render("table", cases["healthy"], quiet=True) == total
 
 
 def test_below_fail_on_and_an_expired_waiver_are_said(cases):
@@ -120,20 +126,77 @@ TOLD = "drain the node, " + "look at this and that, " * 20 + "and keep the repor
 
 
 @pytest.mark.parametrize("width", [60, 100, None])
-def test_advice_is_told_whole_and_below_its_line_where_it_has_no_room(width, make):
+def test_advice_is_told_whole_below_its_line(width, make):
     finding = fail(check="c", expected=1, actual=2, why="because", advice=TOLD)
-    text = report.render("table", make.run_of(make.vetted("gpu1", (finding,))), width=width)
+    run = make.run_of(make.vetted("gpu1", (finding,)))
+    text = report.render("table", run, width=width, advice=True)
     assert "".join(TOLD.split()) in "".join(text.split())
-    if width:
-        rows = text.split("\n\n")[0].splitlines()
-        assert rows[0].endswith("because") and rows[1].startswith("      advice: drain")
-        assert max(map(cells, rows)) <= width
+    rows = text.split("\n\n")[1].splitlines()
+    assert rows[0].endswith("because") and rows[1].startswith("        advice: drain")
+    assert width is None or max(map(cells, rows)) <= width
+
+
+LONG = "drain the node and reboot: a reset does not help; if it stays, reseat the GPU. Then RMA it"
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (120, "drain the node and reboot: a reset does not help: `nodevet explain c`"),
+        (72, "drain the node and reboot: `nodevet explain c`"),
+        (60, "drain the node and reboot: `nodevet explain c`"[:25]),
+        (40, "`nodevet explain c`"),
+        (30, ""),
+    ],
+)
+def test_advice_is_as_short_as_its_line(width, said, make):
+    """Once for each kind of fault."""
+    findings = (
+        fail(make.gpu(0), check="c", expected=1, actual=2, advice=LONG),
+        fail(make.gpu(1), check="c", expected=1, actual=3, advice=LONG),
+    )
+    text = report.render("table", make.run_of(make.vetted("a", findings)), width=width)
+    told = [line.strip() for line in text.splitlines() if "advice:" in line]
+    assert told == ([f"advice: {said}"] if said else [])
+
+
+WORDS = "none of nvidia-h100-sxm, nvidia-l40s fits: the GPUs are 8 × GeForce RTX 3090 (10de:2204); "
+WORDS += "to judge what every GPU needs, `-b generic`; or write a baseline that fits them"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_reason_is_wrapped_and_not_cut(width, make):
+    hosts = [make.vetted(f"gpu{n}", (unknown(check="baseline", why=WORDS),)) for n in range(3)]
+    text = report.render("table", make.run_of(*hosts), width=width)
+    assert "".join(WORDS.split()) in "".join(text.split())
+    assert "gpu[0-2]" in text and "…" not in text
+    assert max(map(cells, text.splitlines())) <= width
+
+
+def test_the_head_says_what_each_host_is_judged_by(make):
+    hosts = [
+        replace(make.vetted(f"gpu{n:03}"), baseline="h100" if n < 6 else "site.yaml")
+        for n in range(1, 9)
+    ]
+    first = report.render("table", make.run_of(*hosts, make.failed("x", Status.TIMEOUT, "no")))
+    assert first.startswith("baseline: h100 gpu[001-005], site.yaml gpu[006-008]\n\n")
+
+
+def test_a_warning_is_told_from_a_failure_without_colour(make):
+    findings = [
+        fail(check=check, expected=1, actual=2, severity=severity)
+        for check, severity in (("a", Severity.CRITICAL), ("b", Severity.WARNING))
+    ]
+    text = report.render("table", make.run_of(make.vetted("gpu1", tuple(findings))))
+    rows = [line.split() for line in text.splitlines()[2:4]]
+    assert [row[5:] for row in rows] == [["gpu1"], ["gpu1", "warning"]]
 
 
 @pytest.mark.parametrize("name", [name for name in report.formats() if name != "prometheus"])
 def test_no_format_cuts_advice(name, make):
     finding = fail(check="c", expected=1, actual=2, advice=TOLD)
-    text = report.render(name, make.run_of(make.vetted("gpu1", (finding,))))
+    options = {"advice": True} if name == "table" else {}
+    text = report.render(name, make.run_of(make.vetted("gpu1", (finding,))), **options)
     assert "".join(TOLD.split()) in re.sub(r"\s|\n[+ ]", "", text).replace("+", "")
 
 

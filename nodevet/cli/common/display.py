@@ -18,6 +18,8 @@ QUIET = (
     "advice, no notes."
 )
 """The help of `--quiet` where a table of checks is shown."""
+ADVICE = "In a table, tell in full what to do, below each kind of difference."
+"""The help of `--advice`, there."""
 
 
 class Screen(NamedTuple):
@@ -33,6 +35,7 @@ class Display(NamedTuple):
     out: Screen = Screen()  # standard output
     err: Screen = Screen()  # standard error
     quiet: bool = False
+    advice: bool = False
 
     @property
     def colour(self) -> bool:
@@ -43,17 +46,19 @@ class Display(NamedTuple):
         return self.out.width
 
 
-def display_options(quiet: str = "") -> Callable[[Any], Any]:
-    """`--color`, and `--quiet` if `quiet` says what that leaves out. The command gets them as one
-    argument, `display`."""
+def display_options(quiet: str = "", advice: str = "") -> Callable[[Any], Any]:
+    """`--color`, and `--quiet` and `--advice` if there is help for them. The command gets them as
+    one argument, `display`."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         @wraps(function)
-        def command(*args: Any, color: str, quiet: bool = False, **rest: Any) -> Any:
+        def command(
+            *args: Any, color: str, quiet: bool = False, advice: bool = False, **rest: Any
+        ) -> Any:
             context = click.get_current_context(silent=True)
             if context:
                 context.color = True  # what is coloured is decided here: click strips nothing
-            return function(*args, display=display_of(color, quiet=quiet), **rest)
+            return function(*args, display=display_of(color, quiet=quiet, advice=advice), **rest)
 
         shown: Any = click.option(
             "--color",
@@ -65,15 +70,17 @@ def display_options(quiet: str = "") -> Callable[[Any], Any]:
         )(command)
         if quiet:
             shown = click.option("-q", "--quiet", is_flag=True, help=quiet)(shown)
+        if advice:
+            shown = click.option("--advice", is_flag=True, help=advice)(shown)
         return shown
 
     return decorate
 
 
-def display_of(color: str = "auto", *, quiet: bool = False) -> Display:
+def display_of(color: str = "auto", *, quiet: bool = False, advice: bool = False) -> Display:
     """How the process's own standard streams are drawn."""
     out, err = (screen(stream, color, os.environ) for stream in (sys.stdout, sys.stderr))
-    return Display(out=out, err=err, quiet=quiet)
+    return Display(out=out, err=err, quiet=quiet, advice=advice)
 
 
 def screen(stream: IO[str], color: str, environment: Mapping[str, str]) -> Screen:

@@ -125,7 +125,8 @@ class Sinks:
         known: dict[str, Any] = {"previous": previous, "everything": everything}
         if sink.file is None:
             shown = self.display
-            known |= {"colour": shown.colour, "width": shown.width, "quiet": shown.quiet}
+            known |= {"colour": shown.colour, "width": shown.width}
+            known |= {"quiet": shown.quiet, "advice": shown.advice}
         return {key: value for key, value in known.items() if key in report.options(sink.format)}
 
     def write(self, render: Callable[[Sink], str], sinks: Sequence[Sink]) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from nodevet.durations import elapsed
 from nodevet.model import HostFacts, Run
 from nodevet.printable import brief, cut
-from nodevet.report.parts.text import columns
+from nodevet.report.parts.text import columns, count, nodeset, wrap
 
 LONGEST = 120  # columns of one value
+MOST_BASELINES = 6  # that are named above a report
+SHORT = 40  # columns of the hosts of one baseline
 
 
 def above(run: Run, width: int | None) -> list[str]:
@@ -22,8 +24,37 @@ def above(run: Run, width: int | None) -> list[str]:
     up = found.pop("uptime", "")
     machine = ", ".join(filter(None, (*with_size, up and f"up {up}")))
     told = {"machine": machine, **found} if machine else found
+    if run.hosts[0].baseline:
+        told["baseline"] = brief(run.hosts[0].baseline, LONGEST)
     lines = columns(list(told.items()))
     return [*(cut(line, width) if width else line for line in lines), ""] if lines else []
+
+
+def judged_by(run: Run, width: int | None) -> list[str]:
+    """The baselines of several hosts, `baseline: h100 gpu[001-100], site.yaml gpu[101-128]`, then
+    an empty line. Nothing if no host was judged by one."""
+    hosts: dict[str, list[str]] = {}
+    for report in run.hosts:
+        if report.baseline:
+            hosts.setdefault(report.baseline, []).append(report.host)
+    if not hosts:
+        return []
+    groups = sorted(hosts.items(), key=lambda group: -len(group[1]))
+    told = [
+        f"{brief(baseline)} {_hosts(names)}" if len(groups) > 1 else brief(baseline)
+        for baseline, names in groups[:MOST_BASELINES]
+    ]
+    if more := groups[MOST_BASELINES:]:
+        rest = sum(len(names) for _, names in more)
+        told.append(f"{len(more)} more of {count(rest, 'host')}")
+    text = f"baseline: {', '.join(told)}"
+    return [*(wrap(text, width) if width else [text]), ""]
+
+
+def _hosts(names: list[str]) -> str:
+    """Their nodeset, or how many they are if that is long."""
+    folded = nodeset(names)
+    return folded if len(folded) <= SHORT else count(len(names), "host")
 
 
 def rows(facts: HostFacts) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from nodevet.report.parts.text import count, cut_pair, plural
 
 DIGITS = 9  # of a number that is shown in a range
 LIMIT = 56  # columns of one value in a folded line
-SENTENCE = 160  # columns of one reason or waiver
+SENTENCE = 400  # columns of one reason or waiver
 ADVICE = 600  # columns of one piece of advice: up to three sentences
 
 
