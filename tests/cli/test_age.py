@@ -65,7 +65,7 @@ def kept(host: str, *, age: float | None, **evidence: Any) -> None:
 
 def test_d20_old_evidence_is_unknown_and_told_as_that(call: Call) -> None:
     kept("gpu001", age=800 * DAY)
-    done = call("check", "--evidence", "kept")
+    done = call("check", "--evidence", "kept", "--advice")
     assert done.exit_code == 3
     assert "evidence_age  the evidence is 800 d old, of 20" in done.stdout
     assert "at most 7 d are allowed" in done.stdout

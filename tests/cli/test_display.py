@@ -93,7 +93,7 @@ def test_quiet_leaves_what_counts_and_the_exit_code(nodevet: Run, kept: Path) ->
     assert "WAIVED" in whole.stdout and "swap" in whole.stdout
     rows = quiet.stdout.splitlines()
     assert [rows[0].split()[:2], rows[1]] == [["FAIL", "power_limit"], ""]
-    assert rows[2:] == ["1 host: 1 fail · 1.0 s · 2 rows not shown"]
+    assert rows[2:] == ["1 host: 1 fail · 1 s · 2 rows not shown"]
 
 
 def test_quiet_says_nothing_of_a_first_night(nodevet: Run, kept: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_run_that_is_written_to_files_alone_ends_with_its_totals(
         done = nodevet("report", kept, f"--format=html:{page}", f"--format=table:{text}", *quiet)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == (
-            f"nodevet: 1 host: 1 fail · 1.0 s · written: html {page}, table {text}\n"
+            f"nodevet: 1 host: 1 fail · 1 s · written: html {page}, table {text}\n"
         )
     shown = nodevet("report", kept, "--format=table", f"--format=html:{page}")
     assert shown.stderr == ""

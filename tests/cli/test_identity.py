@@ -148,7 +148,7 @@ def test_d4_another_host_name_than_the_inventorys_fails(
     nodes: Given, call: Call, command: tuple[str, ...]
 ) -> None:
     nodes["gpu002"] = MACHINE | {"hostname": "gpu001"}
-    done = call(*command, "gpu002", "--format=table", "--format=json:run")
+    done = call(*command, "gpu002", "--advice", "--format=table", "--format=json:run")
     assert done.exit_code == 1
     assert "hostname  gpu001, expected gpu002" in done.stdout
     for word in ("DNS", "HostName", "expect_hostname: false", "--no-expect-hostname"):
