@@ -28,7 +28,7 @@ from nodevet.run.approved import approved, closing
 from nodevet.run.confirmed import Confirmation
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
-from nodevet.run.fix_run import chosen, keep, read_plan, same_plan, tell_folder, terms_of
+from nodevet.run.fix_run import chosen, keep, read_plan, resumable, same_plan, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import carried_out
@@ -121,7 +121,6 @@ def apply(
         if what.plan_name is not None:
             run.begin(what.plan_name, what.text, what.signatures, reach)
         journal.reserve(space.reserve(plan, batch))
-        tell_folder(run, "apply --resume", hears)
         result = _carry_out(
             what, reach, context, project, journal, found, carried, todo, confirmation, hears
         )
@@ -210,22 +209,19 @@ def _carry_out(
     )
     reaching = fleet_options(**reach.options, context=context, fixes=True)
     with (
+        resumable(run, "apply --resume", listener),
         ssh_executor.SshExecutor(reach.hosts, reaching) as worker,
         Stop(listener.note_in_signal) as stop,
     ):
-        try:
-            ended, stopped = roll_out(
-                order,
-                worker,
-                journal,
-                rollout.limits,
-                pause=rollout.pause,
-                earlier=earlier,
-                finished=finished,
-                heard=listener.heard,
-                stop=stop,
-            )
-        except KeyboardInterrupt:
-            listener.note(f"nodes were left as they are: nodevet apply --resume {run.path}")
-            raise
+        ended, stopped = roll_out(
+            order,
+            worker,
+            journal,
+            rollout.limits,
+            pause=rollout.pause,
+            earlier=earlier,
+            finished=finished,
+            heard=listener.heard,
+            stop=stop,
+        )
         return opened.result(ended, stopped)

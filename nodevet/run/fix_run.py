@@ -4,7 +4,8 @@ import getpass
 import os
 import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,18 @@ def open_run(folder: Path) -> RunFolder:
     return RunFolder(folder)
 
 
-def tell_folder(run: RunFolder, again: str, listener: FixListener) -> None:
-    """Where a run is kept, how it is watched, and, by `again`, gone on with."""
+@contextmanager
+def resumable(run: RunFolder, again: str, listener: FixListener) -> Iterator[None]:
+    """Tells where a run is kept, how it is watched, and, by `again`, gone on with; the last once
+    more if it is interrupted meanwhile."""
     folder = shlex.quote(str(run.path))
     listener.note(f"run {folder}; watch it: nodevet status {folder}")
     listener.note(f"if it is interrupted: nodevet {again} {folder}")
+    try:
+        yield
+    except KeyboardInterrupt:
+        listener.note(f"hosts in hand are left as they are; go on with: nodevet {again} {folder}")
+        raise
 
 
 def chosen(names: Sequence[str], everything: Sequence[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from nodevet.remedy.settings import Rollout, no_hook
 from nodevet.result import HostResult, Result
 from nodevet.run.approved import closed_rollback, rollback_approved
 from nodevet.run.errors import UserError
-from nodevet.run.fix_run import chosen, keep, same_plan, tell_folder, terms_of
+from nodevet.run.fix_run import chosen, keep, resumable, same_plan, terms_of
 from nodevet.run.listener import FixListener
 from nodevet.run.reach import fleet_options
 from nodevet.run.rollout import of_rollback
@@ -70,7 +70,6 @@ def rollback(
         )
         approvals = asked()
         journal.reserve(space.reserve(plan, batch))
-        tell_folder(run, "rollback", hears)
         opened = Opening(run, text, plan, journal, approvals, {}, kind="rollback", hosts=hosts)
         for host in hosts:
             if host in odd:
@@ -79,6 +78,7 @@ def rollback(
                 journal.write(host_end(nothing(host, plan.of(host), then)))
         claims, told = _claims(run, hears), safely(hears.heard)
         with (
+            resumable(run, "rollback", hears),
             ssh_executor.SshExecutor(reach.hosts, options) as worker,
             Stop(hears.note_in_signal) as stop,
         ):
@@ -102,13 +102,9 @@ def rollback(
 
             limits = Limits(canary=0, batch=batch, max_fail=len(todo))
             told(RunBegun(hosts=len(todo), limits=limits))
-            try:
-                ended, why = HostRunner(limits, one, journal, hears.heard, stop).run(
-                    todo, RolloutProgress()
-                )
-            except KeyboardInterrupt:
-                hears.note(f"nodes were left as they are: nodevet rollback {run.path}")
-                raise
+            ended, why = HostRunner(limits, one, journal, hears.heard, stop).run(
+                todo, RolloutProgress()
+            )
             result = run.whole(opened.result(ended, why), journal.records)
     return keep(run, result, run.next_stem("rollback"))
 

@@ -121,7 +121,8 @@ class FixBoard:
         if self._stopped:
             return f"{self._stopped}: no further host is begun"
         most = self._run.limits.max_fail if self._run else 0
-        return f"{min(most, self._may_fail):,} more may fail" if most else ""
+        told = self._run is not None and 0 < most < self._run.hosts
+        return f"{min(most, self._may_fail):,} more may fail" if told else ""
 
 
 def about(seconds: float) -> str:
