@@ -18,6 +18,8 @@ def main() -> NoReturn:
         if text is not None and _written(text):
             sys.exit(0)
     gc.set_threshold(GARBAGE)
+    # it would look for them in every distribution that is installed, each time
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from nodevet.cli import main as run
 
     try:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ),
     ),
 )
-@click.argument("targets", nargs=-1, metavar="@local")
+@click.argument("targets", nargs=-1, metavar="@local", shell_complete=completing.hosts)
 @click.option(
     "-i",
     "--inventory",
