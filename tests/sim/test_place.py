@@ -1,0 +1,36 @@
+"""The folders of fleets, and what goes with the last of them."""
+
+from pathlib import Path
+
+import pytest
+
+from nodevet_sim.nspawn import place
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Those of all fleets, and what they have compiled."""
+    top, cache = tmp_path / "run", tmp_path / "cache" / "sim"
+    monkeypatch.setattr(place, "TOP", top)
+    monkeypatch.setattr(place, "CACHE", cache)
+    (cache / "0123456789abcdef").mkdir(parents=True)
+    for fleet in ("one", "two"):
+        (top / fleet).mkdir(parents=True)
+    return top, cache
+
+
+def test_what_was_compiled_goes_with_the_last_fleet(folders: tuple[Path, Path]) -> None:
+    top, cache = folders
+    place.remove(place.FleetFolder("one"))
+    assert cache.exists() and [entry.name for entry in top.iterdir()] == ["two"]
+    place.remove(place.FleetFolder("two"))
+    assert not cache.parent.exists() and not top.exists()
+
+
+def test_what_others_keep_there_stays(folders: tuple[Path, Path]) -> None:
+    top, cache = folders
+    (cache.parent / "other").write_text("")
+    for fleet in ("one", "two", "none"):
+        place.remove(place.FleetFolder(fleet))
+    assert [entry.name for entry in cache.parent.iterdir()] == ["other"]
+    assert not top.exists()
