@@ -3,6 +3,7 @@
 import shutil
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,12 +117,14 @@ def _resolved(
     reach: dict[str, Any],
 ) -> "Sequence[Resolved]":
     """The baselines; only that of the host, if one is named."""
-    from nodevet.run.explain import fitting, resolve
+    from nodevet.run.explain import fitting, resolve, stand_ins
     from nodevet.run.reach import fleet_options
 
     resolved = resolve(names, folders, catalog)
     if host and len(names) != 1:
-        found = fitting(resolved, _one_host(host, inventories), fleet_options(**reach))
+        target = _one_host(host, inventories)
+        others = partial(stand_ins, names, folders, catalog)
+        found = fitting(resolved, target, fleet_options(**reach), others)
         resolved = (found.resolved,)
         if found.doubt:
             say(found.doubt)

@@ -1,12 +1,20 @@
 """Explain: what a check is about, what is expected of a host by it, and why."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from nodevet import age, identity
-from nodevet.baseline import Resolved, Statement, choose, load_resolved, provenance
+from nodevet.baseline import (
+    Resolved,
+    Statement,
+    available,
+    choose,
+    load_resolved,
+    none_fits,
+    provenance,
+)
 from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
@@ -117,17 +125,40 @@ def not_known(word: str, catalog: Catalog) -> UserError:
     return UserError(f"no check is named {brief(word)!r}; {near}; {way}")
 
 
-def fitting(resolved: Sequence[Resolved], host: Host, options: Options) -> Fitting:
-    """The baseline for a host, from what it is: it is visited. Raises UserError."""
+def stand_ins(
+    names: Sequence[str], folders: Sequence[Path], catalog: Catalog
+) -> tuple[Resolved, ...]:
+    """The shipped baselines that a run would fall back on; none if baselines were named."""
+    known = candidates(folders)
+    others = () if names else [name for name, _ in available([]) if name not in known]
+    return load_resolved(others, catalog=catalog)
+
+
+def fitting(
+    resolved: Sequence[Resolved],
+    host: Host,
+    options: Options,
+    others: Callable[[], Sequence[Resolved]] = tuple,
+) -> Fitting:
+    """The baseline for a host, from what it is: it is visited. Raises UserError.
+
+    `others`: those that may stand in if it is certain that none is for it.
+    """
     (one,) = visit([host], options)
     if one.evidence is None:
         raise UserError(f"{host.name}: {one.status.value}: {one.why}; name its baseline with -b")
     evidence = decode(one.evidence)
     named = judge_hostname(host, evidence)
     doubt = f"{host.name}: {in_words(named)}; {named.advice}" if named else ""
-    chosen = choose([each.baseline for each in resolved], evidence, host)
+    known = [each.baseline for each in resolved]
+    chosen = choose(known, evidence, host)
     if isinstance(chosen, str):
-        raise UserError("\n".join(filter(None, (doubt, f"{host.name}: {chosen}"))))
+        told = "\n".join(filter(None, (doubt, f"{host.name}: {chosen}")))
+        resolved = others() if none_fits(known, evidence, host) else ()
+        chosen = choose([each.baseline for each in resolved], evidence, host)
+        if isinstance(chosen, str):
+            raise UserError(told)
+        doubt = f"{told}; until then judged by the shipped {chosen.name}"
     found = next(each for each in resolved if each.baseline is chosen)
     return Fitting(resolved=found, doubt=doubt)
 

@@ -289,6 +289,19 @@ def test_explain_for_a_host_asks_the_host_which_baseline_is_its_own(
     assert "connection refused" in gone.stderr
 
 
+def test_explain_says_which_shipped_baseline_stands_in(
+    nodevet: Run, reach: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "baselines").mkdir()
+    text = "nodevet: 1\nextends: nvidia-a100-sxm-80\n"
+    (tmp_path / "baselines/site.yaml").write_text(text)
+    done = nodevet("explain", "gpu_model", "--host", "gpu1", *reach, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "none of site fits: the GPUs are 8 × 10de:2330" in done.stderr
+    assert "until then judged by the shipped nvidia-h100-sxm" in done.stderr
+    assert "nvidia-h100-sxm (" in done.stdout
+
+
 def test_schema_knows_the_checks_of_the_project(nodevet: Run, tmp_path: Path) -> None:
     (tmp_path / "checks").mkdir()
     (tmp_path / "checks" / "site_rule.py").write_text(
