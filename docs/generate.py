@@ -1,13 +1,16 @@
 """Write docs/checks/ from the checks, docs/faults.md from the faults of simulated nodes, and
-docs/metrics.md from what the Prometheus report says of a run of checks and a run of fixes.
+docs/metrics.md from what the Prometheus report says of a run of checks and a run of fixes, and
+docs/schemas.md and docs/schemas/ from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -25,6 +28,7 @@ from nodevet.model import (
 )
 from nodevet.report import prometheus
 from nodevet.result import HostResult, Outcome, Result, StepResult
+from nodevet.run.schema import KINDS
 from nodevet_sim.faults import FAULTS, describe
 
 FOLDER = Path(__file__).parent
@@ -46,6 +50,7 @@ def main() -> int:
     stale = set((FOLDER / "checks").glob("*.md")) - set(pages)
     pages[FOLDER / "faults.md"] = faults_page()
     pages[FOLDER / "metrics.md"] = metrics_page()
+    pages |= schema_pages()
     if sys.argv[1:]:
         changed = {path for path, text in pages.items() if not current(path, text)}
         for target in sorted(changed | stale):
@@ -114,6 +119,76 @@ def metrics_page() -> str:
             rows.append(f"| `{metric.name}` | {named} | {metric.documentation} |")
         blocks += [f"## {title}", "\n".join(rows)]
     return "\n\n".join(blocks) + "\n"
+
+
+SCHEMAS_HEAD = """\
+# Documents
+
+What nodevet stores is JSON, and each kind has a JSON Schema: `nodevet schema KIND` prints it. Each
+document says its `schema`, a whole number that grows when a reader must change: nodevet upgrades
+earlier ones if it can, and refuses others, naming the number. Fields may be added without a new
+number: ignore those that you do not know. A field that is not required may be left out, and has its
+default then. This file is written by `docs/generate.py`.
+"""
+STORED = {
+    "run": "A run of checks: `check --format json`, and the `run` of a verdict file.",
+    "plan": "What fixes would change: `plan -o`. Its bytes are what is signed.",
+    "result": "How a run of fixes ended: `result.json` of its folder.",
+    "evidence": "What was read on a node: `check --save`, `nodevet probe`. Each section has data "
+    "or says why it has none; the schema has the fields of all of them.",
+}
+
+
+def schema_pages() -> dict[Path, str]:
+    """docs/schemas/ with a JSON Schema of each kind of document, and the page about them."""
+    pages, blocks = {}, [SCHEMAS_HEAD.rstrip()]
+    for kind, told in STORED.items():
+        schema = KINDS[kind](FOLDER)
+        text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        pages[FOLDER / "schemas" / f"{kind}.json"] = text
+        blocks += [f"## {kind.capitalize()}", f"{told} Schema: [{kind}.json](schemas/{kind}.json)."]
+        if kind != "evidence":
+            blocks += list(definitions(schema["$defs"], schema["$ref"].rpartition("/")[2]))
+    pages[FOLDER / "schemas.md"] = "\n\n".join(blocks) + "\n"
+    return pages
+
+
+def definitions(found: dict[str, Any], first: str) -> Iterator[str]:
+    """A table for each object of a schema, the whole document first."""
+    for name in sorted(found, key=lambda name: (name != first, name)):
+        properties = found[name].get("properties")
+        if not properties:
+            continue
+        yield f"**{name}**: {found[name].get('description', '').partition(chr(10))[0]}"
+        rows = ["| field | value | meaning |", "|---|---|---|"]
+        for field, schema in properties.items():
+            needed = " (required)" if field in found[name].get("required", ()) else ""
+            about = schema.get("description", "").replace("|", "\\|").replace("\n", " ")
+            rows.append(f"| `{field}`{needed} | {said(schema, found)} | {about} |")
+        yield "\n".join(rows)
+
+
+def said(schema: dict[str, Any], found: dict[str, Any]) -> str:
+    """A value's schema in words: `list of Finding`, `text or null`."""
+    if name := schema.get("$ref", "").rpartition("/")[2]:
+        return said(found[name], found) if "enum" in found[name] else f"**{name}**"
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(said(one, found) for one in schema["anyOf"])
+    kind = schema.get("type", "any value")
+    if kind == "array":
+        return f"list of {said(schema['items'], found)}" if "items" in schema else "list"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"map to {said(schema['additionalProperties'], found)}"
+    return {
+        "string": "text",
+        "integer": "whole number",
+        "object": "map",
+        "boolean": "true or false",
+    }.get(kind, kind)
 
 
 def check_pages(catalog: Catalog) -> dict[Path, str]:

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -42,6 +43,7 @@ PAGES = [
 ]
 SHOWN_PLAN = "7f3a91c2"  # what pages call their plan, and -1 its run
 WIDTH = "100"
+ASKED = re.compile(rb"(?:Type (\S+) to [^\n]*|\[y/N\]): $")
 LONGEST = 150  # seconds that a command may take
 NOT_COPIED = (
     "test",
@@ -69,6 +71,7 @@ class World:
         self.project = home
         self.fleets = {name: f"{name}{os.getpid()}" for name in ("demo", "incident", "desk")}
         self.up = ""  # what `nodevet sim up demo` said
+        self.runs: list[str] = []  # of fixes, on this page
         self.broken: set[str] = set()  # nodes to which a page gave faults
         (home / ".ssh").mkdir(mode=0o700)
         for name, file in (("alice", "id_ed25519"), ("bob", "bob")):
@@ -95,6 +98,7 @@ class World:
 
     def enter(self, page: Path) -> None:
         """A folder for the commands of a page."""
+        self.runs = []
         self.project = self.home / page.stem.lower()
         self.project.mkdir()
         signers = ""
@@ -136,7 +140,7 @@ class World:
             where = f"PATH={sys.prefix}/bin:$PATH PYTHONDONTWRITEBYTECODE=1 TERM=dumb"
             text = f"{where} COLUMNS={WIDTH} script -qec {shlex.quote(text)} /dev/null"
             text = f"nodevet sim ssh --fleet {fleet} {node} {shlex.quote(text)}"
-        done = self.shell(text)
+        done = self.shell(text, echo=not node)
         done.stdout = self._back(done.stdout)
         return done
 
@@ -156,8 +160,8 @@ class World:
                 )
                 assert copied.returncode == 0, copied.stdout
 
-    def shell(self, text: str) -> "subprocess.CompletedProcess[str]":
-        """Run by bash at a terminal; what it asks to be typed, `Type X to ...:`, is typed."""
+    def shell(self, text: str, *, echo: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run by bash at a terminal; what it asks for, `Type X to ...:` or `[y/N]:`, is typed."""
         environment = {
             **{name: value for name, value in os.environ.items() if name[:8] != "NODEVET_"},
             "HOME": str(self.home),
@@ -168,6 +172,10 @@ class World:
             "TERM": "dumb",  # no colour, no bar
         }
         ours, theirs = pty.openpty()
+        if not echo:  # the terminal on the node does
+            modes = termios.tcgetattr(theirs)
+            modes[3] &= ~termios.ECHO
+            termios.tcsetattr(theirs, termios.TCSANOW, modes)
         child = subprocess.Popen(
             ["bash", "-o", "pipefail", "-c", text],
             cwd=self.project, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
@@ -179,9 +187,9 @@ class World:
         try:
             while chunk := _chunk(ours, end - time.monotonic()):
                 printed += chunk
-                if asked := re.search(rb"Type (\S+) to [^\n]*: $", printed[answered:]):
+                if asked := ASKED.search(printed, answered):
                     answered = len(printed)
-                    os.write(ours, asked[1] + b"\n")
+                    os.write(ours, (asked[1] or b"y") + b"\n")
             child.wait(timeout=LONGEST)
         finally:
             os.close(ours)
@@ -201,16 +209,15 @@ class World:
         text = re.sub(
             r"nodevet sim (down|inventory)(?= *([#>]|$))", rf"nodevet sim \1 {fleet}", text
         )
-        runs = sorted((self.project / "runs").glob("*-*"), key=lambda run: run.stat().st_mtime)
-        return text.replace(f"{SHOWN_PLAN}-1", runs[-1].name) if runs else text
+        return text.replace(f"{SHOWN_PLAN}-1", self.runs[-1]) if self.runs else text
 
     def _back(self, text: str) -> str:
         for name, fleet in self.fleets.items():
             text = text.replace(fleet, name)
         text = text.replace(f"{self.project}/", "").replace(f"{REPO}/", "")
-        runs = [run.name for run in (self.project / "runs").glob("*-*")]
-        plans = {name.split("-")[0] for name in runs}
-        for plan in plans | set(re.findall(r"\bplan ([0-9a-f]{8})\b", text)):
+        self.runs += re.findall(r"\bruns/([0-9a-f]{8}-\d+)", text)
+        plans = {run.split("-")[0] for run in self.runs}
+        for plan in plans | set(re.findall(r"(?i)\bplan ([0-9a-f]{8})\b", text)):
             text = text.replace(plan, SHOWN_PLAN)
         return text
 
@@ -243,7 +250,9 @@ def console(page: Path) -> list[Block]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_every_console_block_is_run_or_says_why_not(page: Path) -> None:
     for block in blocks(page):
-        assert block.kind not in SHELL, f"{page.name}:{block.line}: make it a console block"
+        prompt = re.search(r"^\$ [a-z]", block.text, re.M) and block.kind in {"", "text"}
+        where = f"{page.name}:{block.line}"
+        assert block.kind not in SHELL and not prompt, f"{where}: make it a console block"
         if block.kind == "console":
             assert block.commands and block.exits
             assert not (block.mark("not run") and block.mark("exit"))
@@ -293,6 +302,7 @@ $ nodevet check gpu001 \\
     -b site
 FAIL  power_limit  490 W, expected 700 W  gpu001
 ...
+$ printed
 8 hosts: 2 ok, ... fail · 20.8 s
 
 $ cat <<'END'   # text
@@ -310,13 +320,14 @@ def test_blocks_are_read_with_their_comments(tmp_path: Path) -> None:
     first, second = block.commands
     assert (first.line, first.text) == (6, "nodevet check gpu001 \\\n    -b site")
     assert first.shown.splitlines()[-1] == "8 hosts: 2 ok, ... fail · 20.8 s"
-    assert (second.line, second.shown) == (12, "")
+    assert (second.line, second.shown) == (13, "")
     assert second.text == "cat <<'END'   # text\n$ no command\nEND"
 
 
 PRINTED = """\
 FAIL   power_limit   490 W, expected 700 W   gpu001
 
+$ printed
 8 hosts: 2 ok, 6 fail · 7.1 s
 """
 

@@ -1,16 +1,13 @@
 """The pages that are written by hand agree with the code."""
 
 import re
-import shlex
 from datetime import date
 from pathlib import Path
 
-import click
 import pytest
 
 from nodevet.baseline import lint
 from nodevet.catalog import Catalog
-from nodevet.cli import nodevet
 from nodevet.report import formats
 
 REPO = Path(__file__).parents[1]
@@ -52,27 +49,6 @@ def pages() -> list[Path]:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
-
-
-def commands() -> list[tuple[str, str]]:
-    """Every `nodevet ...` that a page shows at a prompt, with its continuation lines."""
-    found = []
-    for page in pages():
-        text = page.read_text().replace("\\\n", " ")
-        for line in re.findall(r"^\s*\$ nodevet (.+)$", text, re.MULTILINE):
-            found.append((page.name, line.split("   #")[0].strip()))
-    return found
-
-
-@pytest.mark.parametrize(("page", "line"), commands())
-def test_every_command_on_a_page_can_be_given(page: str, line: str) -> None:
-    name, *words = shlex.split(line)
-    command = nodevet.get_command(click.Context(nodevet), name)
-    if isinstance(command, click.Group):
-        command = command.commands[words.pop(0)]
-    known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
-    used = {word.split("=")[0] for word in words if word.startswith("-") and word != "-"}
-    assert sorted(used - known) == []
 
 
 def test_the_baselines_of_the_readme_load(tmp_path: Path) -> None:

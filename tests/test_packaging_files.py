@@ -42,7 +42,7 @@ def admitted() -> list[str]:
 def test_the_image_runs_as_a_user_of_its_own_from_pinned_wheels() -> None:
     steps = instructions()
     assert {word for word, _ in steps} <= {
-        *("FROM", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT", "CMD"),
+        *("FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "ENTRYPOINT", "CMD"),
     }
     images = [words.split()[0] for word, words in steps if word == "FROM"]
     assert len(images) == 2 and all(re.fullmatch(r"python:3\.\d+-slim", name) for name in images)

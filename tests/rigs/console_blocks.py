@@ -1,7 +1,8 @@
 """The ```console blocks of a page: read, compared with what comes out, written again.
 
-A block shows commands, each after `$ `, and may show below each what it prints. What its reader
-need not see stands in HTML comments right above it:
+A block shows commands, each after `$ `, and may show below each what it prints, then a blank line
+(a `$ ` right below other output is output, too). What its reader need not see stands in HTML
+comments right above it:
 
 <!-- exit: 1 0 -->            how its commands end, one number each; without it, 0
 <!-- before: COMMAND -->      run first, and not shown
@@ -29,6 +30,8 @@ TOLERATED = (
     ),
     (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h)\b"), "<span>"),
+    (re.compile(r"(<span>,? ?)+"), "<span> "),
+    (re.compile(r"\bSHA256:[\w+/=]{40,}"), "<key>"),
     (re.compile(r"\b(?=\w*\d)[0-9a-f]{8,64}\b"), "<id>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "<id>"),
     (re.compile(r"\b10\.\d+\.\d+\.\d+\b"), "<address>"),
@@ -70,7 +73,8 @@ class Block:
         number = 0
         while number < len(lines):
             start, number = number, number + 1
-            if lines[start].startswith("$ "):
+            quiet = start == 0 or not lines[start - 1] or (found and found[-1][1] == start)
+            if lines[start].startswith("$ ") and quiet:
                 while lines[number - 1].endswith("\\"):
                     number += 1
                 if here := HERE.search(lines[number - 1]):
@@ -128,12 +132,10 @@ def plain(text: str) -> str:
 
 def rewritten(page: str, command: Command, printed: str) -> str:
     """The page with what a command printed in the place of what it shows."""
-    lines = page.splitlines(keepends=True)
+    lines = page.split("\n")
     start = command.line + command.text.count("\n")
-    end = start + next(
-        number
-        for number, line in enumerate(lines[start:])
-        if line.startswith("$ ") or line == "```\n"
+    shown = command.shown.split("\n")
+    assert lines[start : start + len(shown)] == shown
+    return "\n".join(
+        [*lines[:start], *printed.strip("\n").split("\n"), *lines[start + len(shown) :]]
     )
-    gap = ["\n"] if end > start and lines[end - 1] == "\n" and lines[end] != "```\n" else []
-    return "".join([*lines[:start], printed.strip("\n") + "\n", *gap, *lines[end:]])
