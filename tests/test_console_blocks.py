@@ -72,6 +72,7 @@ class World:
         self.fleets = {name: f"{name}{os.getpid()}" for name in ("demo", "incident", "desk")}
         self.up = ""  # what `nodevet sim up demo` said
         self.runs: list[str] = []  # of fixes, on this page
+        self.carried: dict[str, frozenset[tuple[Path, int]]] = {}
         self.broken: set[str] = set()  # nodes to which a page gave faults
         (home / ".ssh").mkdir(mode=0o700)
         for name, file in (("alice", "id_ed25519"), ("bob", "bob")):
@@ -133,10 +134,7 @@ class World:
         if node:
             fleet = self.fleets["desk" if node == "ws001" else "demo"]
             self.ready(fleet, node)
-            here = (
-                f"tar -C {self.project} -cf - . | nodevet sim ssh --fleet {fleet} {node} tar -xf -"
-            )
-            self.shell(here)  # into /root, where a command of the node begins
+            self.carry(fleet, node)
             where = f"PATH={sys.prefix}/bin:$PATH PYTHONDONTWRITEBYTECODE=1 TERM=dumb"
             text = f"{where} COLUMNS={WIDTH} script -qec {shlex.quote(text)} /dev/null"
             text = f"nodevet sim ssh --fleet {fleet} {node} {shlex.quote(text)}"
@@ -159,6 +157,15 @@ class World:
                     f"tar -C / -cf - {left_out} {folder[1:]} | {ssh} tar -C / -xf -"
                 )
                 assert copied.returncode == 0, copied.stdout
+
+    def carry(self, fleet: str, node: str) -> None:
+        """The page's files into /root, where a command of the node begins, if any is new."""
+        files = [path for path in self.project.rglob("*") if path.is_file()]
+        now = frozenset((path, path.stat().st_mtime_ns) for path in files)
+        if self.carried.get(node) != now:
+            there = f"nodevet sim ssh --fleet {fleet} {node} tar -xf -"
+            self.shell(f"tar -C {self.project} -cf - . | {there}")
+            self.carried[node] = now
 
     def shell(self, text: str, *, echo: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run by bash at a terminal; what it asks for, `Type X to ...:` or `[y/N]:`, is typed."""
