@@ -1,5 +1,6 @@
 """Which of several baselines fits a node. Pure; never a guess."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -11,6 +12,8 @@ from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import Applies, Baseline, GpuMatch, Host
 
 NAME_ONE = "name one with -b"
+ANY = "-b generic judges any GPU"
+FEW = 3  # baselines that are named if none of them fits; more are counted
 CHECK = "baseline"
 """What a finding stands under, in the place of a check, if none can be chosen."""
 
@@ -35,6 +38,7 @@ if that fits them; docs/baselines.md has the order in which they win. If a node 
 at its driver and its PCI bus first: `-b generic` judges both."""
 """What `nodevet explain` says of it."""
 
+_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 MOST_KINDS = 8  # of GPUs, in a sentence
 LONGEST_ID = 40  # characters of what a node says that its GPU is
 
@@ -42,6 +46,7 @@ LONGEST_ID = 40  # characters of what a node says that its GPU is
 class SeenGpu(msgspec.Struct, frozen=True, kw_only=True):
     """What PCI and NVML together say a GPU is."""
 
+    name: str | None = None  # NVIDIA H100 80GB HBM3, by NVML
     device: str | None = None  # 10de:2330
     subsystem: str | None = None  # 10de:16c1
     vgpu: bool = False  # a virtual machine's share of a GPU, which has the device id of all of it
@@ -73,7 +78,7 @@ def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Bas
         if isinstance(fit, Unknown) and (best is None or _rank(one) >= best):
             return f"cannot tell whether {one.name} fits: {fit.why}; {NAME_ONE}"
     if best is None:
-        return f"{_nothing_fits(candidates, gpus)}; {NAME_ONE}, or write one that does"
+        return f"{_nothing_fits(candidates, gpus)}; {NAME_ONE} ({ANY}), or {_write_one(gpus)}"
     tied = [one for one in fitting if _rank(one) == best]
     count = len(gpus) if not isinstance(gpus, Unknown) else None
     left = _by_count(_most_derived(tied), count)
@@ -115,6 +120,7 @@ def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:
         if before.device and device and device != before.device:
             return Unknown(f"{key} is {before.device} on the bus and {device} to NVML")
         seen[key] = SeenGpu(
+            name=gpu.name,
             device=before.device or device,
             subsystem=before.subsystem or (gpu.pci_subsystem or "").lower() or None,
             vgpu=gpu.virtualization_mode == "VGPU",
@@ -227,17 +233,34 @@ def _count(baseline: Baseline) -> int | None:
 
 
 def _nothing_fits(candidates: Sequence[Baseline], gpus: tuple[SeenGpu, ...] | Unknown) -> str:
+    many = len(candidates) > FEW
+    none = f"none of {f'{len(candidates)} baselines' if many else _names(candidates)} fits"
     if isinstance(gpus, Unknown):
-        return f"none of {_names(candidates)} fits"
+        return none
     if not gpus:
-        return f"none of {_names(candidates)} fits: the node shows no NVIDIA GPU"
-    kinds = Counter((gpu.device or "unknown") + " (vGPU)" * gpu.vgpu for gpu in gpus)
+        return f"{none}: the node shows no NVIDIA GPU"
+    kinds = Counter(map(_kind, gpus))
     shown = sorted(kinds.items())[:MOST_KINDS]
-    found = ", ".join(f"{number} × {device[:LONGEST_ID]}" for device, number in shown)
+    found = ", ".join(f"{number} × {kind}" for kind, number in shown)
     if len(kinds) > MOST_KINDS:
         found += f" and {len(kinds) - MOST_KINDS} other kinds"
     mixed = " (mixed)" if len(kinds) > 1 else ""
-    return f"none of {_names(candidates)} fits: the GPUs are {found}{mixed}"
+    return f"{none}: the GPUs are {found}{mixed}"
+
+
+def _kind(gpu: SeenGpu) -> str:
+    """`NVIDIA GeForce RTX 3090 (10de:2204)`, or what of it is known."""
+    device = (gpu.device or "unknown")[:LONGEST_ID] + " (vGPU)" * gpu.vgpu
+    return f"{gpu.name[:LONGEST_ID]} ({device})" if gpu.name else device
+
+
+def _write_one(gpus: tuple[SeenGpu, ...] | Unknown) -> str:
+    """What to write into a baseline that fits, if the GPUs are of one kind with an id."""
+    devices = set() if isinstance(gpus, Unknown) else {(gpu.device, gpu.vgpu) for gpu in gpus}
+    device, vgpu = next(iter(devices)) if len(devices) == 1 else (None, False)
+    if device is None or vgpu or not _ID.fullmatch(device):
+        return "write one that does"
+    return f'write one with `applies: {{gpu: {{device: "{device}"}}}}`'
 
 
 def _names(baselines: Sequence[Baseline]) -> str:

@@ -1,39 +1,37 @@
 """A run for a GitHub comment, issue or job summary: totals, what differs or changed, host by host.
 
 Text from a node stands in code spans and fenced blocks alone, where neither
-markup nor HTML nor an @mention is live.
+markup nor HTML nor an @mention is live. GitHub takes 65,536 characters: what is beyond that is
+left out, the last hosts first, and named.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nodevet.changes import Changes, changes
-from nodevet.model import Run
+from nodevet.model import Run, Severity
 from nodevet.printable import brief, plain
 from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
 from nodevet.report.parts.spans import cell, code, longest
-from nodevet.report.parts.text import name, nodeset
+from nodevet.report.parts.text import count, name, nodeset
 
 if TYPE_CHECKING:
     from nodevet.result import Result, StepResult
 
 ENDING = ".md"
+MOST = 65_000  # characters of a report
+MOST_ROWS = 40_000  # characters of the differences and the advice
+MOST_HOSTS = 2_000  # columns of the hosts of one difference
 
 
 def render_checks(run: Run, *, previous: Run | None = None) -> str:
     since = changes(previous, run) if previous else None
     rows = lines(run, since.marks if since else None)
-    return "\n".join(
-        [
-            *_head(run, since),
-            *_totals(run),
-            *_differences(rows),
-            *_since(since),
-            *_diffs(run),
-        ]
-    )
+    parts = [*_head(run, since), *_totals(run), *_differences(rows), *_advice(rows), *_since(since)]
+    return "\n".join([*parts, *_diffs(run, MOST - sum(len(part) + 1 for part in parts))])
 
 
 def _head(run: Run, since: Changes | None) -> Iterator[str]:
@@ -59,20 +57,42 @@ def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
         return
     yield "## Differences"
     yield ""
-    yield from _table(
-        ("verdict", "check", "difference", "hosts", "of them", "note"),
-        (
-            [
-                row.label,
-                cell(row.check),
-                cell(row.what),
-                cell(nodeset(row.hosts)),
-                cell(row.subjects),
-                " ".join(part for part in (_new(row), cell(row.note)) if part),
-            ]
-            for row in rows
-        ),
-    )
+    told = [
+        [
+            row.label,
+            cell(row.check),
+            cell(row.what),
+            cell(brief(nodeset(row.hosts), MOST_HOSTS)),
+            cell(row.subjects),
+            " ".join(part for part in (_new(row), _lesser(row), cell(row.remark)) if part),
+        ]
+        for row in rows
+    ]
+    kept = _fitting([sum(map(len, row)) for row in told], MOST_ROWS)
+    heads = ("verdict", "check", "difference", "hosts", "of them", "note")
+    yield from _table(heads, told[:kept])
+    if left := rows[kept:]:
+        hosts = nodeset(host for row in left for host in row.hosts)
+        yield f"Left out: {count(len(left), 'difference')} on {cell(brief(hosts, MOST_HOSTS))}."
+        yield ""
+
+
+def _fitting(sizes: Iterable[int], room: int) -> int:
+    """How many of these, from the first on, have room together."""
+    return sum(total <= room for total in accumulate(sizes))
+
+
+def _advice(rows: Sequence[Line]) -> Iterator[str]:
+    """Once for each kind of fault."""
+    told = [f"- {code(row.check)}: {code(text)}" for row in rows for text in row.advice]
+    told = list(dict.fromkeys(told))
+    kept = told[: _fitting(map(len, told), MOST_ROWS // 4)]
+    if kept:
+        yield from ("## What to do", "", *kept, "")
+
+
+def _lesser(row: Line) -> str:
+    return row.severity.value if row.fails and row.severity is not Severity.CRITICAL else ""
 
 
 def _new(row: Line) -> str:
@@ -100,18 +120,26 @@ def _since(since: Changes | None) -> Iterator[str]:
         yield from _table(("what", "hosts"), rows)
 
 
-def _diffs(run: Run) -> Iterator[str]:
+def _diffs(run: Run, room: int) -> Iterator[str]:
+    """The diffs that have room, in so many characters; the hosts of the others are named."""
     groups = diff.groups(run)
     if groups:
         yield "## Per host"
         yield ""
-    for group in groups:
+    sizes = [len(group.text) + 2 * len(nodeset(group.hosts)) + 40 for group in groups]
+    kept = _fitting(sizes, room - 2 * MOST_HOSTS)
+    for group in groups[:kept]:
         fence = "`" * max(3, longest(group.text) + 1)
         yield f"### {code(nodeset(group.hosts))}"
         yield ""
         yield f"{fence}diff"
         yield group.text
         yield fence
+        yield ""
+    if left := [host for group in groups[kept:] for host in group.hosts]:
+        hosts = cell(brief(nodeset(left), MOST_HOSTS))
+        yield f"Left out, for want of room: {count(len(left), 'host')}, {hosts}."
+        yield "The formats `html` and `diff` have them all."
         yield ""
 
 

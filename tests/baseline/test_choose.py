@@ -114,7 +114,8 @@ def test_a_single_baseline_must_fit_too():
     assert choose([EIGHT], node(8), HOST) is EIGHT
     assert choose([OTHER], node(8), HOST) == (
         f"none of {OTHER.name} fits: the GPUs are 8 × 10de:2330; "
-        "name one with -b, or write one that does"
+        "name one with -b (-b generic judges any GPU), "
+        'or write one with `applies: {gpu: {device: "10de:2330"}}`'
     )
 
 
@@ -136,7 +137,9 @@ def test_a_baseline_without_applies_is_never_chosen():
         "none of no-applies, second says which nodes it is for (applies); name one with -b"
     )
     assert choose([NO_APPLIES, OTHER], node(8), HOST) == (
-        "none of other fits: the GPUs are 8 × 10de:2330; name one with -b, or write one that does"
+        "none of other fits: the GPUs are 8 × 10de:2330; "
+        "name one with -b (-b generic judges any GPU), "
+        'or write one with `applies: {gpu: {device: "10de:2330"}}`'
     )
 
 
@@ -192,7 +195,7 @@ def test_gpus_of_several_kinds_are_told():
     )
     assert choose([BY_DEVICE, OTHER], mixed, HOST) == (
         "none of by-device, other fits: the GPUs are 1 × 10de:20b2, 3 × 10de:2330 (mixed); "
-        "name one with -b, or write one that does"
+        "name one with -b (-b generic judges any GPU), or write one that does"
     )
 
 
@@ -259,7 +262,7 @@ def test_a_board_that_may_be_another_is_not_guessed():
 def test_a_node_without_a_gpu_fits_no_gpu_baseline():
     assert choose([BY_DEVICE, ANY_GPU], evidence([], []), HOST) == (
         "none of by-device, any-gpu fits: the node shows no NVIDIA GPU; "
-        "name one with -b, or write one that does"
+        "name one with -b (-b generic judges any GPU), or write one that does"
     )
 
 
@@ -289,3 +292,12 @@ def test_d13_virtual_functions_of_a_vgpu_host_count_for_nothing():
     virtual = [function(i, address=f"0000:01:00.{i}", physfn="0000:01:00.0") for i in range(4, 8)]
     seen = evidence([gpu(0)], [function(0), *virtual])
     assert len(seen_gpus(seen)) == 1
+
+
+def test_gpus_that_no_baseline_is_for_are_told_by_name_and_id():
+    named = {**gpu(0, "10de:2204"), "name": "NVIDIA GeForce RTX 3090"}
+    several = [msgspec.structs.replace(OTHER, name=f"b{n}", path=f"b{n}") for n in range(4)]
+    told = choose(several, evidence([named], [function(0, "10de:2204")]), HOST)
+    assert told.startswith(
+        "none of 4 baselines fits: the GPUs are 1 × NVIDIA GeForce RTX 3090 (10de:2204); "
+    )

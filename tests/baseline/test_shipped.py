@@ -123,9 +123,8 @@ def test_each_node_gets_its_own(gpu_node, device, subsystem, wanted, count):
 
 def test_a_gpu_that_none_is_for(gpu_node):
     found = choose(every(), gpu_node(8, "10de:2901", "10de:1999"), Host(name="n"))
-    assert found.endswith(
-        "fits: the GPUs are 8 × 10de:2901; name one with -b, or write one that does"
-    )
+    assert "fits: the GPUs are 8 × 10de:2901; name one with -b (-b generic judges any GPU)" in found
+    assert found.endswith('or write one with `applies: {gpu: {device: "10de:2901"}}`')
 
 
 def test_they_are_found_from_any_folder(tmp_path, monkeypatch):

@@ -1,11 +1,14 @@
 """Every format, rendered from every case, against its golden file; and the front door."""
 
 import json as stdlib_json
+import re
 
 import pytest
+from ClusterShell.NodeSet import NodeSet
 from msgspec.structs import replace
 
 from nodevet import report
+from nodevet.model import Subject, fail
 from nodevet.report.parts.errors import ReportError
 
 CASES = ("healthy", "mixed", "one", "empty", "interrupted", "hostile")
@@ -144,3 +147,34 @@ def test_no_report_calls_a_host_ok_that_nobody_judged(name, cases, make):
 def test_a_changed_run_changes_the_report(cases):
     run = cases["healthy"]
     assert report.render("table", run) != report.render("table", replace(run, seconds=9.0))
+
+
+def test_markdown_has_room_in_a_comment_on_github(make):
+    """It is cut by host, and says which ones are left out."""
+    findings = {
+        n: tuple(
+            fail(Subject(kind="pci", id=f"x{n}.{k}"), check=f"c{n}", expected=1, actual=f"v{n}.{k}")
+            for k in range(20)
+        )
+        for n in range(200)
+    }
+    hosts = [make.vetted(f"gpu{n:03}", found) for n, found in findings.items()]
+    text = report.render("markdown", make.run_of(*hosts))
+    assert 50_000 < len(text) < 65_536
+    (rows,) = re.findall(r"Left out: ([\d,]+) differences on `gpu\[", text)
+    shown = text.count("| FAIL |")
+    assert shown + int(rows.replace(",", "")) == 200 * 20
+    per_host = text.partition("## Per host")[2]
+    (number, left) = re.findall(r"Left out, for want of room: (\d+) hosts, `(.*?)`", per_host)[0]
+    assert per_host.count("### `gpu") + int(number) == 200
+    assert len(NodeSet(left)) == int(number)
+
+
+def test_markdown_tells_advice_once(make):
+    findings = tuple(
+        fail(make.gpu(n), check="c", expected=1, actual=n + 2, advice="swap it") for n in range(3)
+    )
+    text = report.render("markdown", make.run_of(make.vetted("gpu1", findings)))
+    before = text.partition("## Per host")[0]
+    assert before.count("swap it") == 1
+    assert "- `c`: `swap it`" in before
