@@ -120,6 +120,7 @@ def sign(asked: ApprovalRequest, key: Path) -> Signed:
         _now(),
         _groups(asked.plan),
         rollback=asked.rollback,
+        file=str(asked.file.parent if asked.rollback else asked.file),
     )
     return Signed(who=approval.who, file=target, missing=missing)
 

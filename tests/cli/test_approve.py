@@ -96,7 +96,7 @@ def test_approve_until_it_is_enough(nodevet: Run, project: Path, keys: Path) -> 
     done = nodevet(*approve, "--yes", "--key", keys / "bob", cwd=project)
     assert done.returncode == 0, done.stderr
     assert "approved by bob@x: plan.json.bob@x.sig\n" in done.stdout
-    assert "and has 1 (bob@x)" in done.stdout
+    assert "and has 1 (bob@x); run: nodevet approve plan.json\n" in done.stdout
     assert nodevet(*approve, "--verify", cwd=project).returncode == 1
     done = nodevet(*approve, "--yes", "--key", keys / "alice", cwd=project)
     assert done.returncode == 1

@@ -114,9 +114,15 @@ def refusal(
 
 
 def too_few(
-    plan: Plan, people: Sequence[Approval], policy: Policy, *, rollback: bool = False
+    plan: Plan,
+    people: Sequence[Approval],
+    policy: Policy,
+    *,
+    rollback: bool = False,
+    file: str = "",
 ) -> str:
-    """How many approvals are missing, and whose count; empty if there are enough.
+    """How many approvals are missing, and whose count; empty if there are enough. `file`: of the
+    plan, or the run's folder.
 
     A plan needs as many people as the most that any of its steps asks for.
     """
@@ -128,9 +134,9 @@ def too_few(
     have = f"{len(people)} ({who})" if people else "none"
     noun = "approval" if needed == 1 else "approvals by different people"
     what, way = (
-        ("its rollback by another user", "nodevet approve --rollback RUN")
+        ("its rollback by another user", f"nodevet approve --rollback {file or 'RUN'}")
         if rollback
-        else ("the plan", "nodevet approve")
+        else ("the plan", f"nodevet approve {file}".strip())
     )
     return f"{what} needs {needed} {noun} for {risk} and has {have}; run: {way}"
 

@@ -167,12 +167,13 @@ def missing(
     hosts_groups: Mapping[str, Collection[str]],
     *,
     rollback: bool = False,
+    file: str = "",
 ) -> str:
     """How many approvals are missing; empty if there are enough. Raises ApproveError."""
     part, namespace = (back(plan), ROLLBACK) if rollback else (plan, NAMESPACE)
     verdicts = tuple(signers(plan_bytes, found, policy, now, namespace))
     people, _ = judge(part, verdicts, policy, hosts_groups)
-    return too_few(part, people, policy, rollback=rollback)
+    return too_few(part, people, policy, rollback=rollback, file=file)
 
 
 def how_far(
