@@ -1,5 +1,6 @@
 """How a run of fixes reached its hosts: kept in its folder, and taken up again."""
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from msgspec.structs import replace
 from nodevet.model import Host
 from nodevet.remedy.journal.folder import TOLD_AGAIN, RunError, RunFolder, SavedReach
 from nodevet.remedy.model import Plan
+from nodevet.run import confirmed
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def reached_now(plan: Plan, hosts: Sequence[Host], options: Mapping[str, Any]) -> SavedReach:
@@ -18,7 +22,26 @@ def reached_now(plan: Plan, hosts: Sequence[Host], options: Mapping[str, Any]) -
         key: str(value.resolve()) if isinstance(value, Path) else value
         for key, value in options.items()
     }
-    return SavedReach(hosts=tuple(host for host in hosts if host.name in names), options=plain)
+    found = (replace(host, local=_at_hand(host, plan)) for host in hosts if host.name in names)
+    return SavedReach(hosts=tuple(found), options=plain)
+
+
+def _at_hand(host: Host, plan: Plan) -> bool:
+    """Whether a host of the plan is this machine, in this boot, and its root runs nodevet: then it
+    takes no SSH."""
+    planned = plan.nodes.get(host.name)
+    if planned is None or host.root != "/" or os.geteuid() != 0:
+        return host.local
+    here = (_line(confirmed.MACHINE_ID), _line(BOOT_ID))
+    return host.local or (all(here) and here == (planned.machine_id, planned.boot_id))
+
+
+def _line(path: Path) -> str:
+    """Empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def reached_before(

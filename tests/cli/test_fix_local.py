@@ -150,12 +150,27 @@ def test_a_project_that_says_who_approves_is_heard(machine: Machine) -> None:
 
 
 def test_a_plan_of_one_s_own_is_not_applied_by_it(machine: Machine) -> None:
-    """A plan in a file needs signatures, for this machine as for any other."""
+    """A plan in a file needs signatures, for this machine as for any other; then it is applied,
+    without SSH."""
     machine.on("nodevet plan @local -i fleet.yaml -b base -o plan.json")
     said = machine.on("nodevet apply plan.json -i fleet.yaml -b base; echo code $?")
     assert "no one can approve a plan" in said
     assert "code 2" in said
     assert machine.governor == "powersave"
+    machine.on(
+        "ssh-keygen -q -t ed25519 -N '' -f /srv/ann; "
+        "(printf 'ann '; cat /srv/ann.pub) > allowed_signers; "
+        "nodevet approve plan.json --yes --key /srv/ann"
+    )
+    try:
+        said = machine.on("nodevet apply plan.json -i fleet.yaml -b base; echo code $?")
+        assert "code 0" in said, said
+        assert "approved by: ann" in said
+        assert machine.governor == "performance"
+        assert "code 0" in machine.on(f"nodevet rollback {machine.run()}; echo code $?")
+        assert machine.governor == "powersave"
+    finally:
+        machine.on("rm -rf allowed_signers plan.json* runs")
 
 
 def test_what_is_confirmed_is_applied_verified_and_rolled_back(machine: Machine) -> None:
