@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodevet.document.kinds import FileKind, kind_of, mistaken, recognize, way
+from nodevet.document.kinds import DocumentKind, kind_of, mistaken, recognize, way
 from nodevet.model import Run
 from nodevet.remedy import model
 from nodevet.report import render
@@ -21,38 +21,38 @@ RESULT = Result(nodevet="0", plan="7f3a91c2", digest="", author="bob", started="
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_runs_and_results_are_told_apart(form: str) -> None:
-    assert recognize(render(form, RUN).encode()) is FileKind.RUN
-    assert recognize(render(form, RESULT).encode()) is FileKind.RESULT
+    assert recognize(render(form, RUN).encode()) is DocumentKind.RUN
+    assert recognize(render(form, RESULT).encode()) is DocumentKind.RESULT
 
 
 def test_a_plan() -> None:
-    assert recognize(model.write(PLAN)) is FileKind.PLAN
+    assert recognize(model.write(PLAN)) is DocumentKind.PLAN
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
     document = json.loads(model.write(PLAN))
-    assert recognize(json.dumps(document, sort_keys=True).encode()) is FileKind.PLAN
+    assert recognize(json.dumps(document, sort_keys=True).encode()) is DocumentKind.PLAN
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "baselines").glob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_baselines(path: Path) -> None:
-    assert kind_of(path) is FileKind.BASELINE
+    assert kind_of(path) is DocumentKind.BASELINE
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("nodevet: 1\nexpect: {swap: 0}\n", FileKind.BASELINE),
-        ("expect:\n  swap: 0\n", FileKind.BASELINE),  # lint says that the version is missing
-        ("nodevet: 1\nexpect: {a: [}\n", FileKind.BASELINE),  # it does not parse
-        ("nodevet: 1\nextends: generic\n", FileKind.BASELINE),
-        ("# fleet\r\nnodevet: 1\r\nhosts: gpu[1-4]\r\n", FileKind.INVENTORY),
-        ('"nodevet": 1\n"groups": {}\n', FileKind.INVENTORY),
-        ("nodevet: 1\napprovals: {live: 2}\n", FileKind.APPROVAL),
-        ("sim: 1\nnodes:\n  gpu001: {}\n", FileKind.SCENARIO),
-        ('{"schema": 1, "probe": "0.1", "sections": {}}', FileKind.EVIDENCE),
-        ('{"host": "a", "status": "vetted", "evidence": null}', FileKind.EVIDENCE),
-        ('{"_meta": {"hostvars": {}}}', FileKind.INVENTORY),
+        ("nodevet: 1\nexpect: {swap: 0}\n", DocumentKind.BASELINE),
+        ("expect:\n  swap: 0\n", DocumentKind.BASELINE),  # lint says that the version is missing
+        ("nodevet: 1\nexpect: {a: [}\n", DocumentKind.BASELINE),  # it does not parse
+        ("nodevet: 1\nextends: generic\n", DocumentKind.BASELINE),
+        ("# fleet\r\nnodevet: 1\r\nhosts: gpu[1-4]\r\n", DocumentKind.INVENTORY),
+        ('"nodevet": 1\n"groups": {}\n', DocumentKind.INVENTORY),
+        ("nodevet: 1\napprovals: {live: 2}\n", DocumentKind.APPROVAL),
+        ("sim: 1\nnodes:\n  gpu001: {}\n", DocumentKind.SCENARIO),
+        ('{"schema": 1, "probe": "0.1", "sections": {}}', DocumentKind.EVIDENCE),
+        ('{"host": "a", "status": "vetted", "evidence": null}', DocumentKind.EVIDENCE),
+        ('{"_meta": {"hostvars": {}}}', DocumentKind.INVENTORY),
         ("version: 2\nservices:\n  expect: 1\n", None),
         ("hosts:\n  - a\n", None),
         ("on: push\njobs: {}\n", None),
@@ -63,12 +63,12 @@ def test_shipped_baselines(path: Path) -> None:
         ('{"a":' * 100_000, None),
     ],
 )
-def test_texts(text: str, kind: FileKind | None) -> None:
+def test_texts(text: str, kind: DocumentKind | None) -> None:
     assert recognize(text.encode("utf-8", "surrogateescape")) is kind
 
 
 def test_simulated_fleets() -> None:
-    assert kind_of(ROOT / "sim/nodevet_sim/scenarios/demo.yaml") is FileKind.SCENARIO
+    assert kind_of(ROOT / "sim/nodevet_sim/scenarios/demo.yaml") is DocumentKind.SCENARIO
 
 
 def test_folders(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_folders(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     assert kind_of(evidence) is None
     (evidence / "gpu001.json").write_text('{"schema": 1, "probe": "0.1", "sections": {}}')
-    assert kind_of(evidence) is FileKind.EVIDENCE
+    assert kind_of(evidence) is DocumentKind.EVIDENCE
     (run / "plan.json").write_bytes(model.write(PLAN))
     assert kind_of(run) is None  # a project may keep its plan so
     (run / "journal.jsonl").touch()
-    assert kind_of(run) is FileKind.FIX_RUN
-    assert mistaken(run, FileKind.RUN, FileKind.FIX_RUN) == ""
-    assert mistaken(run, FileKind.EVIDENCE) == (
+    assert kind_of(run) is DocumentKind.FIX_RUN
+    assert mistaken(run, DocumentKind.RUN, DocumentKind.FIX_RUN) == ""
+    assert mistaken(run, DocumentKind.EVIDENCE) == (
         f"this is the folder of a run of fixes; render it with: nodevet report {run}"
     )
 
@@ -91,11 +91,11 @@ def test_folders(tmp_path: Path) -> None:
 def test_what_is_missing_or_unknown_is_not_mistaken(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("hello")
-    assert mistaken(tmp_path / "gone.json", FileKind.RUN) == ""
-    assert mistaken(other, FileKind.RUN) == ""
-    assert mistaken(tmp_path, FileKind.EVIDENCE) == ""
+    assert mistaken(tmp_path / "gone.json", DocumentKind.RUN) == ""
+    assert mistaken(other, DocumentKind.RUN) == ""
+    assert mistaken(tmp_path, DocumentKind.EVIDENCE) == ""
 
 
 def test_every_kind_has_its_way() -> None:
-    for kind in FileKind:
+    for kind in DocumentKind:
         assert "site" in way(kind, Path("site/file"))

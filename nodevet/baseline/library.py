@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from nodevet.document.kinds import FileKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.printable import brief
 from nodevet.problems import did_you_mean, nearest
 
@@ -52,7 +52,7 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
             )
         if paths:
             return paths[0]
-    if (beside is None) and (wrong := mistaken(Path(name), FileKind.BASELINE)):
+    if (beside is None) and (wrong := mistaken(Path(name), DocumentKind.BASELINE)):
         raise NotFoundError(wrong, "")
     names = [known for known, path in available((*own, *folders)) if not _same(path, beside)]
     raise NotFoundError(

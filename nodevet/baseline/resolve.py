@@ -15,7 +15,7 @@ from nodevet.baseline.library import NotFoundError, find, identity
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
 from nodevet.catalog import Catalog
-from nodevet.document.kinds import FileKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.document.text import shown
 from nodevet.document.tree import dotted, plain
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
@@ -97,7 +97,7 @@ class _Reader:
         key = identity(path)
         if key not in self._files:
             file, problems = open_file(path, self._catalog)
-            if problems and (wrong := mistaken(path, FileKind.BASELINE)):
+            if problems and (wrong := mistaken(path, DocumentKind.BASELINE)):
                 file, problems = None, (Problem(Place(file=shown(path)), "", wrong),)
             self._files[key] = file
             self.problems.extend(problems)

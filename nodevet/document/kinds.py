@@ -15,7 +15,7 @@ MOST_BYTES = 64 << 20  # of a file that is looked at
 _TOP_KEY = re.compile(r'^["\']?([A-Za-z_][A-Za-z0-9_.-]*)["\']?[ \t]*:(?=\s|$)', re.MULTILINE)
 
 
-class FileKind(Enum):
+class DocumentKind(Enum):
     """What a file or a folder is; the value is how people call it."""
 
     BASELINE = "a baseline"
@@ -30,46 +30,46 @@ class FileKind(Enum):
 
 
 _WAYS = {
-    FileKind.BASELINE: "use it with -b {file}",
-    FileKind.INVENTORY: "use it with -i {file}",
-    FileKind.APPROVAL: "nodevet reads it from the project's folder: --project {folder}",
-    FileKind.SCENARIO: "boot it with: nodevet sim up {file}",
-    FileKind.RUN: "render it with: nodevet report {file}",
-    FileKind.PLAN: "read and sign it with: nodevet approve {file}",
-    FileKind.RESULT: "render its folder with: nodevet report {folder}",
-    FileKind.FIX_RUN: "render it with: nodevet report {file}",
-    FileKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
+    DocumentKind.BASELINE: "use it with -b {file}",
+    DocumentKind.INVENTORY: "use it with -i {file}",
+    DocumentKind.APPROVAL: "nodevet reads it from the project's folder: --project {folder}",
+    DocumentKind.SCENARIO: "boot it with: nodevet sim up {file}",
+    DocumentKind.RUN: "render it with: nodevet report {file}",
+    DocumentKind.PLAN: "read and sign it with: nodevet approve {file}",
+    DocumentKind.RESULT: "render its folder with: nodevet report {folder}",
+    DocumentKind.FIX_RUN: "render it with: nodevet report {file}",
+    DocumentKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
 }
 # the first of these of which the file has all keys, of what JSON or YAML
 _JSON_KEYS = (
-    ({"nodevet_plan"}, FileKind.PLAN),
-    ({"schema", "probe", "sections"}, FileKind.EVIDENCE),
-    ({"host", "status", "evidence"}, FileKind.EVIDENCE),
-    ({"schema", "plan", "digest", "hosts"}, FileKind.RESULT),
-    ({"schema", "nodevet", "started", "hosts"}, FileKind.RUN),
-    ({"_meta"}, FileKind.INVENTORY),
-    ({"all"}, FileKind.INVENTORY),
+    ({"nodevet_plan"}, DocumentKind.PLAN),
+    ({"schema", "probe", "sections"}, DocumentKind.EVIDENCE),
+    ({"host", "status", "evidence"}, DocumentKind.EVIDENCE),
+    ({"schema", "plan", "digest", "hosts"}, DocumentKind.RESULT),
+    ({"schema", "nodevet", "started", "hosts"}, DocumentKind.RUN),
+    ({"_meta"}, DocumentKind.INVENTORY),
+    ({"all"}, DocumentKind.INVENTORY),
 )
 _YAML_KEYS = (
-    ({"expect"}, FileKind.BASELINE),
-    ({"nodevet", "extends"}, FileKind.BASELINE),
-    ({"nodevet", "applies"}, FileKind.BASELINE),
-    ({"nodevet", "waivers"}, FileKind.BASELINE),
-    ({"approvers"}, FileKind.APPROVAL),
-    ({"approvals"}, FileKind.APPROVAL),
-    ({"author_approves"}, FileKind.APPROVAL),
-    ({"teams"}, FileKind.APPROVAL),
-    ({"sim", "nodes"}, FileKind.SCENARIO),
-    ({"nodevet", "hosts"}, FileKind.INVENTORY),
-    ({"nodevet", "groups"}, FileKind.INVENTORY),
-    ({"nodevet", "defaults"}, FileKind.INVENTORY),
-    ({"nodevet", "title"}, FileKind.BASELINE),
-    ({"nodevet", "severity"}, FileKind.BASELINE),
-    ({"nodevet", "fix"}, FileKind.BASELINE),
+    ({"expect"}, DocumentKind.BASELINE),
+    ({"nodevet", "extends"}, DocumentKind.BASELINE),
+    ({"nodevet", "applies"}, DocumentKind.BASELINE),
+    ({"nodevet", "waivers"}, DocumentKind.BASELINE),
+    ({"approvers"}, DocumentKind.APPROVAL),
+    ({"approvals"}, DocumentKind.APPROVAL),
+    ({"author_approves"}, DocumentKind.APPROVAL),
+    ({"teams"}, DocumentKind.APPROVAL),
+    ({"sim", "nodes"}, DocumentKind.SCENARIO),
+    ({"nodevet", "hosts"}, DocumentKind.INVENTORY),
+    ({"nodevet", "groups"}, DocumentKind.INVENTORY),
+    ({"nodevet", "defaults"}, DocumentKind.INVENTORY),
+    ({"nodevet", "title"}, DocumentKind.BASELINE),
+    ({"nodevet", "severity"}, DocumentKind.BASELINE),
+    ({"nodevet", "fix"}, DocumentKind.BASELINE),
 )
 
 
-def recognize(data: bytes) -> FileKind | None:
+def recognize(data: bytes) -> DocumentKind | None:
     """What a file's content is; None if it is nothing of nodevet's. Pure."""
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] == b"{":
@@ -82,20 +82,22 @@ def is_claimed(data: bytes) -> bool:
     return "nodevet" in _TOP_KEY.findall(data.decode("utf-8", "replace"))
 
 
-def kind_of(path: Path) -> FileKind | None:
+def kind_of(path: Path) -> DocumentKind | None:
     """What a file or a folder is; None if it is nothing of nodevet's, or cannot be read."""
     with suppress(OSError, ValueError):
         if path.is_dir():
             if (path / "journal.jsonl").exists():
-                return FileKind.FIX_RUN
+                return DocumentKind.FIX_RUN
             some = next(iter(sorted(path.glob("*.json"))), None)
-            return FileKind.EVIDENCE if some and kind_of(some) is FileKind.EVIDENCE else None
+            return (
+                DocumentKind.EVIDENCE if some and kind_of(some) is DocumentKind.EVIDENCE else None
+            )
         if path.is_file() and path.stat().st_size <= MOST_BYTES:
             return recognize(path.read_bytes())
     return None
 
 
-def mistaken(path: Path, *expected: FileKind) -> str:
+def mistaken(path: Path, *expected: DocumentKind) -> str:
     """`this is a baseline; use it with -b site.yaml`; empty if the file is of an expected kind,
     or of none that is known."""
     found = kind_of(path)
@@ -104,12 +106,14 @@ def mistaken(path: Path, *expected: FileKind) -> str:
     return f"this is {found.value}; {way(found, path)}"
 
 
-def way(kind: FileKind, path: Path) -> str:
+def way(kind: DocumentKind, path: Path) -> str:
     """What to do with a file of this kind."""
     return _WAYS[kind].format(file=path, folder=path.parent)
 
 
-def _first(known: Iterable[tuple[set[str], FileKind]], keys: Iterable[str]) -> FileKind | None:
+def _first(
+    known: Iterable[tuple[set[str], DocumentKind]], keys: Iterable[str]
+) -> DocumentKind | None:
     found = set(keys)
     return next((kind for needed, kind in known if needed <= found), None)
 

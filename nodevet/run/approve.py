@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from nodevet.document import kinds
-from nodevet.document.kinds import FileKind
+from nodevet.document.kinds import DocumentKind
 from nodevet.remedy.approval import signatures, verify
 from nodevet.remedy.approval.policy import Policy, load
 from nodevet.remedy.approval.verify import Approved, Signature
@@ -181,7 +181,7 @@ def _read(file: Path, *, rollback: bool) -> tuple[bytes, Plan]:
             if is_run
             else f"{file}: is a folder; name the file of a plan"
         )
-    elif why := kinds.mistaken(file, FileKind.PLAN):
+    elif why := kinds.mistaken(file, DocumentKind.PLAN):
         raise UserError(f"{file}: {why}; nodevet plan -o plan.json writes a plan")
     else:
         path = file

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from nodevet import report
 from nodevet.age import AHEAD, WEEK, seconds_of, words
-from nodevet.document.kinds import FileKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.model import Run
 from nodevet.printable import brief
 from nodevet.report.parts.errors import ReportError
@@ -31,7 +31,7 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
     except OSError as error:
         raise SavedRunError(f"{path}: cannot be read: {error.strerror}") from error
     except ReportError as error:
-        raise SavedRunError(f"{path}: {mistaken(path, FileKind.RUN) or error}") from error
+        raise SavedRunError(f"{path}: {mistaken(path, DocumentKind.RUN) or error}") from error
     aged = _age(run, most)
     return run, [f"{path}: {note}" for note in (*notes, *([aged] if aged else []))]
 

@@ -19,7 +19,7 @@ from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.catalog import Catalog
-from nodevet.document.kinds import FileKind, kind_of
+from nodevet.document.kinds import DocumentKind, kind_of
 from nodevet.evidence.document import decode
 from nodevet.fleet import Options, visit
 from nodevet.identity import in_words, judge_hostname
@@ -98,7 +98,7 @@ def saved_host(path: Path, host: str, project: Path, names: Sequence[str]) -> tu
     age; and what the reader must know of it. Raises UserError, and what reading raises."""
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
-    if kind_of(path) is FileKind.EVIDENCE:
+    if kind_of(path) is DocumentKind.EVIDENCE:
         replay = read_saved([path], Targets(limit=(host,)))
         context = open_context(project, names)
         found = vet_saved(replay.hosts, replay.visits, context, fail_on=Severity.WARNING)

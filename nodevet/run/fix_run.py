@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodevet import report
-from nodevet.document.kinds import FileKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.printable import brief
 from nodevet.remedy import model
 from nodevet.remedy.journal.folder import RunFolder
@@ -39,12 +39,12 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
     try:
         return text, model.read(text)
     except PlanError as error:
-        raise PlanError(f"{file}: {mistaken(file, FileKind.PLAN) or error}") from error
+        raise PlanError(f"{file}: {mistaken(file, DocumentKind.PLAN) or error}") from error
 
 
 def open_run(folder: Path) -> RunFolder:
     """The folder of a run that was begun earlier. Raises UserError for one of another kind."""
-    if wrong := mistaken(folder, FileKind.FIX_RUN):
+    if wrong := mistaken(folder, DocumentKind.FIX_RUN):
         raise UserError(f"{folder}: {wrong}")
     return RunFolder(folder)
 

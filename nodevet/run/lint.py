@@ -11,7 +11,7 @@ from nodevet import inventory
 from nodevet.baseline import lint as lint_baselines
 from nodevet.baseline.library import ENDINGS
 from nodevet.catalog import Catalog, CatalogError
-from nodevet.document.kinds import MOST_BYTES, FileKind, is_claimed, kind_of
+from nodevet.document.kinds import MOST_BYTES, DocumentKind, is_claimed, kind_of
 from nodevet.document.text import shown
 from nodevet.inventory import InventoryError
 from nodevet.problems import Place, Problem
@@ -23,7 +23,7 @@ from nodevet.run.lint_code import lint_check, lint_fix
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class LintProblem(Struct, frozen=True, kw_only=True):
     """One problem. `kind`: of what file; `line`: the text that it stands in, without its end."""
 
     problem: Problem
@@ -35,7 +35,7 @@ class Linted(Struct, frozen=True, kw_only=True):
     """What was looked at, by kind, and all that was found."""
 
     files: Mapping[str, tuple[str, ...]]
-    found: tuple[Found, ...]
+    found: tuple[LintProblem, ...]
     skipped: Mapping[str, str] = {}  # files that were not looked at, and why
     shipped: bool = False  # the project has no files of its own
 
@@ -109,9 +109,9 @@ class _Linter:
             self._code(path)
         elif path.parent.resolve() in {folder.resolve() for folder in self._folders}:
             self.baselines([name])
-        elif kind is FileKind.INVENTORY:
+        elif kind is DocumentKind.INVENTORY:
             self.inventory(path)
-        elif kind is FileKind.APPROVAL or path.name in (policy.RULES, policy.SIGNERS):
+        elif kind is DocumentKind.APPROVAL or path.name in (policy.RULES, policy.SIGNERS):
             self.approval(path.parent)
         elif kind is None and not is_claimed(path.read_bytes()[:MOST_BYTES]):
             self.skipped[name] = "it is not a file of nodevet's"
@@ -133,10 +133,10 @@ class _Linter:
         """All that is the project's own."""
         self.baselines([str(path) for folder in self._folders for path in _yaml(folder)])
         for path in _yaml(project):
-            if kind_of(path) is FileKind.BASELINE:
+            if kind_of(path) is DocumentKind.BASELINE:
                 self.baselines([str(path)])
         for path in (*_yaml(project), *_yaml(project / "inventories")):
-            if kind_of(path) is FileKind.INVENTORY:
+            if kind_of(path) is DocumentKind.INVENTORY:
                 self.inventory(path)
         if any((project / name).exists() for name in (policy.RULES, policy.SIGNERS)):
             self.approval(project)
@@ -153,7 +153,7 @@ def lint(names: Sequence[str], project: Path, today: date) -> Linted:
         catalog, folders = open_project(project)
     except CatalogError as error:  # a name is taken: none of the project's code is loaded
         problem = _placed(Problem(_head(error), "", _rest(error)))
-        return Linted(files={}, found=(Found(problem=problem, kind="check"),))
+        return Linted(files={}, found=(LintProblem(problem=problem, kind="check"),))
     linter = _Linter(catalog, folders, today)
     if names:
         for name in names:
@@ -165,7 +165,7 @@ def lint(names: Sequence[str], project: Path, today: date) -> Linted:
         linter.baselines(candidates(()))
     sources = _Sources()
     found = (
-        Found(problem=one, kind=kind, line=sources.line(one.place))
+        LintProblem(problem=one, kind=kind, line=sources.line(one.place))
         for one, kind in ((_placed(each), kind) for each, kind in linter.problems.items())
     )
     return Linted(

@@ -17,7 +17,7 @@ import msgspec
 from nodevet import __version__
 from nodevet.baseline.library import shipped
 from nodevet.document import kinds
-from nodevet.document.kinds import FileKind
+from nodevet.document.kinds import DocumentKind
 from nodevet.evidence.document import Evidence
 from nodevet.fixing.model import Risk
 from nodevet.fleet import Options, visit
@@ -91,7 +91,7 @@ def propose(
 
 def try_out(file: Path) -> None:
     """Raises UserError for a file that a plan must not replace, FileError for one it cannot."""
-    if file.is_file() and (found := kinds.kind_of(file)) not in (None, FileKind.PLAN):
+    if file.is_file() and (found := kinds.kind_of(file)) not in (None, DocumentKind.PLAN):
         raise UserError(
             f"{file}: this is {found.value}, and is left as it is; name another with -o"
         )

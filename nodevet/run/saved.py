@@ -13,7 +13,7 @@ import msgspec
 
 from nodevet import age
 from nodevet.age import WEEK
-from nodevet.document.kinds import FileKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import EvidenceError, check_envelope
 from nodevet.files import write_whole
@@ -125,7 +125,7 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
     Raises SavedEvidenceError for a file that is neither.
     """
     for path in paths:
-        if path.is_dir() and (wrong := mistaken(path, FileKind.EVIDENCE)):
+        if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
             raise SavedEvidenceError(f"{path}: {wrong}")
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
@@ -147,7 +147,7 @@ def _visit(path: Path) -> tuple[Visit, Host]:
     try:
         check_envelope(text)
     except EvidenceError as error:
-        wrong = mistaken(path, FileKind.EVIDENCE)
+        wrong = mistaken(path, DocumentKind.EVIDENCE)
         raise SavedEvidenceError(f"{path}: {wrong or error}") from error
     name = unquote(path.stem)
     return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)

@@ -25,9 +25,9 @@ class RunFolderParam(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:
-        from nodevet.document.kinds import FileKind, mistaken
+        from nodevet.document.kinds import DocumentKind, mistaken
 
-        wrong = mistaken(Path(value), FileKind.FIX_RUN)
+        wrong = mistaken(Path(value), DocumentKind.FIX_RUN)
         if wrong:
             text = f"{value}: {wrong}; what is asked for is a folder such as runs/7f3a91c2-1"
             raise click.BadParameter(text, ctx, param)

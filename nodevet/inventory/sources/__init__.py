@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
-from nodevet.document.kinds import FileKind, mistaken
+from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.inventory.documents import read_text
 from nodevet.inventory.entries import Found
 from nodevet.inventory.errors import InventoryError
@@ -53,7 +53,7 @@ def read(name: str) -> Found:
 
 def _wrong_kind(path: Path) -> InventoryError | None:
     """What the file is, if it is of another kind: that says more than its keys do."""
-    wrong = mistaken(path, FileKind.INVENTORY)
+    wrong = mistaken(path, DocumentKind.INVENTORY)
     return InventoryError([Problem(brief(path), "", wrong)]) if wrong else None
 
 

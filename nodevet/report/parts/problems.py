@@ -25,7 +25,7 @@ RULES = {
 }
 
 
-class Found(Protocol):
+class LocatedProblem(Protocol):
     """A problem, the kind of file that it is in, and the line that it stands in."""
 
     @property
@@ -36,7 +36,7 @@ class Found(Protocol):
     def line(self) -> str | None: ...
 
 
-def text(found: Iterable[Found], *, colour: bool = False, width: int | None = None) -> str:
+def text(found: Iterable[LocatedProblem], *, colour: bool = False, width: int | None = None) -> str:
     """Each problem as its line, and below it the line of the file with a caret."""
     return "".join(
         f"{_headline(each.problem, colour)}\n{_excerpt(each, colour, width or WIDEST)}"
@@ -53,7 +53,7 @@ def _headline(problem: Problem, colour: bool) -> str:
     return f"{told}{DIM}; {problem.advice}{RESET}" if problem.advice else told
 
 
-def _excerpt(each: Found, colour: bool, width: int) -> str:
+def _excerpt(each: LocatedProblem, colour: bool, width: int) -> str:
     """The line, cut around the column if it is long, and the caret below; both end in a newline."""
     place = each.problem.place
     if each.line is None or not place.line:
@@ -87,7 +87,7 @@ def window(line: str, column: int, room: int) -> tuple[str, int]:
     return head + tail, cells(head)
 
 
-def json(found: Iterable[Found], files: Mapping[str, Sequence[str]]) -> str:
+def json(found: Iterable[LocatedProblem], files: Mapping[str, Sequence[str]]) -> str:
     """What was looked at, and every problem with its place; line 0 is the file as a whole."""
     problems = [
         {
@@ -105,12 +105,12 @@ def json(found: Iterable[Found], files: Mapping[str, Sequence[str]]) -> str:
     return _indented({"files": dict(files), "problems": problems})
 
 
-def github(found: Iterable[Found]) -> str:
+def github(found: Iterable[LocatedProblem]) -> str:
     """Workflow commands, which annotate the lines of a pull request."""
     return "".join(f"{_command(each)}\n" for each in found)
 
 
-def _command(each: Found) -> str:
+def _command(each: LocatedProblem) -> str:
     problem, place = each.problem, each.problem.place
     known = {
         "file": place.file,
@@ -135,7 +135,7 @@ def _sentence(problem: Problem) -> str:
     return f"{problem.message}; {problem.advice}" if problem.advice else problem.message
 
 
-def sarif(found: Iterable[Found]) -> str:
+def sarif(found: Iterable[LocatedProblem]) -> str:
     """SARIF 2.1.0, for code scanning."""
     driver = {
         "name": "nodevet",
@@ -150,7 +150,7 @@ def sarif(found: Iterable[Found]) -> str:
     return _indented({"$schema": SARIF, "version": "2.1.0", "runs": [run]})
 
 
-def _result(each: Found) -> dict[str, Any]:
+def _result(each: LocatedProblem) -> dict[str, Any]:
     problem, place = each.problem, each.problem.place
     told = _sentence(problem)
     result: dict[str, Any] = {
