@@ -13,7 +13,7 @@ help: ## show this list
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "nodevet needs Python 3.10 or newer; set PYTHON=python3.x"; exit 2; }
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r .ci/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r .ci/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e sim
 	@touch $@
 

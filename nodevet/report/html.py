@@ -1,6 +1,6 @@
-"""A run as one HTML page that works without a network.
+"""A run as one HTML page that works without a network: of checks and of fixes in one design.
 
-Of checks: totals, differences, hosts × checks. Of fixes: outcomes, and what was done on each host.
+Totals, hosts × checks (or fixes), what differs (or how it ended), each host in a panel of its own.
 Text from a node goes through `plain`, then either through Jinja's autoescape or into the page as
 JSON that the script shows with textContent alone. The page's policy runs exactly the script and
 style below, by hash.
@@ -20,67 +20,81 @@ from nodevet.durations import elapsed
 from nodevet.model import HostOutcome, Run
 from nodevet.printable import brief, plain
 from nodevet.report import table
-from nodevet.report.parts import fixes
+from nodevet.report.parts import fix_data, fixes, page_data
 from nodevet.report.parts.ages import evidence_age
 from nodevet.report.parts.fold import findings_in_words, totals
-from nodevet.report.parts.page_data import data
 from nodevet.report.parts.text import count, name, nodeset
-from nodevet.result import HostResult, Outcome, Result
+from nodevet.resource import Contents
+from nodevet.result import Result
 
 ENDING = ".html"
-FEW = 5  # hosts; the steps of so many are shown at once
-QUIET = (
-    Outcome.CHANGED,
-    Outcome.UNCHANGED,
-    Outcome.VERIFIED_AFTER_REBOOT,
-    Outcome.NOT_ATTEMPTED,
-)
-"""Of many hosts, the steps of those that ended so are folded away."""
 
 
 def render_checks(run: Run, *, previous: Run | None = None) -> str:
     since = changes(previous, run) if previous else None
     return _page(
-        "checks",
-        script=_source("script"),
-        data=Markup(_embedded(data(run, since))),  # noqa: S704 - no < > & left in it
+        page_data.data(run, since),
+        title=f"{_headline(run)} · nodevet {plain(run.started)}",
         headline=_headline(run),
-        facts=_facts(run),
-        baselines=[(plain(key), plain(sha256)) for key, sha256 in run.baselines.items()],
-        started=plain(run.started),
-        told=findings_in_words(totals(run)),
+        facts=[plain(run.started).replace("T", " "), *_facts(run), findings_in_words(totals(run))],
+        named=[("baseline", plain(key), plain(sha256)) for key, sha256 in run.baselines.items()],
+        rows=[],
         since=_since(since),
         text=table.render_checks(run, previous=previous),
     )
 
 
-def render_fixes(result: Result) -> str:
-    """The steps of a host are open if few hosts are there, or if it did not end as was asked."""
+def render_fixes(
+    result: Result, *, contents: Contents = lambda name: None, folder: str = ""
+) -> str:
+    """`contents`: what files held before and after; `folder`: the run's, as a shell takes it."""
+    facts = fixes.facts(result)
+    back = result.kind == "apply" and any(map(fixes.acted_on, result.hosts))
     return _page(
-        "fixes",
+        fix_data.data(result, contents),
         title=f"nodevet {plain(result.kind)} {plain(result.plan)}",
-        summary=fixes.summary(result),
-        good=[outcome.words for outcome in Outcome if result.good(outcome)],
-        facts=fixes.facts(result),
-        folded=[(outcome.words, hosts, why) for outcome, hosts, why in fixes.folded(result)],
-        hosts=[_fixed(host, few=len(result.hosts) <= FEW) for host in result.hosts],
+        headline=_ended(result),
+        facts=[f"nodevet {plain(result.kind)} {plain(result.plan)}", fixes.summary(result)],
+        named=[],
+        rows=facts,
+        command=f"nodevet rollback {plain(folder)}" if folder and back else "",
+        since=None,
+        text=table.render_fixes(result),
     )
 
 
-def _page(template: str, *, script: str = "", **given: Any) -> str:
-    """A page of the skeleton `page.jinja`, with the one style of all and with this script."""
-    style = _source("style")
+def _ended(result: Result) -> str:
+    """`All 8 hosts are as the plan says`, or how many are not."""
+    hosts = count(len(result.hosts), "host")
+    if not result.hosts:
+        return "No hosts: nothing to do"
+    bad = [host for host in result.hosts if not result.good(host.outcome)]
+    if result.unknown:
+        return "How this run ended is not known"
+    if not bad:
+        return f"{hosts} rolled back" if result.kind == "rollback" else f"{hosts} done"
+    worst = min((host.outcome for host in bad), key=lambda outcome: outcome.rank)
+    number = sum(host.outcome is worst for host in bad)
+    return f"{number:,} of {hosts}: {worst.words}"
+
+
+def _page(data: dict[str, Any], **given: Any) -> str:
+    """The page of this data, with the one style and the one script of all."""
+    style, script = _source("style"), _source("script")
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         loader=jinja2.FunctionLoader(_source),
     )
-    return environment.get_template(template).render(
+    return environment.get_template("page").render(
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
-        **given,
+        data=Markup(_embedded(data)),  # noqa: S704 - no < > & left in it
+        fixes=data["kind"] == "fixes",
+        grouped=any(host.get("groups") for host in data["hosts"]),
+        **{"command": "", **given},
     )
 
 
@@ -90,10 +104,8 @@ def _source(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    runs = f"; script-src '{_hash(script)}'" if script else ""
-    return (
-        f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '{_hash(style)}'{runs}"
-    )
+    own = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    return f"default-src 'none'; base-uri 'none'; form-action 'none'; {own}"
 
 
 def _hash(text: str) -> str:
@@ -150,26 +162,3 @@ def _since(since: Changes | None) -> dict[str, Any] | None:
     }
     rows = [(word, f"{len(hosts):,}", nodeset(hosts)) for word, hosts in groups.items() if hosts]
     return {"when": plain(since.since), "rows": rows, "words": since.words}
-
-
-def _fixed(host: HostResult, *, few: bool) -> dict[str, Any]:
-    return {
-        "name": name(host.host),
-        "outcome": host.outcome.words,
-        "open": few or host.outcome not in QUIET,
-        "why": brief(host.why, fixes.LONGEST),
-        "canary": host.canary,
-        "rebooted": host.rebooted,
-        "steps": [
-            {
-                "fix": plain(step.fix),
-                "change": fixes.change(step),
-                "outcome": step.outcome.words,
-                "why": brief(step.why, fixes.LONGEST),
-                "ran": [fixes.ran(one) for one in step.ran],
-                "verdicts": fixes.verdicts(step),
-                "moved": fixes.moved(step),
-            }
-            for step in host.steps
-        ],
-    }

@@ -140,7 +140,7 @@ def test_text_from_a_node_stays_text(form: str) -> None:
     assert all(line.isprintable() for line in text.split("\n"))
     text.encode()  # no lone surrogate
     if form == "html":
-        assert "<script" not in text
+        assert "<script>alert" not in text
 
 
 def test_json_reads_back_and_jsonl_has_the_same() -> None:
@@ -312,16 +312,77 @@ def test_prometheus_reads_the_metrics() -> None:
     assert found["nodevet_fix_steps", "gpu8", "power_limit", "verified_after_reboot"] == 1
 
 
-def test_html_is_well_formed_and_opens_what_needs_a_person() -> None:
-    opened: list[bool] = []
+def html_data(result: Result, **given: Any) -> Any:
+    page = render("html", result, **given)
+    start = page.index('id="data">') + len('id="data">')
+    return json.loads(page[start : page.index("</script>", start)])
+
+
+def test_html_is_well_formed_and_tells_each_way_to_end() -> None:
+    opened: list[str] = []
 
     class Page(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            if tag == "details":
-                opened.append(("open", None) in attrs)
+            if tag not in ("meta", "input", "br", "wbr"):
+                opened.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert opened.pop() == tag
 
     Page().feed(render("html", RESULT))
-    assert opened == [False, False, True, True, False, True, False, False]
-    opened.clear()
-    Page().feed(render("html", replace(RESULT, hosts=HOSTS[:2])))
-    assert opened == [True, True], "of few nodes all is shown"
+    assert opened == []
+    data = html_data(RESULT)
+    assert [each["label"] for each in data["lines"]] == [
+        each.outcome.words.upper() for each in sorted(HOSTS, key=lambda host: host.outcome.rank)
+        if each.host != "gpu2"
+    ]  # fmt: skip
+    assert data["verdicts"]["failed and rolled back"] == "fail critical"
+
+
+def test_html_shows_settings_in_the_units_that_people_say() -> None:
+    many = ("GPU-1", "GPU-2")
+    policies = [f"/sys/devices/system/cpu/cpufreq/policy{n}/scaling_governor" for n in range(32)]
+    done = step(
+        Outcome.CHANGED,
+        subjects=("GPU 0", "GPU 1"),
+        before=(
+            *(seen("gpu", f"{uuid}:power_limit_mw", 490500) for uuid in many),
+            *(seen("kernel", policy, "powersave") for policy in policies),
+            seen("gpu", "GPU-1:app_clock_memory_mhz", 1000),
+            seen("unit", "x.service", {"enabled": "disabled", "masked": False}),
+        ),
+        after=(
+            *(seen("gpu", f"{uuid}:power_limit_mw", 700000) for uuid in many),
+            *(seen("kernel", policy, "performance") for policy in policies),
+            seen("gpu", "GPU-1:app_clock_memory_mhz", 2619),
+            seen("unit", "x.service", {"enabled": "enabled", "masked": False}),
+        ),
+    )
+    data = html_data(replace(RESULT, hosts=(host("gpu1", Outcome.CHANGED, steps=(done,)),)))
+    assert data["findings"][0]["settings"] == [
+        ["power limit", "GPU 0-1", "490.5 W", "700 W"],
+        ["scaling_governor", "policy 0-31", "powersave", "performance"],
+        ["app clock memory", "GPU-1", "1000 MHz", "2619 MHz"],
+        ["unit", "x.service", "enabled: disabled", "enabled: enabled"],
+    ]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640])
+def test_html_has_the_content_of_files_that_everybody_may_read(mode: int) -> None:
+    pair = kept((file("[Unit]\nA\n", mode), file("[Unit]\nB\n", mode)))
+    done = step(Outcome.CHANGED, before=pair[0][:1], after=pair[0][1:])
+    result = replace(RESULT, hosts=(host("gpu1", Outcome.CHANGED, steps=(done,)),))
+    [[name, change, lines, note]] = html_data(result, contents=pair[1].get)["findings"][0]["files"]
+    assert (name, change) == (UNIT, "other content")
+    if mode == 0o644:
+        assert (lines, note) == (["@", " [Unit]", "-A", "+B"], "")
+    else:
+        assert lines == [] and "--format diff shows its content" in note
+
+
+def test_html_offers_the_way_back_of_an_apply_that_did_something() -> None:
+    offered = 'id="command">nodevet rollback runs/p1-1<'
+    assert offered in render("html", RESULT, folder="runs/p1-1")
+    undone = replace(RESULT, kind="rollback")
+    assert 'id="command"' not in render("html", undone, folder="runs/p1-1")
+    assert 'id="command"' not in render("html", RESULT)

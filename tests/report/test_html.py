@@ -1,5 +1,6 @@
 """The HTML report in a real browser: filters, links, keyboard, hostile text, 2,000 hosts."""
 
+import base64
 import json
 import re
 import time
@@ -7,9 +8,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from nodevet import report
+from nodevet.fixing.model import Risk
+from nodevet.model import HostFacts, Subject, fail
 from nodevet.report.parts.text import name
+from nodevet.resource import Resource, RunCommand, State, kept
+from nodevet.result import HostResult, Outcome, Ran, Result, StepResult
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -48,13 +54,116 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
+def rollout() -> tuple[Result, dict[str, bytes]]:
+    """Twelve hosts: most done alike, one failed, one refused; with what a file held."""
+    path = "/etc/systemd/system/nodevet-power-limit.service"
+
+    def state(kind, name, value):
+        return State(resource=Resource(kind=kind, name=name), exists=True, value=value)
+
+    def file(text):
+        encoded = base64.b64encode(text.encode()).decode()
+        return state("file", path, {"content": encoded, "mode": 0o644, "owner": 0, "group": 0})
+
+    limits = [f"GPU-{index}:power_limit_mw" for index in range(8)]
+    before = (file("[Unit]\nold\n"), *(state("gpu", limit, 490000) for limit in limits))
+    after = (file("[Unit]\nnew\n"), *(state("gpu", limit, 700000) for limit in limits))
+    before, old = kept(before)
+    after, new = kept(after)
+    done = StepResult(
+        id="1",
+        fix="power_limit",
+        subjects=tuple(f"GPU {index}" for index in range(8)),
+        expected=700,
+        actual=490,
+        unit="W",
+        risk=Risk.LIVE,
+        outcome=Outcome.CHANGED,
+        before=before,
+        after=after,
+        ran=tuple(
+            Ran(action=RunCommand(words=("nvidia-smi", "-i", f"GPU-{n}", "-pl", "700")), ok=True)
+            for n in range(8)
+        ),
+        verdicts={f"GPU {index}": "ok" for index in range(8)},
+    )
+    refused = replace(done, outcome=Outcome.NOT_ATTEMPTED, after=(), before=(), ran=(), verdicts={})
+    failed = replace(done, outcome=Outcome.FAILED, after=before, why="the driver refused")
+    hosts = [
+        HostResult(host=f"gpu{n:03d}", outcome=Outcome.CHANGED, canary=n == 1, steps=(done,))
+        for n in range(1, 11)
+    ]
+    hosts += [
+        HostResult(
+            host="gpu011", outcome=Outcome.FAILED, why="the driver refused", steps=(failed,)
+        ),
+        HostResult(
+            host="gpu012", outcome=Outcome.REFUSED, why="in use by python", steps=(refused,)
+        ),
+    ]
+    result = Result(
+        nodevet="0.2.0",
+        plan="7f3a91c2",
+        digest="d" * 64,
+        author="ann",
+        started="2026-07-14T02:00:05+02:00",
+        seconds=61.5,
+        hosts=tuple(hosts),
+    )
+    return result, {**old, **new}
+
+
+def racks(make):
+    """Eight hosts in two racks, with facts, a part of their own serial, and 32 policies alike."""
+    facts = HostFacts(
+        machine="Supermicro SYS-821GE",
+        kernel="5.15.0-105-generic",
+        driver="550.90.07",
+        uptime_s=93784,
+        gpus={"NVIDIA H100 80GB HBM3": 8},
+        power_limits_mw={"700000": 8},
+    )
+    hosts = []
+    for number in range(1, 9):
+        host = f"gpu{number:03d}"
+        found = list(make.findings(host, power_limit=490 if number == 4 else 700))
+        if number == 2:
+            found += [
+                fail(
+                    Subject(kind="cpufreq", id=str(policy)),
+                    check="cpu_governor",
+                    expected="performance",
+                    actual="powersave",
+                    origin="baselines/site.yaml:9",
+                )
+                for policy in range(32)
+            ]
+        if number == 3:
+            found.append(
+                fail(
+                    make.gpu(5, host),
+                    check="row_remapping",
+                    expected=0,
+                    actual=1,
+                    advice="Reset the GPU (`nvidia-smi -r`), and RMA it if it stays. " * 3,
+                    details={"serial": "1658390340625", "VBIOS": "96.00.99.00.01"},
+                )
+            )
+        rack = "rack1" if number <= 4 else "rack2"
+        hosts.append(replace(make.vetted(host, tuple(found)), groups=("h100", rack), facts=facts))
+    return make.run_of(*hosts)
+
+
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory, cases, previous, fleet, fixed):
+def pages(tmp_path_factory, cases, previous, fleet, fixed, make):
     folder = tmp_path_factory.mktemp("pages")
     made = {name: report.render("html", run) for name, run in cases.items()}
     made["since"] = report.render("html", cases["mixed"], previous=previous)
     made["fleet"] = report.render("html", fleet)
     made["fixes"] = report.render("html", fixed)
+    result, contents = rollout()
+    made["rollout"] = report.render("html", result, contents=contents.get, folder="runs/7f3a91c2-1")
+    made["racks"] = report.render("html", racks(make))
     for page, text in made.items():
         (folder / f"{page}.html").write_text(text, encoding="utf-8")
     return folder
@@ -97,7 +206,7 @@ class Page:
         )
 
     def lines(self):
-        rows = "document.querySelectorAll('#lines tbody tr:not(.advice)')"
+        rows = "document.querySelectorAll('#lines tbody tr')"
         return self.script(f"[...{rows}].map(row => row.innerText)")
 
     def shown(self):
@@ -126,9 +235,13 @@ def test_totals_and_differences_come_first(page):
     chips = here.script("[...document.querySelectorAll('.chip')].map(c => c.textContent)")
     assert chips[:3] == ["128 hosts", "39 fail", "2 unknown"]
     assert len(here.lines()) == 10
-    assert here.find("#lines tr.advice").text == "Advice: reseat the riser"
     first = " ".join(here.lines()[0].split())
-    assert first == "FAIL power_limit 500 W, expected 700 W gpu[001-004,007] 5 hosts, 40 GPUs"
+    assert first.startswith(
+        "fail power_limit 500 W, expected 700 W gpu[001-004,007] 5 hosts, 40 GPUs"
+    )
+    assert "Advice: reseat the riser" in here.lines()[1]
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    assert here.script(f"{top.format('#matrix')} < {top.format('#lines')}")
     assert len(here.hosts()) == 128
     assert here.hosts()[0] == "gpu001"
 
@@ -155,7 +268,7 @@ def test_check_verdict_and_severity_filter(page):
     here.find("#clear").click()
     here.choose("severity", "warning")
     assert len(here.hosts()) == 32
-    assert here.lines()[0].split()[2] == "cpu_governor"
+    assert here.lines()[0].split()[:3] == ["fail", "warning", "cpu_governor"]
 
 
 def test_search_by_host_value_and_uuid(page):
@@ -200,9 +313,9 @@ def test_a_deep_link_to_a_host_opens_it(page):
     here = page("mixed", "#host=gpu013")
     panel = here.find("#panel").text
     assert panel.startswith("gpu013")
-    assert "- x16\n+ x8\nlimited by root port 0000:39:01.0" in panel
+    assert "expected\nx16\nactual\nx8\nlimited by root port 0000:39:01.0" in panel
     assert "baselines/nvidia-h100-sxm.yaml:16" in panel
-    assert "GPU-gpu013-0004 · 0000:59:00.0" in panel
+    assert "0000:59:00.0 · GPU-gpu013-0004" in panel
     assert page("mixed", "#host=nobody").find("#panel").text.endswith("This run has no such host.")
 
 
@@ -261,7 +374,9 @@ def test_it_can_be_read_without_seeing_it(page):
     assert here.find("#shown").get_attribute("aria-live") == "polite"
     row = here.find("#matrix tbody tr")
     cells = [cell.get_attribute("textContent") for cell in row.find_elements("css selector", "td")]
-    assert cells[:5] == ["fail", "ok", "ok", "ok", "fail"]
+    assert cells[:5] == ["fail", "ok", "fail", "ok", "ok"]
+    heads = here.script("[...document.querySelectorAll('#matrix .named')].map(h => h.textContent)")
+    assert heads[:5] == ["pcie_link", "power_limit", "ecc_errors", "cpu_governor", "gpu_count"]
     roles = here.script(
         "[...document.querySelectorAll('#matrix [role]')].map(e => e.getAttribute('role'))"
     )
@@ -332,7 +447,7 @@ def test_two_thousand_hosts(page, pages, fleet):
 def test_one_host_is_opened_at_once(page):
     here = page("one")
     assert here.find("#panel h2").text == "node-7.example"
-    assert "- module_20" in here.find("#panel").text
+    assert "expected\nmodule_20" in here.find("#panel").text
 
 
 def test_an_empty_run_says_so(page):
@@ -379,12 +494,216 @@ def test_without_script_the_table_is_there(browser, pages, cases):
     assert text.strip() == report.render("table", cases["mixed"]).strip()
 
 
-def test_a_page_of_fixes_shows_its_hosts_in_the_style_that_its_policy_allows(page, fixed):
+def test_a_page_of_hostile_fixes_shows_its_hosts_and_runs_nothing_of_them(page, fixed):
     here = page("fixes")
-    names = here.script("[...document.querySelectorAll('summary code')].map(c => c.textContent)")
-    assert names == [name(host.host) for host in fixed.hosts]
-    opened = here.script("[...document.querySelectorAll('details')].map(d => d.open)")
-    assert opened == [host.host != "gpu001" for host in fixed.hosts]
-    assert here.script("document.scripts.length") == 0
-    shown = here.script("getComputedStyle(document.querySelector('.fixes .bad')).fontWeight")
-    assert shown == "600", "the style is applied"
+    assert sorted(here.hosts()) == sorted(name(host.host) for host in fixed.hosts)
+    assert here.hosts()[-1] == "gpu001"
+    assert here.script("document.scripts.length") == 2
+    assert here.script("document.querySelectorAll('img, b[onclick], iframe, svg').length") == 0
+
+
+def test_a_page_of_fixes_has_the_design_of_a_page_of_checks(page):
+    here = page("rollout")
+    assert here.find("h1").text == "1 of 12 hosts: failed and rolled back"
+    assert here.hosts()[:3] == ["gpu011", "gpu012", "gpu001"]
+    lines = here.lines()
+    assert len(lines) == 3
+    assert "power_limit 490 W → 700 W on GPU 0-7" in lines[2] and "gpu[001-010]" in lines[2]
+    here.find("#matrix tbody tr:nth-child(3) a").click()
+    panel = here.find("#panel").text
+    assert "490 W → 700 W · risk live" in panel
+    assert "The check says ok: GPU 0-7" in panel
+    assert "power limit GPU 0-7 490 W 700 W" in " ".join(panel.split())
+    assert "before\nold\nafter\nnew" in panel
+    assert "700000" not in panel and "GPU-3:power_limit_mw" not in panel
+    assert here.find("#command").text == "nodevet rollback runs/7f3a91c2-1"
+    here.choose("verdict", "refused")
+    assert here.hosts() == ["gpu012"]
+
+
+COLOUR = "getComputedStyle(document.querySelector('{}')).color.match(/\\d+/g).map(Number)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_expected_is_green_and_what_is_there_red(scheme, page, browser):
+    emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+    for which, good, bad in (("racks", ".expected", ".actual"), ("rollout", ".after", ".before")):
+        here = page(which, "#host=gpu004")
+        red, green, _ = here.script(COLOUR.format(f"#panel .diff {good}"))
+        assert green > red
+        red, green, _ = here.script(COLOUR.format(f"#panel .diff {bad}"))
+        assert red > green
+
+
+def test_facts_of_the_host_stand_in_its_panel(page):
+    panel = page("racks", "#host=gpu001").find("#panel .about").text
+    assert "GPUs\n8 × NVIDIA H100 80GB HBM3" in panel
+    assert "power limit\n8 × 700 W" in panel
+    assert "uptime\n1 d 2 h" in panel or "uptime\n26 h" in panel
+    assert "groups\nh100, rack1" in panel
+    about = page("mixed", "#host=gpu120").find("#panel .about").text
+    assert about.startswith("why\nconnection refused") and "GPUs" not in about
+
+
+def test_parts_that_are_alike_are_one_row_and_their_ids_are_there(page):
+    panel = page("racks", "#host=gpu002").find("#panel")
+    assert "cpufreq 0-31" in panel.text
+    assert len(panel.find_elements("css selector", ".finding")) == 1
+    panel = page("racks", "#host=gpu003").find("#panel").text
+    assert "serial 1658390340625, VBIOS 96.00.99.00.01" in panel
+    assert "0000:69:00.0 · GPU-gpu003-0005" in panel
+
+
+def test_groups_filter_and_make_sections(page):
+    here = page("racks")
+    here.choose("group", "rack2 (4)")
+    assert here.hosts() == ["gpu005", "gpu006", "gpu007", "gpu008"]
+    assert here.fragment() == "#group=rack2"
+    here.find("#clear").click()
+    here.find("#by").click()
+    heads = here.script(
+        "[...document.querySelectorAll('#matrix .section')].map(head => head.innerText)"
+    )
+    assert [" ".join(head.split()) for head in heads] == [
+        "rack1 4 hosts: 3 fail, 1 ok",
+        "rack2 4 hosts: 4 ok",
+    ]
+    assert here.hosts()[:4] == ["gpu003", "gpu004", "gpu002", "gpu001"] or len(here.hosts()) == 8
+    assert page("racks", "#by=1").find("#by").is_selected()
+
+
+FOUND = "[...(CSS.highlights.get('found') || [])].map(range => range.toString())"
+
+
+def test_search_filters_the_findings_and_marks_what_was_found(page):
+    here = page("racks")
+    here.find("#q").send_keys("POWERSAVE")
+    assert here.hosts() == ["gpu002"]
+    assert len(here.lines()) == 1 and "cpu_governor" in here.lines()[0]
+    assert set(here.script(FOUND)) == {"powersave"}
+    here.find("#matrix tbody a").click()
+    assert here.script(
+        "[...CSS.highlights.get('found')].some("
+        "range => document.getElementById('panel').contains(range.startContainer))"
+    )
+    here.find("#clear").click()
+    assert here.script(FOUND) == []
+
+
+def test_a_search_folds_away_the_other_differences_of_a_host(page):
+    here = page("one", "#host=node-7.example&q=module_20")
+    summary = here.find("#panel details summary").text
+    assert summary == "5 other differences without “module_20”"
+
+
+def copied(here, button):
+    here.script("(window.kept = null, navigator.clipboard.writeText = async t => { kept = t; }, 1)")
+    here.browser.execute_script("arguments[0].click()", button)
+    return here.script("window.kept")
+
+
+def test_hosts_commands_and_findings_can_be_copied(page):
+    here = page("racks", "#host=gpu003")
+    assert copied(here, here.find("#copy-hosts")) == "gpu[001-008]"
+    buttons = {b.text: b for b in here.find("#panel").find_elements("css selector", ".copy")}
+    assert copied(here, buttons["Copy command"]) == "nodevet explain row_remapping"
+    finding = json.loads(copied(here, buttons["Copy JSON"]))
+    assert finding["check"] == "row_remapping" and finding["host"] == "gpu003"
+    assert (finding["expected"], finding["actual"], finding["subject"]) == (0, 1, "GPU 5")
+    assert finding["parts"][0]["details"] == "serial 1658390340625, VBIOS 96.00.99.00.01"
+    assert buttons["Copy JSON"].text == "Copied"
+    row = here.find("#lines tbody .copy")
+    assert copied(here, row) in ("gpu002", "gpu003", "gpu004")
+    here = page("rollout", "#host=gpu001")
+    button = here.script(
+        "[...document.querySelectorAll('#panel .copy')].find(b => b.textContent == 'Copy commands')"
+    )
+    assert copied(here, button).splitlines()[0] == "nvidia-smi -i GPU-0 -pl 700"
+
+
+def test_a_page_without_a_clipboard_copies_by_hand(page):
+    here = page("racks")
+    here.script(
+        "(window.kept = null, navigator.clipboard.writeText = async () => { throw 1; },"
+        " document.execCommand = () => { kept = document.activeElement.value; return true; }, 1)"
+    )
+    here.find("#copy-hosts").click()
+    assert here.script("window.kept") == "gpu[001-008]"
+    assert here.find("#copy-hosts").text == "Copied"
+
+
+COVERED = """(() => {
+  const box = document.getElementById('matrix').getBoundingClientRect();
+  const cells = [...document.querySelectorAll('#matrix thead th button, #matrix thead .outcome')];
+  const seen = cells.map(cell => [cell, cell.getBoundingClientRect()]).filter(([, r]) =>
+    r.width && r.top >= 0 && r.bottom <= innerHeight && r.left >= box.left && r.right <= box.right);
+  const corner = document.querySelector('#matrix thead .host').getBoundingClientRect();
+  return [seen.length, seen.filter(([cell, r]) => {
+    const x = (r.left + r.right) / 2, y = (r.top + r.bottom) / 2;
+    if (!cell.closest('.host') && x < corner.right) return false;
+    const top = document.elementFromPoint(x, y);
+    return !cell.closest('th').contains(top);
+  }).map(([cell]) => cell.textContent)];
+})()"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("which", ["fleet", "rollout"])
+def test_nothing_covers_the_head_of_the_matrix(which, width, page, browser):
+    height = 900
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        here = page(which)
+        head = here.script("document.querySelector('#matrix thead').getBoundingClientRect().top")
+        for down in (0, head / 2, max(0, head - 5)):
+            here.script(f"(window.scrollTo(0, {down}), 1)")
+            for inside, across in ((0, 0), (700, 0), (700, 90)):
+                here.script(f"(document.getElementById('matrix').scrollTo({across}, {inside}), 1)")
+                seen, covered = here.script(COVERED)
+                assert seen > 0 and covered == [], (down, inside, across)
+        hidden = here.script(
+            "(() => { const a = document.querySelector('#matrix tbody a');"
+            " const head = document.querySelector('#matrix thead').getBoundingClientRect();"
+            " a.focus(); a.scrollIntoView({block: 'nearest'});"
+            " return a.getBoundingClientRect().top < head.bottom - 1; })()"
+        )
+        assert not hidden
+        assert here.script("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_no_word_is_broken_in_its_middle(page):
+    here = page("racks", "#host=gpu002")
+    broken = here.script(
+        "[...document.querySelectorAll('#lines .what, #lines .tag, #panel .tag, #panel h3 .check,"
+        " #panel dt')].filter(e => getComputedStyle(e).overflowWrap === 'anywhere').length"
+    )
+    assert broken == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("which", "fragment"),
+    [("racks", ""), ("racks", "#host=gpu003&by=1"), ("rollout", ""), ("rollout", "#host=gpu001")],
+)
+def test_axe_finds_nothing_serious(which, fragment, scheme, page, browser):
+    package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
+    axe = Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+    emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+    here = page(which, fragment)
+    browser.execute_script(axe)
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run().then(found => done(found), error => done(`${error}`))"
+    )
+    assert len(found["passes"]) > 15
+    serious = [
+        (each["id"], each["impact"], [node["html"][:200] for node in each["nodes"]][:3])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    assert here.find("h1").is_displayed()
