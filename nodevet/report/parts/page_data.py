@@ -254,7 +254,9 @@ def _parts(groups: Sequence[_Group]) -> list[list[Any]]:
 
 
 def _details(finding: Finding) -> str:
-    said = [f"{key} {value}" for key, value in (finding.details or {}).items()]
+    ids = (finding.subject.bus_id, finding.subject.uuid)
+    details = (finding.details or {}).items()
+    said = [f"{key} {value}" for key, value in details if value not in ids]
     return ", ".join([*said, *([f"last at {finding.last}"] if finding.last else [])])
 
 
