@@ -232,14 +232,15 @@ def _about(report: HostReport) -> list[tuple[str, str]]:
     return facts.rows(report.facts) if report.facts else []
 
 
-def _gpus(report: HostReport) -> list[tuple[str, str]]:
-    """Every part that has an address or an id of its own: label, `0000:19:00.0 · GPU-5f1c…`."""
+def _gpus(report: HostReport) -> list[list[str]]:
+    """Every part that has an address or an id of its own: label, `0000:19:00.0`, `GPU-5f1c…`."""
+    subjects = (finding.subject for finding in report.findings)
     found = {
-        (text(subject.label), text(" · ".join(filter(None, (subject.bus_id, subject.uuid)))))
-        for subject in (finding.subject for finding in report.findings)
-        if subject.uuid or subject.bus_id
+        (each.label, each.bus_id or "", each.uuid or "")
+        for each in subjects
+        if each.uuid or each.bus_id
     }
-    return sorted(found)
+    return sorted([text(part) for part in each] for each in found)
 
 
 def _parts(groups: Sequence[_Group]) -> list[list[Any]]:
