@@ -60,6 +60,24 @@ def not_root() -> str:
     return "" if os.geteuid() == 0 else "only root may fix this machine: sudo nodevet fix @local"
 
 
+def planted(project: Path) -> str:
+    """Who else could have put code or baselines there, which root would run; empty if no one."""
+    mine = {0, by_this_user().uid}
+    for path in (project, *(project / name for name in ("checks", "fixes", "baselines"))):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"{path}: cannot be looked at: {error.strerror}"
+        if status.st_uid not in mine or status.st_mode & stat.S_IWOTH:
+            return (
+                f"{path.absolute()}: others may write there, and root would run what they put "
+                "there: go to another folder, or name one with --project"
+            )
+    return ""
+
+
 def refused_by(project: Path) -> str:
     """Why the project asks for signatures; empty if it does not. Raises PolicyError."""
     if not policy.has_rules(project) or policy.load(project).local:

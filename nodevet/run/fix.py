@@ -31,7 +31,8 @@ def this_machine(names: Sequence[str], inventories: Sequence[str], project: Path
     without a signature, and PolicyError."""
     if tuple(names) != (LOCAL,):
         raise UserError(OTHERS)
-    confirmed.check(confirmed.not_root() or confirmed.refused_by(project))
+    confirmed.check(confirmed.not_root() or confirmed.planted(project))
+    confirmed.check(confirmed.refused_by(project))
     hosts = Targets(names=(LOCAL,), inventories=tuple(inventories)).hosts()
     if len(hosts) != 1 or not hosts[0].local or hosts[0].root != "/":
         raise UserError(OTHERS)

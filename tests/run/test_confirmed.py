@@ -123,6 +123,26 @@ def test_a_tree_that_an_inventory_puts_in_the_place_of_this_machine_is_none(
         fix.this_machine(["@local"], [str(file)], tmp_path)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_root_runs_nothing_that_others_may_have_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "checks").mkdir()
+    assert confirmed.planted(tmp_path) == ""
+    os.chown(tmp_path / "checks", 1000, 1000)
+    assert "checks: others may write there" in confirmed.planted(tmp_path)
+    monkeypatch.setenv("SUDO_UID", "1000")
+    assert confirmed.planted(tmp_path) == ""
+    monkeypatch.setenv("SUDO_UID", "1001")
+    with pytest.raises(UserError, match="others may write there"):
+        fix.this_machine(["@local"], [], tmp_path)
+    (tmp_path / "checks").rmdir()
+    assert confirmed.planted(tmp_path) == ""
+    tmp_path.chmod(0o1777)
+    assert "--project" in confirmed.planted(tmp_path)
+
+
 def test_a_project_with_rules_of_its_own_decides(tmp_path: Path) -> None:
     assert confirmed.refused_by(tmp_path) == ""
     (tmp_path / "allowed_signers").write_text(f"ann {KEY}\n")
