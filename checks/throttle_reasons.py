@@ -56,7 +56,7 @@ ADVICE: dict[str, str] = {  # the most urgent first
     "hw_power_brake_slowdown": "the platform asserts the power brake: `ipmitool sel list` and "
     "`ipmitool sdr type 'Power Supply'` show a supply that failed or is unplugged; else look at "
     "the BMC's power cap",
-    "hw_thermal_slowdown": "the hardware is throttling: drain the node before the GPU shuts down",
+    "hw_thermal_slowdown": "drain the node before the GPU shuts down: the hardware is throttling",
     "hw_slowdown": "too hot, too much power, or the power brake: check cooling and power supplies",
     "sw_thermal_slowdown": "the driver is keeping it from overheating before the hardware has to",
     "sync_boost": "another GPU of its sync boost group is slower: see that one, or end the group "

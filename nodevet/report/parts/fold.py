@@ -21,10 +21,8 @@ ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutc
 """The labels of the lines, worst first."""
 
 ALIKE = 3  # differences in the same words that are told apart; more of them are one, in ranges
-_ONE_OF_MANY = re.compile(
-    """The id of one part of many that are alike: 4, 0000:19:00.0."""
-    r"\d[\d,-]*|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-)
+_ONE_OF_MANY = re.compile(r"\d[\d,-]*|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""The id of one part of many that are alike: 4, 0000:19:00.0."""
 _SHOWN = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 
 

@@ -144,7 +144,8 @@ def _short(row: Line, columns: _Columns) -> list[str]:
     more = f"`nodevet explain {row.check}`"
     first = re.split(r"; |\. ", row.advice[0])[0]
     briefer = first.split(": ")[0]
-    for text in (f"{first}: {more}", f"{briefer}: {more}", first, briefer, more):
+    least = briefer.split(", ")[0]
+    for text in (f"{first}: {more}", f"{briefer}: {more}", first, briefer, least, more):
         line = columns.below(f"advice: {text}")
         if len(line) == 1 and columns.fits(line[0]):
             return line

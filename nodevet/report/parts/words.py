@@ -36,8 +36,21 @@ def difference(finding: Finding) -> tuple[str, str]:
         return brief(why, SENTENCE) or "no reason was recorded", ""
     if lists := _lists(finding):
         return lists, why
-    expected, actual = cut_pair(*values(_narrowed(finding)), LIMIT)
+    narrowed = _narrowed(finding)
+    expected, actual = cut_pair(*values(narrowed), LIMIT)
+    sole = _sole_key(narrowed)
+    if sole and expected.startswith(sole) and actual.startswith(sole):
+        expected = expected.removeprefix(sole)
     return f"{actual}, expected {expected}", why
+
+
+def _sole_key(finding: Finding) -> str:
+    """`fast: ` of two mappings that have this key alone, which need not be said twice."""
+    expected, actual = finding.expected, finding.actual
+    mappings = isinstance(expected, Mapping) and isinstance(actual, Mapping)
+    if mappings and len(expected) == 1 and expected.keys() == actual.keys():
+        return f"{plain(str(next(iter(expected))))}: "
+    return ""
 
 
 def _narrowed(finding: Finding) -> Finding:
