@@ -70,7 +70,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-class Count(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+class WholeNumber(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """A whole number from 1."""
 
     name = "n"

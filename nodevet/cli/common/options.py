@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from nodevet.cli.common import completing
-from nodevet.cli.common.command import Count, Option
+from nodevet.cli.common.command import Option, WholeNumber
 from nodevet.cli.common.durations import Duration
 
 SEVERITIES = ("info", "warning", "critical")  # nodevet.model.Severity, which costs much to import
@@ -88,7 +88,7 @@ _connection = partial(click.option, cls=Option, heading="Connection")
 reach = apply(
     _connection(
         "--parallel",
-        type=Count(),
+        type=WholeNumber(),
         default=200,
         show_default=True,
         help="Hosts to visit at the same time.",
