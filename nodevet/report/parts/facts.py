@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from nodevet.durations import elapsed
-from nodevet.model import HostFacts, Run
+from nodevet.model import HostFacts, HostReport, Run
 from nodevet.printable import brief, cut
 from nodevet.report.parts.text import columns, count, nodeset, wrap
 
+CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen
 LONGEST = 120  # columns of one value
 MOST_BASELINES = 6  # that are named above a report
 SHORT = 40  # columns of the hosts of one baseline
@@ -25,7 +26,7 @@ def above(run: Run, width: int | None) -> list[str]:
     machine = ", ".join(filter(None, (*with_size, up and f"up {up}")))
     told = {"machine": machine, **found} if machine else found
     if run.hosts[0].baseline:
-        told["baseline"] = brief(run.hosts[0].baseline, LONGEST)
+        told["baseline"] = brief(baseline_of(run.hosts[0]), LONGEST)
     lines = columns(list(told.items()))
     return [*(cut(line, width) if width else line for line in lines), ""] if lines else []
 
@@ -36,7 +37,7 @@ def judged_by(run: Run, width: int | None) -> list[str]:
     hosts: dict[str, list[str]] = {}
     for report in run.hosts:
         if report.baseline:
-            hosts.setdefault(report.baseline, []).append(report.host)
+            hosts.setdefault(baseline_of(report), []).append(report.host)
     if not hosts:
         return []
     groups = sorted(hosts.items(), key=lambda group: -len(group[1]))
@@ -49,6 +50,12 @@ def judged_by(run: Run, width: int | None) -> list[str]:
         told.append(f"{len(more)} more of {count(rest, 'host')}")
     text = f"baseline: {', '.join(told)}"
     return [*(wrap(text, width) if width else [text]), ""]
+
+
+def baseline_of(report: HostReport) -> str:
+    """The baseline that a host was judged by, and whether it only stands in for one that fits."""
+    none_fits = any(finding.check == CHOICE for finding in report.findings)
+    return f"{report.baseline} (no baseline fits)" if none_fits else report.baseline
 
 
 def _hosts(names: list[str]) -> str:

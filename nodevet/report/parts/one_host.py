@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
 from nodevet.printable import plain
 from nodevet.report.parts.ages import read_at
-from nodevet.report.parts.facts import rows
+from nodevet.report.parts.facts import baseline_of, rows
 from nodevet.report.parts.passed import passed
 from nodevet.report.parts.text import columns, name, wrap
 from nodevet.report.parts.words import in_ranges, values
@@ -50,7 +50,7 @@ def _head(run: Run, host: HostReport, colour: bool) -> list[str]:
     title = f"{name(host.host)}  {outcome}  {', '.join(told)}".rstrip()
     known = {
         "why": host.why,
-        "baseline": host.baseline or "none",
+        "baseline": baseline_of(host) if host.baseline else "none",
         "groups": ", ".join(host.groups),
         **(dict(rows(host.facts)) if host.facts else {}),
         "machine id": host.machine_id or "",
