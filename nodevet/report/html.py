@@ -64,7 +64,7 @@ def render_fixes(
 
 
 def _ended(result: Result) -> str:
-    """`All 8 hosts are as the plan says`, or how many are not."""
+    """`8 hosts changed`, `Done: 7 changed, 1 unchanged`, `1 of 8 hosts: refused`."""
     hosts = count(len(result.hosts), "host")
     if not result.hosts:
         return "No hosts: nothing to do"
@@ -72,7 +72,10 @@ def _ended(result: Result) -> str:
     if result.unknown:
         return "How this run ended is not known"
     if not bad:
-        return f"{hosts} rolled back" if result.kind == "rollback" else f"{hosts} done"
+        told = [f"{number:,} {outcome.words}" for outcome, number in fixes.tally(result).items()]
+        words = [each for each in told if not each.startswith("0 ")]
+        same = len(words) == 1
+        return f"{hosts} {result.hosts[0].outcome.words}" if same else f"Done: {', '.join(words)}"
     worst = min((host.outcome for host in bad), key=lambda outcome: outcome.rank)
     number = sum(host.outcome is worst for host in bad)
     return f"{number:,} of {hosts}: {worst.words}"

@@ -386,3 +386,22 @@ def test_html_offers_the_way_back_of_an_apply_that_did_something() -> None:
     undone = replace(RESULT, kind="rollback")
     assert 'id="command"' not in render("html", undone, folder="runs/p1-1")
     assert 'id="command"' not in render("html", RESULT)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        ([Outcome.CHANGED, Outcome.CHANGED], "2 hosts changed"),
+        ([Outcome.CHANGED, Outcome.UNCHANGED], "Done: 1 changed, 1 unchanged"),
+        ([Outcome.PENDING], "1 host pending"),
+        ([Outcome.CHANGED, Outcome.REFUSED], "1 of 2 hosts: refused"),
+        ([Outcome.ROLLED_BACK], "1 of 1 host: rolled back"),
+        ([], "No hosts: nothing to do"),
+    ],
+)
+def test_html_says_in_its_headline_how_the_run_ended(outcomes: list[Outcome], words: str) -> None:
+    hosts = tuple(host(f"gpu{n}", outcome) for n, outcome in enumerate(outcomes))
+    assert f"<h1>{words}</h1>" in render("html", replace(RESULT, hosts=hosts))
+    lost = replace(RESULT, hosts=hosts, unknown="its journal has no end")
+    if hosts:
+        assert "<h1>How this run ended is not known</h1>" in render("html", lost)
