@@ -101,3 +101,16 @@ def test_a_command_names_its_run_first_then_each_host(rig: Callable[..., Any]) -
     lines = d.rollback().err.splitlines()
     assert lines[1] == f"nodevet: if it is interrupted: nodevet rollback {d.run}"
     assert {"n1  begun", "n1  rolled back"} <= {*lines}
+
+
+def test_what_is_next_is_said_on_standard_error_if_the_report_is_no_table(
+    rig: Callable[..., Any], world: Any
+) -> None:
+    d = rig("n1", "n2")
+    d.w.boxes["n1"].refused[world.thp] = "Invalid argument"
+    said = d.apply("--format", "json", canary=1)
+    assert said.code == 1 and said.out.startswith("{")
+    first, second, kept = said.err.splitlines()[-3:]
+    assert first == "nodevet: n1: remove the cause, then plan again: nodevet plan n1", said.err
+    assert second.endswith(f": nodevet apply {d.run}/plan.json --host n2")
+    assert kept == (f"nodevet: the run is kept in {d.run}; undo it: nodevet rollback {d.run}")
