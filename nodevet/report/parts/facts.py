@@ -55,7 +55,7 @@ def judged_by(run: Run, width: int | None) -> list[str]:
 def baseline_of(report: HostReport) -> str:
     """The baseline that a host was judged by, and whether it only stands in for one that fits."""
     none_fits = any(finding.check == CHOICE for finding in report.findings)
-    return f"{report.baseline} (no baseline fits)" if none_fits else report.baseline
+    return f"{report.baseline} (provisional)" if none_fits else report.baseline
 
 
 def _hosts(names: list[str]) -> str:
