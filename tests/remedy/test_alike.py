@@ -3,6 +3,7 @@
 import base64
 import random
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from msgspec.structs import replace
 
 from nodevet.fixing.model import Risk
 from nodevet.printable import cells
+from nodevet.remedy.approval.judge import Standing
 from nodevet.remedy.model import Plan, PlannedNode, Step
-from nodevet.remedy.plan import alike, render
+from nodevet.remedy.plan import alike, render, summary
 from nodevet.remedy.plan.alike import Folded, fold_texts, same_steps, unfold
 from nodevet.remedy.plan.render import View
 from nodevet.remedy.plan.screen import MORE, screen
@@ -412,3 +414,25 @@ def test_any_plan_is_given_back(seed: int) -> None:
 def test_nothing_is_folded_into_nothing() -> None:
     assert fold_texts([], []) == Folded((), ())
     assert same_steps(hand_made({}, [])) == ()
+
+
+def test_of_commands_nothing_is_promised() -> None:
+    standing = Standing(risk=Risk.LIVE, needed=1, people=(), may=())
+    now = datetime(2026, 11, 21, 1, tzinfo=timezone.utc)
+
+    def told(*actions: Any) -> dict[str, str]:
+        plan = hand_made({"n1": node("n1")}, [one("n1", *actions)])
+        return dict(summary.facts(plan, standing, now, rollback=False))
+
+    write = WriteFile(path="/etc/x", content="")
+    quiet = "no unit is stopped or restarted, no host is rebooted"
+    assert told(write)["interrupts"] == f"nothing: {quiet}"
+    reboots = told(write, RunCommand(words=("systemctl", "reboot")))
+    assert reboots["interrupts"] == f"{quiet}, unless a command does it"
+    assert reboots["runs"] == "systemctl (1 ×)"
+    around = (SetUnit(name="a.service", running=False), SetUnit(name="a.service", running=True))
+    both = told(around[0], SetUnit(name="b.service", restart=True), around[1])["interrupts"]
+    assert both == "stops and starts again a.service on 1 host, restarts b.service on 1 host"
+    assert told(SetUnit(name="c.service", enabled=False, running=False))["interrupts"] == (
+        "stops c.service on 1 host"
+    )

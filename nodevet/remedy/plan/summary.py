@@ -40,10 +40,9 @@ def facts(
         )
     yield "hosts", f"{len(hosts):,}: {nodeset(hosts)}"
     yield "risk", "; ".join(_risks(plan))
-    broken = list(_interrupts(plan))
-    nothing = "nothing: no unit is stopped or restarted, no host is rebooted"
-    yield "interrupts", _some(broken) if broken else nothing
-    if programs := _programs(plan.steps):
+    programs = _programs(plan.steps)
+    yield "interrupts", _some(list(_interrupts(plan))) or _nothing(programs)
+    if programs:
         yield "runs", _some(programs)
     if not rollback:
         canary = nodeset([*hosts][: plan.rollout.canary])
@@ -63,6 +62,12 @@ def _risks(plan: Plan) -> Iterator[str]:
     for risk in sorted(found, key=lambda risk: -risk.rank):
         fixes = [f"{fix} on {count(len(some), 'host')}" for fix, some in found[risk].items()]
         yield f"{risk.value}, {MEANS[risk]}: {_some(fixes)}"
+
+
+def _nothing(programs: Sequence[str]) -> str:
+    """Commands may do anything: of those nothing is promised."""
+    words = "no unit is stopped or restarted, no host is rebooted"
+    return f"{words}, unless a command does it" if programs else f"nothing: {words}"
 
 
 def _interrupts(plan: Plan) -> Iterator[str]:
