@@ -617,7 +617,7 @@ def test_hosts_commands_and_findings_can_be_copied(page):
     assert copied(here, row) in ("gpu002", "gpu003", "gpu004")
     here = page("rollout", "#host=gpu001")
     button = here.script(
-        "[...document.querySelectorAll('#panel .copy')].find(b => b.textContent == 'Copy commands')"
+        "[...document.querySelectorAll('#panel .copy')].find(b => b.textContent == 'Copy actions')"
     )
     assert copied(here, button).splitlines()[0] == "nvidia-smi -i GPU-0 -pl 700"
 

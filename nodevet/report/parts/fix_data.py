@@ -140,7 +140,7 @@ def _settings(step: StepResult) -> Iterator[list[str]]:
             before, after = _worded(then, now)
             rows.setdefault((setting, noun, before, after), []).append(part)
     gpus = [label for label in step.subjects if label.startswith("GPU ")]
-    for (setting, noun, before, after), parts in rows.items():
+    for (setting, noun, before, after), parts in sorted(rows.items(), key=_hardware_first):
         where = ", ".join(parts)
         if noun == "GPU" and len(parts) == len(gpus):
             where = in_ranges(gpus)
@@ -149,6 +149,10 @@ def _settings(step: StepResult) -> Iterator[list[str]]:
         elif noun and len(parts) > FEW:
             where = count(len(parts), noun)
         yield [text(each) for each in (setting, where, before, after)]
+
+
+def _hardware_first(row: tuple[tuple[str, str, str, str], list[str]]) -> bool:
+    return row[0][1] not in ("GPU", "policy")
 
 
 def _named(state: State) -> tuple[str, str, str]:
