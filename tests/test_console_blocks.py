@@ -135,7 +135,8 @@ class World:
             fleet = self.fleets["desk" if node == "ws001" else "demo"]
             self.ready(fleet, node)
             self.carry(fleet, node)
-            where = f"PATH={sys.prefix}/bin:$PATH PYTHONDONTWRITEBYTECODE=1 TERM=dumb"
+            where = "unset SSH_CLIENT SSH_CONNECTION;"  # which a machine at hand has not
+            where += f" PATH={sys.prefix}/bin:$PATH PYTHONDONTWRITEBYTECODE=1 TERM=dumb"
             text = f"{where} COLUMNS={WIDTH} script -qec {shlex.quote(text)} /dev/null"
             text = f"nodevet sim ssh --fleet {fleet} {node} {shlex.quote(text)}"
         done = self.shell(text, echo=not node)
@@ -289,7 +290,8 @@ def test_the_commands_of_a_page_do_what_it_shows(page: Path, world: World) -> No
             elif command.shown and not alike(command.shown, done.stdout):
                 differs.append((command, done.stdout))
                 was = plain(command.shown)
-                wrong.append(f"{place}\nprinted\n{plain(done.stdout)}\ninstead of\n{was}")
+                now = plain(done.stdout)
+                wrong.append(f"{place}\nprinted\n{now}\ninstead of\n{was}\n\n{done.stdout}")
     world.leave()
     if WRITE and differs:
         text = page.read_text(encoding="utf-8")
