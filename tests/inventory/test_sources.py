@@ -70,23 +70,6 @@ def test_the_document_is_true(hosts, folder, language, source, shown):
     assert hosts(files=[file.name]) == shown.splitlines()
 
 
-def test_the_errors_in_the_document_are_true(problems, folder):
-    sessions = re.findall(
-        r"```console\n\$ nodevet check -i fleet\.yaml(.*?)\n(.*?)```", DOCUMENT, re.DOTALL
-    )
-
-    def said(*targets):
-        first, *rest = problems(*targets, files=["fleet.yaml"])
-        return [f"nodevet: {first}", *rest]
-
-    shown = [(words.split(), lines.splitlines()) for words, lines in sessions if "gpu" in lines]
-    (folder / "fleet.yaml").write_text("nodevet: 1\nhosts: gpu[001-128]\n")
-    assert said(*shown[0][0]) == shown[0][1]
-    text = "nodevet: 1\nhosts:\n  # one\n  gpu001: {prot: 22}\n  gpu002: {sudo: on}\n"
-    (folder / "fleet.yaml").write_text(text)
-    assert said() == shown[1][1]
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
