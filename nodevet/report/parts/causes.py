@@ -7,57 +7,71 @@ What nothing shows on its own counts no less: a finding that counts for the exit
 from one that does not, nor one that is new from one that is not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodevet.changes import Marks
-from nodevet.model import NODE, Finding, HostReport, Severity, Subject, Verdict
+from nodevet.model import NODE, Finding, HostReport, Severity, Verdict
 
 SHORTEST = 8  # characters of a reason that says something by itself: EACCES may be anything's
 
 
 def causes_of(report: HostReport, fail_on: Severity, marks: Marks) -> Mapping[int, int]:
     """The places of the findings that follow from another one, and that one's place."""
-    failed: dict[Subject, list[int]] = {}
-    for place, finding in enumerate(report.findings):
-        if finding.verdict is Verdict.FAIL and not finding.cause:
-            failed.setdefault(_subject(finding), []).append(place)
-    if not failed:
-        return {}
+    failed = _Failed(report.findings)
     found = {}
     for place, finding in enumerate(report.findings):
-        if finding.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
+        cause = failed.told_by(finding)
+        if cause is None or cause == place:
             continue
-        new = (report.host, place) in marks.findings
-        for cause in _candidates(finding, failed):
-            told = report.findings[cause]
-            counts = finding.severity.rank < fail_on.rank or told.severity.rank >= fail_on.rank
-            fresh = not new or (report.host, cause) in marks.findings
-            if cause != place and counts and fresh and _follows(finding, told):
-                found[place] = cause
-                break
+        told = report.findings[cause]
+        counts = finding.severity.rank < fail_on.rank or told.severity.rank >= fail_on.rank
+        new = (report.host, place) in marks.findings and (report.host, cause) not in marks.findings
+        if counts and not new:
+            found[place] = cause
     return found
 
 
-def _subject(finding: Finding) -> Subject:
-    return Subject(kind=finding.subject.kind, id=finding.subject.id)
+Part = tuple[str, str]  # kind and id of a subject
+ANYWHERE: Part = ("", "")
 
 
-def _candidates(finding: Finding, failed: Mapping[Subject, list[int]]) -> Iterator[int]:
-    """Failed findings of the same subject; of what the node as a whole lacks, of any."""
-    if finding.cause and finding.subject == NODE:
-        for places in failed.values():
-            yield from places
-    else:
-        yield from failed.get(_subject(finding), ())
+class _Failed:
+    """The failed findings of a host, by what may follow from them; of several the worst, and of
+    those the first. As fast for many as for few."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self._findings = tuple(findings)
+        self._by_check: dict[tuple[Part, str], int] = {}
+        self._by_reason: dict[tuple[Part, str], int] = {}
+        for place, finding in enumerate(self._findings):
+            if finding.verdict is not Verdict.FAIL or finding.cause:
+                continue
+            part = _part(finding)
+            self._keep(self._by_check, (part, finding.check), place)
+            self._keep(self._by_check, (ANYWHERE, finding.check), place)
+            for text in {finding.why, *_texts(finding.actual)}:
+                if len(text) >= SHORTEST:
+                    self._keep(self._by_reason, (part, text), place)
+
+    def _keep(self, places: dict[tuple[Part, str], int], key: tuple[Part, str], place: int) -> None:
+        known = places.setdefault(key, place)
+        if self._findings[place].severity.rank > self._findings[known].severity.rank:
+            places[key] = place
+
+    def told_by(self, finding: Finding) -> int | None:
+        """The place of the failed finding that this one follows from, if there is one."""
+        if finding.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
+            return None
+        if finding.cause:
+            part = ANYWHERE if finding.subject == NODE else _part(finding)
+            return self._by_check.get((part, finding.cause))
+        if finding.verdict is Verdict.UNKNOWN:
+            return self._by_reason.get((_part(finding), finding.why.rpartition(": ")[2]))
+        return None
 
 
-def _follows(finding: Finding, told: Finding) -> bool:
-    if finding.cause:
-        return finding.cause == told.check
-    if finding.verdict is not Verdict.UNKNOWN:
-        return False
-    reason = finding.why.rpartition(": ")[2]
-    return len(reason) >= SHORTEST and reason in (told.why, *_texts(told.actual))
+def _part(finding: Finding) -> Part:
+    return finding.subject.kind, finding.subject.id
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -47,7 +47,7 @@ def judged_by(run: Run, width: int | None) -> list[str]:
     ]
     if more := groups[MOST_BASELINES:]:
         rest = sum(len(names) for _, names in more)
-        told.append(f"{len(more)} more of {count(rest, 'host')}")
+        told.append(f"{len(more)} more for {count(rest, 'host')}")
     text = f"baseline: {', '.join(told)}"
     return [*(wrap(text, width) if width else [text]), ""]
 
