@@ -150,7 +150,8 @@ class Rig:
         (host,) = json.loads((self.run / "result.json").read_bytes())["hosts"]
         assert host["outcome"] == "refused" and not any(step["ran"] for step in host["steps"])
         assert b'"action-begin"' not in (self.run / "journal.jsonl").read_bytes()
-        assert said.out.startswith(f"REFUSED  {host['host']}  {host['why']}\n"), said
+        why = host["why"].replace(f"{host['host']}/", "")
+        assert said.out.startswith(f"REFUSED  {host['host']}  {why}\n"), said
         return f"{host['refusal']}: {host['why']}"
 
 
@@ -222,10 +223,14 @@ def test_a_baseline_that_was_changed(rig: Rig, plan: Path) -> None:
     baseline = rig.project / "baselines" / "base.yaml"
     baseline.write_text(BASELINE.replace("700", "650"))
     try:
-        told = rig.refused(plan, "gpu1")
+        with rig.unchanged("gpu1"):
+            said = rig.apply(plan)
     finally:
         baseline.write_text(BASELINE)
-    assert told == "stale: the baseline base was changed since the plan was made"
+    assert (said.code, said.out) == (2, "") and not rig.run.exists(), said
+    assert said.err == (
+        "nodevet: the baseline base was changed since the plan was made: plan again\n"
+    )
 
 
 def test_another_node_under_the_same_name(rig: Rig, plan: Path) -> None:
