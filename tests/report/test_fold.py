@@ -307,6 +307,7 @@ def test_what_follows_from_nothing_that_fails_stands_by_itself(make):
         ((replace(found[2], subject=elsewhere), *found[3:]), 2),  # the count still follows
         ((replace(found[2], actual="off the bus"), *found[:2]), 2),  # for another reason
         ((replace(found[2], severity=Severity.INFO), *found[3:]), 3),  # what counts is shown
+        ((replace(found[2], severity=Severity.WARNING), *found[3:]), 3),  # as what it counts
     ]
     for findings, number in cases:
         assert len(fold.lines(make.run_of(make.vetted("gpu1", findings)))) == number
@@ -361,6 +362,9 @@ def measured(make, values, check="c", **rest):
         ([{"actual": [n]} for n in (79, 48, 31, 94, 62)], 5),  # of names no range is told
         ([{"actual": f"x{n}"} for n in (1, 2, 4, 8)], 4),
         ([{"actual": "550.90.07"}, *({"actual": f"550.{n}.01"} for n in range(5))], 6),
+        ([{"actual": f"{n},024 MiB"} for n in range(1, 6)], 5),  # one number, not two
+        ([{"actual": f"until 2026-0{n}-22"} for n in range(1, 6)], 5),
+        ([{"actual": f"CPU 0-{n}"} for n in range(1, 6)], 5),
     ],
 )
 def test_many_numbers_are_a_range(make, values, said):

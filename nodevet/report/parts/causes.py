@@ -4,7 +4,7 @@ A finding follows from a failed one of the same host and subject if its check sa
 the failed finding's check), or if it is unknown for the very reason that the failed one shows:
 a GPU that answers NVML_ERROR_GPU_IS_LOST is lost once, not once for each check that asks it.
 What nothing shows on its own counts no less: a finding that counts for the exit code never follows
-from one that does not, nor one that is new from one that is not.
+from one that does not, nor a failed one from a lesser one, nor what is new from what is not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,9 +24,11 @@ def causes_of(report: HostReport, fail_on: Severity, marks: Marks) -> Mapping[in
         if cause is None or cause == place:
             continue
         told = report.findings[cause]
-        counts = finding.severity.rank < fail_on.rank or told.severity.rank >= fail_on.rank
+        least = finding.severity.rank
+        if finding.verdict is Verdict.UNKNOWN:
+            least = fail_on.rank if least >= fail_on.rank else 0
         new = (report.host, place) in marks.findings and (report.host, cause) not in marks.findings
-        if counts and not new:
+        if told.severity.rank >= least and not new:
             found[place] = cause
     return found
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-_NUMBER = r"(?<![\w.:])\d{1,18}(?:\.\d{1,18})?(?![\w:]|\.\w)"
+_NUMBER = r"(?<![\w.:,-])\d{1,18}(?:\.\d{1,18})?(?![\w:]|[.,-]\w)"
 _VARIES = re.compile(f"(?P<address>{_ADDRESS})|(?P<number>{_NUMBER})")
 
 
 def shape(text: str) -> str:
-    """The text without its quantities and PCI addresses. A number in a name or in a version is
-    part of it: x8, Gen5, 550.90.07.
+    """The text without its quantities and PCI addresses. A number in a name, a version, a date or a
+    list is part of it: x8, Gen5, 550.90.07, 2026-11-22, 0-31.
 
     >>> shape("490 W at 0000:5d:00.0, x8, driver 550.90.07")
     '\\x01 W at \\x02, x8, driver 550.90.07'

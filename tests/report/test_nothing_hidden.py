@@ -1,0 +1,126 @@
+"""Whatever a run holds, its table names every host and every check that is not ok, whole, at any
+width."""
+
+import re
+
+import msgspec
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodevet.model import NODE, Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.printable import cells
+from nodevet.report import markdown
+from nodevet.report.parts.fold import lines, totals
+from nodevet.report.parts.text import nodeset
+from nodevet.report.table import render_checks
+
+TROUBLE = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
+CHECKS = st.sampled_from(["gpu_lost", "xid", "gpu_count", "power_limit", "my check"])
+LOST = "NVML_ERROR_GPU_IS_LOST"
+NUMBERS = st.integers(0, 4000)
+VALUES = st.one_of(
+    st.none(),
+    NUMBERS,
+    NUMBERS.map(lambda n: f"{n:,} MiB"),
+    NUMBERS.map(lambda n: {"count": n}),
+    st.lists(st.integers(0, 90), max_size=20),
+    st.sampled_from(["x8", "550.90.07", LOST, "a, b", "0-31", "x" * 90, "\u65e5\u672c" * 20]),
+)
+SUBJECTS = st.one_of(
+    st.just(NODE),
+    st.integers(0, 3).map(lambda n: Subject(kind="gpu", id=str(n))),
+    st.sampled_from([Subject(kind="sysctl", id="vm.a"), Subject(kind="cpufreq", id="0-63")]),
+)
+FINDINGS = st.builds(
+    Finding,
+    verdict=st.sampled_from(Verdict),
+    check=CHECKS,
+    subject=SUBJECTS,
+    expected=VALUES,
+    actual=VALUES,
+    severity=st.sampled_from(Severity),
+    why=st.sampled_from(["not said", f"gpu: {LOST}", "took 3 s", "took 40 s", "so long " * 20]),
+    advice=st.sampled_from(["", "do this: then that; then more"]),
+    cause=st.one_of(st.just(msgspec.UNSET), CHECKS),
+)
+NAMES = st.sampled_from(
+    [
+        *(f"gpu{n:03}" for n in range(1, 12)),
+        *(f"rack{a}-node{b}" for a in (1, 2) for b in range(8, 12)),
+        *("gpu1", "gpu01", "10.0.0.9", "010", "10", "x-1-2", "x-2-2", "two words", "a[1]"),
+    ]
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Hosts that share some findings, as those of a fleet do."""
+    shared = st.sampled_from(draw(st.lists(FINDINGS, min_size=1, max_size=12)))
+    hosts = []
+    for name in draw(st.lists(NAMES, unique=True, max_size=12)):
+        status = draw(st.sampled_from([*Status, *[Status.VETTED] * 12]))
+        findings = draw(st.lists(shared, max_size=8)) if status is Status.VETTED else ()
+        why = "" if status is Status.VETTED else draw(st.sampled_from(["refused", "gone"]))
+        hosts.append(HostReport(host=name, status=status, why=why, findings=tuple(findings)))
+    return Run(
+        id="r",
+        started="2026-11-22T05:20:00+00:00",
+        nodevet="0",
+        seconds=1.0,
+        hosts=tuple(hosts),
+        fail_on=draw(st.sampled_from(Severity)),
+    )
+
+
+def folded(hosts: tuple[str, ...]) -> set[str]:
+    """The hosts that a row's nodeset stands for."""
+    names, *quoted = nodeset(hosts).split(', "')
+    if names.startswith('"'):
+        return {name.strip('"') for name in (names, *quoted)}
+    unfolded = {str(name) for name in NodeSet(names, resolver=RESOLVER_NOGROUP)}
+    return unfolded | {name.strip('"') for name in quoted}
+
+
+@settings(deadline=None, max_examples=150)
+@given(runs())
+def test_every_host_and_every_check_that_is_not_ok_has_a_row(run: Run) -> None:
+    rows = [(line, folded(line.hosts)) for line in lines(run)]
+    for report in run.hosts:
+        mine = [line for line, hosts in rows if report.host in hosts]
+        assert not report.unjudged or any(not line.checks for line in mine)
+        for finding in report.findings:
+            about = [line for line in mine if finding.check in line.checks]
+            assert about or finding.verdict not in TROUBLE
+            if finding.verdict is Verdict.FAIL:
+                failed = [line for line in about if line.label == "FAIL"]
+                rank = finding.severity.rank
+                assert any(line.severity.rank >= rank for line in failed)
+                assert rank < run.fail_on.rank or any(line.fails for line in failed)
+    assert all(hosts == set(line.hosts) for line, hosts in rows)
+    assert sum(totals(run).hosts.values()) == len(run.hosts)
+
+
+@settings(deadline=None, max_examples=60)
+@given(runs(), st.sampled_from([None, 40, 80, 120, 200]), st.sampled_from(["", "advice", "quiet"]))
+def test_every_row_is_whole_at_any_width(run: Run, width: int | None, asked: str) -> None:
+    text = render_checks(run, width=width, **{asked: True} if asked else {})
+    for line in lines(run):
+        if line.fails or asked != "quiet":
+            for part in (line.what, nodeset(line.hosts), line.subjects, line.remark):
+                assert squashed(part) in squashed(text)
+    if width and width >= 80:
+        wide = [line for line in text.splitlines() if cells(line) > width]
+        assert all(len(line.split()) <= 3 for line in wide), wide
+
+
+@settings(deadline=None, max_examples=40)
+@given(runs())
+def test_markdown_names_what_the_table_names(run: Run) -> None:
+    text = markdown.render_checks(run)
+    assert len(text) <= 65_536
+    assert all(line.label in text for line in lines(run))
+
+
+def squashed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
