@@ -100,7 +100,7 @@ class World:
     def enter(self, page: Path) -> None:
         """A folder for the commands of a page."""
         self.runs = []
-        self.project = self.home / page.stem.lower()
+        self.project = self.home / "-".join(page.relative_to(REPO).with_suffix("").parts).lower()
         self.project.mkdir()
         signers = ""
         for name, file in (("alice", "id_ed25519.pub"), ("bob", "bob.pub")):
