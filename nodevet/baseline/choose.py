@@ -235,6 +235,8 @@ def _count(baseline: Baseline) -> int | None:
 def _nothing_fits(candidates: Sequence[Baseline], gpus: tuple[SeenGpu, ...] | Unknown) -> str:
     many = len(candidates) > FEW
     none = f"none of {f'{len(candidates)} baselines' if many else _names(candidates)} fits"
+    if len(candidates) == 1:
+        none = f"{candidates[0].name} does not fit"
     if isinstance(gpus, Unknown):
         return none
     if not gpus:

@@ -113,7 +113,7 @@ def test_the_most_specific_that_fits_wins_in_any_order(baselines, wanted):
 def test_a_single_baseline_must_fit_too():
     assert choose([EIGHT], node(8), HOST) is EIGHT
     assert choose([OTHER], node(8), HOST) == (
-        f"none of {OTHER.name} fits: the GPUs are 8 × 10de:2330; "
+        f"{OTHER.name} does not fit: the GPUs are 8 × 10de:2330; "
         "name one with -b (-b generic judges any GPU), "
         'or write one with `applies: {gpu: {device: "10de:2330"}}`'
     )
@@ -137,7 +137,7 @@ def test_a_baseline_without_applies_is_never_chosen():
         "none of no-applies, second says which nodes it is for (applies); name one with -b"
     )
     assert choose([NO_APPLIES, OTHER], node(8), HOST) == (
-        "none of other fits: the GPUs are 8 × 10de:2330; "
+        "other does not fit: the GPUs are 8 × 10de:2330; "
         "name one with -b (-b generic judges any GPU), "
         'or write one with `applies: {gpu: {device: "10de:2330"}}`'
     )
@@ -281,7 +281,7 @@ def test_d13_a_vgpu_is_not_taken_for_the_gpu_that_it_is_a_share_of():
     board = baseline("board", devices=(H100,))
     told = choose([board], seen, Host(name="guest"))
     assert isinstance(told, str)
-    assert "none of board fits: the GPUs are 1 × 10de:2330 (vGPU)" in told
+    assert "board does not fit: the GPUs are 1 × 10de:2330 (vGPU)" in told
     profile = baseline("profile", devices=(H100,), subsystems=("10de:1a2b",))
     assert choose([board, profile], seen, Host(name="guest")) is profile
     whole = evidence([share | {"virtualization_mode": "PASSTHROUGH"}], [function(0)])

@@ -297,7 +297,7 @@ def test_explain_says_which_shipped_baseline_stands_in(
     (tmp_path / "baselines/site.yaml").write_text(text)
     done = nodevet("explain", "gpu_model", "--host", "gpu1", *reach, cwd=tmp_path)
     assert done.returncode == 0
-    assert "none of site fits: the GPUs are 8 × " in done.stderr
+    assert "site does not fit: the GPUs are 8 × " in done.stderr
     assert "until then judged by the shipped nvidia-h100-sxm" in done.stderr
     assert "nvidia-h100-sxm (" in done.stdout
 

@@ -180,6 +180,9 @@ def test_the_head_says_what_each_host_is_judged_by(make):
     ]
     first = report.render("table", make.run_of(*hosts, make.failed("x", Status.TIMEOUT, "no")))
     assert first.startswith("baseline: h100 gpu[001-005], site.yaml gpu[006-008]\n\n")
+    hosts[5:] = [replace(host, baseline="") for host in hosts[5:]]
+    text = report.render("table", make.run_of(*hosts))
+    assert text.startswith("baseline: h100 gpu[001-005], none gpu[006-008]\n\n")
 
 
 def test_a_warning_is_told_from_a_failure_without_colour(make):

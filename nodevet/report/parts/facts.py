@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 from nodevet.durations import elapsed
-from nodevet.model import HostFacts, HostReport, Run
+from nodevet.model import HostFacts, HostReport, Run, Status
 from nodevet.printable import brief, cut
 from nodevet.report.parts.text import columns, count, nodeset, wrap
 
 CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen
+NONE = "none"  # said of hosts that answered, and for which there was no baseline
 LONGEST = 120  # columns of one value
 MOST_BASELINES = 6  # that are named above a report
 SHORT = 40  # columns of the hosts of one baseline
@@ -32,15 +33,15 @@ def above(run: Run, width: int | None) -> list[str]:
 
 
 def judged_by(run: Run, width: int | None) -> list[str]:
-    """The baselines of several hosts, `baseline: h100 gpu[001-100], site.yaml gpu[101-128]`, then
+    """The baselines of several hosts, `baseline: h100 gpu[001-100], none gpu[101-128]`, then
     an empty line. Nothing if no host was judged by one."""
     hosts: dict[str, list[str]] = {}
     for report in run.hosts:
-        if report.baseline:
-            hosts.setdefault(baseline_of(report), []).append(report.host)
-    if not hosts:
+        if report.status is Status.VETTED:
+            hosts.setdefault(baseline_of(report) or NONE, []).append(report.host)
+    if not hosts.keys() - {NONE}:
         return []
-    groups = sorted(hosts.items(), key=lambda group: -len(group[1]))
+    groups = sorted(hosts.items(), key=lambda group: (group[0] == NONE, -len(group[1])))
     told = [
         f"{brief(baseline)} {_hosts(names)}" if len(groups) > 1 else brief(baseline)
         for baseline, names in groups[:MOST_BASELINES]
