@@ -54,10 +54,15 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
             return paths[0]
     if (beside is None) and (wrong := mistaken(Path(name), DocumentKind.BASELINE)):
         raise NotFoundError(wrong, "")
+    advice = "`nodevet list baselines` names them"
+    if beside is None and os.path.isdir(name):  # noqa: PTH112
+        advice = f"{name} is a folder: name a file in it"
+    elif beside is None and os.path.isfile(name):  # noqa: PTH113
+        advice = f"if the file of this name is meant: ./{name}"
     names = [known for known, path in available((*own, *folders)) if not _same(path, beside)]
     raise NotFoundError(
         "no baseline has this name",
-        did_you_mean(name, names, "`nodevet list baselines` names them"),
+        did_you_mean(name, names, advice),
     )
 
 

@@ -1,5 +1,6 @@
 """`nodevet check`: vet hosts against their baselines."""
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ SOME = 5  # names in a sentence
 )
 @click.option(
     "--max-age",
-    type=Duration(bare=False, endless=True),
+    type=Duration(most=math.inf, bare=False, endless=True),
     help="With --evidence: report what is older as unknown; none: judge it at any age  "
     "[default: 7d].  With @local alone: a pass of this boot that is younger is the answer, "
     "and nothing is read.",

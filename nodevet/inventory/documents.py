@@ -14,10 +14,15 @@ MAX_BYTES = 16 * 2**20
 def read_text(path: Path) -> str:
     """The text of a file. Raises InventoryError."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InventoryError([Problem(brief(path), "", "not a regular file")])
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            what = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file"
+            raise InventoryError([Problem(brief(path), "", what, "name a file")])
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        text = "there is no such file"
+        raise InventoryError([Problem(brief(path), "", text, "check the path")]) from None
     except OSError as error:
         text = f"cannot be read: {error.strerror or error}"
         raise InventoryError([Problem(brief(path), "", text)]) from None

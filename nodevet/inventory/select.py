@@ -146,6 +146,8 @@ def narrow(
     left = [entry for entry in hosts if entry.name in names]
     if words and not left and not problems:
         text = f"none of the {len(hosts)} chosen hosts is left"
+        if len(hosts) == 1:
+            text = f"only {brief(hosts[0].name)} was chosen, and it is left out"
         problems.append(Problem(words[0].where, brief(words[0].text), text, "widen the limit"))
     return (left if words else hosts), problems
 

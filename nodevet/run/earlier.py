@@ -15,6 +15,7 @@ from nodevet.report.parts.errors import ReportError
 
 DAY, PREVIOUS = 86400.0, WEEK
 """Seconds: a run that is rendered again is of today; one that is compared with, of last week."""
+WRITTEN = "`nodevet check --format json:FILE` writes one"
 SHOWN = 40  # columns of a time
 
 
@@ -28,10 +29,13 @@ def read_run(path: Path, *, most: float) -> tuple[Run, Sequence[str]]:
     """
     try:
         run, notes = report.read(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SavedRunError(f"{path}: there is no such file; check the path") from error
     except OSError as error:
         raise SavedRunError(f"{path}: cannot be read: {error.strerror}") from error
     except ReportError as error:
-        raise SavedRunError(f"{path}: {mistaken(path, DocumentKind.RUN) or error}") from error
+        told = mistaken(path, DocumentKind.RUN) or f"{error}; {WRITTEN}"
+        raise SavedRunError(f"{path}: {told}") from error
     aged = _age(run, most)
     return run, [f"{path}: {note}" for note in (*notes, *([aged] if aged else []))]
 

@@ -34,6 +34,8 @@ def read_plan(file: Path) -> tuple[bytes, Plan]:
     """A plan byte by byte, and decoded. Raises UserError and PlanError."""
     try:
         text = file.read_bytes()
+    except FileNotFoundError as error:
+        raise UserError(f"{file}: there is no such file; check the path") from error
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     try:

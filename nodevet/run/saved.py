@@ -148,6 +148,7 @@ def _visit(path: Path) -> tuple[Visit, Host]:
         check_envelope(text)
     except EvidenceError as error:
         wrong = mistaken(path, DocumentKind.EVIDENCE)
-        raise SavedEvidenceError(f"{path}: {wrong or error}") from error
+        told = wrong or f"{error}; `nodevet check --save DIR` writes it"
+        raise SavedEvidenceError(f"{path}: {told}") from error
     name = unquote(path.stem)
     return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)

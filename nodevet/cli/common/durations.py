@@ -7,11 +7,14 @@ import click
 
 from nodevet.durations import EXAMPLES, seconds_of, written
 
+MOST = 7 * 86400.0  # seconds
+
 
 class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """A length of time in seconds, typed as `90s`, `15m`, `24h`, `2d`.
 
-    A number without a unit is seconds, unless not `bare`; `none` is no limit, if `endless`.
+    A number without a unit is seconds, unless not `bare`; `none` is no limit, if `endless`. Far
+    above `MOST` poll(2) cannot wait.
     """
 
     name = "duration"
@@ -19,7 +22,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def __init__(
         self,
         least: float = 0.0,
-        most: float = math.inf,
+        most: float = MOST,
         *,
         bare: bool = True,
         endless: bool = False,
@@ -37,7 +40,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         seconds = seconds_of(str(value), bare=self.bare)
         if seconds is None:
             endless = ", none" if self.endless else ""
-            self.fail(f"invalid duration {value!r} (examples: {EXAMPLES}{endless})", param, ctx)
+            unit = " without a unit" if seconds_of(str(value), bare=True) is not None else ""
+            self.fail(
+                f"invalid duration {value!r}{unit} (examples: {EXAMPLES}{endless})", param, ctx
+            )
         if seconds < self.least:
             self.fail(f"{value} is less than {written(self.least)}", param, ctx)
         if seconds > self.most:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from nodevet.problems import did_you_mean
+from nodevet.problems import did_you_mean, nearest
 
 
 def reworded(error: click.ClickException) -> click.ClickException:
@@ -20,14 +20,26 @@ def reworded(error: click.ClickException) -> click.ClickException:
     if said and isinstance(context.command, click.Group):
         known = context.command.list_commands(context)
         return click.UsageError(_unknown("command", said[1], known, context), context)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return _missing(error, error.param)
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _choice(error, error.param)
     return error
 
 
 def _unknown(what: str, word: str, known: Iterable[str], context: click.Context) -> str:
-    near = did_you_mean(word, known, f"see: {context.command_path} --help")
+    said = {name.lstrip("-"): name for name in known}
+    best = nearest(word.lstrip("-"), said)
+    near = f"did you mean {said[best]}?" if best else f"see: {context.command_path} --help"
     return f"no such {what} {word!r}; {near}"
+
+
+def _missing(error: click.MissingParameter, param: click.Parameter) -> click.ClickException:
+    """A choice that was not made, on one line with what there is to choose."""
+    if not isinstance(param.type, click.Choice):
+        return error
+    choices = ", ".join(str(choice) for choice in param.type.choices)
+    return click.UsageError(f"one of these is missing: {choices}", error.ctx)
 
 
 def _choice(error: click.BadParameter, param: click.Parameter) -> click.ClickException:

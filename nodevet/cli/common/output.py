@@ -199,7 +199,9 @@ class Streams:
 def _sinks(words: Sequence[str]) -> Iterator[Sink]:
     seen: set[Path | None] = set()
     for word in words:
-        name, _, path = word.partition(":")
+        name, colon, path = word.partition(":")
+        if colon and not path:
+            raise click.UsageError(f"--format {word} needs a file after the colon")
         report.module(name)
         sink = Sink(name, Path(path) if path else None)
         place = sink.file.resolve() if sink.file else None
