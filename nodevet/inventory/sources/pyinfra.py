@@ -64,14 +64,14 @@ class Other:
     kind: str
 
 
-class Said(NamedTuple):
+class PlacedValue(NamedTuple):
     """One value of host data, and the place that says it."""
 
     value: Any
     where: PythonPlace
 
 
-Data = dict[str, Said]
+Data = dict[str, PlacedValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ class _PyinfraReader:
         for name, file, values in group_data:
             text = read_text(Path(file))
             said = {
-                key: Said(value, PythonPlace(text, file, (key,))) for key, value in values.items()
+                key: PlacedValue(value, PythonPlace(text, file, (key,)))
+                for key, value in values.items()
             }
             group = everything if name == ALL else groups.setdefault(name, Group([], {}))
             group.data.update(said)
@@ -185,7 +186,7 @@ class _PyinfraReader:
 
     def data(self, values: Mapping[str, Any], words: tuple[str, ...]) -> Data:
         place = PythonPlace(self.text, self.file, words)
-        return {key: Said(value, place) for key, value in values.items()}
+        return {key: PlacedValue(value, place) for key, value in values.items()}
 
     def refuse_left_out(self, groups: Mapping[str, Group], everything: Group) -> None:
         known = {name for name, _ in everything.hosts}

@@ -207,7 +207,7 @@ class _Key(msgspec.Struct, frozen=True, kw_only=True):
     waiver: str
 
 
-class _Member(msgspec.Struct, frozen=True, kw_only=True):
+class _Folded(msgspec.Struct, frozen=True, kw_only=True):
     """One finding of one host, with what follows from it there."""
 
     host: str
@@ -216,24 +216,24 @@ class _Member(msgspec.Struct, frozen=True, kw_only=True):
     effects: list[Finding]
 
 
-class _Group(msgspec.Struct, frozen=True, kw_only=True):
+class _Fold(msgspec.Struct, frozen=True, kw_only=True):
     """Findings that are told as one, and in which words."""
 
     key: _Key
     what: str
     why: str
-    members: tuple[_Member, ...]
+    members: tuple[_Folded, ...]
 
 
 def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
-    groups: dict[_Key, list[_Member]] = {}
+    groups: dict[_Key, list[_Folded]] = {}
     for report in run.hosts:
         causes = causes_of(report, run.fail_on, marks)
-        members: dict[int, _Member] = {}
+        members: dict[int, _Folded] = {}
         for place, finding in enumerate(report.findings):
             if finding.verdict in _SHOWN and place not in causes:
                 new = (report.host, place) in marks.findings
-                member = _Member(host=report.host, finding=finding, new=new, effects=[])
+                member = _Folded(host=report.host, finding=finding, new=new, effects=[])
                 members[place] = member
                 groups.setdefault(_key(finding), []).append(member)
         for place, cause in causes.items():
@@ -241,7 +241,7 @@ def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
     told = []
     for key, found in groups.items():
         what, why = difference(found[0].finding)
-        told.append(_Group(key=key, what=what, why=why, members=tuple(found)))
+        told.append(_Fold(key=key, what=what, why=why, members=tuple(found)))
     for group in _in_ranges(told):
         yield _line(group, run)
 
@@ -259,9 +259,9 @@ def _key(finding: Finding) -> _Key:
     )
 
 
-def _in_ranges(groups: Iterable[_Group]) -> Iterator[_Group]:
+def _in_ranges(groups: Iterable[_Fold]) -> Iterator[_Fold]:
     """Groups that differ in the numbers of what was measured, if they are many, as one."""
-    alike: dict[object, list[_Group]] = {}
+    alike: dict[object, list[_Fold]] = {}
     for group in groups:
         finding = group.members[0].finding
         part = "" if _ONE_OF_MANY.fullmatch(finding.subject.id) else finding.subject.id
@@ -281,7 +281,7 @@ def _in_ranges(groups: Iterable[_Group]) -> Iterator[_Group]:
         )
 
 
-def _line(group: _Group, run: Run) -> Line:
+def _line(group: _Fold, run: Run) -> Line:
     key, members = group.key, group.members
     findings = [member.finding for member in members]
     subjects, named = subjects_of([(member.host, member.finding) for member in members])
@@ -306,7 +306,7 @@ def _line(group: _Group, run: Run) -> Line:
     )
 
 
-def _remark(group: _Group, effects: list[Finding], run: Run) -> str:
+def _remark(group: _Fold, effects: list[Finding], run: Run) -> str:
     key = group.key
     below = key.severity.rank < run.fail_on.rank and key.verdict is not Verdict.WAIVED
     waiver = f"waiver {key.waiver}" if key.waiver.startswith("expired") else key.waiver
