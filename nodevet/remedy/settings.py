@@ -74,6 +74,7 @@ def told(rollout: Rollout) -> str:
     for name in ("reboot_timeout", "boot_settle"):
         value = getattr(rollout, name)
         parts += [_told(name, value)] if rollout.reboots or value != getattr(default, name) else []
+    parts += [_told("holders", rollout.holders)] if rollout.holders else []
     parts.append(f"drain-hook {rollout.drain_hook}" if rollout.drain_hook else "no drain-hook")
     return " · ".join(parts)
 
