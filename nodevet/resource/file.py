@@ -201,7 +201,7 @@ class FileKind(Kind):
         content = state.mapping.get("content")
         if not isinstance(content, str):
             return None
-        with suppress(UnicodeDecodeError, binascii.Error):
+        with suppress(ValueError):
             text = base64.b64decode(content).decode()
             if text.count("\n") <= LINES:
                 return [plain(line) for line in _lines(text)]
@@ -260,14 +260,17 @@ def text_of(state: State) -> str | None:
         return base64.b64decode(content, validate=True).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    except binascii.Error as error:
+    except ValueError as error:  # binascii.Error is one, and of other than ASCII it is another
         raise RestoreError(f"{state.resource.label}: its content is not base64: {error}") from error
 
 
 def _content(value: Mapping[str, Any]) -> list[str]:
     if "content" not in value and "sha256" in value:
         return [plain(f"{value.get('size'):,} bytes, sha256 {value['sha256']}")]
-    content = base64.b64decode(str(value.get("content") or ""))
+    try:
+        content = base64.b64decode(str(value.get("content") or ""))
+    except ValueError:
+        return ["content that is not base64"]
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError:

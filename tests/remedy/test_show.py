@@ -92,6 +92,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
         verify_reboot=True,
         reboot_timeout=1800.0,
         boot_settle=10.0,
+        holders="python3,job.service\x1b[2J",
         drain_hook="drain --now\x1b[2J",
     )
     told = folded(replace(plan(step()), rollout=careful))
@@ -99,7 +100,7 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
     assert told.splitlines()[-1] == (
         "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 1m · settle 0.5s"
         " · verify-reboot · reboot-timeout 30m · boot-settle 10s"
-        " · drain-hook drain --now\\x1b[2J"
+        " · holders python3,job.service\\x1b[2J · drain-hook drain --now\\x1b[2J"
     )
 
 
@@ -136,6 +137,13 @@ def seen(kind: str, name: str, value: Any = None, *, exists: bool = True) -> Sta
 def held(path: str, text: str, **rest: Any) -> State:
     content = base64.b64encode(text.encode()).decode()
     return seen("file", path, {"content": content, "mode": 0o644, "owner": 0, "group": 0} | rest)
+
+
+@pytest.mark.parametrize("content", ["YQ==\u200b", "Y", 5])
+def test_an_earlier_content_that_is_no_base64_ends_nothing(content: Any) -> None:
+    was = seen("file", "/etc/x", {"content": content, "mode": 0o644, "owner": 0, "group": 0})
+    write = WriteFile(path="/etc/x", content="new\n")
+    assert "+new\n" in diff(plan(step("gpu001", "x", write, before=(was,))))
 
 
 def test_a_host_as_a_diff() -> None:
