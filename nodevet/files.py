@@ -1,10 +1,13 @@
-"""Writing a file whole: who reads it sees what it was or what it is now, never half of either."""
+"""Writing a file whole: who reads it sees what it was or what it is now, never half of either; and
+reading what must be a file, and nothing that blocks or has no end."""
 
 import errno
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 MODE = 0o644  # less the umask: not writable by others, even if the umask is 0
 
@@ -31,6 +34,15 @@ def write_whole(path: Path, data: bytes, *, durable: bool, mode: int = MODE) -> 
         raise
     if durable:
         _sync_if_possible(path.parent)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, to be read. Raises OSError, also for a pipe or a device."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a regular file")
 
 
 def sync_folder(folder: Path) -> None:

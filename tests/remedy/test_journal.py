@@ -1,6 +1,7 @@
 """The journal of a run: what is on the disk when its controller dies, and what it means."""
 
 import json
+import os
 import random
 import resource
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.journal.journal import (
     NAME,
     ActionBegin,
@@ -406,3 +408,14 @@ def test_a_record_of_a_later_nodevet_with_more_fields_is_read(folder: Path) -> N
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "colour": "red"}) + "\n")
     assert len(read(path)) == 1
+
+
+@pytest.mark.parametrize("name", [NAME, "plan.json"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((JournalError, RunError), match="not a regular file"):
+        read(tmp_path) if name == NAME else RunFolder(tmp_path).plan()
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises((JournalError, RunError), match="not a regular file"):
+        read(tmp_path) if name == NAME else RunFolder(tmp_path).plan()

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodevet import __version__
-from nodevet.files import write_whole
+from nodevet.files import open_regular, write_whole
 from nodevet.model import Host
 from nodevet.remedy import model
 from nodevet.remedy.approval.signatures import Signature
@@ -189,7 +189,8 @@ class RunFolder:
     def _kept_unknown(self) -> bool:
         """Whether the result says itself that the journal could not be written to its end."""
         try:
-            text = (self.path / RESULT).read_bytes()
+            with open_regular(self.path / RESULT) as file:
+                text = file.read()
             document = msgspec.json.decode(text, type=dict[str, Any])
             schema = int(document.get("schema", SCHEMA))
             return bool(upgraded(document, schema, SCHEMA, RESULTS).get("unknown"))
@@ -205,7 +206,8 @@ class RunFolder:
 
     def _read(self, name: str) -> bytes:
         try:
-            return (self.path / name).read_bytes()
+            with open_regular(self.path / name) as file:
+                return file.read()
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self._is_empty():
                 raise RunError(f"{self.path}: {NOTHING}") from error

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from nodevet.files import sync_folder
+from nodevet.files import open_regular, sync_folder
 from nodevet.printable import brief
 from nodevet.remedy.journal.contents import CONTENTS, ContentStore
 from nodevet.remedy.journal.records import (
@@ -149,7 +149,7 @@ class Journal:
         """
         path = _file(path)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened: {error.strerror}") from error
         try:
@@ -371,7 +371,7 @@ def _file(path: Path) -> Path:
 
 
 def _contents(path: Path, *, first: bool = False) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.readline() if first else file.read()
 
 
