@@ -3,6 +3,8 @@
 import io
 import os
 import pty
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -145,6 +147,36 @@ def test_a_pipe_that_is_gone_or_full_holds_up_nothing(
                 seen = until(read, b"name-4999")
                 assert seen.count(b"begun") >= 5000
                 os.close(read)
+
+
+HANGS = """\
+import time
+from nodevet import cli
+from nodevet.cli.common.display import Display
+from nodevet.cli.common.fix_watch import FixWatcher
+def run(**_):
+    with FixWatcher(Display()) as watcher:
+        watcher.note("x" * 1000000)
+        time.sleep(0.5)
+        print("done", flush=True)
+cli.nodevet = lambda **_: run()
+cli.nodevet.main = run
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_waits_for_a_reader_at_the_end_can_be_interrupted(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout and process.stderr
+    with process.stdout, process.stderr:
+        assert process.stdout.readline() == b"done\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(number)
+        assert process.wait(20) == 130
 
 
 def test_a_fault_in_drawing_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

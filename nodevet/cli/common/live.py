@@ -64,8 +64,13 @@ class Live:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Waits for whoever reads, until an interrupt: then what is not yet written is lost."""
         self._told.put(None)
-        self._thread.join()
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            speech.abandon_errors()
+            raise
 
     def tell(self, event: Any) -> None:
         """An event, or a note that is a text. From any thread, and from the handler of a signal:

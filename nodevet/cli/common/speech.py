@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -27,6 +28,11 @@ def say_at_once(text: str) -> None:
     """As `say`, from the handler of a signal: past the buffer that it may have interrupted."""
     with suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"nodevet: {text}\n".encode())
+
+
+def abandon_errors() -> None:
+    """Say nothing more on standard error, in which another thread hangs that holds its lock."""
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  (while we run)
 
 
 def silence(stream: TextIO) -> None:
