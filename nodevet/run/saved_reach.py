@@ -1,12 +1,14 @@
 """How a run of fixes reached its hosts: kept in its folder, and taken up again."""
 
 import os
+import socket
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from nodevet.identity import is_same_name
 from nodevet.model import Host
 from nodevet.remedy.journal.folder import TOLD_AGAIN, RunError, RunFolder, SavedReach
 from nodevet.remedy.model import Plan
@@ -28,9 +30,10 @@ def reached_now(plan: Plan, hosts: Sequence[Host], options: Mapping[str, Any]) -
 
 def _at_hand(host: Host, plan: Plan) -> bool:
     """Whether a host of the plan is this machine, in this boot, and its root runs nodevet: then it
-    takes no SSH."""
+    takes no SSH. Approvers see the host's name alone, so it must be this machine's."""
     planned = plan.nodes.get(host.name)
-    if planned is None or host.root != "/" or os.geteuid() != 0:
+    named = is_same_name(host.name, socket.gethostname(), exact=False)
+    if planned is None or not named or host.root != "/" or os.geteuid() != 0:
         return host.local
     here = (_line(confirmed.MACHINE_ID), _line(BOOT_ID))
     return host.local or (all(here) and here == (planned.machine_id, planned.boot_id))
