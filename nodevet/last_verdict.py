@@ -19,6 +19,7 @@ LARGEST = 1 << 22  # bytes of a record
 CHUNK = 1 << 16
 STEP = 2.0  # seconds that two clocks may drift apart, and that a file's times may be off
 KEPT = 64  # records in a folder, of as many command lines
+FORGOTTEN = "forgotten"  # its time is when no earlier pass counted any more
 ENVIRONMENT = ("COLUMNS", "FORCE_COLOR", "HOME", "LANG", "NO_COLOR", "PATH", "TERM", "TZ")
 PREFIXES = ("LC_", "LD_", "NODEVET_", "PYTHON")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -51,7 +52,7 @@ def remember(
 
     `files`: the absolute paths that it depends on, folders for what is in them, and such as do not
     exist. `dated`: whether its age may be added to the last line. False if nothing was kept, for a
-    file may have changed while it was read. Raises OSError.
+    file may have changed while it was read, or `forget` was called since. Raises OSError.
     """
     from pathlib import Path
 
@@ -67,21 +68,41 @@ def remember(
     key = _key(arguments)
     sizes = (len(key), len(listed), len(text))
     head = b"%s %d %d %d %d %r %r %r\n" % (FORM, *sizes, dated, most, *began)
-    folder = _folder()
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    _check_own(os.stat(folder), 0o022)
+    folder = prepare()
+    if _identity(f"{folder}/{FORGOTTEN}")[1] > began[0] - STEP:
+        return False
     _make_room(folder)
     record = head + key + listed + text
     write_whole(Path(_path(folder, key)), record, durable=False, mode=0o600)
     return True
 
 
+def prepare() -> str:
+    """The folder of what is kept; there before a check begins, `forget` leaves its mark in it.
+    Raises OSError, and LookupError."""
+    folder = _folder()
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    _check_own(os.stat(folder), 0o022)
+    return folder
+
+
 def forget() -> None:
-    """Remove what is kept for this user: the machine was seen to fail, or is to be changed."""
+    """Remove what is kept for this user, and keep nothing of a check that has begun: the machine
+    was seen to fail, or is to be changed."""
     with suppress(OSError, LookupError):
         folder = _folder()
-        for name in os.listdir(folder):
-            os.unlink(f"{folder}/{name}")
+        _empty(folder)
+        mark = f"{folder}/{FORGOTTEN}"
+        os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        os.utime(mark)
+        _empty(folder)  # what was kept meanwhile
+
+
+def _empty(folder: str) -> None:
+    for name in os.listdir(folder):
+        if name != FORGOTTEN:
+            with suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")
 
 
 def clocks() -> tuple[float, float]:
@@ -201,7 +222,7 @@ def _identity(path: str) -> tuple[bytes, float]:
 def _make_room(folder: str) -> None:
     """So that command lines that change each time do not fill it."""
     if len(os.listdir(folder)) >= KEPT:
-        forget()
+        _empty(folder)
 
 
 def _ago(seconds: float) -> str:

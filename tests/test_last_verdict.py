@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodevet import last_verdict
-from nodevet.last_verdict import clocks, is_asked, recall, remember
+from nodevet.last_verdict import clocks, forget, is_asked, recall, remember
 
 ASKED = ["check", "@local", "--max-age", "5m"]
 TEXT = b"All ok: 1 host\n"
@@ -55,7 +55,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def only(folder: Path) -> Path:
-    (path,) = folder.iterdir()
+    (path,) = (path for path in folder.iterdir() if path.name != last_verdict.FORGOTTEN)
     return path
 
 
@@ -168,6 +168,19 @@ def test_nothing_is_kept_if_a_file_may_have_changed_while_it_was_read(
 ) -> None:
     assert not keep(began=0)
     assert not state.exists()
+
+
+def test_nothing_is_kept_of_a_check_that_had_begun_before_the_machine_was_seen_to_fail(
+    keep: Keep, later: Callable[..., None], state: Path
+) -> None:
+    assert keep()
+    later(20)
+    assert recall(ASKED) == TEXT
+    forget()
+    assert recall(ASKED) is None
+    assert not keep(began=-1)
+    assert [path.name for path in state.iterdir()] == [last_verdict.FORGOTTEN]
+    assert keep()
 
 
 def test_a_record_that_others_may_have_written_is_not_believed(

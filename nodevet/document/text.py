@@ -36,8 +36,11 @@ class UnreadableError(Exception):
 
 
 def shown(path: Path) -> str:
-    """The path from here if it lies below, else the whole path."""
-    whole = Path(os.path.abspath(path))  # noqa: PTH100  (symbolic links stay as they are)
+    """The path from here if it lies below, else the whole path. Symbolic links stay as they are,
+    but for those before a `..`, which goes up from where they lead."""
+    if ".." in path.parts:
+        path = path.parent.resolve() / path.name
+    whole = Path(os.path.abspath(path))  # noqa: PTH100  (it would follow symbolic links)
     here = Path.cwd()
     return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
 

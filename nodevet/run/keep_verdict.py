@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import nodevet
 from nodevet import last_verdict
-from nodevet.baseline.library import shipped
+from nodevet.baseline.library import ENDINGS, shipped
 from nodevet.model import Host, Run
 from nodevet.run.context import VetContext
 from nodevet.run.errors import UserError
@@ -34,6 +35,8 @@ class Keeping:
         self._arguments = arguments
         self._most = most
         self._began = began
+        with suppress(OSError, LookupError):  # said once there is something to keep
+            last_verdict.prepare()
 
     def keep(self, run: Run, text: str, context: VetContext, project: Path, *, dated: bool) -> str:
         """Keep what was printed of a run that passed; one that failed is made again each time.
@@ -58,7 +61,8 @@ class Keeping:
 
 
 def _files(context: VetContext, project: Path) -> Iterator[Path]:
-    """Every file that the verdict depends on, and every folder in which one more would count."""
+    """Every file that the verdict depends on, there or not, and every folder in which one more
+    would count."""
     package = Path(nodevet.__file__).parent
     for folder in (package, *(project / name for name in ("checks", "fixes"))):
         yield folder
@@ -70,6 +74,7 @@ def _files(context: VetContext, project: Path) -> Iterator[Path]:
         yield folder
         yield from (path for path in folder.glob("*") if path.is_file())
     for baseline in context.baselines:
-        for name in (baseline.path, *baseline.lineage):
-            yield Path(name)
-            yield Path(name).parent
+        chain = [Path(name) for name in (baseline.path, *baseline.lineage)]
+        yield from chain
+        for path in chain:  # a baseline beside this one comes first if it has an extended name
+            yield from (path.with_name(other.stem + end) for other in chain for end in ENDINGS)

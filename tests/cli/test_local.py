@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nodevet.last_verdict import FORGOTTEN
+
 PASS = "nodevet: 1\nexpect: {disk_space: 1%}\n"
 FAIL = "nodevet: 1\nexpect: {disk_space: 99.9%}\n"
 AGED = "· verdict of "
@@ -63,7 +65,8 @@ def test_a_failure_is_checked_again_each_time(
     for _ in range(2):
         code, report, _ = check("--max-age", "5m")
         assert (code, AGED in report) == (1, False)
-    assert not (tmp_path / "state").exists()
+    kept = [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert kept == [FORGOTTEN]
 
 
 def test_a_pass_is_not_given_again_once_the_machine_was_seen_to_fail(
@@ -83,6 +86,33 @@ def test_a_pass_by_another_baseline_of_the_same_name_does_not_count(
     baseline(PASS)
     assert check("--max-age", "5m")[0] == 0
     baseline(FAIL)
+    code, report, _ = check("--max-age", "5m")
+    assert (code, AGED in report) == (1, False)
+
+
+def test_a_file_that_does_not_count_is_no_doubt_but_one_of_an_extended_name_is(
+    check: Check, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    (folder / "base.yaml").write_text(PASS)
+    baseline("nodevet: 1\nextends: base\n")
+    assert check("--max-age", "5m")[0] == 0
+    (folder / "notes.txt").write_text("")
+    assert AGED in check("--max-age", "5m")[1]
+    (folder / "base.yml").write_text(FAIL)
+    assert check("--max-age", "5m")[0] == 2
+
+
+def test_a_path_that_goes_up_from_a_link_is_of_the_file_that_was_read(
+    check: Check, baseline: Callable[[str], None], tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere/inner").mkdir(parents=True)
+    (tmp_path / "project/link").symlink_to("../elsewhere/inner")
+    (tmp_path / "elsewhere/base.yaml").write_text(PASS)
+    baseline("nodevet: 1\nextends: link/../base.yaml\n")
+    assert check("--max-age", "5m")[0] == 0
+    assert AGED in check("--max-age", "5m")[1]
+    (tmp_path / "elsewhere/base.yaml").write_text(FAIL)
     code, report, _ = check("--max-age", "5m")
     assert (code, AGED in report) == (1, False)
 
