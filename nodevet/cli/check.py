@@ -151,9 +151,10 @@ def command(
     narrowed = chosen.narrowed or not all(path.is_dir() for path in evidence)
     before = among(before, run) if before and narrowed else before
     sinks.finish(run, before, everything=everything)
-    if keeping:
+    code = sinks.code(run)
+    if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, run, sinks, context, project)
-    click.get_current_context().exit(sinks.code(run))
+    click.get_current_context().exit(code)
 
 
 def _keep(

@@ -62,7 +62,7 @@ def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
             row.label,
             cell(row.check),
             cell(row.what),
-            cell(brief(nodeset(row.hosts), MOST_HOSTS)),
+            cell(_hosts(row.hosts)),
             cell(row.subjects),
             " ".join(part for part in (_new(row), _lesser(row), cell(row.remark)) if part),
         ]
@@ -72,9 +72,16 @@ def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
     heads = ("verdict", "check", "difference", "hosts", "of them", "note")
     yield from _table(heads, told[:kept])
     if left := rows[kept:]:
-        hosts = nodeset(host for row in left for host in row.hosts)
-        yield f"Left out: {count(len(left), 'difference')} on {cell(brief(hosts, MOST_HOSTS))}."
+        hosts = dict.fromkeys(host for row in left for host in row.hosts)
+        yield f"Left out: {count(len(left), 'difference')} on {cell(_hosts(tuple(hosts)))}."
         yield ""
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    """Their nodeset; of one that is cut how many they are, too."""
+    folded = nodeset(hosts)
+    shown = brief(folded, MOST_HOSTS)
+    return shown if shown == folded else f"{count(len(hosts), 'host')}: {shown}"
 
 
 def _fitting(sizes: Iterable[int], room: int) -> int:

@@ -69,6 +69,15 @@ def test_a_failure_is_checked_again_each_time(
     assert kept == [FORGOTTEN]
 
 
+def test_a_warning_of_a_plug_in_is_no_pass(check: Check, baseline: Callable[[str], None]) -> None:
+    baseline(FAIL + "severity: {disk_space: warning}\n")
+    given = ("--max-age", "5m", "--fail-on", "critical")
+    assert check(*given)[0] == 0
+    for _ in range(2):
+        code, report, _ = check(*given, "--format", "nagios")
+        assert (code, report[:15]) == (1, "NODEVET WARNING")
+
+
 def test_a_pass_is_not_given_again_once_the_machine_was_seen_to_fail(
     check: Check, baseline: Callable[[str], None], tmp_path: Path
 ) -> None:

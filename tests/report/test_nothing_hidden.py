@@ -124,3 +124,12 @@ def test_markdown_names_what_the_table_names(run: Run) -> None:
 
 def squashed(text: str) -> str:
     return re.sub(r"\s+", "", text)
+
+
+def test_markdown_counts_the_hosts_that_it_cannot_all_name() -> None:
+    failed = (Finding(verdict=Verdict.FAIL, check="c", severity=Severity.CRITICAL, expected=1),)
+    hosts = tuple(
+        HostReport(host=f"a{n}-{n * n}", status=Status.VETTED, findings=failed) for n in range(900)
+    )
+    run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=hosts)
+    assert "`900 hosts: a" in markdown.render_checks(run)
