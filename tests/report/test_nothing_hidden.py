@@ -8,7 +8,17 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodevet.model import NODE, Finding, HostReport, Run, Severity, Status, Subject, Verdict
+from nodevet.model import (
+    NODE,
+    Finding,
+    HostReport,
+    Run,
+    Severity,
+    Status,
+    Subject,
+    Verdict,
+    exit_code,
+)
 from nodevet.printable import cells
 from nodevet.report import markdown
 from nodevet.report.parts.fold import lines, totals
@@ -97,6 +107,8 @@ def test_every_host_and_every_check_that_is_not_ok_has_a_row(run: Run) -> None:
                 rank = finding.severity.rank
                 assert any(line.severity.rank >= rank for line in failed)
                 assert rank < run.fail_on.rank or any(line.fails for line in failed)
+        if exit_code((report,), run.fail_on):
+            assert any(line.fails for line in mine)
     assert all(hosts == set(line.hosts) for line, hosts in rows)
     assert sum(totals(run).hosts.values()) == len(run.hosts)
 
@@ -133,3 +145,12 @@ def test_markdown_counts_the_hosts_that_it_cannot_all_name() -> None:
     )
     run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=hosts)
     assert "`900 hosts: a" in markdown.render_checks(run)
+
+
+def test_quiet_shows_what_alone_is_unknown_of_a_host() -> None:
+    """However little it matters: the exit code is 3 for it."""
+    unknown = Finding(verdict=Verdict.UNKNOWN, check="c", severity=Severity.INFO, why="not read")
+    host = HostReport(host="a", status=Status.VETTED, findings=(unknown,))
+    run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=(host,))
+    assert run.exit_code == 3
+    assert render_checks(run, quiet=True).startswith("UNKNOWN  c  not read  a  info\n")

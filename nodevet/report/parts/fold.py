@@ -23,6 +23,7 @@ ORDER = tuple(each.words.upper() for each in HostOutcome if each is not HostOutc
 ALIKE = 3  # differences in the same words that are told apart; more of them are one, in ranges
 _ONE_OF_MANY = re.compile(r"\d[\d,-]*|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 """The id of one part of many that are alike: 4, 0000:19:00.0."""
+_UNSAID = {Verdict.UNKNOWN, Verdict.NOT_APPLICABLE}
 _SHOWN = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WAIVED)
 
 
@@ -213,6 +214,7 @@ class _Folded(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     finding: Finding
     new: bool
+    counts: bool  # for the exit code, waived or not
     effects: list[Finding]
 
 
@@ -230,10 +232,17 @@ def _about_findings(run: Run, marks: Marks) -> Iterator[Line]:
     for report in run.hosts:
         causes = causes_of(report, run.fail_on, marks)
         members: dict[int, _Folded] = {}
+        nothing_judged = {each.verdict for each in report.findings} <= _UNSAID
         for place, finding in enumerate(report.findings):
             if finding.verdict in _SHOWN and place not in causes:
                 new = (report.host, place) in marks.findings
-                member = _Folded(host=report.host, finding=finding, new=new, effects=[])
+                member = _Folded(
+                    host=report.host,
+                    finding=finding,
+                    new=new,
+                    counts=nothing_judged or finding.severity.rank >= run.fail_on.rank,
+                    effects=[],
+                )
                 members[place] = member
                 groups.setdefault(_key(finding), []).append(member)
         for place, cause in causes.items():
@@ -292,7 +301,7 @@ def _line(group: _Fold, run: Run) -> Line:
         check=brief(key.check, LIMIT),
         checks=tuple(brief(check, LIMIT) for check in checks),
         severity=key.severity,
-        fails=key.severity.rank >= run.fail_on.rank and key.verdict is not Verdict.WAIVED,
+        fails=_fails(group),
         what=group.what,
         remark=_remark(group, effects, run),
         advice=tuple(
@@ -306,9 +315,16 @@ def _line(group: _Fold, run: Run) -> Line:
     )
 
 
+def _fails(group: _Fold) -> bool:
+    """Whether it counts for the exit code: so does all that is unknown of a host of which nothing
+    else is known."""
+    waived = group.key.verdict is Verdict.WAIVED
+    return not waived and any(member.counts for member in group.members)
+
+
 def _remark(group: _Fold, effects: list[Finding], run: Run) -> str:
     key = group.key
-    below = key.severity.rank < run.fail_on.rank and key.verdict is not Verdict.WAIVED
+    below = not _fails(group) and key.verdict is not Verdict.WAIVED
     waiver = f"waiver {key.waiver}" if key.waiver.startswith("expired") else key.waiver
     findings = [*(member.finding for member in group.members), *effects]
     notes = [
