@@ -8,6 +8,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodevet.changes import changes
 from nodevet.model import (
     NODE,
     Finding,
@@ -111,6 +112,18 @@ def test_every_host_and_every_check_that_is_not_ok_has_a_row(run: Run) -> None:
             assert any(line.fails for line in mine)
     assert all(hosts == set(line.hosts) for line, hosts in rows)
     assert sum(totals(run).hosts.values()) == len(run.hosts)
+
+
+@settings(deadline=None, max_examples=80)
+@given(runs(), runs())
+def test_every_trouble_that_is_new_has_a_row_that_says_so(before: Run, after: Run) -> None:
+    since = changes(before, after)
+    rows = [line for line in lines(after, since.marks) if line.new]
+    for change in since.new:
+        assert any(change.host in line.hosts and change.check in line.checks for line in rows)
+    for lost in since.lost:
+        assert any(lost.host in line.hosts and not line.checks for line in rows)
+    assert sum(line.new for line in rows) <= since.news
 
 
 @settings(deadline=None, max_examples=60)

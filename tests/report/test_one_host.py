@@ -27,7 +27,9 @@ def gpu(number: int) -> Subject:
 
 def limit(number: int, **rest: object) -> Finding:
     given = {"expected": 700, "actual": 490, "unit": "W", "check": "power_limit", **rest}
-    return fail(gpu(number), origin="site.yaml:4", details={"serial": f"165{number}"}, **given)
+    part = gpu(number)
+    details = {"bus id": part.bus_id or "", "serial": f"165{number}"}  # the address is told once
+    return fail(part, origin="site.yaml:4", details=details, **given)
 
 
 FINDINGS = (

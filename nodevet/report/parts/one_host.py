@@ -112,7 +112,7 @@ def _part(finding: Finding) -> str:
     said = [
         subject.bus_id or "",
         subject.uuid or "",
-        *(f"{key} {value}" for key, value in details.items()),
+        *(f"{key} {value}" for key, value in details.items() if value != subject.bus_id),
         f"last at {finding.last}" if finding.last else "",
     ]
     return plain(", ".join(part for part in said if part))
