@@ -12,6 +12,7 @@ from nodevet.changes import changes
 from nodevet.model import (
     NODE,
     Finding,
+    HostFacts,
     HostReport,
     Run,
     Severity,
@@ -167,3 +168,13 @@ def test_quiet_shows_what_alone_is_unknown_of_a_host() -> None:
     run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=(host,))
     assert run.exit_code == 3
     assert render_checks(run, quiet=True).startswith("UNKNOWN  c  not read  a  info\n")
+
+
+def test_what_a_host_is_goes_on_below_if_it_has_no_room() -> None:
+    facts = HostFacts(links={"Gen5 x16": 7, "Gen5 x8 now, up to Gen5 x16": 1}, driver="580.105.08")
+    host = HostReport(host="a", status=Status.VETTED, facts=facts)
+    run = Run(id="r", started="2026-11-22", nodevet="0", seconds=1.0, hosts=(host,))
+    text = render_checks(run, width=40)
+    assert text.startswith(
+        "PCIe    7 × Gen5 x16, 1 × Gen5 x8 now,\n        up to Gen5 x16\ndriver  580.105.08\n\n"
+    )

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from nodevet.durations import elapsed
 from nodevet.model import HostFacts, HostReport, Run, Status
-from nodevet.printable import brief, cut
-from nodevet.report.parts.text import columns, count, nodeset, wrap
+from nodevet.printable import brief
+from nodevet.report.parts.text import GAP, column, columns, count, nodeset, wrap
 
 CHOICE = "baseline"  # nodevet.baseline.choose.CHECK: a finding under it says that none was chosen
 NONE = "none"  # said of hosts that answered, and for which there was no baseline
 LONGEST = 120  # columns of one value
 MOST_BASELINES = 6  # that are named above a report
+NARROWEST = 24  # columns for what is said beside a label
 SHORT = 40  # columns of the hosts of one baseline
 
 
@@ -29,7 +30,15 @@ def above(run: Run, width: int | None) -> list[str]:
     if run.hosts[0].baseline:
         told["baseline"] = brief(baseline_of(run.hosts[0]), LONGEST)
     lines = columns(list(told.items()))
-    return [*(cut(line, width) if width else line for line in lines), ""] if lines else []
+    if width:
+        lines = [part for line in lines for part in _hanging(line, column(told) + len(GAP), width)]
+    return [*lines, ""] if lines else []
+
+
+def _hanging(line: str, indent: int, width: int) -> list[str]:
+    """A line that goes on below its text, not below its label."""
+    first, *more = wrap(line[indent:], max(NARROWEST, width - indent))
+    return [line[:indent] + first, *(" " * indent + each for each in more)]
 
 
 def judged_by(run: Run, width: int | None) -> list[str]:
