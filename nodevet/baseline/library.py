@@ -41,6 +41,8 @@ def find(name: str, folders: Sequence[Path], *, beside: Path | None = None) -> P
     `beside` is the file that extends it: its folder comes first, paths are relative to
     it, and it never finds itself, so that a user's `generic` can extend the shipped one.
     """
+    if not name:
+        raise NotFoundError("a baseline's name is missing here", "give a name or a file")
     if is_path(name):
         return _at((beside.parent if beside else Path()) / name, folders)
     own = (beside.parent,) if beside else ()

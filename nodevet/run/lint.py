@@ -97,7 +97,7 @@ class _Linter:
         """One word of the command line: a file of any kind, a folder of them, or the name of a
         baseline."""
         path = Path(name)
-        if path.is_dir() and (inside := _yaml(path)):
+        if name and path.is_dir() and (inside := _yaml(path)):
             for each in inside:
                 self.named(str(each))
             return

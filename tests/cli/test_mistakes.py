@@ -42,6 +42,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("check -i fleet.yaml gpu1 --limit gpu2", "only gpu1 was chosen, and it is left out"),
         ("check --evidnce .", "no such option '--evidnce'; did you mean --evidence?"),
         ("plan --evidence .", "no such option '--evidence'; see: nodevet plan --help"),
+        ("check -evidence .", "no such option '-evidence'; did you mean --evidence?"),
+        ("check a --baseline=", "a baseline's name is missing here; give a name or a file"),
         ("list", "one of these is missing: checks, fixes, baselines, formats"),
         ("completion", "one of these is missing: bash, zsh, fish"),
     ],
@@ -52,3 +54,10 @@ def test_a_mistake_says_what_to_do(nodevet: Run, files: Path, arguments: str, to
     said = [line for line in done.stderr.splitlines() if line and not line.startswith("Usage")]
     assert told in said[-1]
     assert len(said) <= 2
+
+
+def test_a_name_that_is_empty_is_not_the_folder(nodevet: Run, files: Path) -> None:
+    """What an unset variable leaves: nothing was linted."""
+    done = nodevet("lint", "", cwd=files)
+    assert done.returncode == 2
+    assert "a baseline's name is missing here; give a name or a file" in done.stdout

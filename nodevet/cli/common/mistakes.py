@@ -1,6 +1,7 @@
 """What click says of a command line that is not valid, in nodevet's words, with what was meant."""
 
 import re
+import sys
 from collections.abc import Iterable
 
 import click
@@ -15,7 +16,8 @@ def reworded(error: click.ClickException) -> click.ClickException:
         return error
     if isinstance(error, click.NoSuchOption):
         known = [name for param in context.command.params for name in param.opts]
-        return click.UsageError(_unknown("option", error.option_name, known, context), context)
+        word = _whole(error.option_name, sys.argv[1:])
+        return click.UsageError(_unknown("option", word, known, context), context)
     said = re.match(r"No such command '(.*)'", error.message)
     if said and isinstance(context.command, click.Group):
         known = context.command.list_commands(context)
@@ -25,6 +27,12 @@ def reworded(error: click.ClickException) -> click.ClickException:
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _choice(error, error.param)
     return error
+
+
+def _whole(option: str, words: Iterable[str]) -> str:
+    """The word that an unknown letter stands in: `-evidence` for `-e`, as if it were of letters."""
+    long = (word for word in words if re.match(r"-[a-z][a-z-]{2,}", word))
+    return next((word for word in long if word.startswith(option)), option)
 
 
 def _unknown(what: str, word: str, known: Iterable[str], context: click.Context) -> str:
