@@ -12,6 +12,7 @@ from nodevet.resource import AnyAction, State
 
 SCHEMA = 3
 ONLY = "only"  # of a run's options: the hosts that --host chose; without it, all
+CONFIRMED = "confirmed"  # of the options of a run that `nodevet fix @local` began
 LEFT_OUT = "left out by --host"
 BRIEF = 300  # characters of a command's output in one line of a report
 

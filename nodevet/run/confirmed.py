@@ -19,10 +19,10 @@ from nodevet.remedy.journal import folder, journal
 from nodevet.remedy.journal.folder import RunFolder
 from nodevet.remedy.journal.records import JournalRecord, RunBegin
 from nodevet.remedy.model import Plan
-from nodevet.result import Approval
+from nodevet.result import CONFIRMED, Approval
 from nodevet.run.errors import UserError
 
-LOCAL = "confirmed"
+LOCAL = CONFIRMED
 """The key in a journal's options under which a confirmation is kept."""
 MACHINE_ID = Path("/etc/machine-id")
 OTHERWISE = "use nodevet plan, approve and apply"

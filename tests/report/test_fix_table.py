@@ -13,7 +13,16 @@ from nodevet.printable import cells
 from nodevet.report import render
 from nodevet.report.parts.fix_next import next_steps
 from nodevet.resource import Resource, RunCommand, State
-from nodevet.result import LEFT_OUT, HostResult, Outcome, Ran, Refusal, Result, StepResult
+from nodevet.result import (
+    CONFIRMED,
+    LEFT_OUT,
+    HostResult,
+    Outcome,
+    Ran,
+    Refusal,
+    Result,
+    StepResult,
+)
 
 UNIT = "/etc/systemd/system/nodevet-power-limit.service"
 OLD = "[Unit]\nAfter=a.service\n[Service]\nExecStart=/bin/old\n"
@@ -189,6 +198,26 @@ def test_each_outcome_says_the_next_command(
     assert found.text == f"n[1-2]: {found.why}: {command}"
     text = render("table", run(hosts), folder="runs/x-1", inventories=["fleet.yaml"])
     assert text.endswith(f"next: {found.text}\n")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rest", "command"),
+    [
+        (Outcome.FAILED, {}, "nodevet fix @local"),
+        (Outcome.REFUSED, {"refusal": Refusal.LOCKED}, "nodevet fix @local"),
+        (Outcome.NOT_ATTEMPTED, {"why": "interrupted"}, "nodevet fix @local"),
+        (Outcome.UNKNOWN, {}, "nodevet apply --resume runs/x-1"),
+        (Outcome.ROLLBACK_FAILED, {}, "nodevet rollback runs/x-1 --host n1"),
+        (Outcome.PENDING, {}, "nodevet check @local"),
+    ],
+)
+def test_after_a_fix_of_the_machine_at_hand_it_is_fixed_again(
+    outcome: Outcome, rest: dict[str, Any], command: str
+) -> None:
+    one = run([host("n1", outcome, **rest)], options={CONFIRMED: {"user": "root", "uid": 0}})
+    (found,) = next_steps(one, "runs/x-1", ())
+    assert found.command == command
+    assert ("with the same options" in found.why) is (command == "nodevet fix @local")
 
 
 @pytest.mark.parametrize("outcome", Outcome)

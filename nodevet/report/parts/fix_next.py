@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodevet.report.parts.text import nodeset
-from nodevet.result import LEFT_OUT, HostResult, Outcome, Refusal, Result
+from nodevet.result import CONFIRMED, LEFT_OUT, HostResult, Outcome, Refusal, Result
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
 BUDGET = ("the canary failed", " may")
@@ -38,7 +38,8 @@ def next_steps(
     groups: dict[tuple[str, str], list[str]] = {}
     for host in sorted(result.hosts, key=lambda host: host.outcome.rank):
         for key in (_after_rollback if result.kind == "rollback" else _after_apply)(host):
-            groups.setdefault(key, []).append(host.host)
+            step = _at_hand(host, *key) if CONFIRMED in result.options else key
+            groups.setdefault(step, []).append(host.host)
     found = []
     for (why, command), hosts in groups.items():
         some = _word(hosts)
@@ -56,7 +57,9 @@ def next_steps(
 RESUME = "nodevet apply --resume {folder}"
 PLAN_AGAIN = "nodevet plan {targets}"
 APPLY_AGAIN = "nodevet apply {plan} {reach}--host {hosts}"
+FIX_AGAIN = "nodevet fix @local"
 CHECK = "nodevet check {targets}"
+CHECK_HERE = "nodevet check @local"
 ROLL_BACK = "nodevet rollback {folder} --host {hosts}"
 
 
@@ -75,6 +78,14 @@ def _after_apply(host: HostResult) -> Iterator[tuple[str, str]]:
         yield _not_attempted(host)
     elif outcome is Outcome.PENDING:
         yield "after the reboot, reset or restart that it waits for, confirm it", CHECK
+
+
+def _at_hand(host: HostResult, why: str, command: str) -> tuple[str, str]:
+    """The same after `nodevet fix @local`: what it has not begun is planned and confirmed again."""
+    if command == CHECK:
+        return why, CHECK_HERE
+    begun = host.outcome is Outcome.UNKNOWN or command == ROLL_BACK
+    return (why, command) if begun or not command else (f"{why}, with the same options", FIX_AGAIN)
 
 
 def _refused(host: HostResult) -> tuple[str, str]:
