@@ -89,6 +89,7 @@ def command(
     from nodevet.cli.common.progress import watched
     from nodevet.run import fix
     from nodevet.run.context import open_context
+    from nodevet.run.plan import next_steps
 
     host = fix.this_machine(targets, inventories, project)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -100,6 +101,8 @@ def command(
         proposal = fix.plan(host, context, project, fixes, deadline=deadline, listener=listener)
     _show(proposal, display)
     if not proposal.plan.steps:
+        for way in () if proposal.unvetted else next_steps(proposal, context, None, ()):
+            click.echo(way, err=True)
         click.get_current_context().exit(proposal.exit_code)
     if not click.confirm("Apply this now?", default=False, err=True):
         click.echo("not confirmed: nothing was changed", err=True)

@@ -188,6 +188,10 @@ def test_what_is_confirmed_is_applied_verified_and_rolled_back(machine: Machine)
     assert machine.governor == "powersave"
     assert machine.on("ls /etc/tmpfiles.d | grep nodevet") == ""
 
+    machine.on("printf 'nodevet: 1\nexpect: {cpu_governor: performance}\n' > strict.yaml")
+    said = machine.at_terminal("", FIX.replace("-b base", "-b strict.yaml"))[1]
+    assert "add to `fix` in strict.yaml, or plan once with --fix cpu_governor" in said
+
 
 def test_a_run_that_is_resumed_begins_nothing(machine: Machine) -> None:
     """As one that was killed at once, or that someone made up from such a run."""
