@@ -54,7 +54,17 @@ NOT_COPIED = (
     "selenium",
     "material",
     "babel",
+    "include",
+    "idlelib",
+    "ensurepip",
     ".git",
+)
+SOONER = (  # what pages leave at its default, and how long is printed, which is not compared
+    (r"\bnodevet (plan|rollback) (?=[^-]|-\w|--[^h])", r"nodevet \1 --settle 1s "),
+    (
+        r"\bnodevet check -i fleet.yaml(?! --limit)",
+        "nodevet check --connect-timeout 5s -i fleet.yaml",
+    ),
 )
 WORKSTATION = """\
 sim: 1
@@ -74,6 +84,7 @@ class World:
         self.runs: list[str] = []  # of fixes, on this page
         self.carried: dict[str, frozenset[tuple[Path, int]]] = {}
         self.broken: set[str] = set()  # nodes to which a page gave faults
+        self.took: list[tuple[float, str]] = []  # seconds, and which command
         (home / ".ssh").mkdir(mode=0o700)
         for name, file in (("alice", "id_ed25519"), ("bob", "bob")):
             key = home / ".ssh" / file
@@ -127,6 +138,12 @@ class World:
     def run(self, text: str, node: str = "") -> "subprocess.CompletedProcess[str]":
         """A command of a page, with the page's names for the nodes and the run turned into theirs,
         and back in what it prints."""
+        began = time.monotonic()
+        done = self._run(text, node)
+        self.took.append((time.monotonic() - began, f"{self.project.name}: {text.splitlines()[0]}"))
+        return done
+
+    def _run(self, text: str, node: str) -> "subprocess.CompletedProcess[str]":
         if text.partition("#")[0].strip() == "nodevet sim up demo":
             return subprocess.CompletedProcess(text, 0, self._back(self.up))
         self.broken |= set(re.findall(r"nodevet sim set (\S+)", text))
@@ -153,7 +170,10 @@ class World:
         ssh = f"nodevet sim ssh --fleet {fleet} {node}"
         for folder in {sys.base_prefix, sys.prefix, str(REPO)}:
             if self.shell(f"{ssh} test -e {folder}").returncode:
-                left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in NOT_COPIED)
+                others = ("site-packages",) if folder not in {sys.prefix, str(REPO)} else ()
+                left_out = " ".join(
+                    f"--exclude={shlex.quote(name)}" for name in NOT_COPIED + others
+                )
                 copied = self.shell(
                     f"tar -C / -cf - {left_out} {folder[1:]} | {ssh} tar -C / -xf -"
                 )
@@ -208,6 +228,9 @@ class World:
         return subprocess.CompletedProcess(text, child.returncode, said)
 
     def _there(self, text: str) -> str:
+        if not WRITE:
+            for pattern, sooner in SOONER:
+                text = re.sub(pattern, sooner, text)
         for name, fleet in self.fleets.items():
             text = text.replace(f"/run/nodevet-sim/{name}/", f"/run/nodevet-sim/{fleet}/")
             text = text.replace(f"nodevet sim down {name}", f"nodevet sim down {fleet}")
@@ -249,6 +272,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         stack.callback(world.down)
         world.boot()
         yield world
+        slowest = [f"{seconds:6.1f} s  {command}\n" for seconds, command in world.took]
+        sys.stdout.writelines(sorted(slowest, reverse=True)[:12])  # for pytest -s
 
 
 def console(page: Path) -> list[Block]:
