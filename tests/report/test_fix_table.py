@@ -220,6 +220,12 @@ def test_after_a_fix_of_the_machine_at_hand_it_is_fixed_again(
     assert ("with the same options" in found.why) is (command == "nodevet fix @local")
 
 
+def test_hosts_whose_names_are_not_found_need_an_inventory() -> None:
+    lost = host("n1", Outcome.REFUSED, refusal=Refusal.UNREACHABLE, why="name not found")
+    (found,) = next_steps(run([lost]), "runs/x-1", ())
+    assert found.command == "nodevet apply --resume runs/x-1 -i INVENTORY"
+
+
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_rollback_that_is_not_done_is_gone_on_with(outcome: Outcome) -> None:
     one = run([host("n1", outcome)], kind="rollback")

@@ -9,6 +9,7 @@ from nodevet.report.parts.text import nodeset
 from nodevet.result import CONFIRMED, LEFT_OUT, HostResult, Outcome, Refusal, Result
 
 RESUMABLE = ("interrupted", "the run ended before its turn", "the controller ended")
+NOT_FOUND = "name not found"
 BUDGET = ("the canary failed", " may")
 PLAN = "plan.json"  # in the folder of a run
 
@@ -92,6 +93,8 @@ def _refused(host: HostResult) -> tuple[str, str]:
     if host.refusal is Refusal.LOCKED:
         return "once the other controller has ended, go on", RESUME
     if host.refusal is Refusal.UNREACHABLE:
+        if host.why == NOT_FOUND:
+            return "name the inventory that says where it is, and go on", f"{RESUME} -i INVENTORY"
         return "once reachable, go on", RESUME
     if host.refusal is Refusal.PRECONDITION:
         return "once what is said there is so, apply it there", APPLY_AGAIN
