@@ -799,7 +799,7 @@ def test_a_driver_that_does_not_take_it_back_either(node: Node) -> None:
         plan, Executor(node.worker, after_acts(3, "look"), lambda: node.shell(refuse))
     )
     assert result.outcome is Outcome.ROLLBACK_FAILED and exit_code([result]) == 3, result
-    assert "is 600000, and was 500000" in result.why and "-pl 500: ended with" in result.why
+    assert "is 600 W, and was 500 W" in result.why and "-pl 500: ended with" in result.why
     now = node.state()
     assert "600.00 W" in now and UNIT not in now, "all else is put back"
     assert node.touched() == [plan.steps[0].id]

@@ -16,9 +16,11 @@ from nodevet.fleet.executor import Acted
 from nodevet.judge import judge
 from nodevet.model import HostReport, Status
 from nodevet.remedy import model
+from nodevet.remedy.plan import render
 from nodevet.remedy.plan.candidates import Rules, VettedNode, draft
 from nodevet.remedy.plan.planner import FixStates, make
-from nodevet.remedy.plan.render import diff, fold
+from nodevet.remedy.plan.render import View
+from nodevet.remedy.plan.screen import screen
 from nodevet.remedy.settings import Rollout
 from nodevet.resource import Resource, RunCommand, State
 from nodevet.resource.unit import SetUnit
@@ -128,7 +130,7 @@ def planned(w: World, holders: str = "") -> Any:
 
 
 def told(plan: Any) -> str:
-    return f"{fold(plan)}\n{diff(plan)}"
+    return "".join(screen(render.show(plan, view)) for view in View)
 
 
 def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(node: Any) -> None:
@@ -138,9 +140,7 @@ def test_d22_dcgm_is_stopped_and_started_around_the_step_and_the_plan_says_so(no
     assert step.holders == (DCGM,) and step.risk is Risk.IDLE
     assert step.actions[0] == SetUnit(name=DCGM, running=False)
     assert step.actions[-1] == SetUnit(name=DCGM, running=True)
-    assert f"{DCGM}: stopped before it, and started again after it" in " ".join(
-        (fold(plan), diff(plan))
-    )
+    assert f"{DCGM}: stopped before it, and started again after it" in told(plan)
     before = box.everything()
     result = w.node(plan, w.journal())
     assert result.outcome is Outcome.CHANGED, result
