@@ -1,5 +1,6 @@
 """`nodevet`, and `python -m nodevet`."""
 
+import faulthandler
 import gc
 import os
 import sys
@@ -12,6 +13,8 @@ GARBAGE = 100_000  # objects between collections: starting makes many, and littl
 
 def main() -> NoReturn:
     """Run a command; what a scheduler asks every minute is answered without, if it can be."""
+    if sys.stderr is not None:  # else its descriptor may be another file's by then
+        faulthandler.enable(2)  # what crashed says where
     arguments = sys.argv[1:]
     if arguments[:1] == ["check"] and is_asked(arguments):
         text = recall(arguments)

@@ -95,6 +95,16 @@ def test_an_interrupt_that_cannot_be_told_has_its_own_exit_code() -> None:
     assert process.returncode == 130
 
 
+def test_a_crash_says_where() -> None:
+    words = [*NODEVET, "check", "-", "-b", "generic"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    _hangs(process.pid, "pipe_read", "anon_pipe_read")
+    process.send_signal(signal.SIGSEGV)
+    said = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == -signal.SIGSEGV
+    assert said.startswith("Fatal Python error: Segmentation fault") and "in command" in said
+
+
 def _hangs(process: int, *places: str) -> None:
     """Wait until a process hangs in one of these functions of the kernel."""
     end = time.monotonic() + 30
