@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from nodevet import typed
+
 MOST_BYTES = 64 << 20  # of a file that is looked at
 _TOP_KEY = re.compile(r'^["\']?([A-Za-z_][A-Za-z0-9_.-]*)["\']?[ \t]*:(?=\s|$)', re.MULTILINE)
 
@@ -122,5 +124,5 @@ def _json_keys(text: bytes) -> Iterable[str]:
     """The keys of the document, or of its first line."""
     for part in (text, text.split(b"\n", 1)[0]):
         with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-            return msgspec.json.decode(part, type=dict[str, msgspec.Raw])
+            return typed.decode(part, dict[str, msgspec.Raw])
     return ()

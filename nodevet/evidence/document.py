@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import bounds
+from nodevet import bounds, typed
 from nodevet.bounds import Text
 from nodevet.evidence.core import MISSING, SCHEMA, Data, Section, SectionRecord
 from nodevet.evidence.sections import sections
@@ -51,13 +51,10 @@ class _Envelope(msgspec.Struct, frozen=True):
     sections: dict[str, msgspec.Raw]
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
-
-
 @cache
 def _decoder(record: type[SectionRecord]) -> msgspec.json.Decoder[Section[Any]]:
     kind = cast(Any, Section)[record]
-    return msgspec.json.Decoder(kind)
+    return typed.decoder(kind)
 
 
 def _section(record: type[SectionRecord], raw: msgspec.Raw | None) -> Section[Any]:
@@ -120,7 +117,7 @@ def _opened(document: bytes | str) -> _Envelope:
     if len(document) > bounds.DOCUMENT:
         raise EvidenceError(f"not an evidence document: more than {bounds.DOCUMENT >> 20} MiB")
     try:
-        return _ENVELOPE.decode(document)
+        return typed.decode(document, _Envelope)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceError(f"not an evidence document: {error}") from error
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from nodevet import typed
 from nodevet.model import Finding, Value
 from nodevet.resource import Actions, Resource
 
@@ -102,4 +103,4 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
         for change in self.plan(evidence, findings, params, **chosen):
             if not isinstance(change, PlannedChange):
                 raise TypeError(f"it plans {type(change).__name__}, which is not a PlannedChange")
-            yield msgspec.json.decode(msgspec.json.encode(change), type=PlannedChange)
+            yield typed.decode(msgspec.json.encode(change), PlannedChange)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from nodevet import typed
 from nodevet.fixing.model import Risk
 from nodevet.model import Value
 from nodevet.remedy.plan.contradictions import contradictions
@@ -104,12 +105,12 @@ class _Schema(msgspec.Struct, frozen=True):
 def read(text: bytes, upgrades: Upgrades = PLAN) -> Plan:
     """A plan, also of an earlier schema. Raises PlanError, also if it contradicts itself."""
     try:
-        schema = msgspec.json.decode(text, type=_Schema).nodevet_plan
+        schema = typed.decode(text, _Schema).nodevet_plan
         if schema == VERSION:
-            plan = msgspec.json.decode(text, type=Plan)
+            plan = typed.decode(text, Plan)
         else:
             document = upgraded(msgspec.json.decode(text), schema, VERSION, upgrades)
-            plan = msgspec.convert({**document, "nodevet_plan": VERSION}, Plan)
+            plan = typed.convert({**document, "nodevet_plan": VERSION}, Plan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"not a plan: {error}") from error
     except UpgradeError as error:

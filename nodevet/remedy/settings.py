@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from nodevet import typed
 from nodevet.durations import written
 from nodevet.fixing.model import Risk
 from nodevet.remedy.rollout.limits import Limits
@@ -188,7 +189,7 @@ def kept(options: Mapping[str, Any]) -> tuple[Rollout, str] | None:
     if "canary" not in options:
         return None
     told = {name: options[name] for name in NAMES if name in options}
-    rollout = msgspec.convert(told, Rollout)
+    rollout = typed.convert(told, Rollout)
     if found := list(faults(rollout)):
         raise ValueError("; ".join(found))
     return rollout, str(options.get("nodevet", ""))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from nodevet import typed
 from nodevet.model import HostReport, Run, Severity, Status
 from nodevet.report.json import encode
 from nodevet.report.parts import fixes
@@ -107,7 +108,7 @@ def is_jsonl(text: str | bytes) -> bool:
     """Whether the first line is that of a saved run as JSON lines."""
     first = _bytes(text).lstrip().split(b"\n", 1)[0]
     try:
-        return msgspec.json.decode(first, type=_Record).record == "run"
+        return typed.decode(first, _Record).record == "run"
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from nodevet import typed
 from nodevet.catalog import Catalog
 from nodevet.model import Expectation
 from nodevet.run.context import VetContext
@@ -54,7 +55,7 @@ def _called(
     if asks is None:
         return []
     try:
-        found = msgspec.convert(asks(params), dict[str, tuple[AskedName, ...]])
+        found = typed.convert(asks(params), dict[str, tuple[AskedName, ...]])
     except Exception as error:  # a fault in a user's own check or fix
         raise AskError(f"{path}: asks failed: {type(error).__name__}: {error}") from error
     return list(found.items())

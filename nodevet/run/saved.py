@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from nodevet import age
+from nodevet import age, typed
 from nodevet.age import WEEK
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.evidence.core import NOT_ASKED
@@ -137,7 +137,7 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
 def _visit(path: Path) -> tuple[Visit, Host]:
     text = path.read_bytes()
     with suppress(msgspec.DecodeError):
-        kept = msgspec.json.decode(text, type=KeptVisit)
+        kept = typed.decode(text, KeptVisit)
         evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
         if (kept.status is Status.VETTED) != (evidence is not None):
             raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")

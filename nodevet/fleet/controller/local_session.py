@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
-from nodevet import last_verdict
+from nodevet import last_verdict, typed
 from nodevet.durations import elapsed
 from nodevet.fleet import Options
 from nodevet.fleet.controller.child import ChildProcess, StalledError
@@ -35,7 +33,7 @@ TOLD = 500  # characters of what is said in a sentence
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 ENVIRONMENT: Mapping[str, str] = {"PATH": PATH, "HOME": "/", "LC_ALL": "C"}
 """Of a command that changes something: nothing of whoever calls nodevet."""
-ACTIONS = msgspec.json.Decoder(AnyAction)
+ACTIONS = typed.decoder(AnyAction)
 Found = TypeVar("Found")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from nodevet import typed
 from nodevet.bounds import Text
 from nodevet.printable import brief, plain
 from nodevet.resource import Resource, State, kind_of
@@ -77,7 +78,7 @@ def _seen(resource: Resource, told: _StateAnswer) -> State:
         value = None  # of what could not be read, no part is known
     elif told.exists or told.value is not None:
         try:
-            msgspec.convert(told.value, kind_of(resource).form)
+            typed.convert(told.value, kind_of(resource).form)
         except (msgspec.ValidationError, RecursionError) as error:
             raise MalformedError(_malformed(f"{resource.label}: {error}")) from error
         value = told.value
@@ -109,7 +110,7 @@ def _each(
 
 def _decoded(document: bytes, form: type[Form]) -> Form:
     try:
-        return msgspec.json.decode(document, type=form)
+        return typed.decode(document, form)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(_malformed(str(error))) from error
 

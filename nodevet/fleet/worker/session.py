@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import gevent
-import msgspec
 from paramiko import Channel, SSHException
 from pyinfra.api.arguments import ConnectorArguments
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
+from nodevet import typed
 from nodevet.durations import elapsed
 from nodevet.fleet.protocol import answers, commands, framing
 from nodevet.fleet.protocol.payload import (
@@ -47,7 +47,7 @@ Found = TypeVar("Found")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REBOOT = StringCommand("systemctl reboot")
-ACTIONS = msgspec.json.Decoder(AnyAction)
+ACTIONS = typed.decoder(AnyAction)
 
 
 class SessionError(Exception):

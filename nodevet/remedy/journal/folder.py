@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from nodevet import __version__
+from nodevet import __version__, typed
 from nodevet.files import open_regular, write_whole
 from nodevet.model import Host
 from nodevet.remedy import model
@@ -108,7 +108,7 @@ class RunFolder:
                 "inventory with -i, and --ssh-config and --known-hosts if they are needed"
             )
         try:
-            return msgspec.json.decode(text, type=SavedReach).kept
+            return typed.decode(text, SavedReach).kept
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RunError(f"{self.path / REACH}: {error}; name the inventory with -i") from error
 
@@ -191,7 +191,7 @@ class RunFolder:
         try:
             with open_regular(self.path / RESULT) as file:
                 text = file.read()
-            document = msgspec.json.decode(text, type=dict[str, Any])
+            document = typed.decode(text, dict[str, Any])
             schema = int(document.get("schema", SCHEMA))
             return bool(upgraded(document, schema, SCHEMA, RESULTS).get("unknown"))
         except (OSError, ValueError, TypeError, RecursionError, UpgradeError):

@@ -13,10 +13,11 @@ import threading
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from nodevet import typed
 from nodevet.files import open_regular, sync_folder
 from nodevet.printable import brief
 from nodevet.remedy.journal.contents import CONTENTS, ContentStore
@@ -78,7 +79,7 @@ __all__ = [
 NAME = "journal.jsonl"
 RESERVE = "journal.reserve"
 FULL = (errno.ENOSPC, errno.EDQUOT)
-_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(JournalRecord)
+_DECODER: msgspec.json.Decoder[Any] = typed.decoder(JournalRecord)
 
 
 class Journal:
@@ -298,7 +299,7 @@ def parse(
     for number, line in enumerate(lines, 1):
         try:
             if b'"schema"' in line:
-                schema = msgspec.json.decode(line, type=_Begin).schema or schema
+                schema = typed.decode(line, _Begin).schema or schema
             record = _record(line, schema, upgrades)
         except UpgradeError as error:
             if not records and b'"schema"' not in line:
@@ -332,7 +333,7 @@ def _record(line: bytes, schema: int, upgrades: Upgrades) -> JournalRecord:
         found: JournalRecord = _DECODER.decode(line)
         return found
     document = upgraded(msgspec.json.decode(line), schema, SCHEMA, upgrades)
-    older: JournalRecord = msgspec.convert(document, JournalRecord)
+    older: JournalRecord = typed.convert(document, cast(Any, JournalRecord))
     return older
 
 

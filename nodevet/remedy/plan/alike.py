@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from nodevet import typed
 from nodevet.remedy.model import Plan, Step
 from nodevet.resource import Actions, Contents, RestoreError, State, filled
 from nodevet.resource.file import WriteFile, text_of
@@ -298,4 +299,4 @@ def _actions(texts: Iterable[str]) -> Actions:
     for action, some in zip(found, lines, strict=True):
         if some:
             action["content"] = "\n".join(some)
-    return msgspec.convert(found, Actions)
+    return typed.convert(found, Actions)

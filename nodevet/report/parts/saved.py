@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
+from nodevet import typed
 from nodevet.model import RUN_SCHEMA, Run
 from nodevet.report.parts.errors import ReportError
 from nodevet.upgrades import Document, Upgrades, leads, stepped
@@ -22,7 +23,7 @@ class Schema(msgspec.Struct, frozen=True):
 def decode(text: str | bytes, kind: type[Decoded], what: str) -> Decoded:
     """JSON as `kind`. Raises ReportError; `what` names it there."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        return typed.decode(text, kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ReportError(f"not a saved {what}: {error}") from error
 
@@ -43,6 +44,6 @@ def upgraded(document: Document, upgrades: Upgrades = UPGRADES) -> Run:
     schema = int(document["schema"])
     try:
         document = stepped(document, schema, RUN_SCHEMA, upgrades)
-        return msgspec.convert({**document, "schema": RUN_SCHEMA}, Run)
+        return typed.convert({**document, "schema": RUN_SCHEMA}, Run)
     except (LookupError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise ReportError(f"not a saved run of schema {schema}: {error}") from error

@@ -1,0 +1,39 @@
+"""Decoding as a type, from any thread.
+
+msgspec keeps what it knows of a struct on the class, from its first use on and before it is whole:
+a second thread that decodes the same type at that moment crashes the process (msgspec 0.22). So
+that is made under a lock; decoding itself needs none.
+"""
+
+import threading
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+Typed = TypeVar("Typed")
+
+_MAKING = threading.Lock()
+
+
+def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """The JSON decoder of a type."""
+    with _MAKING:
+        return _made(kind)
+
+
+@cache
+def _made(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(text: bytes | str, kind: type[Typed]) -> Typed:
+    """JSON as a type. Raises msgspec.DecodeError, and UnicodeDecodeError and RecursionError."""
+    value: Typed = decoder(kind).decode(text)
+    return value
+
+
+def convert(value: object, kind: type[Typed]) -> Typed:
+    """Lists, mappings and scalars as a type. Raises msgspec.ValidationError."""
+    decoder(kind)
+    return msgspec.convert(value, kind)
