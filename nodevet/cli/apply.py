@@ -93,7 +93,6 @@ def command(
     from nodevet.cli.common.fix_watch import FixWatcher
     from nodevet.run.apply import apply, earlier_application, new_application
     from nodevet.run.context import open_context
-    from nodevet.run.fix_run import UNKNOWN
 
     rollout, reach = split(given)
     context = open_context(project, names)
@@ -116,4 +115,4 @@ def command(
             override=override,
             listener=watcher,
         )
-    fix_run.finish(what.run, result, form, display, inventories or (UNKNOWN if resume else ()))
+    fix_run.finish(what.run, result, form, display, inventories)

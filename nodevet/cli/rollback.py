@@ -73,7 +73,7 @@ def command(
       3  a rollback failed or an outcome is unknown: look at the node
     """
     from nodevet.cli.common.fix_watch import FixWatcher
-    from nodevet.run.fix_run import UNKNOWN, open_run
+    from nodevet.run.fix_run import open_run
     from nodevet.run.rollback import rollback
 
     run = open_run(folder)
@@ -88,4 +88,4 @@ def command(
             drain_hook=drain_hook,
             listener=watcher,
         )
-    fix_run.finish(run, result, form, display, inventories or UNKNOWN)
+    fix_run.finish(run, result, form, display, inventories)

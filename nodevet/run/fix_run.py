@@ -15,7 +15,7 @@ from nodevet import report
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.printable import brief
 from nodevet.remedy import model
-from nodevet.remedy.journal.folder import RunFolder
+from nodevet.remedy.journal.folder import RunError, RunFolder
 from nodevet.remedy.journal.journal import RunState
 from nodevet.remedy.model import Plan, PlanError, digest
 from nodevet.remedy.plan.holders import names
@@ -28,6 +28,15 @@ from nodevet.run.listener import FixListener
 
 UNKNOWN = ("INVENTORY",)
 """The inventories of a run, if they are not known."""
+
+
+def inventories_of(run: RunFolder) -> Sequence[str]:
+    """By which its hosts are reached, as its folder says; none if by their names."""
+    try:
+        found = run.reach().inventories
+    except RunError:
+        found = None
+    return UNKNOWN if found is None else found
 
 
 def read_plan(file: Path) -> tuple[bytes, Plan]:
@@ -125,7 +134,7 @@ def rendered(
     form: str,
     result: Result,
     *,
-    inventories: Sequence[str] = UNKNOWN,
+    inventories: Sequence[str] | None = None,
     colour: bool = False,
     width: int | None = None,
 ) -> str:
@@ -133,7 +142,7 @@ def rendered(
     known: dict[str, Any] = {
         "contents": run.contents.known,
         "folder": shlex.quote(str(run.path)),
-        "inventories": inventories,
+        "inventories": inventories_of(run) if inventories is None else inventories,
         "colour": colour,
         "width": width,
     }

@@ -17,15 +17,24 @@ from nodevet.run import confirmed
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def reached_now(plan: Plan, hosts: Sequence[Host], options: Mapping[str, Any]) -> SavedReach:
-    """How the plan's hosts are reached, by these options of `fleet_options`."""
+def reached_now(
+    plan: Plan,
+    hosts: Sequence[Host],
+    options: Mapping[str, Any],
+    inventories: Sequence[str] | None = None,
+) -> SavedReach:
+    """How the plan's hosts are reached, by these options of `fleet_options`. `inventories`: which
+    say so, if that is known."""
     names = {step.host for step in plan.steps}
     plain = {
         key: str(value.resolve()) if isinstance(value, Path) else value
         for key, value in options.items()
     }
     found = (replace(host, local=_at_hand(host, plan)) for host in hosts if host.name in names)
-    return SavedReach(hosts=tuple(found), options=plain)
+    files = None
+    if inventories is not None and "-" not in inventories:
+        files = tuple(str(Path(name).absolute()) for name in inventories)
+    return SavedReach(hosts=tuple(found), options=plain, inventories=files)
 
 
 def _at_hand(host: Host, plan: Plan) -> bool:
@@ -61,4 +70,7 @@ def reached_before(
             raise
         then = now  # what is said now alone says how
     again = {key: value for key, value in options.items() if key in TOLD_AGAIN or key in given}
-    return replace(then, hosts=now.hosts if now else then.hosts, options={**then.options, **again})
+    told = now or then
+    return replace(
+        then, hosts=told.hosts, options={**then.options, **again}, inventories=told.inventories
+    )

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet.remedy.journal import journal, owner
 from nodevet.remedy.journal.folder import RunFolder
@@ -29,6 +30,7 @@ from nodevet.remedy.journal.records import (
 from nodevet.remedy.model import Plan
 from nodevet.result import HostResult, Outcome, Result
 from nodevet.run.errors import UserError
+from nodevet.run.fix_run import inventories_of
 
 GOES_ON = 4  # exit code
 UNREADABLE = "its controller was killed, or is still at it"
@@ -65,6 +67,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     last: str  # ISO 8601: the last record
     result: Result  # by the journal, as if its controller were gone
     in_hand: tuple[InHand, ...] = ()
+    inventories: tuple[str, ...] = ()  # by which its hosts are reached; none: by their names
 
     @property
     def exit_code(self) -> int:
@@ -92,7 +95,8 @@ def status(folder: Path) -> RunStatus:
     records = journal.read(folder)
     result = run.account(records)
     begun = [record for record in records if isinstance(record, RunBegin)][-1]
-    return of_records(folder, plan, records, result, owner.controller(file, begun))
+    found = of_records(folder, plan, records, result, owner.controller(file, begun))
+    return replace(found, inventories=tuple(inventories_of(run)))
 
 
 def of_records(

@@ -14,7 +14,21 @@ from nodevet.model import Host
 from nodevet.remedy.journal.folder import RunError, RunFolder, SavedReach
 from nodevet.remedy.journal.journal import Journal, RunBegin
 from nodevet.remedy.model import Plan
+from nodevet.run import saved_reach
+from nodevet.run.fix_run import inventories_of
 from nodevet.run.reach import fleet_options
+
+
+def plan() -> Plan:
+    return Plan(
+        id="0a1b2c3d",
+        author="ann",
+        created="2026-11-20T22:00:00+00:00",
+        expires="2026-11-21T22:00:00+00:00",
+        baselines={},
+        nodes={},
+        steps=(),
+    )
 
 
 def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
@@ -40,22 +54,13 @@ def test_a_folder_without_a_journal_is_none_of_a_run(tmp_path: Path) -> None:
 def test_d3_accept_new_is_never_taken_from_a_stored_run(
     tmp_path: Path, words: list[str], accepts: bool, stored: str
 ) -> None:
-    plan = Plan(
-        id="0a1b2c3d",
-        author="ann",
-        created="2026-11-20T22:00:00+00:00",
-        expires="2026-11-21T22:00:00+00:00",
-        baselines={},
-        nodes={},
-        steps=(),
-    )
     run = RunFolder(tmp_path / "run")
     with Journal.create(run.path) as journal:
         journal.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1))
     rest = {"parallel": 1, "connect_timeout": 5.0, "ssh_config": None, "known_hosts": None}
     plain = {"accept_new": True, "deadline": 7.0, "sudo": False, **rest}
     told = SavedReach(hosts=(Host(name="gpu1"),), options=plain)
-    run.begin("plan.json", msgspec.json.encode(plan), (), told)
+    run.begin("plan.json", msgspec.json.encode(plan()), (), told)
     if stored == "by hand":
         (run.path / "reach.json").write_bytes(msgspec.json.encode(told))
     else:
@@ -129,3 +134,28 @@ def test_r13_a_reach_is_kept_so_that_nobody_else_can_write_it(tmp_path: Path, um
     finally:
         os.umask(before)
     assert run.reach().hosts == (Host(name="gpu1"),)
+
+
+@pytest.mark.parametrize(
+    ("named", "next_time"),
+    [
+        (("fleet.yaml", "/etc/more.yaml"), ("{here}/fleet.yaml", "/etc/more.yaml")),
+        ((), ()),
+        (("-",), ("INVENTORY",)),
+        (None, ("INVENTORY",)),
+    ],
+)
+def test_what_is_next_names_the_inventories_that_the_run_was_begun_with(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: tuple[str, ...] | None,
+    next_time: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder(tmp_path / "run")
+    with Journal.create(run.path) as journal:
+        journal.write(RunBegin(plan="0" * 64, path="plan.json", controller="here", pid=1))
+    run.begin("plan.json", b"{}", (), saved_reach.reached_now(plan(), [], {}, named))
+    assert inventories_of(run) == tuple(each.format(here=tmp_path) for each in next_time)
+    (run.path / "reach.json").chmod(0o666)
+    assert inventories_of(run) == ("INVENTORY",), "others may have written it"

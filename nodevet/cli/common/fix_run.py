@@ -45,7 +45,7 @@ def reached_now(plan: "Plan", inventories: Sequence[str], reach: Mapping[str, An
 
     names = () if inventories else tuple(sorted({step.host for step in plan.steps}))
     hosts = Targets(names=names, inventories=tuple(inventories)).hosts()
-    return saved_reach.reached_now(plan, hosts, reach)
+    return saved_reach.reached_now(plan, hosts, reach, inventories)
 
 
 def reached_before(
@@ -66,11 +66,12 @@ def reached_before(
 def finish(
     run: "RunFolder", result: "Result", form: str, display: Display, inventories: Sequence[str]
 ) -> None:
-    """Show the report, say what is next, and end with the run's exit code. `inventories`: by which
-    hosts are reached; none if by their names."""
+    """Show the report, say what is next, and end with the run's exit code. `inventories`: as they
+    were named now; if none was, those that the run was begun with."""
     from nodevet.report.parts.fix_next import next_steps
-    from nodevet.run.fix_run import rendered
+    from nodevet.run.fix_run import inventories_of, rendered
 
+    inventories = inventories or inventories_of(run)
     text = rendered(
         run, form, result, inventories=inventories, colour=display.colour, width=display.width
     )

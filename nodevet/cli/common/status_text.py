@@ -12,7 +12,6 @@ from nodevet.report.parts import fix_table, fixes
 from nodevet.report.parts.fix_table import BOLD, DIM, GREEN, MAGENTA, YELLOW, Styled
 from nodevet.report.parts.text import GAP, count, nodeset, pad
 from nodevet.result import LEFT_OUT
-from nodevet.run.fix_run import UNKNOWN
 from nodevet.run.status import InHand, RunStanding, RunStatus, seconds_since
 
 TINTS = {
@@ -104,7 +103,7 @@ def _after(status: RunStatus) -> list[Styled]:
         told = "nothing: it goes on by itself; Ctrl-C there begins no further host"
         return [Styled("next: ", told, BOLD)]
     if status.standing is RunStanding.ENDED:
-        found = fix_table.after(status.result, folder, UNKNOWN)
+        found = fix_table.after(status.result, folder, status.inventories)
         changed = any(step.ran for host in status.result.hosts for step in host.steps)
         undo = [Styled("undo: ", back, BOLD)] if changed and status.result.kind == "apply" else []
         return found + undo

@@ -48,6 +48,8 @@ class SavedReach(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: tuple[Host, ...]
     options: Mapping[str, Any] = {}
+    inventories: tuple[str, ...] | None = None
+    """Absolute paths, for what is to be done next; empty: by their names; None: not known."""
 
     @property
     def kept(self) -> "SavedReach":
