@@ -15,6 +15,7 @@ help: ## show this list
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r .ci/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e sim
+	@$(BIN)/python -m compileall -q nodevet checks fixes sim # some machines keep no bytecode by themselves
 	@touch $@
 
 .PHONY: setup

@@ -293,7 +293,10 @@ def test_a_report_format(tree: Tree) -> None:
         "generic",
     )
     assert tree.nodevet(*words, "--format", "loud", code=3) == "1 HOSTS!\n"
-    assert "loud" in tree.nodevet("apply", "--help")
+    given = dict(nodevet="0", plan="p", digest="0", author="ann", started="", seconds=0.0)
+    render = f"report.render('loud', Result(**{given}))"
+    words = f"from nodevet import report; from nodevet.result import Result; print({render})"
+    assert tree.python("-c", words) == "0 HOSTS CHANGED!\n\n"
 
 
 STATE = '''\

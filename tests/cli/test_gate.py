@@ -51,9 +51,9 @@ def test_one_bad_node_fails_all(nodevet: Run, reach: list[str]) -> None:
 
 
 def test_a_node_that_has_just_booted_is_not_believed(nodevet: Run, reach: list[str]) -> None:
-    done = nodevet("gate", "gpu1", *reach, *H100, *QUICK, "--settle", "864001")
+    done = nodevet("gate", "gpu1", *reach, *H100, *QUICK, "--settle", "7d")
     assert done.returncode == 1
-    assert re.search(r"not settled: up for 1 h( \d+ min)?, expected 10 d", done.stdout)
+    assert re.search(r"not settled: up for 1 h( \d+ min)?, expected 7 d", done.stdout)
 
 
 def test_a_node_that_becomes_right_in_time_passes(
@@ -160,7 +160,7 @@ def test_a_verdict_that_cannot_be_written_is_told_before_any_host(
 def test_a_killed_gate_leaves_no_old_pass(verdict: Path, tmp_path: Path) -> None:
     verdict.write_text('{"verdict": "pass"}')
     process = subprocess.Popen(
-        [*NODEVET, "gate", "@local", "-b", "generic", "--settle", "1e9", "--verdict", verdict],
+        [*NODEVET, "gate", "@local", "-b", "generic", "--settle", "7d", "--verdict", verdict],
         cwd=tmp_path, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     end = time.monotonic() + 60
