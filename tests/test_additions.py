@@ -293,9 +293,9 @@ def test_a_report_format(tree: Tree) -> None:
         "generic",
     )
     assert tree.nodevet(*words, "--format", "loud", code=3) == "1 HOSTS!\n"
-    given = dict(nodevet="0", plan="p", digest="0", author="ann", started="", seconds=0.0)
-    render = f"report.render('loud', Result(**{given}))"
-    words = f"from nodevet import report; from nodevet.result import Result; print({render})"
+    ended = "Result(nodevet='0', plan='p', digest='0', author='ann', started='', seconds=0)"
+    script = "from nodevet import report; from nodevet.result import Result; "
+    words = f"{script}print(report.render('loud', {ended}))"
     assert tree.python("-c", words) == "0 HOSTS CHANGED!\n\n"
 
 

@@ -141,6 +141,5 @@ def test_attempts_what_failed_twice_is_withheld_with_its_runs(
     assert proposal.plan.steps == () and proposal.exit_code == 3
     why = "it failed in r-1, r-2: look at why (nodevet report), then --again"
     assert f"  pages  1 finding  n1  {why}" in rest(proposal)
-    assert "--again" in rest(proposal)
     again = replace(rules, failed=())
     assert draft([node], w.catalog, again).candidates and state(()).run is None
