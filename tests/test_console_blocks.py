@@ -168,8 +168,9 @@ class World:
             done = self.shell(f"nodevet sim up {self.home}/desk.yaml --name {fleet}")
             assert done.returncode == 0, done.stdout
         ssh = f"nodevet sim ssh --fleet {fleet} {node}"
-        for folder in {sys.base_prefix, sys.prefix, str(REPO)}:
-            if self.shell(f"{ssh} test -e {folder}").returncode:
+        parts = {str(REPO): "pyproject.toml", sys.prefix: "bin", sys.base_prefix: "bin"}
+        for folder, part in parts.items():  # one may lie in another
+            if self.shell(f"{ssh} test -e {folder}/{part}").returncode:
                 others = ("site-packages",) if folder not in {sys.prefix, str(REPO)} else ()
                 left_out = " ".join(
                     f"--exclude={shlex.quote(name)}" for name in NOT_COPIED + others
@@ -246,6 +247,7 @@ class World:
         for name, fleet in self.fleets.items():
             text = text.replace(fleet, name)
         text = text.replace(f"{self.project}/", "").replace(f"{REPO}/", "")
+        text = text.replace(f"({REPO.name}/baselines/", "(baselines/")  # beside the project
         self.runs += re.findall(r"\bruns/([0-9a-f]{8}-\d+)", text)
         plans = {run.split("-")[0] for run in self.runs}
         for plan in plans | set(re.findall(r"(?i)\bplan ([0-9a-f]{8})\b", text)):

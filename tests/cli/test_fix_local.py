@@ -29,6 +29,7 @@ expect: {cpu_governor: performance, persistence_mode: true}
 fix: [cpu_governor]
 """
 INVENTORY = "nodevet: 1\nhosts: {g1: {whole_machine: true}}\n"
+REPO = Path(__file__).parents[2]
 SETTING = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 # the node has this machine's files, but nothing of anyone's home
 PYTHON = Path(sys.executable).resolve()
@@ -53,6 +54,8 @@ class Machine:
 
     def __init__(self, fleet: SimulatedFleet) -> None:
         self.fleet = fleet
+        for folder in (REPO, Path(sys.prefix)):  # the second may lie in the first
+            self.carry(folder)
         self.on(
             "; ".join(
                 (
@@ -62,6 +65,23 @@ class Machine:
                 )
             )
         )
+
+    def carry(self, folder: Path) -> None:
+        """Copy a folder to the node if it lies where a node has files of its own."""
+        parts = ("pyproject.toml", "pyvenv.cfg")
+        if "there" in self.on(" || ".join(f"(ls {folder}/{part} && echo there)" for part in parts)):
+            return
+        left_out = [f"--exclude={name}" for name in (".git", "__pycache__")]
+        if folder == REPO:
+            left_out.append(f"--exclude={str(folder)[1:]}/.venv")
+        tar = subprocess.Popen(
+            ["tar", "-C", "/", "-cf", "-", *left_out, str(folder)[1:]], stdout=subprocess.PIPE
+        )
+        place, address = self.fleet.place, self.fleet.hosts["g1"].address
+        ssh = ["ssh", "-F", "none", "-l", "root", "-i", place.key, "-o", "IdentitiesOnly=yes"]
+        ssh += ["-o", f"UserKnownHostsFile={place.known_hosts}", address, "tar -C / -xf -"]
+        subprocess.run(ssh, stdin=tar.stdout, check=True)
+        assert tar.wait() == 0
 
     def on(self, script: str) -> str:
         """What a script says, whatever its end; errors too."""

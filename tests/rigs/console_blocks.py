@@ -31,6 +31,7 @@ TOLERATED = (
     (re.compile(r"\b\d\d:\d\d(:\d\d)?( UTC)?\b"), "<time>"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h|d)\b"), "<span>"),
     (re.compile(r"(<span>,? ?)+"), "<span> "),
+    (re.compile(r"\broot@[\w.-]+"), "root@<host>"),
     (re.compile(r"\bSHA256:[\w+/=]{40,}"), "<key>"),
     (re.compile(r"\b(?=\w*\d)[0-9a-f]{8,64}\b"), "<id>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "<id>"),
