@@ -33,7 +33,10 @@ REPO = Path(__file__).parents[2]
 SETTING = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 # the node has this machine's files, but nothing of anyone's home
 PYTHON = Path(sys.executable).resolve()
-ENTRY = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r}); "
+CARRIED = "/opt/carried"  # what of nodevet the node does not see: any user of it may read it
+ENTRY = "import os, site, sys; "
+ENTRY += f"site.addsitedir({CARRIED!r} if os.path.exists({CARRIED!r}) else "
+ENTRY += f"{sysconfig.get_path('purelib')!r}); sys.path.insert(0, {CARRIED!r}); "
 ENTRY += "from nodevet.__main__ import main; main()"
 PROGRAM = f"""#!/bin/sh
 p={PYTHON}
@@ -54,8 +57,8 @@ class Machine:
 
     def __init__(self, fleet: SimulatedFleet) -> None:
         self.fleet = fleet
-        for folder in (REPO, Path(sys.prefix)):  # the second may lie in the first
-            self.carry(folder)
+        if "there" not in self.on(f"ls {REPO}/nodevet >/dev/null && echo there"):
+            self.carry()
         self.on(
             "; ".join(
                 (
@@ -66,22 +69,19 @@ class Machine:
             )
         )
 
-    def carry(self, folder: Path) -> None:
-        """Copy a folder to the node if it lies where a node has files of its own."""
-        parts = ("pyproject.toml", "pyvenv.cfg")
-        if "there" in self.on(" || ".join(f"(ls {folder}/{part} && echo there)" for part in parts)):
-            return
-        left_out = [f"--exclude={name}" for name in (".git", "__pycache__")]
-        if folder == REPO:
-            left_out.append(f"--exclude={str(folder)[1:]}/.venv")
-        tar = subprocess.Popen(
-            ["tar", "-C", "/", "-cf", "-", *left_out, str(folder)[1:]], stdout=subprocess.PIPE
-        )
+    def carry(self) -> None:
+        """Copy nodevet to the node: the checkout lies where the node has files of its own."""
+        inside = "checks", "fixes", "baselines"  # as pip would install them
+        words = ["tar", "-cf", "-", "--exclude=__pycache__"]
+        words += [f"--transform=s,^{name},nodevet/{name}," for name in inside]
+        words += ["-C", str(REPO), "nodevet", *inside, "-C", sysconfig.get_path("purelib"), "."]
         place, address = self.fleet.place, self.fleet.hosts["g1"].address
         ssh = ["ssh", "-F", "none", "-l", "root", "-i", place.key, "-o", "IdentitiesOnly=yes"]
-        ssh += ["-o", f"UserKnownHostsFile={place.known_hosts}", address, "tar -C / -xf -"]
-        subprocess.run(ssh, stdin=tar.stdout, check=True)
-        assert tar.wait() == 0
+        ssh += ["-o", f"UserKnownHostsFile={place.known_hosts}", str(address)]
+        unpack = f"mkdir -p {CARRIED} && tar -C {CARRIED} -xf - && chmod 755 {CARRIED}"
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as tar:
+            subprocess.run([*ssh, unpack], stdin=tar.stdout, check=True)
+        assert tar.returncode == 0
 
     def on(self, script: str) -> str:
         """What a script says, whatever its end; errors too."""
