@@ -152,9 +152,8 @@ def check_signature(
     rollback: bool = False,
 ) -> Approval | list[str]:
     """The approval that a signature is, or why it does not count. Raises ApproveError."""
-    part, namespace = (back(plan), ROLLBACK) if rollback else (plan, NAMESPACE)
-    verdicts = tuple(signers(plan_bytes, [signature], policy, now, namespace))
-    people, ignored = judge(part, verdicts, policy, hosts_groups)
+    found = [signature]
+    _, people, ignored = _judged(plan_bytes, plan, found, policy, now, hosts_groups, rollback)
     return people[0] if people else ignored
 
 
@@ -170,9 +169,7 @@ def missing(
     file: str = "",
 ) -> str:
     """How many approvals are missing; empty if there are enough. Raises ApproveError."""
-    part, namespace = (back(plan), ROLLBACK) if rollback else (plan, NAMESPACE)
-    verdicts = tuple(signers(plan_bytes, found, policy, now, namespace))
-    people, _ = judge(part, verdicts, policy, hosts_groups)
+    part, people, _ = _judged(plan_bytes, plan, found, policy, now, hosts_groups, rollback)
     return too_few(part, people, policy, rollback=rollback, file=file)
 
 
@@ -187,10 +184,23 @@ def how_far(
     rollback: bool = False,
 ) -> Standing:
     """Who approved so far, and who may. Raises ApproveError."""
+    part, people, _ = _judged(plan_bytes, plan, found, policy, now, hosts_groups, rollback)
+    return standing(part, people, policy, hosts_groups)
+
+
+def _judged(
+    plan_bytes: bytes,
+    plan: Plan,
+    found: Sequence[Signature],
+    policy: Policy,
+    now: datetime,
+    hosts_groups: Mapping[str, Collection[str]],
+    rollback: bool,
+) -> tuple[Plan, Sequence[Approval], list[str]]:
+    """What is to be approved, who approved it, and why other signatures do not count."""
     part, namespace = (back(plan), ROLLBACK) if rollback else (plan, NAMESPACE)
     verdicts = tuple(signers(plan_bytes, found, policy, now, namespace))
-    people, _ = judge(part, verdicts, policy, hosts_groups)
-    return standing(part, people, policy, hosts_groups)
+    return (part, *judge(part, verdicts, policy, hosts_groups))
 
 
 def _check(
