@@ -188,7 +188,7 @@ def _path(folder: str, key: bytes) -> str:
 
 
 def _read(path: str, whose: int | None = None) -> bytes:
-    """A file that nobody else may have written; `whose`: or that this user owns."""
+    """A file that only this user may have written; with `whose` it is not asked who may have."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if whose is None:

@@ -51,13 +51,7 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
     metavar="RUN|EVIDENCE",
     help="Show a host of a saved run, or of saved evidence, which is judged again.",
 )
-@click.option(
-    "-i",
-    "--inventory",
-    "inventories",
-    multiple=True,
-    metavar="FILE",
-    shell_complete=completing.files,
+@options.inventory(
     help="Inventory that names the host.",
 )
 @options.baselines

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("targets", nargs=-1, metavar="@local", shell_complete=completing.hosts)
-@click.option(
-    "-i",
-    "--inventory",
-    "inventories",
-    multiple=True,
-    metavar="FILE",
-    shell_complete=completing.files,
+@options.inventory(
     help="Inventory that says which groups this machine is in.",
 )
 @options.baselines

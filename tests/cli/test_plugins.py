@@ -18,7 +18,7 @@ import click
 @click.command()
 @click.argument("who")
 def command(who):
-    \"\"\"Greet somebody.\"\"\"
+    \"\"\"Greet someone.\"\"\"
     click.echo(f"hello {who}")
     return 3
 """
@@ -61,7 +61,7 @@ def test_another_distribution_adds_a_command(install: Install, run: Run) -> None
     install("acme-tools", "greet", GOOD)
     done = run("greet", "gpu001")
     assert (done.returncode, done.stdout) == (3, "hello gpu001\n")
-    assert re.search(r"\n  greet +Greet somebody\.\n", run("--help").stdout)
+    assert re.search(r"\n  greet +Greet someone\.\n", run("--help").stdout)
     assert run("greet", "--help").stdout.startswith("Usage: ")
 
 

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from nodevet import report
-from nodevet.cli.common import completing, speech
+from nodevet.cli.common import options, speech
 from nodevet.cli.common.display import Display
 from nodevet.cli.common.speech import say
 
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from nodevet.remedy.model import Plan
     from nodevet.result import Result
 
-inventories = click.option(
-    "-i",
-    "--inventory",
-    "inventories",
-    multiple=True,
-    metavar="FILE",
-    shell_complete=completing.files,
+inventories = options.inventory(
     help="Inventory that says how the plan's hosts are reached. Without it: by their names.",
 )
 shown = click.option(

@@ -65,15 +65,19 @@ baselines = click.option(
     help="Baseline to judge by. One: for every host. Several, or none (then all of the project's): "
     "each host gets the one whose `applies` matches it.",
 )
+inventory = partial(
+    click.option,
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=completing.files,
+)
+"""An inventory, with a `help` that says what for."""
 hosts = apply(
     click.argument("targets", nargs=-1, metavar="[HOSTS]...", shell_complete=completing.hosts),
-    click.option(
-        "-i",
-        "--inventory",
-        "inventories",
-        multiple=True,
-        metavar="FILE",
-        shell_complete=completing.files,
+    inventory(
         help="Inventory: a pyinfra file, YAML, or the JSON of `ansible-inventory --list`.",
     ),
     click.option(
