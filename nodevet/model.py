@@ -260,6 +260,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = Severity.CRITICAL
     asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
     """From its params: the names that the probe must read, by section (sysctl, services, …)."""
+    learn: Callable[[Any], Value] | None = None
+    """From the evidence of a good node: what a baseline would say of it, as YAML has it (a plain
+    value or a mapping of the params' fields); None where the evidence does not say. Never what is
+    a part's identity or changes by itself: serials, addresses, counters, temperatures. Without it,
+    a check whose params are all optional is learnt with its defaults, any other is not."""
 
     @property
     def sections(self) -> frozenset[str]:
