@@ -1,0 +1,209 @@
+"""The named packages are installed in the expected versions, held or absent.
+
+**Why it matters.** nvidia-fabricmanager must be of the driver's version, NCCL and DCGM of one that
+works with it, and an unattended upgrade that replaces one of them breaks every job of the node.
+Two nodes that should be alike differ in a package more often than in anything else.
+
+**Read from** /var/lib/dpkg/status, or `rpm -qa` where rpm keeps the packages; only what the
+baseline names. A name may hold `*`: `nvidia-fabricmanager-*`, and after a colon dpkg's
+architecture: `libnccl2:amd64`.
+
+**Verdicts.** Versions are in dpkg's or rpm's own order. What is left out of a version is not
+compared: `550.90.07` admits every release of it under every epoch, `550.90.07-1` one release. A
+package that is not configured is not installed. Of several packages of one name, kernels or
+architectures, each must fit. Which packages dnf holds is not read: `held` is unknown with rpm. So
+is everything while dpkg is at work, or was interrupted.
+
+**To fix it** `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`; `apt-mark hold` keeps it
+(`dnf versionlock` with rpm), `apt-get purge` removes it. One that is half installed: `dpkg
+--configure -a`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import pydantic
+from pydantic import ConfigDict, Field, model_validator
+
+from nodevet.checking.named import each_named
+from nodevet.checking.versions import begins, order
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.installed import (
+    PACKAGE_NAME,
+    AskedPackage,
+    InstalledPackage,
+    InstalledPackages,
+)
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+
+THERE = ("installed", "triggers-awaited", "triggers-pending")
+GONE = ("not-installed", "config-files")
+ANY = "any"
+
+Name = Annotated[str, Field(pattern=f"^{PACKAGE_NAME}$")]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~^_-]{0,120}$")]
+
+
+class VersionLimits(pydantic.BaseModel):
+    """What a version may be, if more than one is right."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    prefix: Version | None = None
+    minimum: Version | None = None
+    maximum: Version | None = None
+    one_of: Annotated[tuple[Version, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _something(self) -> "VersionLimits":
+        if not (self.prefix or self.minimum or self.maximum or self.one_of):
+            raise ValueError("give prefix, minimum, maximum or one_of")
+        return self
+
+
+class Params(CheckParams):
+    """`packages: {installed: {libnccl2: 2.21.5-1+cuda12.4, dkms: any}, absent: [snapd]}` or
+    `packages: {installed: {docker-ce: {minimum: "5:26"}}, held: [nvidia-driver-550]}`"""
+
+    installed: Mapping[Name, Version | VersionLimits] = {}
+    """A version, or `any`, by name."""
+    held: Names = ()
+    """Kept from upgrades."""
+    absent: Names = ()
+
+    @model_validator(mode="after")
+    def _apart(self) -> "Params":
+        both = sorted({*self.installed, *self.held} & {*self.absent})
+        if both:
+            raise ValueError(f"{', '.join(both)}: in absent, and in installed or held")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.installed, *self.held, *self.absent)))
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[InstalledPackages]
+    found = {each.name: each for each in (section.data and section.data.packages) or ()}
+    manager = (section.data.manager if section.data else None) or ""
+    names = params.names
+    for each in each_named(section, names, label="packages", listed="packages", kind="package"):
+        if isinstance(each, Finding):
+            yield each
+        else:
+            subject, name = each
+            yield judge_name(subject, found[name], manager, params)
+
+
+def judge_name(subject: Subject, asked: AskedPackage, manager: str, params: Params) -> Finding:
+    if asked.found is None:
+        return unread(subject, asked, "found")
+    if manager not in ("dpkg", "rpm"):
+        return unknown(subject, why=f"the package manager is not known: {manager or 'none'}")
+    unclear = next((each for each in asked.found if not each.state), None)
+    if unclear:
+        return unread(subject, unclear, "state")
+    there = [each for each in asked.found if each.state not in GONE]
+    if asked.name in params.absent:
+        actual = listed(there) if there else "not installed"
+        return (fail if there else ok)(
+            subject, expected="not installed", actual=actual, advice=REMOVE if there else ""
+        )
+    wanted = params.installed.get(asked.name, ANY)
+    expected = ", ".join(
+        (
+            "installed" if wanted == ANY else told(wanted),
+            *(["held"] if asked.name in params.held else []),
+        )
+    )
+    if not there:
+        return fail(subject, expected=expected, actual="not installed", advice=INSTALL)
+    half = [each for each in there if each.state not in THERE]
+    if half:
+        return fail(subject, expected=expected, actual=listed(half), advice=CONFIGURE)
+    if wanted != ANY:
+        unread_one = next((each for each in there if not each.version), None)
+        if unread_one:
+            return unread(subject, unread_one, "version")
+        other = [each for each in there if not fits(each.version or "", wanted, manager)]
+        if other:
+            return fail(subject, expected=expected, actual=listed(other), advice=UPGRADE)
+    if asked.name in params.held:
+        loose = [each for each in there if each.held is False]
+        if loose:
+            actual = f"{listed(loose)}, not held"
+            return fail(subject, expected=expected, actual=actual, advice=HOLD)
+        doubtful = next((each for each in there if each.held is None), None)
+        if doubtful:
+            return unread(subject, doubtful, "held")
+    return ok(subject, expected=expected, actual=listed(there))
+
+
+def fits(version: str, wanted: str | VersionLimits, manager: str) -> bool:
+    if isinstance(wanted, str):
+        return order(version, wanted, manager) == 0
+    return (
+        (wanted.prefix is None or begins(version, wanted.prefix))
+        and (wanted.minimum is None or order(version, wanted.minimum, manager) >= 0)
+        and (wanted.maximum is None or order(version, wanted.maximum, manager) <= 0)
+        and (not wanted.one_of or any(order(version, each, manager) == 0 for each in wanted.one_of))
+    )
+
+
+def told(wanted: str | VersionLimits) -> str:
+    if isinstance(wanted, str):
+        return wanted
+    words = (
+        f"{wanted.prefix}*" if wanted.prefix else "",
+        f"at least {wanted.minimum}" if wanted.minimum else "",
+        f"at most {wanted.maximum}" if wanted.maximum else "",
+        " or ".join(wanted.one_of),
+    )
+    return ", ".join(filter(None, words))
+
+
+def listed(packages: list[InstalledPackage]) -> str:
+    """Each version once, with what is unusual of it; names if a pattern stands for several."""
+    names = {each.name for each in packages}
+    parts = []
+    for each in packages:
+        words = [each.name or "?"] if len(names) > 1 else []
+        words.append(each.version or "installed")
+        words += [f"({each.state})"] if each.state not in THERE else []
+        parts.append(" ".join(words))
+    several = list(dict.fromkeys(parts))
+    more = [f"and {len(several) - 8} more"] if len(several) > 8 else []
+    return ", ".join(several[:8] + more)
+
+
+INSTALL = "install it (`apt-get install`, `dnf install`), or correct the name"
+REMOVE = "remove it: `apt-get purge` or `dnf remove`"
+CONFIGURE = "its installation did not end: `dpkg --configure -a` says why"
+UPGRADE = (
+    "install the expected version: `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`"
+)
+HOLD = "`apt-mark hold NAME` keeps unattended upgrades from it"
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"installed": params.names}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "installed.manager",
+        "installed.packages[].found[].held",
+        "installed.packages[].found[].state",
+        "installed.packages[].found[].version",
+        "installed.packages[].name",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=asks,
+    learn=lambda evidence: None,
+)

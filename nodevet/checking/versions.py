@@ -1,0 +1,123 @@
+"""The order of packages' versions, as dpkg and rpm have it: neither is that of numbers or of text.
+
+What a baseline leaves out of a version is not compared: `550.90.07` is every release of it, under
+every epoch; `550.90.07-1` one release.
+"""
+
+import re
+from itertools import zip_longest
+from typing import NamedTuple
+
+PART = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
+
+
+class PackageVersion(NamedTuple):
+    """`1:550.90.07-1`: epoch, upstream version, release. None: not given."""
+
+    epoch: str | None
+    upstream: str
+    release: str | None
+
+
+def version_of(text: str) -> PackageVersion:
+    """
+    >>> version_of("1:550.90.07-1")
+    PackageVersion(epoch='1', upstream='550.90.07', release='1')
+    """
+    epoch, colon, rest = text.partition(":")
+    if not colon or not epoch.isdecimal():
+        epoch, rest = "", text
+    upstream, dash, release = rest.rpartition("-")
+    if not dash:
+        upstream, release = rest, ""
+    return PackageVersion(epoch or None, upstream, release if dash else None)
+
+
+def order(actual: str, wanted: str, manager: str) -> int:
+    """Below zero if `actual` is older than `wanted`, zero if they are the same, above if newer.
+
+    >>> order("2.21.5-1+cuda12.4", "2.9", "dpkg") > 0, order("1:550-2", "550", "rpm")
+    (True, 0)
+    """
+    ours, theirs = version_of(actual), version_of(wanted)
+    compare = dpkg_order if manager == "dpkg" else rpm_order
+    if theirs.epoch is not None:
+        epochs = int(ours.epoch or 0) - int(theirs.epoch)
+        if epochs:
+            return epochs
+    found = compare(ours.upstream, theirs.upstream)
+    if found or theirs.release is None:
+        return found
+    return compare(ours.release or "", theirs.release)
+
+
+def begins(actual: str, prefix: str) -> bool:
+    """Whether a version begins so; its epoch counts only if the prefix has one.
+
+    >>> begins("1:2.21.5-1", "2.21."), begins("1:2.21.5-1", "1:2.2"), begins("2.211-1", "2.21.")
+    (True, True, False)
+    """
+    bare = actual if ":" in prefix else actual.partition(":")[2] or actual
+    return bare.startswith(prefix)
+
+
+def dpkg_order(ours: str, theirs: str) -> int:
+    """deb-version(7): text and numbers by turns; `~` is before everything, even the end.
+
+    >>> dpkg_order("1.0~rc1", "1.0") < 0 < dpkg_order("1.10", "1.9"), dpkg_order("1.0", "1.00")
+    (True, 0)
+    """
+    parts = (_dpkg_parts(ours), _dpkg_parts(theirs))
+    for (our_text, our_number), (their_text, their_number) in zip_longest(
+        *parts, fillvalue=("", 0)
+    ):
+        mine = [_weight(letter) for letter in our_text]
+        others = [_weight(letter) for letter in their_text]
+        for one, other in zip_longest(mine, others, fillvalue=0):
+            if one != other:
+                return one - other
+        if our_number != their_number:
+            return 1 if our_number > their_number else -1
+    return 0
+
+
+def _dpkg_parts(text: str) -> list[tuple[str, int]]:
+    return [
+        (letters, int(digits or 0))
+        for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text)
+        if letters or digits
+    ]
+
+
+def _weight(letter: str) -> int:
+    """Of two characters the smaller is first: `~`, the end, letters, all others."""
+    if letter == "~":
+        return -1
+    return ord(letter) if letter.isascii() and letter.isalpha() else ord(letter) + 256
+
+
+def rpm_order(ours: str, theirs: str) -> int:
+    """rpmvercmp of rpm: words of digits or letters; a number is above a word, `~` below the end,
+    `^` above the end and below all else.
+
+    >>> rpm_order("1.0~rc1", "1.0") < 0 < rpm_order("1.0^git1", "1.0"), rpm_order("1.0", "1_0")
+    (True, 0)
+    """
+    for one, other in zip_longest(PART.findall(ours), PART.findall(theirs), fillvalue=""):
+        if one == other:
+            continue
+        ranks = (_rank(one), _rank(other))
+        if ranks[0] != ranks[1]:
+            return ranks[0] - ranks[1]
+        if one.isdecimal():
+            if int(one) != int(other):
+                return 1 if int(one) > int(other) else -1
+        elif one != other:
+            return 1 if one > other else -1
+    return 0
+
+
+def _rank(part: str) -> int:
+    if part in ("~", "", "^"):
+        return ("~", "", "^").index(part)
+    return 4 if part.isdecimal() else 3

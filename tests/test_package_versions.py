@@ -1,0 +1,75 @@
+"""The order of versions, held against dpkg's own, and rpm's as its users know it."""
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodevet.checking.versions import begins, dpkg_order, order, rpm_order
+
+SIGNS = {-1: "lt", 0: "eq", 1: "gt"}
+NUMBERS = st.text(alphabet="019ab.+~", min_size=1, max_size=7).map(lambda text: f"1{text}")
+
+
+def sign(number: int) -> int:
+    return (number > 0) - (number < 0)
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="dpkg is not installed")
+@settings(max_examples=150, deadline=None)
+@given(NUMBERS, NUMBERS)
+def test_the_order_is_that_of_dpkg(one: str, other: str) -> None:
+    found = sign(dpkg_order(one, other))
+    command = ["dpkg", "--compare-versions", one, SIGNS[found], other]
+    assert subprocess.run(command, check=False).returncode == 0, (one, SIGNS[found], other)
+
+
+RPM_ORDER = [  # oldest first
+    "1.0~rc1", "1.0~rc1^git1", "1.0", "1.0^git1", "1.0^git2", "1.0a", "1.0.a", "1.0.1", "1.0.2",
+    "1.0.10", "1.1", "2", "10", "20240101",
+]  # fmt: skip
+
+
+def test_the_order_is_that_of_rpm() -> None:
+    for at, one in enumerate(RPM_ORDER):
+        for after, other in enumerate(RPM_ORDER):
+            if {one, other} != {"1.0a", "1.0.a"}:  # what is between the words is of no account
+                assert sign(rpm_order(one, other)) == sign(at - after), (one, other)
+    assert rpm_order("1.0a", "1.0.a") == rpm_order("5.16.1.3", "5_16.1-3") == 0
+    assert rpm_order("010", "10") == 0
+    assert rpm_order("fc4", "fc.4") == 0 < rpm_order("4", "fc")
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_an_order_is_an_order(one: str, two: str, three: str) -> None:
+    for compare in (dpkg_order, rpm_order):
+        assert sign(compare(one, two)) == -sign(compare(two, one))
+        assert compare(one, one) == 0
+        if compare(one, two) <= 0 and compare(two, three) <= 0:
+            assert compare(one, three) <= 0
+
+
+@pytest.mark.parametrize(
+    ("actual", "wanted", "manager", "found"),
+    [
+        ("1:550.90.07-1", "550.90.07", "dpkg", 0),
+        ("1:550.90.07-1", "550.90.07-2", "dpkg", -1),
+        ("1:550.90.07-1", "2:550", "dpkg", -1),
+        ("550.90.07-1", "0:550.90.07", "dpkg", 0),
+        ("550.90.07-0ubuntu1", "550.90.07-0ubuntu0.22.04.1", "dpkg", 1),
+        ("5.14.0-427.13.1.el9_4", "5.14.0-427", "rpm", 1),
+        ("5.14.0-427.13.1.el9_4", "5.14.0-503", "rpm", -1),
+        ("3:550.90.07-1.el9", "550.100", "rpm", -1),
+    ],
+)
+def test_what_is_left_out_is_not_compared(
+    actual: str, wanted: str, manager: str, found: int
+) -> None:
+    assert sign(order(actual, wanted, manager)) == found
+
+
+def test_what_a_version_begins_with() -> None:
+    assert begins("5:26.1.4-1", "26.1.") and begins("5:26.1.4-1", "5:26")
+    assert not begins("5:26.1.4-1", "5") and not begins("26.10-1", "26.1.")
