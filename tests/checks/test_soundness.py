@@ -321,7 +321,12 @@ def bound(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
 def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
     """The baseline asks for each by name."""
     (section, names), *_ = CATALOG.check(check_id).asks(wanted).items()
-    listed = {"installed": "packages", "services": "units", "sysctl": "parameters"}[section]
+    listed = {
+        "installed": "packages",
+        "libraries": "libraries",
+        "services": "units",
+        "sysctl": "parameters",
+    }[section]
     items = data_of(document, section).get(listed) or ()
     yield from (at for at, item in enumerate(items) if item["name"] in names)
 
@@ -337,6 +342,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("services", "units"): (asked,),
     ("sysctl", "parameters"): (asked,),
     ("installed", "packages"): (asked,),
+    ("libraries", "libraries"): (asked,),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",

@@ -1,0 +1,143 @@
+"""The driver's libraries are there, whole, and of the loaded module's version.
+
+**Why it matters.** A program that finds no usable libcuda.so.1 falls back to the CPU without a
+word, or fails with "CUDA driver version is insufficient". Empty files are left by container tools
+that mounted over them, stubs of the CUDA toolkit by an LD path that should not be there, libraries
+of another version by an upgrade without a reboot.
+
+**Read from** /etc/ld.so.cache and the loader's own folders, the beginning of each file, and
+/sys/module/nvidia/version. Nothing is loaded. libcuda.so.1, libnvidia-ml.so.1 and
+libnvidia-ptxjitcompiler.so.1 are always read, others if `libraries` names them.
+
+**Verdicts.** What the loader would open counts: the first that its cache has of 64 bits. A library
+that is empty, cut short or a stub fails. So does a driver's library of another version than the
+loaded module; while no module is loaded its version is not judged. Where the driver comes with a
+container (GPU Operator, /run/nvidia/driver) and the node itself has none of its libraries, they
+are not applicable. What LD_LIBRARY_PATH changes is judged by `environment`.
+
+**To fix it** reinstall the package that brings the file (`dpkg -S FILE`, `rpm -qf FILE`), then run
+`ldconfig`. A stub: remove its folder from /etc/ld.so.conf.d. Another version: reboot, or unload and
+load the nvidia modules.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.libraries import LIBRARY_NAME, Libraries, Library
+from nodevet.evidence.modules import Modules
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
+OF_DRIVER = re.compile(r"lib(cuda|nvcuvid|nvidia-[a-z0-9-]+)\.so\.1")
+STUBS = "/stubs/"
+
+Name = Annotated[str, Field(pattern=f"^{LIBRARY_NAME}$")]
+
+
+class Params(CheckParams):
+    """`cuda_libraries: {}` or `cuda_libraries: {libraries: [libnccl.so.2, libcudart.so.12]}`"""
+
+    libraries: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """That the loader must find, besides the driver's."""
+    version_matches: bool = True
+    """Whether the driver's libraries must be of the loaded module's version."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Libraries]
+    listed = (section.data.libraries if section.data else None) or ()
+    found = {each.name: each for each in listed}
+    contained = bool(section.data and section.data.driver_in_container)
+    for name in dict.fromkeys((*DRIVER, *params.libraries)):
+        subject = Subject(kind="library", id=name)
+        if section.data is None:
+            yield unknown(subject, why=f"libraries: {section.why}")
+        elif section.data.libraries is None:
+            yield unread(subject, section.data, "libraries")
+        elif name not in found:
+            yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
+        elif found[name].path == "" and contained and OF_DRIVER.fullmatch(name):
+            yield not_applicable(subject, why="the driver and its libraries are in a container")
+        else:
+            yield judge_library(subject, found[name], evidence, params)
+
+
+def judge_library(subject: Subject, found: Library, evidence: Evidence, params: Params) -> Finding:
+    ours = OF_DRIVER.fullmatch(found.name) is not None and params.version_matches
+    if found.path is None:
+        return unread(subject, found, "path")
+    if not found.path:
+        return fail(subject, expected="there", actual="not found", advice=REINSTALL)
+    if STUBS in f"{found.path}\0{found.file}":
+        return fail(subject, expected="a library", actual=f"a stub: {found.path}", advice=NO_STUBS)
+    for field in ("file", "broken"):
+        if getattr(found, field) is None:
+            return unread(subject, found, field)
+    if found.broken:
+        actual = f"{found.broken} ({found.file or found.path})"
+        return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
+    if not ours:
+        return ok(subject, expected="there", actual=found.path)
+    modules = evidence[Modules]
+    if modules.data is None:
+        return unknown(subject, why=f"modules: {modules.why}")
+    loaded = modules.data.nvidia_version
+    if loaded is None and modules.data.errors.get("nvidia_version") == "ENOENT":
+        return ok(subject, expected="there", actual=found.path)
+    if loaded is None:
+        return unread(subject, modules.data, "nvidia_version")
+    if found.version is None:
+        return unread(subject, found, "version")
+    if not found.version:
+        return unknown(subject, why=f"the name {found.file} does not say its version")
+    return (ok if found.version == loaded else fail)(
+        subject,
+        expected=loaded,
+        actual=found.version,
+        advice="" if found.version == loaded else SAME_VERSION,
+    )
+
+
+REINSTALL = "reinstall its package (`dpkg -S FILE` or `rpm -qf FILE` names it), then run `ldconfig`"
+NO_STUBS = "remove the folder of stubs from /etc/ld.so.conf.d, then run `ldconfig`"
+SAME_VERSION = (
+    "after an upgrade: reboot, or unload and load the nvidia modules; otherwise remove the driver "
+    "that was installed a second time (nvidia-uninstall of a .run installer, packages)"
+)
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"libraries": params.libraries}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "libraries.driver_in_container",
+        "libraries.libraries[].broken",
+        "libraries.libraries[].file",
+        "libraries.libraries[].name",
+        "libraries.libraries[].path",
+        "libraries.libraries[].version",
+        "modules.nvidia_version",
+    ),
+    judge=judge,
+    asks=asks,
+)

@@ -1,0 +1,177 @@
+"""The driver's libraries as the loader would find them, and others that a baseline names.
+
+Nothing is loaded: /etc/ld.so.cache says which file a name stands for (glibc, elf/cache.c), then the
+loader's own folders do (ld.so(8)), and the beginning of the file says whether it is whole: an ELF
+object of 64 bits whose parts lie inside it. What LD_LIBRARY_PATH says is each process's own.
+"""
+
+import os
+import re
+import stat
+import struct
+
+from nodevet.remote.probe.files import (
+    Reading,
+    SectionError,
+    attempt,
+    path_under,
+    read_bytes,
+    reason,
+    resolve,
+)
+
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
+CACHE = "/etc/ld.so.cache"
+LIMIT = 8 << 20  # bytes of the cache; 200 KB is usual
+ENTRIES = 1 << 16
+MAGIC = b"glibc-ld.so.cache1.1"
+HEADER = struct.Struct("=20sII20s")
+ENTRY = struct.Struct("=iIIIQ")
+OF_32_BITS = (0x0000, 0x0800, 0x0900, 0x0B00)  # i386 and others; x32; 32-bit ARM
+FOLDERS = (
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/run/opengl-driver/lib",
+)
+IN_CONTAINER = "/run/nvidia/driver"  # where the GPU Operator's driver container has its root
+NAME = re.compile(r"lib[A-Za-z0-9+._-]{1,100}\.so(\.[0-9]+)*\Z")
+VERSION = re.compile(r"\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
+HEAD = 4096  # bytes of a library, which hold its program headers
+ELF = struct.Struct("<16sHHIQQQIHHHHHH")
+SEGMENT = struct.Struct("<IIQQQQQQ")
+
+
+def parse_cache(data, wanted):
+    """{name: path} of those that are wanted, the first of each. Raises ValueError."""
+    start = data.find(MAGIC, 0, len(data))
+    if start < 0:
+        raise ValueError("not a cache of glibc's loader")
+    _, count, _, _ = unpack(HEADER, data, start)
+    if count > ENTRIES:
+        raise ValueError("more than {} entries".format(ENTRIES))
+    names = {name.encode(): name for name in wanted}
+    found = {}
+    for at in range(count):
+        flags, key, value, _, _ = unpack(ENTRY, data, start + HEADER.size + at * ENTRY.size)
+        if flags & 0xFF00 in OF_32_BITS:
+            continue
+        name = names.get(text_at(data, start + key))
+        if name is not None:
+            path = text_at(data, start + value).decode("utf-8", "backslashreplace")
+            if not path.startswith("/") or len(path) > 4000:
+                raise ValueError("no absolute path for " + name)
+            found.setdefault(name, path)
+    return found
+
+
+def unpack(form, data, at):
+    """Raises ValueError beyond the data."""
+    try:
+        return form.unpack_from(data, at)
+    except struct.error:
+        raise ValueError("truncated")
+
+
+def text_at(data, at):
+    end = data.find(b"\0", at, at + 4096)
+    if not 0 <= at < len(data) or end < 0:
+        raise ValueError("truncated")
+    return data[at:end]
+
+
+def cached(root, wanted):
+    """What the loader's cache says; nothing if there is none. Raises OSError, ValueError."""
+    try:
+        data = read_bytes(root, CACHE, LIMIT + 1)
+    except FileNotFoundError:
+        return {}
+    if len(data) > LIMIT:
+        raise ValueError("more than {} MiB".format(LIMIT >> 20))
+    return parse_cache(data, wanted)
+
+
+def parse_elf(data, size_b):
+    """Why a file of this beginning and size is no library of this machine; "" if nothing says so.
+
+    >>> parse_elf(b"", 0), parse_elf(b"not found", 9)
+    ('empty', 'not an ELF file')
+    """
+    if not size_b:
+        return "empty"
+    if data[:4] != b"\x7fELF":
+        return "not an ELF file"
+    if data[4:6] != b"\2\1":
+        return "not an ELF file of 64 bits, little-endian"
+    try:
+        head = unpack(ELF, data, 0)
+        kind, offset, size, count = head[1], head[5], head[9], head[10]
+        if kind != 3:
+            return "not a shared object"
+        if size != SEGMENT.size or not 0 < count <= 64:
+            return "no valid program headers"
+        segments = [unpack(SEGMENT, data, offset + at * size) for at in range(count)]
+    except ValueError:
+        return "truncated: {} bytes".format(size_b)
+    needs = max([0] + [each[2] + each[5] for each in segments if each[0] == 1])  # PT_LOAD
+    return "truncated: {} of {} bytes".format(size_b, needs) if size_b < needs else ""
+
+
+def library(root, name, path, is_cached):
+    """One library; `path` is None if it is nowhere."""
+    record = Reading(name=name, path=path or "", cached=is_cached)
+    rest = ("file", "version", "broken")
+    if path is None:
+        record.fail_all(rest, "not found")
+        return record
+    try:
+        record["file"] = resolve(root, path)[:4000]
+        match = VERSION.search(record["file"])
+        record["version"] = match.group(1) if match else ""
+        status = os.stat(path_under(root, path))
+        if stat.S_ISREG(status.st_mode):
+            record["broken"] = parse_elf(read_bytes(root, path, HEAD), status.st_size)
+        else:
+            record["broken"] = "not a regular file"
+    except FileNotFoundError:
+        record["broken"] = "does not exist"
+    except (OSError, ValueError) as error:
+        for field in rest:
+            if field not in record:
+                record.fail(field, reason(error))
+    return record
+
+
+def in_folders(root, name):
+    """Where the loader finds what is not in its cache; None if nowhere."""
+    for folder in FOLDERS:
+        if os.path.lexists(path_under(root, folder) + "/" + name):
+            return folder + "/" + name
+    return None
+
+
+def collect(root, request):
+    asked = sorted(set(request.get("asks", {}).get("libraries", ())))
+    wanted = list(DRIVER) + [name for name in asked if NAME.match(name) and name not in DRIVER]
+    paths, why = attempt(cached, root, wanted)
+    if why is not None:
+        raise SectionError("{}: {}".format(CACHE, why))
+    libraries = []
+    for name in wanted:
+        path = paths.get(name)
+        libraries.append(library(root, name, path or in_folders(root, name), path is not None))
+    for name in asked:
+        if not NAME.match(name):
+            record = Reading(name=name)
+            fields = ("path", "cached", "file", "version", "broken")
+            record.fail_all(fields, "not a valid library name, as libnccl.so.2 is")
+            libraries.append(record)
+    container = any(
+        os.path.isdir(path_under(root, IN_CONTAINER + folder)) for folder in ("/usr/bin", "/bin")
+    )
+    return Reading(libraries=libraries, driver_in_container=container)
