@@ -2,10 +2,9 @@
 
 import os
 import select
-import signal
 import time
 
-from nodevet.remote.probe.children import PR_SET_PDEATHSIG, find_prctl
+from nodevet.remote.guard import find_prctl, kill_with_parent
 from nodevet.remote.probe.files import SectionError, quote, reason
 
 FOLDERS = (
@@ -41,11 +40,6 @@ def start(words, stderr):
     import subprocess  # costs time that most nodes need not spend
 
     prctl = find_prctl()
-
-    def die_with_us():
-        if prctl is not None:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
     return subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -58,7 +52,7 @@ def start(words, stderr):
             "SYSTEMD_PAGER": "",
         },
         cwd="/",
-        preexec_fn=die_with_us,  # noqa: PLW1509 - there are no threads here
+        preexec_fn=lambda: kill_with_parent(prctl),  # noqa: PLW1509 - there are no threads here
     )
 
 

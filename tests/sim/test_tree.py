@@ -11,7 +11,7 @@ import pytest
 
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
-from nodevet.remote.probe import children
+from nodevet.remote.probe import messages
 from nodevet.remote.probe.collectors import (
     cpu,
     cpufreq,
@@ -49,7 +49,7 @@ def read(machine: SimulatedMachine, into: Path, *collectors: Any) -> Any:
     found = []
     for collector in collectors:
         name = collector.__name__.rpartition(".")[2]
-        text = children.encode({"status": "ok", "data": collector.collect(str(root), {})})
+        text = messages.encode({"status": "ok", "data": collector.collect(str(root), {})})
         found.append(msgspec.json.decode(text, type=TYPES[name]).data)
     return found[0] if len(found) == 1 else found
 

@@ -1,162 +1,191 @@
-"""Runs every collector in a child of its own, and lives whatever they do.
+"""Reads sections in children, and lives whatever they do.
 
-A collector that hangs, crashes or floods costs its own section and nothing else:
-a GPU that has fallen off the bus can block an NVML call for ever. Children are
-killed at the deadline, and by the kernel should this process be gone before them.
+A child reads several sections, one after the other: a lane. A section that hangs, crashes or
+floods costs itself and nothing else. Whoever has to wait for it for longer than a moment is read
+by another child meanwhile, and so is what was to follow one that crashed, or that did not leave
+its child as it was. A GPU that has fallen off the bus can block an NVML call for ever: what may
+hang, or takes long, says so (`ALONE`) and has a child of its own from the beginning.
 
-A child sends messages: one letter, a length in four bytes, and so many bytes.
-N is a note of what it does right now, A its answer and the end.
+Children are killed at the deadline, and by the kernel should this process be gone before them.
 """
 
-import json
 import os
 import select
 import signal
-import struct
 import time
 
-from nodevet.remote.probe.files import Absent, SectionError, reason
-from nodevet.remote.probe.sections import collector
+from nodevet.remote.guard import find_prctl
+from nodevet.remote.probe import lane
+from nodevet.remote.probe.files import reason
+from nodevet.remote.probe.messages import ANSWER, NOTE, STOP, Messages, decode, failure
+from nodevet.remote.probe.sections import lanes
 
-STATUSES = ("ok", "absent", "denied", "error", "timeout")
-OUTPUT_LIMIT = 16 << 20
 GRACE = 0.5  # seconds for killed children to be gone
-HEADER = struct.Struct("!cI")
-NOTE, ANSWER = b"N", b"A"
-NOTE_LIMIT = 200  # bytes
-PR_SET_PDEATHSIG = 1
+MOMENT = 1.0  # seconds that a lane may take before what waits in it is read elsewhere
+SHARE = 0.1  # of the time there is, if that is less
+CHUNK = 1 << 16  # bytes in one read(2)
 
 
-class Collecting(object):
-    """A running collector: its process, the pipe it writes to, what has come so far."""
+class Child(object):
+    """A running child: its process, the pipe it writes to, the sections that it is to answer."""
 
-    def __init__(self, name, pid, reader):
-        self.name = name
+    def __init__(self, names, pid, reader, now):
+        self.names = list(names)  # the first of them is being read
         self.pid = pid
         self.reader = reader
-        self.buffer = bytearray()
-        self.received = 0
+        self.started = now
+        self.messages = Messages()
         self.note = ""
-
-    def take(self, chunk):
-        """Add what it wrote; returns its answer once that is whole. Raises ValueError."""
-        self.received += len(chunk)
-        if self.received > OUTPUT_LIMIT:
-            raise ValueError("more than {} MiB of output".format(OUTPUT_LIMIT >> 20))
-        self.buffer += chunk
-        while len(self.buffer) >= HEADER.size:
-            kind, length = HEADER.unpack_from(self.buffer)
-            limit = {NOTE: NOTE_LIMIT, ANSWER: OUTPUT_LIMIT}.get(kind, -1)
-            if length > limit:
-                raise ValueError("the collector wrote something that is not a message")
-            end = HEADER.size + length
-            if len(self.buffer) < end:
-                return None
-            text = bytes(self.buffer[HEADER.size : end])
-            del self.buffer[:end]
-            if kind == ANSWER:
-                return text
-            self.note = text.decode("ascii", "backslashreplace")
-        return None
+        self.overtaken = False
 
 
-def failure(why, status="error"):
-    return {"status": status, "why": why}
+class Gathering(object):
+    """The children that read some sections, and the results that have come."""
 
+    def __init__(self, root, request, seconds):
+        """`seconds`: {section: its time from now on}."""
+        now = time.monotonic()
+        self.root = root
+        self.request = request
+        self.seconds = seconds
+        self.ends = {name: now + seconds[name] for name in seconds}
+        self.moment = min([MOMENT] + [SHARE * each for each in seconds.values()])
+        self.results = {}
+        self.running = {}  # reader: child
+        self.pids = []
+        self.prctl = find_prctl()
+        self.poll = select.poll()
 
-def section(name, root, request):
-    """One section's result, whatever happens inside its collector."""
-    started = time.monotonic()
-    try:
-        result = {"status": "ok", "data": collector(name).collect(root, request)}
-    except Absent as error:
-        result = failure(str(error) or "absent", "absent")
-    except SectionError as error:
-        result = failure(str(error) or "failed")
-    except OSError as error:
-        denied = isinstance(error, PermissionError)
-        why = "{}: {}".format(reason(error), error.filename) if error.filename else reason(error)
-        result = failure(why, "denied" if denied else "error")
-    except Exception as error:
-        result = failure("{}: {}".format(type(error).__name__, error)[:200])
-    result["seconds"] = round(time.monotonic() - started, 4)
-    return result
+    def start(self, names):
+        """Have a child read these, those whose time is up apart."""
+        now = time.monotonic()
+        left = [name for name in names if now < self.ends[name]]
+        for name in names:
+            if name not in left:
+                self.late(name, "")
+        if not left:
+            return
+        try:
+            child = self.spawn(left, now)
+        except OSError as error:
+            why = "cannot start the collector: " + reason(error)
+            self.results.update((name, failure(why)) for name in left)
+            return
+        self.running[child.reader] = child
+        self.pids.append(child.pid)
+        self.poll.register(child.reader, select.POLLIN)
 
+    def spawn(self, names, now):
+        """A child that reads these sections. Raises OSError."""
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
+            raise
+        if pid:
+            os.close(writer)
+            return Child(names, pid, reader, now)
+        try:
+            for descriptor in list(self.running) + [reader]:
+                os.close(descriptor)
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):  # what a library prints must not reach our answer
+                os.dup2(null, descriptor)
+            lane.read_all(names, self.ends, self.root, self.request, writer, self.prctl, parent)
+        finally:
+            os._exit(0)
 
-def encode(result):
-    """A result as JSON in ASCII; one that JSON cannot hold becomes an error."""
-    try:
-        return json.dumps(result, allow_nan=False, separators=(",", ":")).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as error:
-        return json.dumps(failure("the result is not JSON: " + reason(error))).encode("ascii")
+    def forget(self, child):
+        """Hear no more of a child; returns the sections that it did not answer."""
+        self.poll.unregister(child.reader)
+        os.close(child.reader)
+        del self.running[child.reader]
+        return child.names
 
+    def give_up(self, child, result):
+        """The section that a child reads ends with this result, and another reads what follows."""
+        name, *rest = self.forget(child)
+        self.results[name] = result
+        self.start(rest)
 
-def decode(text):
-    """A result from a child's answer; anything else becomes an error."""
-    try:
-        result = json.loads(text.decode("ascii"))
-        json.dumps(result, allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        return failure("the collector's answer is not JSON: " + reason(error))
-    if not isinstance(result, dict) or result.get("status") not in STATUSES:
-        return failure("the collector's answer is not a result")
-    return result
+    def hear(self, child):
+        """Take what a child has written."""
+        chunk = os.read(child.reader, CHUNK)
+        if not chunk:
+            self.give_up(child, failure(epitaph(child.pid)))
+            return
+        try:
+            for kind, text in child.messages.take(chunk):
+                if kind == NOTE:
+                    child.note = text.decode("ascii", "backslashreplace")
+                elif kind == ANSWER:
+                    self.results[child.names.pop(0)] = decode(text)
+                    child.note = ""
+                if kind == STOP or not child.names:
+                    self.done(child)
+                    return
+        except ValueError as error:
+            os.kill(child.pid, signal.SIGKILL)
+            self.give_up(child, failure(str(error)))
 
+    def done(self, child):
+        """A child goes no further; another one does, if sections are left."""
+        if child.overtaken:
+            os.kill(child.pid, signal.SIGKILL)  # it goes on with what others have
+        self.start(self.forget(child))
 
-def send(writer, kind, text):
-    """Write one message, whole."""
-    rest = HEADER.pack(kind, len(text)) + text
-    while rest:
-        rest = rest[os.write(writer, rest) :]
+    def overtake(self, child):
+        """Leave a child with the section that it reads; others read what waits for it."""
+        rest = child.names[1:]
+        del child.names[1:]
+        child.overtaken = True
+        half = (len(rest) + 1) // 2  # should more of them hang, the last still begins soon
+        self.start(rest[:half])
+        self.start(rest[half:])
 
+    def late(self, name, note):
+        """A section did not answer in time."""
+        seconds = self.seconds[name]
+        last = "; last: " + note if note else ""
+        result = failure("timed out after {:g} s{}".format(round(seconds, 1), last), "timeout")
+        result["seconds"] = round(seconds, 4)
+        self.results[name] = result
 
-def find_prctl():
-    """prctl(2), or None on a Python without ctypes: then only the alarm guards a child."""
-    try:
-        import ctypes
+    def due(self, child):
+        """When something is to be done about a child that says nothing."""
+        end = self.ends[child.names[0]]
+        return min(end, child.started + self.moment) if child.names[1:] else end
 
-        return ctypes.CDLL(None).prctl
-    except (ImportError, OSError, AttributeError):
-        return None
+    def look_after(self, child):
+        """Do what is due."""
+        now = time.monotonic()
+        if now >= self.ends[child.names[0]]:
+            os.kill(child.pid, signal.SIGKILL)
+            name, *rest = self.forget(child)
+            self.late(name, child.note)
+            self.start(rest)
+        elif now >= self.due(child):
+            self.overtake(child)
 
+    def finish(self):
+        """Wait for every answer, and for every time that is up."""
+        while self.running:
+            left = min(map(self.due, self.running.values())) - time.monotonic()
+            for reader, _ in self.poll.poll(max(0.0, left) * 1000):
+                self.hear(self.running[reader])
+            for child in list(self.running.values()):
+                self.look_after(child)
 
-def die_with_parent(prctl, parent, seconds):
-    """Have the kernel kill this process when its parent is gone, or after the deadline."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds + 1)
-    if prctl is not None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def spawn(name, root, request, seconds, prctl, unwanted):
-    """Start one collector in a child. Raises OSError. `unwanted`: descriptors it must not keep."""
-    reader, writer = os.pipe()
-    parent = os.getpid()
-    try:
-        pid = os.fork()
-    except OSError:
-        os.close(reader)
-        os.close(writer)
-        raise
-    if pid:
-        os.close(writer)
-        return Collecting(name, pid, reader)
-    try:
-        die_with_parent(prctl, parent, seconds)
-        for descriptor in unwanted + [reader]:
-            os.close(descriptor)
-        null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):  # what a library prints must not reach our answer
-            os.dup2(null, descriptor)
-
-        def note(text):
-            send(writer, NOTE, text.encode("ascii", "backslashreplace")[:NOTE_LIMIT])
-
-        send(writer, ANSWER, encode(section(name, root, dict(request, note=note))))
-    finally:
-        os._exit(0)
+    def end(self):
+        """Leave nothing behind."""
+        for child in list(self.running.values()):
+            os.kill(child.pid, signal.SIGKILL)
+            self.forget(child)
+        # one that hangs in the kernel dies later, and is not waited for
+        reap(self.pids, GRACE)
 
 
 def reap(pids, seconds):
@@ -188,68 +217,15 @@ def epitaph(pid):
     return "the collector ended without an answer"
 
 
-def listen(child):
-    """Read once from a child; its result, or None while it goes on."""
-    chunk = os.read(child.reader, 1 << 16)
-    if not chunk:
-        return failure(epitaph(child.pid))
-    try:
-        text = child.take(chunk)
-    except ValueError as error:
-        os.kill(child.pid, signal.SIGKILL)
-        return failure(str(error))
-    return None if text is None else decode(text)
-
-
-def late(child, seconds):
-    """The result of a child that did not answer in time."""
-    last = "; last: " + child.note if child.note else ""
-    result = failure("timed out after {:g} s{}".format(round(seconds, 1), last), "timeout")
-    result["seconds"] = round(seconds, 4)
-    return result
-
-
 def gather(wanted, root, request, seconds):
     """The results of these sections, by name, within so many seconds; a dict has those of each."""
     if not isinstance(seconds, dict):
         seconds = dict.fromkeys(wanted, seconds)
-    started = time.monotonic()
-    running = {}  # reader: child
-    results = {}
-    pids = []
-    prctl = find_prctl()
-    poll = select.poll()
+    gathering = Gathering(root, request, seconds)
     try:
-        for name in wanted:
-            try:
-                child = spawn(name, root, request, seconds[name], prctl, list(running))
-            except OSError as error:
-                results[name] = failure("cannot start the collector: " + reason(error))
-                continue
-            running[child.reader] = child
-            pids.append(child.pid)
-            poll.register(child.reader, select.POLLIN)
-        while running:
-            left = min(seconds[child.name] for child in running.values())
-            left -= time.monotonic() - started
-            for reader, _ in poll.poll(max(0.0, left) * 1000):
-                result = listen(running[reader])
-                if result is not None:
-                    results[running.pop(reader).name] = result
-                    poll.unregister(reader)
-                    os.close(reader)
-            passed = time.monotonic() - started
-            for reader, child in list(running.items()):
-                if passed >= seconds[child.name]:
-                    results[child.name] = late(child, seconds[child.name])
-                    os.kill(child.pid, signal.SIGKILL)
-                    poll.unregister(reader)
-                    os.close(reader)
-                    del running[reader]
+        for names in lanes(wanted):
+            gathering.start(names)
+        gathering.finish()
     finally:
-        for child in running.values():
-            os.kill(child.pid, signal.SIGKILL)
-            os.close(child.reader)
-        # one that hangs in the kernel dies later, and is not waited for
-        reap(pids, GRACE)
-    return results
+        gathering.end()
+    return gathering.results

@@ -3,7 +3,8 @@
 import os
 import time
 
-from nodevet.remote.probe.children import failure, gather
+from nodevet.remote.probe.children import gather
+from nodevet.remote.probe.messages import failure
 from nodevet.remote.probe.sections import limits, names, stages, unsettled
 from nodevet.remote.request import RequestError
 

@@ -1,6 +1,9 @@
 """The sections of the evidence: one for each file in collectors/, and what that file declares.
 
 AFTER (none)      sections whose results it needs; they are in request["found"]
+ALONE (False)     whether it may hang or is slow, and so is read in a child of its own; the others
+                  are read one after the other, and each that takes longer than a second costs
+                  children for what waits
 share(root)       the part of the deadline that it may take: half; all that is left AFTER others
 unsettled(found)  whether the sections in AGAIN have to be read again, as a node is still booting
 """
@@ -54,6 +57,13 @@ def stages(wanted):
         ordered.append(stage)
         left = [name for name in left if name not in stage]
     return ordered
+
+
+def lanes(wanted):
+    """The sections as they are read by one child each: those of one lane one after the other."""
+    alone = [name for name in wanted if declared(name, "ALONE", False)]
+    others = [name for name in wanted if name not in alone]
+    return [[name] for name in alone] + ([others] if others else [])
 
 
 def limits(wanted, root, seconds):

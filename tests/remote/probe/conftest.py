@@ -16,7 +16,7 @@ import pytest
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
 from nodevet.fleet.protocol import payload
-from nodevet.remote.probe import children
+from nodevet.remote.probe import messages
 from nodevet_sim.machine import SimulatedMachine, SimulatedProcess, hgx
 from nodevet_sim.tree import write
 
@@ -115,7 +115,7 @@ def check() -> Callable[[str, dict[str, Any]], Any]:
     types = {name: Section[record] for name, record in sections().items()}
 
     def decoded(section: str, data: dict[str, Any]) -> Any:
-        text = children.encode({"status": "ok", "data": data})
+        text = messages.encode({"status": "ok", "data": data})
         found = msgspec.json.decode(text, type=types[section])
         unknown = strange_keys(data, found.data)
         assert not unknown, f"not in the evidence: {unknown}"

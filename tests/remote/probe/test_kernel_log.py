@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodevet.remote.probe import children
+from nodevet.remote.probe import lane, messages
 from nodevet.remote.probe.collectors import kernel_log
 from nodevet.remote.probe.files import Absent
 from nodevet.remote.probe.kernel_events import EVENTS, Events, LogReader
@@ -300,7 +300,7 @@ def test_any_bytes_are_taken(rows: list[bytes], tail: bytes) -> None:
     for row in (*rows, *(head + tail for head in heads)):
         log.take_row(row)
     found = kernel_log.whole(log)
-    assert json.loads(children.encode({"data": found}))
+    assert json.loads(messages.encode({"data": found}))
     for event in found["events"]:
         assert len(event["text"]) <= 300
         assert event["text"].isascii() and event["text"].isprintable()
@@ -322,7 +322,7 @@ def test_denied_where_neither_may_be_read(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(kernel_log, "JOURNALCTL", ("/no/such/journalctl",))
     os.seteuid(65534)
     try:
-        found = children.section("kernel_log", "/", {})
+        found = lane.section("kernel_log", "/", {})
     finally:
         os.seteuid(0)
     if not restricted:  # everybody may read this kernel's log

@@ -239,7 +239,7 @@ def test_when_the_probe_is_killed_its_collectors_go_too() -> None:
     assert gone(pids)
 
 
-def test_a_fork_that_fails_costs_its_section() -> None:
+def test_a_fork_that_fails_costs_its_sections() -> None:
     then = textwrap.dedent("""
         from nodevet.remote.probe import children
         fork, left = children.os.fork, [1]
@@ -250,7 +250,8 @@ def test_a_fork_that_fails_costs_its_section() -> None:
             return fork()
         children.os.fork = refuse
         """)
-    collectors = {"good": COLLECTORS["good"], "print": COLLECTORS["print"]}
+    alone = "ALONE = True\n" + COLLECTORS["good"]
+    collectors = {"alone": alone, "good": COLLECTORS["good"], "print": COLLECTORS["print"]}
     done = subprocess.run(
         PYTHON,
         input=program(collectors, then + SERVE) + wish(),
@@ -258,8 +259,59 @@ def test_a_fork_that_fails_costs_its_section() -> None:
         timeout=60,
     )
     sections = json.loads(payload.unframe(done.stdout, "n"))["sections"]
-    assert sections["good"]["status"] == "ok"
-    assert sections["print"] == {"status": "error", "why": "cannot start the collector: EAGAIN"}
+    assert sections["alone"]["status"] == "ok"
+    refused = {"status": "error", "why": "cannot start the collector: EAGAIN"}
+    assert sections["good"] == sections["print"] == refused
+
+
+WHERE = """
+    import os
+    def collect(root, request):
+        free = os.dup(0)
+        os.close(free)
+        return {"errors": {}, "pid": os.getpid(), "free": free, "cwd": os.getcwd()}
+    """
+TRACES = {
+    "descriptor": "import os\ndef collect(root, request): os.dup(0)",
+    "directory": "import os\ndef collect(root, request): os.chdir('/proc')",
+    "child": "import os\ndef collect(root, request): os.fork() or os._exit(0)",
+    "memory": "def collect(root, request): len(b'x' * (200 << 20))",
+    "crash": COLLECTORS["crash"],
+    "garbage": COLLECTORS["garbage"],
+    "flood": COLLECTORS["flood"],
+}
+
+
+def test_sections_are_read_by_one_child_but_for_those_that_want_one_of_their_own() -> None:
+    sections = ask({"a": WHERE, "b": "ALONE = True" + textwrap.dedent(WHERE), "c": WHERE})
+    pids = {name: section["data"]["pid"] for name, section in sections.items()}
+    assert pids["a"] == pids["c"] != pids["b"]
+
+
+@pytest.mark.parametrize("trace", sorted(TRACES))
+def test_what_a_collector_leaves_behind_does_not_reach_the_next(trace: str) -> None:
+    sections = ask({"a": WHERE, "b": TRACES[trace], "c": WHERE})
+    before, after = sections["a"]["data"], sections["c"]["data"]
+    assert before.pop("pid") != after.pop("pid")
+    assert before == after
+
+
+def test_a_slow_section_is_waited_for_by_no_other() -> None:
+    """One after the other these would need 48 s."""
+    slow = """
+        import time
+        def collect(root, request):
+            time.sleep(3)
+            return {"errors": {}}
+        """
+    sections = ask({f"slow{number:02}": slow for number in range(16)}, deadline=20)
+    assert {section["status"] for section in sections.values()} == {"ok"}
+
+
+def test_a_section_that_hangs_costs_only_itself() -> None:
+    sections = ask({"a": COLLECTORS["hang"], "b": WHERE, "c": WHERE}, deadline=6)
+    assert sections["a"]["why"] == "timed out after 6 s; last: GPU 6 nvmlDeviceGetPowerUsage"
+    assert sections["b"]["status"] == sections["c"]["status"] == "ok"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from nodevet.remote.probe.gpu_health import (
 from nodevet.remote.probe.gpu_nvml import CallError, Device, Nvml, System, fill, load
 from nodevet.remote.probe.gpu_values import IDENTITY, NVML, VALUES
 
+ALONE = True
 AGAIN = settle.AGAIN
 share = settle.share
 unsettled = settle.unsettled

@@ -30,6 +30,7 @@ from nodevet.remote.probe.kernel_events import Events
 from nodevet.remote.probe.kernel_rows import Rows, printable
 from nodevet.remote.program import start
 
+ALONE = True  # tens of thousands of rows, and a program
 LIMIT = 64 << 20  # bytes of one source
 CHUNK = 8192  # bytes; /dev/kmsg refuses a read that its record does not fit in
 ROW = 1 << 16  # bytes of a row

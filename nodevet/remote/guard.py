@@ -1,0 +1,31 @@
+"""Children that do not outlive whoever started them: the kernel kills them, and an alarm does."""
+
+import os
+import signal
+
+PR_SET_PDEATHSIG = 1
+
+
+def find_prctl():
+    """prctl(2), or None on a Python without ctypes: then only the alarm guards a child."""
+    try:
+        import ctypes
+
+        return ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+def kill_with_parent(prctl):
+    """Have the kernel kill this process when its parent is gone."""
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def die_with_parent(prctl, parent, seconds):
+    """Have the kernel kill this process when its parent is gone, or after so many seconds."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    kill_with_parent(prctl)
+    if os.getppid() != parent:
+        os._exit(1)

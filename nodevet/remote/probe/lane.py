@@ -1,0 +1,71 @@
+"""Reads sections one after the other, in a child that was made for them.
+
+It goes on to the next only while it is as it was before the first: what a collector leaves behind
+must not reach another one.
+"""
+
+import os
+import resource
+import time
+
+from nodevet.remote.guard import die_with_parent
+from nodevet.remote.probe.files import Absent, SectionError, attempt, reason
+from nodevet.remote.probe.messages import ANSWER, NOTE, NOTE_LIMIT, STOP, encode, failure, send
+from nodevet.remote.probe.sections import collector
+
+SPARE = 1.0  # seconds after which the alarm does what the parent did not
+GROWTH = 64 << 10  # KiB of memory that may be taken before the next is read elsewhere
+
+
+def section(name, root, request):
+    """One section's result, whatever happens inside its collector."""
+    started = time.monotonic()
+    try:
+        result = {"status": "ok", "data": collector(name).collect(root, request)}
+    except Absent as error:
+        result = failure(str(error) or "absent", "absent")
+    except SectionError as error:
+        result = failure(str(error) or "failed")
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        why = "{}: {}".format(reason(error), error.filename) if error.filename else reason(error)
+        result = failure(why, "denied" if denied else "error")
+    except Exception as error:
+        result = failure("{}: {}".format(type(error).__name__, error)[:200])
+    result["seconds"] = round(time.monotonic() - started, 4)
+    return result
+
+
+def read_all(names, ends, root, request, writer, prctl, parent):
+    """Read these sections and tell the parent; `ends`: {section: when its time is up}."""
+
+    def note(text):
+        send(writer, NOTE, text.encode("ascii", "backslashreplace")[:NOTE_LIMIT])
+
+    told, clean, most = dict(request, note=note), state(), memory() + GROWTH
+    for name in names:
+        die_with_parent(prctl, parent, max(0.0, ends[name] - time.monotonic()) + SPARE)
+        send(writer, ANSWER, encode(section(name, root, told)))
+        if state() != clean or memory() > most:
+            send(writer, STOP, b"")
+            return
+
+
+def state():
+    """What a collector may leave behind: an open descriptor, another directory, a child."""
+    free = os.dup(0)
+    os.close(free)
+    return free, attempt(os.getcwd)[0], has_child()
+
+
+def has_child():
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def memory():
+    """The most that this process has had, in KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

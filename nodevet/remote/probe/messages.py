@@ -1,0 +1,84 @@
+"""What a child that reads sections tells its parent, message by message.
+
+A message is a letter, a length in four bytes, and that many bytes. N is a note of what the child
+does right now; A the answer of the section that it reads; S that it stops there, and what it was
+to read after it is for another child.
+"""
+
+import json
+import os
+import struct
+
+from nodevet.remote.probe.files import reason
+
+STATUSES = ("ok", "absent", "denied", "error", "timeout")
+OUTPUT_LIMIT = 16 << 20  # bytes for one section
+HEADER = struct.Struct("!cI")
+NOTE, ANSWER, STOP = b"N", b"A", b"S"
+NOTE_LIMIT = 200  # bytes
+LIMITS = {NOTE: NOTE_LIMIT, ANSWER: OUTPUT_LIMIT, STOP: 0}
+
+
+def send(writer, kind, text):
+    """Write one message, whole."""
+    rest = HEADER.pack(kind, len(text)) + text
+    while rest:
+        rest = rest[os.write(writer, rest) :]
+
+
+class Messages(object):
+    """What has come of a child's messages."""
+
+    def __init__(self):
+        self.buffer = bytearray()
+        self.received = 0  # bytes since the last answer
+
+    def take(self, chunk):
+        """The messages that are whole now, [(letter, text)]. Raises ValueError."""
+        self.buffer += chunk
+        self.received += len(chunk)
+        found = []
+        while len(self.buffer) >= HEADER.size:
+            kind, length = HEADER.unpack_from(self.buffer)
+            if length > LIMITS.get(kind, -1):
+                raise ValueError("the collector wrote something that is not a message")
+            end = HEADER.size + length
+            if len(self.buffer) < end:
+                break
+            found.append((kind, bytes(self.buffer[HEADER.size : end])))
+            del self.buffer[:end]
+            if kind == ANSWER:
+                self.received = len(self.buffer)
+        if self.received > OUTPUT_LIMIT:
+            raise ValueError("more than {} MiB of output".format(OUTPUT_LIMIT >> 20))
+        return found
+
+
+def failure(why, status="error"):
+    return {"status": status, "why": why}
+
+
+def encode(result):
+    """A result as JSON in ASCII; one that JSON cannot hold becomes an error."""
+    try:
+        return json.dumps(result, allow_nan=False, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        return json.dumps(failure("the result is not JSON: " + reason(error))).encode("ascii")
+
+
+def finite(text):
+    number = float(text)
+    if number - number != 0.0:
+        raise ValueError("a number that is not finite")
+    return number
+
+
+def decode(text):
+    """A result from a child's answer; anything else becomes an error."""
+    try:
+        result = json.loads(text.decode("ascii"), parse_float=finite, parse_constant=finite)
+    except (ValueError, RecursionError) as error:
+        return failure("the collector's answer is not JSON: " + reason(error))
+    if not isinstance(result, dict) or result.get("status") not in STATUSES:
+        return failure("the collector's answer is not a result")
+    return result
