@@ -15,11 +15,12 @@ with persistence mode off as soon as the GPU is unused.
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, compare, fail, not_applicable
+from nodevet.model import Area, Check, CheckParams, Finding, Value, compare, fail, not_applicable
 
 
 class Params(CheckParams):
@@ -47,6 +48,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield compare(subject_of(gpu), expected=params.mode, actual=gpu.compute_mode)
 
 
+def learn(evidence: Evidence) -> Value:
+    return usual(gpu.compute_mode for gpu in answering(evidence))
+
+
 CHECK = Check(
-    params=Params, area=Area.GPU, reads=(*IN_HAND, "gpu.gpus[].compute_mode"), judge=judge
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, "gpu.gpus[].compute_mode"),
+    judge=judge,
+    learn=learn,
 )

@@ -23,6 +23,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from nodevet.checking.learning import usual
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
@@ -35,6 +36,7 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
+    Value,
     compare,
     not_applicable,
     unknown,
@@ -130,10 +132,16 @@ def count(policies: CpufreqPolicies) -> str:
     return f"{len(cpus)} CPUs" if cpus else ""
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Cpufreq].data
+    return usual(each.governor for each in (data.policies if data else None) or ())
+
+
 CHECK = Check(
     params=Params,
     area=Area.CPU,
     reads=("cpu.online", "cpufreq.policies[].cpus", "cpufreq.policies[].governor"),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -31,7 +31,7 @@ from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
-from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Value, fail, ok, unknown
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -105,9 +105,15 @@ def loaded(evidence: Evidence) -> str:
     return f"; the loaded module is {version}" if version else ""
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Gpus].data
+    return data.driver_version if data else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=("gpu.driver_version", "modules.nvidia_version"),
     judge=judge,
+    learn=learn,
 )

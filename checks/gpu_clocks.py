@@ -20,11 +20,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Verdict, not_applicable, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, not_applicable, unknown
 
 Mhz = Annotated[int, Field(gt=0, le=20_000)]
 
@@ -116,6 +117,15 @@ def label(field: str) -> str:
     )
 
 
+def learn(evidence: Evidence) -> Value:
+    gpus = answering(evidence)
+    clocks = {
+        "graphics": usual(gpu.app_clock_graphics_mhz for gpu in gpus),
+        "memory": usual(gpu.app_clock_memory_mhz for gpu in gpus),
+    }
+    return {name: mhz for name, mhz in clocks.items() if mhz} or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
@@ -133,4 +143,5 @@ CHECK = Check(
         "gpu.gpus[].locked_clock_memory_max_mhz",
     ),
     judge=judge,
+    learn=learn,
 )

@@ -28,7 +28,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from pydantic import Field, model_validator
 
-from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver, located
+from nodevet.evidence.across import INSTALL_LIBRARY, gpu_functions, half_a_driver, located
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
@@ -40,6 +40,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Value,
     Verdict,
     fail,
     not_applicable,
@@ -313,6 +314,10 @@ def without_node(found: tuple[Gpu, ...], numbers: frozenset[int]) -> Iterator[Fi
             yield fail(subject_of(gpu), expected=f"/dev/nvidia{number}", actual=None, advice=advice)
 
 
+def learn(evidence: Evidence) -> Value:
+    return len(gpu_functions(evidence)) or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
@@ -330,4 +335,5 @@ CHECK = Check(
         "modules.nvidia_version",
     ),
     judge=judge,
+    learn=learn,
 )

@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from pydantic import BeforeValidator, Field
 
-from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
+from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
@@ -150,6 +150,19 @@ def pci_why(function: PciFunction, key: str) -> str:
     return next(function.why(field) for field in fields if not getattr(function, field))
 
 
+def learn(evidence: Evidence) -> Value:
+    """The boards: their makers' ids tell apart what one device id does not."""
+    gpus = answering(evidence)
+    devices = {gpu.pci_device for gpu in gpus}
+    subsystems = {gpu.pci_subsystem for gpu in gpus}
+    if not gpus or None in devices:
+        return None
+    found: dict[str, Value] = {"device": sorted(filter(None, devices))}
+    if None not in subsystems:
+        found["subsystem"] = sorted(filter(None, subsystems))
+    return found
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
@@ -165,4 +178,5 @@ CHECK = Check(
         "pci.functions[].subsystem_device",
     ),
     judge=judge,
+    learn=learn,
 )

@@ -36,6 +36,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Value,
     compare,
     fail,
     not_applicable,
@@ -152,6 +153,16 @@ def judge_version(evidence: Evidence) -> Finding:
     return compare(subject, expected=nvml.data.driver_version, actual=modules.data.nvidia_version)
 
 
+def learn(evidence: Evidence) -> Value:
+    """Those of the NVIDIA stack: which others a kernel loads is no affair of the GPUs."""
+    data = evidence[Modules].data
+    if data is None or data.loaded is None:
+        return None
+    mine = sorted(name for name in data.loaded if name.startswith("nvidia") or name == "gdrdrv")
+    absent = [] if "nouveau" in data.loaded else ["nouveau"]
+    return {"loaded": mine, "absent": absent} if mine else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
@@ -164,4 +175,5 @@ CHECK = Check(
         "pci.functions[].driver",
     ),
     judge=judge,
+    learn=learn,
 )

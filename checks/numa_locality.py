@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from nodevet.evidence.across import IN_HAND, each_gpu, nearest, nodes_of, pci_of
+from nodevet.evidence.across import IN_HAND, answering, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, subject_of
@@ -37,6 +37,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Value,
     Verdict,
     fail,
     not_applicable,
@@ -226,6 +227,10 @@ def judge_cpus(subject: Subject, function: PciFunction, node: NumaNode) -> Findi
     return ok(subject, expected=node.id, actual=node.id)
 
 
+def learn(evidence: Evidence) -> Value:
+    return "platform" if answering(evidence) else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.CPU,
@@ -243,4 +248,5 @@ CHECK = Check(
         "pci.functions[].numa_node",
     ),
     judge=judge,
+    learn=learn,
 )

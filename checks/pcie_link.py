@@ -29,13 +29,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from pydantic import BeforeValidator
 
-from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, Verdict, not_applicable
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Verdict, not_applicable
 
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
@@ -344,6 +345,14 @@ def merged(subject: Subject, parts: list[LinkPart], verdict: Verdict) -> Finding
     )
 
 
+def learn(evidence: Evidence) -> Value:
+    """What GPU and ports can do at best, which a GPU at rest does not show."""
+    gpus = [gpu for gpu in answering(evidence) if not has_no_link(gpu)]
+    generation = usual(gpu.pcie_generation_max for gpu in gpus)
+    width = usual(gpu.pcie_width for gpu in gpus)
+    return {"generation": generation, "width": width} if generation and width else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
@@ -367,4 +376,5 @@ CHECK = Check(
         "pci.functions[].upstream[]",
     ),
     judge=judge,
+    learn=learn,
 )

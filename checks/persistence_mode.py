@@ -14,11 +14,12 @@ nvidia-persistenced`). `nvidia-smi -pm 1` alone is lost at the next reboot.
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, compare
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, compare
 
 
 class Params(CheckParams):
@@ -39,10 +40,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield compare(subject_of(gpu), expected=params.enabled, actual=gpu.persistence_mode)
 
 
+def learn(evidence: Evidence) -> Value:
+    return usual(gpu.persistence_mode for gpu in answering(evidence))
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
     reads=(*IN_HAND, "gpu.gpus[].persistence_mode"),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

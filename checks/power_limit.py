@@ -23,11 +23,22 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Value,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
 Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -111,6 +122,11 @@ def outside(gpu: Gpu, wanted_mw: int) -> str:
     return f"this board allows {watts(low):g}-{watts(high):g} W: is the baseline for another board?"
 
 
+def learn(evidence: Evidence) -> Value:
+    found = usual(gpu.power_limit_mw for gpu in answering(evidence))
+    return found / 1000 if found and found % 1000 else found and found // 1000
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
@@ -121,4 +137,5 @@ CHECK = Check(
         "gpu.gpus[].power_limit_default_mw",
     ),
     judge=judge,
+    learn=learn,
 )

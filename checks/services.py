@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field, model_validator
 from nodevet.checking.named import each_named
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -170,6 +170,17 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"services": params.units}
 
 
+def learn(evidence: Evidence) -> Value:
+    """Of the units that were asked for and are there: those that run, and those that start."""
+    data = evidence[Units].data
+    there = [unit for unit in (data.units if data else None) or () if not absent(unit)]
+    found = {
+        "running": sorted(unit.name for unit in there if unit.active_state in ACTIVE),
+        "enabled": sorted(unit.name for unit in there if unit.file_state == "enabled"),
+    }
+    return {key: names for key, names in found.items() if names} or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
@@ -180,5 +191,6 @@ CHECK = Check(
         "services.units[].name",
     ),
     judge=judge,
+    learn=learn,
     asks=asks,
 )

@@ -20,7 +20,18 @@ from pydantic import Field
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 
 class Params(CheckParams):
@@ -50,10 +61,18 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         )
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Memory].data
+    if data is None or data.swap_total_kb is None:
+        return None
+    return data.swap_total_kb or "none"
+
+
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
     reads=("memory.swap_total_kb",),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -27,7 +27,7 @@ from nodevet.checking.named import each_named
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameters
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, Value, fail, ok
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
 LONGEST = 256
@@ -154,11 +154,23 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"sysctl": tuple(params.parameters)}
 
 
+def learn(evidence: Evidence) -> Value:
+    """Of what was asked for."""
+    data = evidence[Parameters].data
+    read = {each.name: each.value for each in (data.parameters if data else None) or ()}
+    found = {name: text for name, text in read.items() if text is not None}
+    numbers = {name: number(text) for name, text in found.items()}
+    return {
+        name: text if (value := numbers[name]) is None else value for name, text in found.items()
+    } or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=("sysctl.parameters[].name", "sysctl.parameters[].value"),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
     asks=asks,
 )

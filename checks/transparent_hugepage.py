@@ -23,7 +23,18 @@ from pydantic import BeforeValidator, Field, model_validator
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 FIELDS = ("enabled", "defrag")
 Enabled = Literal["always", "madvise", "never"]
@@ -76,10 +87,17 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield say(subject, expected=" or ".join(words), actual=actual)
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Memory].data or Memory()
+    found = {"enabled": data.thp_enabled, "defrag": data.thp_defrag}
+    return {name: word for name, word in found.items() if word} or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
     reads=("memory.thp_defrag", "memory.thp_enabled"),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -9,6 +9,7 @@ from nodevet.baseline.library import available
 from nodevet.baseline.lint import lint
 from nodevet.baseline.load import load, load_resolved, provenance
 from nodevet.baseline.merge import Statement
+from nodevet.baseline.params import params_of
 from nodevet.baseline.resolve import Resolved
 from nodevet.problems import Problem
 
@@ -23,5 +24,6 @@ __all__ = [
     "load",
     "load_resolved",
     "none_fits",
+    "params_of",
     "provenance",
 ]

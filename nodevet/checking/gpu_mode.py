@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.checking.learning import usual
+from nodevet.evidence.across import IN_HAND, answering, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, compare, fail, not_applicable
+from nodevet.model import Area, Check, CheckParams, Finding, Value, compare, fail, not_applicable
 
 OTHER_BOARD = "no setting changes this: see gpu_model, and check that the baseline is for this GPU"
 
@@ -53,9 +54,13 @@ def gpu_mode(params: type[OnOrOff], *, current: str, pending: str, lacking: str)
             return fail(subject, expected=expected, actual=then, why=why)
         return compare(subject, expected=expected, actual=now)
 
+    def learn(evidence: Evidence) -> Value:
+        return usual(getattr(gpu, current) for gpu in answering(evidence))
+
     return Check(
         params=params,
         area=Area.GPU,
         reads=(*IN_HAND, f"gpu.gpus[].{current}", f"gpu.gpus[].{pending}"),
         judge=judge,
+        learn=learn,
     )

@@ -74,6 +74,12 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
             yield short
 
 
+def answering(evidence: Evidence) -> tuple[Gpu, ...]:
+    """The GPUs that NVML can ask; none without NVML."""
+    gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
+    return tuple(gpu for gpu in gpus if "handle" not in gpu.errors)
+
+
 def logged(evidence: Evidence) -> KernelLog | Finding:
     """The kernel log since boot, with its events; in place of one that cannot be read, the
     finding that says so. Captured files without a log are excepted."""

@@ -88,6 +88,27 @@ hosts = apply(
         help="Only these hosts or groups; !x leaves x out.",
     ),
 )
+learning = apply(
+    click.option(
+        "--evidence",
+        multiple=True,
+        type=click.Path(exists=True, path_type=Path),
+        metavar="PATH",
+        help="Use saved evidence, a file or a folder, instead of visiting hosts; with hosts or an "
+        "inventory, only theirs.",
+    ),
+    click.option(
+        "-b",
+        "--baseline",
+        "names",
+        multiple=True,
+        metavar="NAME|FILE",
+        shell_complete=completing.baselines,
+        help="Read what this baseline asks for by name (kernel parameters, units).  "
+        "[default: what any of the project's and the shipped ones asks for]",
+    ),
+)
+"""What commands that learn from nodes are told of how to read them."""
 _connection = partial(click.option, cls=Option, heading="Connection")
 reach = apply(
     _connection(

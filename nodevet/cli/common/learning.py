@@ -1,0 +1,42 @@
+"""Reading hosts for what is learnt from them, with a bar on the terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodevet.cli.common.display import Display
+from nodevet.cli.common.output import Sinks, Streams
+from nodevet.cli.common.progress import Bar
+from nodevet.run.targets import Targets
+
+if TYPE_CHECKING:
+    from nodevet.catalog import Catalog
+    from nodevet.run.nodes import Nodes
+
+
+def read_nodes(
+    targets: Targets,
+    evidence: Sequence[Path],
+    project: Path,
+    names: Sequence[str],
+    reach: Mapping[str, Any],
+    display: Display,
+) -> "tuple[Catalog, Nodes]":
+    """The project's catalog and the nodes; what baselines ask for by name is read too: those that
+    are named, else all that there are. Raises what reading hosts and baselines raises."""
+    from nodevet.baseline import available
+    from nodevet.run import nodes
+    from nodevet.run.context import open_context, open_project
+    from nodevet.run.reach import fleet_options
+
+    if evidence:
+        catalog, _ = open_project(project)
+        return catalog, nodes.saved(evidence, targets)
+    _, folders = open_project(project)
+    every = [name for name, _ in available(folders)]
+    context = open_context(project, list(names) or every)
+    hosts = targets.hosts()
+    options = fleet_options(context=context, **reach)
+    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+        bar.start()
+        return context.catalog, nodes.visited(hosts, options, bar.advance)

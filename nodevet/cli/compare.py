@@ -1,0 +1,79 @@
+"""`nodevet compare`: hosts of like hardware held against one another."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import QUIET, Display, display_options
+
+
+@click.command(
+    "compare",
+    cls=Command,
+    group="Vet",
+    order=4,
+    examples=(
+        ("Two servers that should be the same", "nodevet compare gpu001 gpu002"),
+        (
+            "Who is not like the others of the fleet: a list for srun --exclude",
+            "nodevet compare -i fleet.yaml --format nodeset",
+        ),
+    ),
+)
+@options.hosts
+@options.learning
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "nodeset"]),
+    default="table",
+    show_default=True,
+    help="For people, for programs, or the outliers alone.",
+)
+@options.reach
+@display_options(QUIET)
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    evidence: tuple[Path, ...],
+    form: str,
+    names: tuple[str, ...],
+    project: Path,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Name what like hosts do not have in common; no baseline.
+
+    Hosts are grouped by their make and GPUs. Of every check, what more than half of a group are
+    is what is expected of the others: those that differ are the outliers. Of two hosts there is
+    no majority: what differs is told.
+
+    \b
+    Exit codes:
+      0  all hosts of a group are alike
+      1  some differ
+      2  usage or configuration error
+      3  a host could not be read, or there is nothing to compare (1 wins over 3)
+    """
+    from nodevet.cli.common.learning import read_nodes
+    from nodevet.cli.common.speech import say
+    from nodevet.run.compare import as_json, as_nodeset, as_table, compared
+    from nodevet.run.targets import Targets
+
+    chosen = Targets(names=targets, inventories=inventories, limit=limit)
+    catalog, nodes = read_nodes(chosen, evidence, project, names, reach, display)
+    found = compared(nodes, catalog)
+    if form == "json":
+        click.echo(as_json(found))
+    elif form == "nodeset":
+        click.echo(as_nodeset(found))
+        for host, why in found.lost.items():
+            say(f"{host}: not compared: {why}")
+    else:
+        click.echo(as_table(found, width=display.width))
+    click.get_current_context().exit(found.exit_code)
