@@ -23,6 +23,9 @@ class HostInfo(SectionRecord, frozen=True, kw_only=True):
     virtualization: Text | None = None  # none, vm, kvm, xen, vmware, microsoft, container, ...
     dmi_vendor: Text | None = None  # /sys/class/dmi/id/sys_vendor
     dmi_product: Text | None = None
+    bios_vendor: Text | None = None  # /sys/class/dmi/id/bios_*
+    bios_version: Text | None = None
+    bios_date: Text | None = None  # 06/14/2024
 
 
 NO_OTHER_CLOCK = "the request has no controller time"

@@ -345,6 +345,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("libraries", "libraries"): (asked,),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
+    ("edac", "controllers"): "each counts for itself, and nothing else says how many there are",
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",
     ("modules", "builtin"): "one that is not there can only be called not loaded",

@@ -21,7 +21,7 @@ from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
 from nodevet_sim import tree
 from nodevet_sim.description import SimulatedNode
-from nodevet_sim.faults import FAULTS, FaultError, Healthy, combine, describe, summary
+from nodevet_sim.faults import FAULTS, FaultError, Healthy, combine, describe, host, summary
 from nodevet_sim.library import environment
 from nodevet_sim.machine import SimulatedMachine, machine_id
 from nodevet_sim.scenario import ScenarioError
@@ -130,7 +130,9 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3")},
 }
-SILENT = sorted(FAULTS.keys() - SEEN.keys() - {"gpu-lost", "nvml-hang", "sshd-stopped"})
+SILENT = sorted(
+    FAULTS.keys() - SEEN.keys() - host.FAULTS.keys() - {"gpu-lost", "nvml-hang", "sshd-stopped"}
+)
 """Found by other checks, by the node's own status, or only by who knows better; an sshd that
 is stopped contradicts one that hangs."""
 

@@ -341,7 +341,7 @@ def test_virtualization(node: Path, dmi: tuple[str, str], flags: str, expected: 
 def test_a_guest_is_named_by_its_clock_where_dmi_does_not(node: Path) -> None:
     (node / "proc/cpuinfo").write_text("flags\t\t: fpu hypervisor\n")
     clocks = node / "sys/devices/system/clocksource/clocksource0/available_clocksource"
-    clocks.parent.mkdir(parents=True)
+    clocks.parent.mkdir(parents=True, exist_ok=True)
     clocks.write_text("tsc kvm-clock \n")
     assert host.collect(str(node), {})["virtualization"] == "kvm"
 

@@ -195,6 +195,9 @@ def collect(root, request):
         ("cmdline", "/proc/cmdline"),
         ("dmi_vendor", DMI + "sys_vendor"),
         ("dmi_product", DMI + "product_name"),
+        ("bios_vendor", DMI + "bios_vendor"),
+        ("bios_version", DMI + "bios_version"),
+        ("bios_date", DMI + "bios_date"),
     ):
         host.take(field, line, root, path)
     host.take("uptime_s", parsed, root, "/proc/uptime", parse_uptime)

@@ -1,0 +1,142 @@
+"""The node runs one of the BIOS versions that the baseline names.
+
+**Why it matters.** A BIOS brings microcode, PCIe and memory settings. Two nodes of one model that
+differ in it differ in speed and in faults, and an update often resets what was set: NUMA nodes per
+socket, IOMMU, power profile, SR-IOV.
+
+**Read from** `bios_vendor`, `bios_version` and `bios_date` in `/sys/class/dmi/id`.
+
+**Verdicts.** What the baseline does not give is not judged. A version is compared as text, since
+vendors number as they like; the date, the day of its release, tells older from newer. A virtual
+machine has its hypervisor's firmware and is not applicable; a node without DMI (Arm boards) is
+unknown.
+
+**To fix it** update with the vendor's tool or the BMC on a drained node, then look at the settings
+that it may have reset: run this baseline's other checks.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+DAY = re.compile(r"(\d{2})/(\d{2})/(\d{4})")
+METAL = ("none", "container")
+ADVICE = (
+    "update it in the next maintenance (drained node, the vendor's tool or the BMC); then check "
+    "again, as an update may reset NUMA, IOMMU, power and SR-IOV settings"
+)
+
+
+class Params(CheckParams):
+    """`bios: {one_of: ["2.1.5", "2.2.7"]}` or `bios: {minimum_date: 2024-06-14}`"""
+
+    bare: ClassVar[str] = "one_of"
+
+    one_of: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Versions, as `dmidecode -s bios-version` prints them."""
+    vendor: str | None = None
+    minimum_date: date | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "Params":
+        if not self.one_of and self.vendor is None and self.minimum_date is None:
+            raise ValueError("give one_of, vendor or minimum_date")
+        return self
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    host = evidence[HostInfo]
+    if host.data is None:
+        yield unknown(why=f"host: {host.why}")
+    elif host.data.virtualization is None:
+        yield unknown(why=f"virtualization: {host.data.why('virtualization')}")
+    elif host.data.virtualization not in METAL:
+        yield not_applicable(why="a virtual machine has the firmware of its hypervisor")
+    else:
+        if params.one_of:
+            yield compared(host.data, "version", params.one_of)
+        if params.vendor is not None:
+            yield compared(host.data, "vendor", (params.vendor,))
+        if params.minimum_date is not None:
+            yield judge_date(host.data, params.minimum_date)
+
+
+def compared(host: HostInfo, what: str, wanted: tuple[str, ...]) -> Finding:
+    subject, field = Subject(kind="BIOS", id=what), f"bios_{what}"
+    actual = getattr(host, field)
+    if actual is None:
+        return unread(subject, host, field)
+    expected = " or ".join(wanted)
+    if actual in wanted:
+        return ok(subject, expected=expected, actual=actual)
+    return fail(subject, expected=expected, actual=actual, advice=ADVICE)
+
+
+def judge_date(host: HostInfo, earliest: date) -> Finding:
+    subject = Subject(kind="BIOS", id="date")
+    if host.bios_date is None:
+        return unread(subject, host, "bios_date")
+    found = released(host.bios_date)
+    if found is None:
+        return unknown(subject, why=f"bios_date: {host.bios_date[:60]} is not a date")
+    expected = f"{earliest} or later"
+    if found >= earliest:
+        return ok(subject, expected=expected, actual=str(found))
+    return fail(subject, expected=expected, actual=str(found), advice=ADVICE)
+
+
+def released(text: str) -> date | None:
+    """The day in the SMBIOS form MM/DD/YYYY; None for any other text.
+
+    >>> released("06/14/2024")
+    datetime.date(2024, 6, 14)
+    """
+    match = DAY.fullmatch(text) if text.isascii() else None
+    if match is None:
+        return None
+    month, day, year = map(int, match.groups())
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def learn(evidence: Evidence) -> dict[str, list[str]] | None:
+    host = evidence[HostInfo].data
+    if host is None or host.virtualization not in METAL or not host.bios_version:
+        return None
+    return {"one_of": [host.bios_version]}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "host.bios_version",
+        "host.bios_vendor",
+        "host.bios_date",
+        "host.virtualization",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    learn=learn,
+)

@@ -1,0 +1,95 @@
+"""The kernel has file handles and process ids to spare.
+
+**Why it matters.** Once all are in use, nothing on the node can open a file or start a thread: a
+data loader dies with "Too many open files in system" or "Resource temporarily unavailable", and so
+does the shell of whoever wants to look.
+
+**Read from** `/proc/sys/fs/file-nr`, the number of threads in `/proc/loadavg`, and
+`/proc/sys/kernel/pid_max` and `threads-max`, of which the lower one counts: every thread has a pid.
+
+**Verdicts.** Fails if more than the baseline's share is in use, 80 % without one.
+
+**To fix it** find who holds them: `lsof -n | awk '{print $1}' | sort | uniq -c | sort -n`, or
+`ps -eo nlwp,pid,comm --sort nlwp`. `fs.file-max`, `kernel.pid_max` and `kernel.threads-max` are
+kernel parameters: see `sysctl`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.kernel import Kernel
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    fail,
+    ok,
+    unknown,
+)
+
+FILES = Subject(kind="limit", id="open files")
+THREADS = Subject(kind="limit", id="threads")
+ADVICE = {
+    FILES: "`for p in /proc/[0-9]*; do echo $(ls $p/fd | wc -l) $p; done | sort -n` shows who "
+    "holds them; raise fs.file-max only if that is meant",
+    THREADS: "`ps -eo nlwp,pid,user,comm --sort nlwp` shows who has them; raise kernel.pid_max and "
+    "kernel.threads-max only if that is meant",
+}
+
+
+class Params(CheckParams):
+    """`file_handles: {}` or `file_handles: 50`"""
+
+    bare: ClassVar[str] = "maximum_percent"
+
+    maximum_percent: Annotated[float, Field(gt=0, le=100)] = 80
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Kernel]
+    if section.data is None:
+        yield unknown(why=f"kernel: {section.why}")
+        return
+    for subject, used, limits in (
+        (FILES, "files", ("files_max",)),
+        (THREADS, "threads", ("pid_max", "threads_max")),
+    ):
+        yield judge_use(subject, section.data, used, limits, params.maximum_percent)
+
+
+def judge_use(
+    subject: Subject, kernel: Kernel, used: str, limits: tuple[str, ...], most: float
+) -> Finding:
+    for field in (used, *limits):
+        if getattr(kernel, field) is None:
+            return unread(subject, kernel, field)
+    count, limit = getattr(kernel, used), min(getattr(kernel, field) for field in limits)
+    if count < 0 or limit < 1:
+        return unknown(subject, why=f"{count} of {limit}")
+    expected, actual = f"at most {most:g} %", f"{100 * count / limit:.1f} %"
+    details = {"in use": str(count), "limit": str(limit)}
+    if 100 * count <= most * limit:
+        return ok(subject, expected=expected, actual=actual, details=details)
+    return fail(subject, expected=expected, actual=actual, details=details, advice=ADVICE[subject])
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "kernel.files",
+        "kernel.files_max",
+        "kernel.threads",
+        "kernel.threads_max",
+        "kernel.pid_max",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

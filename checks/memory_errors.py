@@ -1,0 +1,154 @@
+"""No DIMM has uncorrected errors, nor more corrected ones than the baseline allows.
+
+**Why it matters.** An uncorrected error kills the process that reads it, or the node. A DIMM with
+corrected errors that keep coming is about to have one, and every correction stalls the memory
+channel for a moment.
+
+**Read from** `/sys/devices/system/edac/mc/mc*`: what the kernel's EDAC driver has counted since it
+was loaded, by memory controller and DIMM. `machine_check` judges the kernel log, and sees what is
+logged without such a driver.
+
+**Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
+that is allowed, in all or for each day of counting; the first day counts whole. Of a controller
+that counts more than its DIMMs do, the rest is of a DIMM that is not known. Without an EDAC
+driver it is unknown, since nobody counts; in a virtual machine it is not applicable.
+
+**To fix it** the label names the DIMM, if the board's are registered (`ras-mc-ctl
+--register-labels`): replace it. The driver is i10nm_edac or skx_edac on Intel, amd64_edac on AMD;
+with firmware-first error handling it is ghes_edac.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.edac import Dimm, Edac, MemoryController
+from nodevet.evidence.host import HostInfo
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+DAY = 86400.0  # seconds
+REPLACE = (
+    "drain the node and replace the DIMM; `ras-mc-ctl --errors` and the BMC's event log say when "
+    "each error was, and which slot it is"
+)
+WATCH = (
+    "`ras-mc-ctl --errors` says whether they go on: if so, replace the DIMM in the next maintenance"
+)
+NO_DRIVER = (
+    "load the EDAC driver of this CPU (i10nm_edac, skx_edac, amd64_edac; `modprobe` says if it "
+    "does not fit), or drop this check where the BMC counts memory errors"
+)
+
+
+class Params(CheckParams):
+    """`memory_errors: {}` or `memory_errors: {corrected: 100, corrected_per_day: 24}`"""
+
+    corrected: Annotated[int, Field(ge=0)] | None = None
+    """The most corrected errors of a memory controller; without it they are not judged."""
+    corrected_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """The same, for each day of counting."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section, host = evidence[Edac], evidence[HostInfo]
+    if section.data is None:
+        yield unknown(why=f"edac: {section.why}")
+    elif section.data.controllers is None:
+        yield unread(NODE, section.data, "controllers")
+    elif section.data.controllers:
+        for controller in section.data.controllers:
+            yield judge_controller(controller, params)
+    elif host.data is None or host.data.virtualization in (None, "none", "container"):
+        yield unknown(why="no EDAC driver is loaded", advice=NO_DRIVER)
+    else:
+        yield not_applicable(why="a virtual machine has no memory controller of its own")
+
+
+def judge_controller(controller: MemoryController, params: Params) -> Finding:
+    subject = Subject(kind="memory controller", id=f"mc{controller.id}")
+    if (controller.uncorrected or 0) > 0:
+        return fail(
+            subject,
+            expected="none",
+            actual=f"{controller.uncorrected} uncorrected",
+            details=where(controller, "uncorrected"),
+            advice=REPLACE,
+        )
+    count = controller.corrected
+    limits = allowed(controller, params)
+    if isinstance(limits, Mapping) and count is not None:
+        for expected, most in limits.items():
+            if count > most:
+                return fail(
+                    subject,
+                    expected=expected,
+                    actual=f"{count} corrected",
+                    details=where(controller, "corrected"),
+                    advice=WATCH,
+                )
+    for field in ("uncorrected", "corrected"):
+        value = getattr(controller, field)
+        if value is None:
+            return unread(subject, controller, field)
+        if value < 0:
+            return unknown(subject, why=f"{field}: {value}")
+    if isinstance(limits, str):
+        return unknown(subject, why=limits)
+    expected = next(iter(limits), "none uncorrected")
+    return ok(subject, expected=expected, actual=f"{count} corrected" if count else "none")
+
+
+def allowed(controller: MemoryController, params: Params) -> Mapping[str, float] | str:
+    """In words -> the most corrected errors; or why that cannot be told."""
+    found: dict[str, float] = {}
+    if params.corrected is not None:
+        found[f"at most {params.corrected} corrected"] = params.corrected
+    if params.corrected_per_day is not None:
+        if controller.since_s is None:
+            return f"since_s: {controller.why('since_s')}"
+        days = max(1.0, controller.since_s / DAY)
+        most = params.corrected_per_day
+        found[f"at most {most:g} corrected a day"] = most * days
+    return found
+
+
+def where(controller: MemoryController, field: str) -> dict[str, str]:
+    """How many errors each DIMM has, of those that have some."""
+    found = {
+        name_of(dimm): f"{getattr(dimm, field)} {field}"
+        for dimm in controller.dimms or ()
+        if (getattr(dimm, field) or 0) > 0
+    }
+    return found or {"DIMM": "not known"}
+
+
+def name_of(dimm: Dimm) -> str:
+    return f"{dimm.label} ({dimm.id})" if dimm.label else dimm.id
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.MEMORY,
+    reads=(
+        "edac.controllers[].id",
+        "edac.controllers[].corrected",
+        "edac.controllers[].uncorrected",
+        "edac.controllers[].since_s",
+        "host.virtualization",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,102 @@
+"""The kernel's clock is being kept right by NTP or PTP.
+
+**Why it matters.** A clock that nobody corrects is right on the day of installation and seconds
+off weeks later: then logs of two nodes cannot be put in order, credentials are rejected and
+`make` rebuilds the wrong files. `clock_skew` sees that once it happened; this says that it will.
+
+**Read from** adjtimex(2), without changing anything: STA_UNSYNC and the maximum error that the
+kernel assumes. chrony, ntpd, systemd-timesyncd and linuxptp all tell the kernel.
+
+**Verdicts.** Fails if the clock is not synchronised, and, if the baseline gives a maximum, if the
+error may be larger than that; between two corrections it grows by half a millisecond a second. On
+a node that booted less than five minutes ago an unsynchronised clock is unknown. chrony tells the
+kernel only with `rtcsync` in its configuration, which every distribution has there.
+
+**To fix it** `chronyc tracking` or `timedatectl timesync-status` says whether a server is reached;
+`systemctl enable --now chronyd` (Debian and Ubuntu: chrony) starts it.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.kernel import UNSYNC, Kernel
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    ok,
+    unknown,
+)
+
+YOUNG = 300.0  # seconds since boot
+ERROR = 5  # TIME_ERROR
+ADVICE = (
+    "`systemctl status chrony chronyd systemd-timesyncd` shows which service should do it, "
+    "`chronyc sources` whether it reaches a server; with chrony also check that rtcsync is set"
+)
+
+
+class Params(CheckParams):
+    """`time_sync: {}` or `time_sync: {maximum_error_ms: 1000}`"""
+
+    maximum_error_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """The most that the clock may be off, as the kernel reckons it; without it, not judged."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Kernel]
+    if section.data is None:
+        yield unknown(why=f"kernel: {section.why}")
+    else:
+        yield judge_clock(section.data, params, uptime(evidence))
+
+
+def uptime(evidence: Evidence) -> float | None:
+    host = evidence[HostInfo].data
+    return host.uptime_s if host is not None else None
+
+
+def judge_clock(kernel: Kernel, params: Params, up: float | None) -> Finding:
+    if kernel.clock_status is None:
+        return unread(NODE, kernel, "clock_status")
+    if kernel.clock_state is None:
+        return unread(NODE, kernel, "clock_state")
+    if kernel.clock_status & UNSYNC or kernel.clock_state >= ERROR:
+        if up is not None and 0 <= up < YOUNG:
+            return unknown(why=f"not synchronised yet; booted {up:.0f} s ago")
+        return fail(expected="synchronised", actual="not synchronised", advice=ADVICE)
+    if params.maximum_error_ms is None:
+        return ok(expected="synchronised", actual="synchronised")
+    error = kernel.clock_maxerror_us
+    if error is None:
+        return unread(NODE, kernel, "clock_maxerror_us")
+    if error < 0:
+        return unknown(why=f"clock_maxerror_us: {error}")
+    expected = f"at most {params.maximum_error_ms:g} ms off"
+    actual = f"at most {round(error / 1000, 1):g} ms off"
+    if error <= params.maximum_error_ms * 1000:
+        return ok(expected=expected, actual=actual)
+    return fail(expected=expected, actual=actual, advice=ADVICE)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "kernel.clock_state",
+        "kernel.clock_status",
+        "kernel.clock_maxerror_us",
+        "host.uptime_s",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)
