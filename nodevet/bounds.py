@@ -36,6 +36,15 @@ DEVICE_NODES = _most(1024)  # /dev/nvidia*
 EVENTS = _most(4096)  # that differ; a broken node has tens, and the probe keeps 1,000
 FILE_SYSTEMS = _most(64)  # paths that are asked about: 8
 ASKED = _most(512)  # kernel parameters or units; a request has 500 names
+INTERFACES = _most(1024)  # that are read of a machine; the probe reads 512
+COUNTERS = _most(512)  # of an interface or a port; mlx5 has 60
+RDMA_DEVICES = _most(1024)  # as many; with virtual functions a host has hundreds
+RDMA_PORTS = _most(256)  # of a device: a port's number is a byte
+GIDS = _most(1024)  # of a port; the table of mlx5 has 256
+PKEYS = _most(1024)  # of a port; the table of mlx5 has 128
+ROUTES = _most(256)  # default ones
+ADDRESSES = _most(64)  # of an interface; kube-proxy gives one a thousand, and the rest is counted
+ADDRESSED = _most(4096)  # interfaces that have addresses
 PACKAGES = _most(512)  # of the driver, and versions of one that repositories offer
 
 Text = Annotated[str, _most(4096)]

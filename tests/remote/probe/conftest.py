@@ -1,6 +1,7 @@
 """Captured machines as trees, and the probe run on them as a node would run it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -28,7 +29,8 @@ WANTED = re.compile(
     r"|sys/devices/system/cpu/(online|offline|smt/.*|intel_pstate/(status|no_turbo))"
     r"|sys/devices/system/cpu/(cpu\d+|cpufreq)/.*(_list|_id|_freq|governors?|_driver|_cpus|prefer.*)"
     r"|sys/devices/pci.*/[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d/[^/]+"
-    r"|sys/bus/pci/devices/.*)$"
+    r"|sys/bus/pci/devices/.*"
+    r"|sys/(class|devices/pci.*)/(net|infiniband)/.*)$"
 )
 TTAR_HEAD = re.compile(r"(Path|Directory|SymlinkTo|Lines|Mode): ?(.*)$")
 
@@ -159,6 +161,29 @@ def node(machine: SimulatedMachine, tmp_path: Path) -> Path:
     root = tmp_path.resolve() / "node"
     write(machine, root)
     return root
+
+
+class Tree(NamedTuple):
+    """Files of /sys that a test writes."""
+
+    root: Path
+
+    def put(self, folder: str, **files: object) -> None:
+        """Files of one line each."""
+        place = self.root / folder
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (place / name).write_text(f"{text}\n")
+
+    def link(self, path: str, target: str) -> None:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(os.path.relpath(self.root / target, place.parent))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path.resolve())
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,11 @@
+"""What the kernel counts by name, of a network interface or an RDMA port."""
+
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class Counter(Record, frozen=True, kw_only=True):
+    """One count since the driver was loaded, or since it was last cleared."""
+
+    name: Text  # rx_errors, link_downed
+    value: int | None = None

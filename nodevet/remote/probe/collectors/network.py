@@ -1,0 +1,190 @@
+"""Network interfaces: /sys/class/net.
+
+See Documentation/ABI/testing/sysfs-class-net and sysfs-class-net-statistics in the kernel tree.
+A host of containers has hundreds of virtual interfaces: of them only bonds, bridges, VLANs and
+what physical ones belong to are read, and those that a baseline names, which may be a pattern.
+"""
+
+import os
+import re
+from fnmatch import fnmatchcase
+
+from nodevet.remote.probe.devices import bus_id, counters, exists, linked
+from nodevet.remote.probe.files import (
+    Absent,
+    Reading,
+    attempt,
+    flag,
+    integer,
+    line,
+    link_name,
+    names,
+    parse_words,
+    parsed,
+    path_under,
+    quote,
+    resolve,
+    silent,
+)
+
+CLASS = "/sys/class/net"
+LARGEST = 512  # interfaces that are read
+READ = ("bond", "bridge", "vlan")  # kinds of virtual ones
+ON_A_BUS = re.compile(r"/sys/devices/(?!virtual/)")
+IFF_UP = 0x1
+STATISTICS = (
+    "collisions",
+    "rx_bytes",
+    "rx_crc_errors",
+    "rx_dropped",
+    "rx_errors",
+    "rx_fifo_errors",
+    "rx_frame_errors",
+    "rx_length_errors",
+    "rx_missed_errors",
+    "rx_over_errors",
+    "rx_packets",
+    "tx_aborted_errors",
+    "tx_bytes",
+    "tx_carrier_errors",
+    "tx_dropped",
+    "tx_errors",
+    "tx_fifo_errors",
+    "tx_packets",
+)
+CARRIER = ("carrier_changes", "carrier_down_count", "carrier_up_count")
+BONDED = ("link_failure_count",)  # bonding_slave/, of an interface in a bond
+
+
+def parse_speed(text):
+    """Mb/s. Raises ValueError for -1, or what 32 bits make of it: unknown.
+
+    >>> parse_speed("400000")
+    400000
+    """
+    speed = integer(text)
+    if not 0 < speed < (1 << 31):
+        raise ValueError("the kernel does not know it: {}".format(speed))
+    return speed
+
+
+def parse_admin(text):
+    """Whether `flags` has IFF_UP. Raises ValueError.
+
+    >>> parse_admin("0x1003"), parse_admin("0x1002")
+    (True, False)
+    """
+    if not text.startswith("0x"):
+        raise ValueError("not a number: {}".format(quote(text)))
+    return bool(int(text, 16) & IFF_UP)
+
+
+def parse_devtype(text):
+    """What the kernel calls an interface in its uevent; empty if nothing.
+
+    >>> parse_devtype("DEVTYPE=vlan\\nINTERFACE=bond0.100\\nIFINDEX=9\\n")
+    'vlan'
+    """
+    told = [row for row in text.split("\n") if row.startswith("DEVTYPE=")]
+    return told[0].partition("=")[2] if told else ""
+
+
+def virtual_kind(root, place):
+    """What a virtual interface is."""
+    told, _ = attempt(parsed, root, place + "uevent", parse_devtype)
+    folders = (("bonding", "bond"), ("bridge", "bridge"))
+    return told or next((kind for name, kind in folders if exists(root, place + name)), "virtual")
+
+
+def lower(root, place):
+    """The names of the interfaces below one: a bond's, a bridge's ports. Raises OSError,
+    ValueError."""
+    try:
+        return sorted(parsed(root, place + "bonding/slaves", parse_words))
+    except FileNotFoundError:
+        return [name[6:] for name in names(root, place) if name.startswith("lower_")]
+
+
+def counted(root, place):
+    """What is counted of an interface. Raises OSError, ValueError."""
+    return (
+        counters(root, place + "statistics/", STATISTICS)
+        + counters(root, place, CARRIER)
+        + counters(root, place + "bonding_slave/", BONDED)
+    )
+
+
+def interface(root, name, kind):
+    """Everything about one interface."""
+    place = "{}/{}/".format(CLASS, name)
+    record = Reading(name=name, kind=kind)
+    record.take("type", parsed, root, place + "type", integer)
+    record.take("address", line, root, place + "address")
+    record.take("admin_up", parsed, root, place + "flags", parse_admin)
+    record.take("operstate", line, root, place + "operstate")
+    record.take("carrier", parsed, root, place + "carrier", flag)
+    record.take("speed_mbps", parsed, root, place + "speed", parse_speed)
+    record.take("duplex", line, root, place + "duplex")
+    record.take("mtu", parsed, root, place + "mtu", integer)
+    record.take("master", linked, root, place, "master")
+    record.take("lower", lower, root, place)
+    record.take("counters", counted, root, place)
+    if kind in ("physical", "virtual_function"):
+        record.take("driver", link_name, root, place + "device/driver")
+        record.take("bus_id", bus_id, root, place.rstrip("/"))
+        record.take("numa_node", numa_node, root, place + "device/")
+    else:
+        record.update(driver="", bus_id="", numa_node=-1)
+    return record
+
+
+def numa_node(root, device):
+    """-1 also of what is on no bus with NUMA nodes. Raises OSError, ValueError."""
+    try:
+        return parsed(root, device + "numa_node", integer)
+    except FileNotFoundError:
+        return -1
+
+
+def kinds(root):
+    """{name: kind} of every interface. Raises OSError, ValueError."""
+    found = {}
+    for name in names(root, CLASS):
+        place = "{}/{}/".format(CLASS, name)
+        if exists(root, place + "device/physfn"):
+            found[name] = "virtual_function"
+        elif exists(root, place + "device") or ON_A_BUS.match(resolve(root, place)):
+            found[name] = "physical"
+        elif os.path.isdir(path_under(root, place)):  # bonding_masters is a file
+            found[name] = virtual_kind(root, place)
+    return found
+
+
+def collect(root, request):
+    note = request.get("note", silent)
+    try:
+        known = kinds(root)
+    except FileNotFoundError:
+        raise Absent("the kernel has no network: no " + CLASS)
+    asked = request.get("asks", {}).get("network", ())
+    real = [name for name in known if known[name] in ("physical", "virtual_function")]
+    masters = {linked(root, "{}/{}/".format(CLASS, name), "master") for name in real}
+    wanted = sorted(
+        name
+        for name in known
+        if name in real
+        or name in masters
+        or known[name] in READ
+        or any(fnmatchcase(name, pattern) for pattern in asked)
+    )
+    network = Reading(others=len(known) - len(wanted))
+    if len(wanted) > LARGEST:
+        why = "{} interfaces, more than {}".format(len(wanted), LARGEST)
+        network.fail_all(("interfaces", "found"), why)
+        return network
+    network["interfaces"] = []
+    for name in wanted:
+        note(name)
+        network["interfaces"].append(interface(root, name, known[name]))
+    network["found"] = wanted
+    return network
