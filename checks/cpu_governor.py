@@ -23,24 +23,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from nodevet.checking.cpufreq import each_policies, subject_of
 from nodevet.checking.learning import usual
 from nodevet.evidence.core import unread
-from nodevet.evidence.cpu import Cpu
-from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
+from nodevet.evidence.cpufreq import CpufreqPolicies
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.lists import numbers, spans
-from nodevet.model import (
-    Area,
-    Check,
-    CheckParams,
-    Finding,
-    Severity,
-    Subject,
-    Value,
-    compare,
-    not_applicable,
-    unknown,
-)
+from nodevet.evidence.lists import numbers
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, compare
 
 
 class Params(CheckParams):
@@ -52,55 +41,15 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Cpufreq]
-    if section.status == "absent":
-        yield not_applicable(why="the kernel has no cpufreq here")
-    elif section.data is None:
-        yield unknown(why=f"cpufreq: {section.why}")
-    elif section.data.policies is None:
-        yield unknown(why=f"policies: {section.data.why('policies')}")
-    elif not section.data.policies:
-        yield not_applicable(why="the kernel has no cpufreq here")
-    else:
-        for policies in section.data.policies:
-            if policies.cpus == "":
-                yield not_applicable(subject_of(policies), why="all its CPUs are offline")
-            else:
-                yield judge_policies(policies, params.governor)
-        doubt = uncovered(evidence)
-        if doubt:
-            yield unknown(why=doubt)
-
-
-def subject_of(policies: CpufreqPolicies) -> Subject:
-    return Subject(kind="cpufreq", id=policies.policies)
-
-
-def uncovered(evidence: Evidence) -> str:
-    """Why the policies may not be those of every CPU that is online; empty where they are."""
-    cpus, cpufreq = evidence[Cpu], evidence[Cpufreq]
-    if cpus.data is None:
-        return f"CPUs: {cpus.why}"
-    online = numbers(cpus.data.online)
-    if not online:
-        return f"online: {'not a list of CPUs' if cpus.data.online else cpus.data.why('online')}"
-    covered: set[int] = set()
-    for policies in (cpufreq.data.policies if cpufreq.data else None) or ():
-        found = numbers(policies.cpus)
-        if policies.cpus is not None and found is None:
-            return f"{subject_of(policies).label}: cpus: not a list of CPUs"
-        covered |= found or set()
-    left = online - covered
-    if not left:
-        return ""
-    read = len(online) - len(left)
-    return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(left)}"
+    for policies in each_policies(evidence):
+        if isinstance(policies, Finding):
+            yield policies
+        else:
+            yield judge_policies(policies, params.governor)
 
 
 def judge_policies(policies: CpufreqPolicies, expected: str) -> Finding:
     subject = subject_of(policies)
-    if policies.cpus is None:  # a governor of no CPU may be one of long ago
-        return unread(subject, policies, "cpus")
     if policies.governor is None:
         return unread(subject, policies, "governor")
     if policies.governor == expected:

@@ -31,6 +31,7 @@ NUMA_NODES = _most(1024)  # MAX_NUMNODES: CONFIG_NODES_SHIFT is 10 at most
 CLOCKSOURCES = _most(64)  # that a kernel offers
 GOVERNORS = _most(64)  # or energy preferences, that a frequency driver offers
 SWAPS = _most(64)  # MAX_SWAPFILES is 32; and units of type swap
+PAGE_SIZES = _most(64)  # of huge pages: HUGE_MAX_HSTATE is 4 at most
 MODULES = _most(1 << 14)  # the largest distribution's kernel brings 7,000
 DEVICE_NODES = _most(1024)  # /dev/nvidia*
 EVENTS = _most(4096)  # that differ; a broken node has tens, and the probe keeps 1,000

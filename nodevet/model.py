@@ -86,6 +86,10 @@ class HostOutcome(str, Enum):
         return "timed out" if self is HostOutcome.TIMEOUT else self.value.replace("_", " ")
 
 
+NOUNS = {"gpu": "GPU", "numa": "NUMA node"}
+"""How people say the kinds of subjects that have another name than in the evidence."""
+
+
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What a finding is about: a GPU, a CPU frequency policy, a process, the node."""
 
@@ -103,8 +107,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def noun(self) -> str:
-        """The kind as people say it: `GPU`, `cpufreq`."""
-        return "GPU" if self.kind == "gpu" else self.kind
+        """The kind as people say it: `GPU`, `NUMA node`, `cpufreq`."""
+        return NOUNS.get(self.kind, self.kind)
 
     @property
     def stable_id(self) -> str:

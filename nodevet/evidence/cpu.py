@@ -8,12 +8,13 @@ from nodevet.evidence.core import SectionRecord
 
 
 class Cpu(SectionRecord, frozen=True, kw_only=True):
-    """/sys/devices/system/cpu: {online,offline,possible}, cpu*/topology, smt; /proc/cpuinfo."""
+    """/sys/devices/system/cpu: {online,offline,present}, cpu*/topology, smt; /proc/cpuinfo."""
 
     model_name: Text | None = None
     vendor: Text | None = None
     online: NumberList | None = None  # cpulist
-    offline: NumberList | None = None
+    offline: NumberList | None = None  # of all that the kernel is ready for, plugged in or not
+    present: NumberList | None = None  # plugged in, online or not
     threads: int | None = None  # logical CPUs online
     cores: int | None = None  # distinct (package, core) online
     sockets: int | None = None

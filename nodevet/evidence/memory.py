@@ -17,6 +17,14 @@ class Swap(Record, frozen=True, kw_only=True):
     priority: int | None = None  # below zero if the kernel chose it
 
 
+class HugePages(Record, frozen=True, kw_only=True):
+    """Huge pages of one size. /sys/kernel/mm/hugepages/hugepages-<size_kb>kB."""
+
+    size_kb: int
+    total: int | None = None  # nr_hugepages
+    free: int | None = None  # free_hugepages
+
+
 class Fstab(Record, frozen=True, kw_only=True):
     """/etc/fstab."""
 
@@ -35,7 +43,7 @@ class SwapUnit(Record, frozen=True, kw_only=True):
 
 
 class Memory(SectionRecord, frozen=True, kw_only=True):
-    """/proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps.
+    """/proc/meminfo, /sys/kernel/mm/{hugepages,transparent_hugepage}, /proc/swaps.
 
     `fstab` and `swap_units` are read if swap is active, and else empty."""
 
@@ -47,6 +55,8 @@ class Memory(SectionRecord, frozen=True, kw_only=True):
     hugepages_total: int | None = None
     hugepages_free: int | None = None
     hugepage_size_kb: int | None = None
+    hugetlb_kb: int | None = None  # in huge pages of all sizes; Linux 4.18
+    hugepages: Annotated[tuple[HugePages, ...], bounds.PAGE_SIZES] | None = None
     thp_enabled: Text | None = None  # always, madvise, never
     thp_defrag: Text | None = None
     swaps: Annotated[tuple[Swap, ...], bounds.SWAPS] | None = None

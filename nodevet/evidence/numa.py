@@ -23,6 +23,7 @@ class Numa(SectionRecord, frozen=True, kw_only=True):
     """`absent` if the kernel has no NUMA support."""
 
     unique = ("nodes[].id",)
+    plural = "NUMA nodes"
 
     online: NumberList | None = None  # node list
     nodes: Annotated[tuple[NumaNode, ...], bounds.NUMA_NODES] | None = None

@@ -11,6 +11,7 @@ from nodevet_sim.machine import SimulatedMachine
 
 CPUS = "sys/devices/system/cpu"
 NODES = "sys/devices/system/node"
+HUGEPAGES = "sys/kernel/mm/hugepages"
 THP = "sys/kernel/mm/transparent_hugepage"
 EPP = "default performance balance_performance balance_power power "
 Content = str | bytes
@@ -189,6 +190,7 @@ def meminfo(total_kb: int, swap_kb: int = 0, hugepages: int = 0) -> str:
         "HugePages_Total": f"{hugepages}",
         "HugePages_Free": f"{hugepages}",
         "Hugepagesize": "2048 kB",
+        "Hugetlb": f"{hugepages * 2048} kB",
     }
     return "".join(f"{key + ':':16}{value:>11}\n" for key, value in rows.items())
 
@@ -210,4 +212,7 @@ def _memory(machine: SimulatedMachine) -> Files:
     for name, (words, choice) in chosen.items():
         shown = " ".join(f"[{word}]" if word == choice else word for word in words.split())
         yield f"{THP}/{name}", f"{shown}\n"
+    for size, pages in ((2048, machine.hugepages), (1 << 20, 0)):
+        counts = {"nr_hugepages": pages, "free_hugepages": pages}
+        yield from lines(f"{HUGEPAGES}/hugepages-{size}kB", counts)
     yield from lines("proc/sys/kernel", {"numa_balancing": machine.numa_balancing})

@@ -348,6 +348,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("edac", "controllers"): "each counts for itself, and nothing else says how many there are",
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",
+    ("memory", "hugepages"): "a size that is not there is never ok",
     ("modules", "builtin"): "one that is not there can only be called not loaded",
     ("modules", "on_demand"): "one that is not there can only be called not loaded",
     ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",

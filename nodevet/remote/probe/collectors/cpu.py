@@ -66,6 +66,7 @@ def collect(root, request):
         cpu.take("vendor", pick, rows, CPUINFO, "vendor_id", "CPU implementer")
     cpu.take("online", parsed, root, CPUS + "online", normal_some)
     cpu.take("offline", parsed, root, CPUS + "offline", normal)
+    cpu.take("present", parsed, root, CPUS + "present", normal_some)
     cpu.take("smt_active", parsed, root, CPUS + "smt/active", flag)
     cpu.take("smt_control", line, root, CPUS + "smt/control")
     if cpu["online"] is None:

@@ -1,11 +1,23 @@
-"""Memory, huge pages, swap: /proc/meminfo, /sys/kernel/mm/transparent_hugepage, /proc/swaps."""
+"""Memory, huge pages, swap: /proc/meminfo, /sys/kernel/mm, /proc/swaps."""
 
 import re
 
 from nodevet.remote.probe import swaps
-from nodevet.remote.probe.files import Reading, attempt, integer, parse_rows, parsed, pick, quote
+from nodevet.remote.probe.files import (
+    Reading,
+    attempt,
+    integer,
+    names,
+    parse_rows,
+    parsed,
+    pick,
+    quote,
+)
 
 MEMINFO = "/proc/meminfo"
+HUGEPAGES = "/sys/kernel/mm/hugepages"
+SIZE = re.compile(r"hugepages-([0-9]{1,12})kB\Z")
+SIZES = 64
 THP = "/sys/kernel/mm/transparent_hugepage/"
 FIELDS = (
     ("total_kb", "MemTotal"),
@@ -16,6 +28,7 @@ FIELDS = (
     ("hugepages_total", "HugePages_Total"),
     ("hugepages_free", "HugePages_Free"),
     ("hugepage_size_kb", "Hugepagesize"),
+    ("hugetlb_kb", "Hugetlb"),
 )
 
 
@@ -37,6 +50,20 @@ def parse_choice(text):
     return match.group(1)
 
 
+def hugepages(root):
+    """[{size_kb, total, free}], the smallest first. Raises OSError, ValueError."""
+    sizes = [SIZE.match(name) for name in names(root, HUGEPAGES, SIZES)]
+    return [pages(root, size) for size in sorted(int(size.group(1)) for size in sizes if size)]
+
+
+def pages(root, size):
+    place = "{}/hugepages-{}kB/".format(HUGEPAGES, size)
+    record = Reading(size_kb=size)
+    record.take("total", parsed, root, place + "nr_hugepages", integer)
+    record.take("free", parsed, root, place + "free_hugepages", integer)
+    return record
+
+
 def collect(root, request):
     memory = Reading()
     rows, why = attempt(parsed, root, MEMINFO, parse_rows)
@@ -45,6 +72,7 @@ def collect(root, request):
             memory.fail(field, why)
         else:
             memory.take(field, parse_amount, rows, key)
+    memory.take("hugepages", hugepages, root)
     memory.take("thp_enabled", parsed, root, THP + "enabled", parse_choice)
     memory.take("thp_defrag", parsed, root, THP + "defrag", parse_choice)
     swaps.take(memory, root)

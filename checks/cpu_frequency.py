@@ -1,0 +1,159 @@
+"""CPU frequencies are not limited: turbo, energy preference, lowest and highest frequency.
+
+**Why it matters.** A cap that a power-saving profile, a benchmark or a cooling incident left
+behind, turbo that is switched off and an energy preference of `power` slow down what feeds the
+GPUs, though the governor is the right one.
+
+**Read from** /sys/devices/system/cpu/cpufreq/policy*/: scaling_{min,max}_freq,
+cpuinfo_max_freq, energy_performance_preference; intel_pstate/no_turbo, cpufreq/boost. The governor
+is the check cpu_governor.
+
+**Verdicts.** `uncapped` (on unless it is false) wants scaling_max_freq to be what the hardware can.
+Where the kernel offers no cpufreq (most virtual machines), no energy preference (`epp`) or no
+switch for turbo, the question is not applicable: the hypervisor or the firmware decides.
+
+**To fix it** `cpupower frequency-set -u MAX -d MIN`, `cpupower set --turbo-boost 1`, or a
+tmpfiles.d rule for the file. Look for what else sets them: tuned, power-profiles-daemon, thermald.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.checking.cpufreq import NO_CPUFREQ, each_policies, subject_of
+from nodevet.checking.expected import Words, matches, said
+from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
+from nodevet.evidence.document import Evidence
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+SWITCHES = {"no_turbo": "intel_pstate/no_turbo", "boost": "cpufreq/boost"}
+NO_SWITCH = "ENOENT"
+
+
+class Params(CheckParams):
+    """`cpu_frequency: {turbo: true, epp: performance}` or
+    `cpu_frequency: {minimum_mhz: 2000, uncapped: false}`"""
+
+    turbo: bool | None = None
+    """Turbo Boost, Core Performance Boost."""
+    epp: Words | None = None
+    """Energy preference, or several: performance, balance_performance, ..."""
+    minimum_mhz: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """The lowest frequency that the governor may choose."""
+    uncapped: bool = True
+    """Whether the governor may choose the highest frequency that the hardware has."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    by_policy = params.epp is not None or params.minimum_mhz is not None or params.uncapped
+    if by_policy:
+        for policies in each_policies(evidence):
+            if isinstance(policies, Finding):
+                yield policies
+            else:
+                yield judge_policies(policies, params)
+    if params.turbo is not None:
+        yield judge_turbo(evidence, params.turbo)
+    elif not by_policy:
+        yield unknown(why="the baseline names nothing to check")
+
+
+def judge_policies(policies: CpufreqPolicies, params: Params) -> Finding:
+    subject = subject_of(policies)
+    answers: list[tuple[str, str, str, bool]] = []  # what, expected, actual, right
+    unread: list[str] = []
+    if params.epp is not None:
+        if policies.epp is not None:
+            right = matches(policies.epp, params.epp)
+            answers.append(("epp", said(params.epp), policies.epp, right))
+        elif policies.errors.get("epp") != NO_SWITCH:
+            unread.append(f"epp: {policies.why('epp')}")
+    if params.minimum_mhz is not None:
+        if (low := policies.scaling_min_khz) is None:
+            unread.append(f"scaling_min_khz: {policies.why('scaling_min_khz')}")
+        else:
+            wanted = f"at least {params.minimum_mhz:g} MHz"
+            answers.append(("minimum", wanted, mhz(low), low >= params.minimum_mhz * 1000))
+    if params.uncapped:
+        low_why = missing(policies, "scaling_max_khz", "cpuinfo_max_khz")
+        if low_why:
+            unread.append(low_why)
+        else:
+            limit, highest = policies.scaling_max_khz or 0, policies.cpuinfo_max_khz or 0
+            answers.append(("maximum", mhz(highest), mhz(limit), limit >= highest))
+    bad = [answer for answer in answers if not answer[3]]
+    if unread and not bad:
+        return unknown(subject, why=unread[0])
+    if not answers:
+        return not_applicable(subject, why="its driver has no energy preference")
+    told = bad or answers
+    return (fail if bad else ok)(
+        subject,
+        expected={name: wanted for name, wanted, _, _ in told},
+        actual={name: actual for name, _, actual, _ in told},
+    )
+
+
+def missing(policies: CpufreqPolicies, *fields: str) -> str:
+    """Why one of these frequencies is not known; empty if all are."""
+    for field in fields:
+        value = getattr(policies, field)
+        if value is None:
+            return f"{field}: {policies.why(field)}"
+        if value <= 0:
+            return f"{field}: {value}"
+    return ""
+
+
+def mhz(khz: int) -> str:
+    return f"{khz / 1000:g} MHz"
+
+
+def judge_turbo(evidence: Evidence, expected: bool) -> Finding:
+    section = evidence[Cpufreq]
+    if section.status == "absent" or (section.data and section.data.policies == ()):
+        return not_applicable(why=NO_CPUFREQ)
+    if section.data is None:
+        return unknown(why=f"cpufreq: {section.why}")
+    cpufreq = section.data
+    told = {"no_turbo": cpufreq.no_turbo, "boost": cpufreq.boost}
+    if cpufreq.no_turbo is not None:
+        actual = not cpufreq.no_turbo
+    elif cpufreq.errors.get("no_turbo") == NO_SWITCH and cpufreq.boost is not None:
+        actual = cpufreq.boost
+    elif all(cpufreq.errors.get(field) == NO_SWITCH for field in told):
+        return not_applicable(why="the kernel has no switch for turbo here")
+    else:
+        field = "no_turbo" if cpufreq.errors.get("no_turbo") != NO_SWITCH else "boost"
+        return unknown(why=f"{SWITCHES[field]}: {cpufreq.why(field)}")
+    say = ok if actual is expected else fail
+    return say(expected={"turbo": expected}, actual={"turbo": actual})
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CPU,
+    reads=(
+        "cpu.online",
+        "cpufreq.boost",
+        "cpufreq.no_turbo",
+        "cpufreq.policies[].cpuinfo_max_khz",
+        "cpufreq.policies[].cpus",
+        "cpufreq.policies[].epp",
+        "cpufreq.policies[].scaling_max_khz",
+        "cpufreq.policies[].scaling_min_khz",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

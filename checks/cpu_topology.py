@@ -1,0 +1,118 @@
+"""The node has the expected sockets, cores and threads, and all of them are online.
+
+**Why it matters.** A core that the firmware took out after errors, a socket that did not come up
+or a CPU that somebody took offline leave a node that looks healthy and is slower than its peers;
+CPU masks of jobs that name the missing CPUs fail.
+
+**Read from** /sys/devices/system/cpu: online, present, cpu*/topology; /proc/cpuinfo, model name.
+
+**Verdicts.** Sockets, cores and threads are those online, together for the node: threads are what
+the kernel calls CPUs, two for each core with SMT. `online` (on unless it is false) wants every CPU
+that is plugged in to be online; with SMT switched off at run time the second threads are offline,
+so that such a baseline says `online: false`. `model` may hold `*`; arm64 kernels do not tell one.
+
+**To fix it** `lscpu -e` shows which are offline: `echo 1 > /sys/devices/system/cpu/cpuN/online`.
+Fewer than there should be: isolcpus and maxcpus in /proc/cmdline, the firmware's core count and
+its event log; otherwise have the socket looked at.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.checking.expected import Words, matches, said
+from nodevet.evidence.core import unread
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers, spans
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, fail, ok, unknown
+
+COUNTS = ("sockets", "cores", "threads")
+Count = Annotated[int, Field(ge=1)]
+
+
+class Params(CheckParams):
+    """`cpu_topology: {sockets: 2, cores: 112, threads: 224}` or
+    `cpu_topology: {sockets: 2, model: Intel(R) Xeon(R) Platinum 8480*}`"""
+
+    sockets: Count | None = None
+    cores: Count | None = None
+    """Of all sockets together."""
+    threads: Count | None = None
+    """Of all cores together: CPUs that are online."""
+    model: Words | None = None
+    """As /proc/cpuinfo spells it, or several."""
+    online: bool = True
+    """Whether every CPU that is plugged in must be online."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Cpu]
+    if section.data is None:
+        yield unknown(why=f"CPUs: {section.why}")
+        return
+    cpu = section.data
+    wanted = {name: getattr(params, name) for name in COUNTS}
+    counts = {name: count for name, count in wanted.items() if count is not None}
+    if counts:
+        yield judge_counts(cpu, counts)
+    if params.model is not None:
+        yield judge_model(cpu, params.model)
+    if params.online:
+        yield judge_online(cpu)
+    elif not counts and params.model is None:
+        yield unknown(why="the baseline names nothing to check")
+
+
+def judge_counts(cpu: Cpu, expected: dict[str, int]) -> Finding:
+    actual = {name: getattr(cpu, name) for name in expected}
+    known = {name: count for name, count in actual.items() if count is not None}
+    bad = [name for name, count in known.items() if count != expected[name]]
+    if bad:
+        return fail(
+            expected={name: expected[name] for name in bad},
+            actual={name: known[name] for name in bad},
+        )
+    for name in expected:
+        if name not in known:
+            return unread(NODE, cpu, name)
+    return ok(expected=expected, actual=actual)
+
+
+def judge_model(cpu: Cpu, model: Words) -> Finding:
+    if cpu.model_name is None:
+        return unread(NODE, cpu, "model_name")
+    actual = " ".join(cpu.model_name.split())
+    return (ok if matches(actual, model) else fail)(expected=said(model), actual=actual)
+
+
+def judge_online(cpu: Cpu) -> Finding:
+    lists = {}
+    for field in ("online", "present"):
+        found = numbers(getattr(cpu, field))
+        if not found:
+            why = cpu.why(field) if getattr(cpu, field) is None else "not a list of CPUs"
+            return unknown(why=f"{field}: {why}")
+        lists[field] = found
+    offline = lists["present"] - lists["online"]
+    if lists["online"] - lists["present"]:
+        return unknown(why="CPUs are online that are not present")
+    if offline:
+        return fail(expected="no CPU offline", actual=f"offline: {spans(offline)[:200]}")
+    return ok(expected="no CPU offline", actual="none")
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CPU,
+    reads=(
+        "cpu.cores",
+        "cpu.model_name",
+        "cpu.online",
+        "cpu.present",
+        "cpu.sockets",
+        "cpu.threads",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,144 @@
+"""As many huge pages are reserved, and free, as expected.
+
+**Why it matters.** Reserved huge pages are memory that nothing else can use: a forgotten setting
+takes hundreds of gigabytes from jobs. Where a job needs them (DPDK, SPDK, virtual machines) and the
+memory was fragmented when they were asked for, the kernel reserves fewer and says nothing.
+
+**Read from** /sys/kernel/mm/hugepages/hugepages-*kB/{nr,free}_hugepages and /proc/meminfo, Hugetlb.
+Transparent huge pages are the check transparent_hugepage.
+
+**Verdicts.** Sizes are named as people say them: 2M, 1G, 64K, 32M, 512M, 16G. A size that the
+kernel does not have fails; where none are expected of it, it is not applicable. `none` is judged by
+Hugetlb, all sizes together.
+
+**To fix it** `vm.nr_hugepages` (sysctl.d) reserves those of the default size, the kernel parameters
+`hugepagesz=1G hugepages=16` others, at boot, where memory is not yet fragmented. Pages that are
+not free though no job runs: `lsof /dev/hugepages`, and files that were left in a hugetlbfs mount.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import HugePages, Memory
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
+Size = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[KMG]$")]
+Number = Annotated[int, Field(ge=0)]
+
+
+class Params(CheckParams):
+    """`hugepages: none` or `hugepages: {total: {1G: 16}, minimum_free: {1G: 16}}`"""
+
+    bare: ClassVar[str] = "total"
+
+    total: Literal["none"] | dict[Size, Number] = Field(default_factory=dict)
+    """Pages of each size that are reserved; or none of any size."""
+    minimum_free: dict[Size, Number] = Field(default_factory=dict)
+    """Pages of each size that no process holds."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Memory]
+    total: Mapping[str, int] = {} if params.total == "none" else params.total
+    if params.total != "none" and not total and not params.minimum_free:
+        yield unknown(why="the baseline names nothing to check")
+    elif section.data is None:
+        yield unknown(why=f"memory: {section.why}")
+    else:
+        if params.total == "none":
+            yield judge_none(section.data)
+        for size in dict.fromkeys((*total, *params.minimum_free)):
+            yield judge_size(section.data, size, total.get(size), params.minimum_free.get(size))
+
+
+def judge_none(memory: Memory) -> Finding:
+    if memory.hugetlb_kb is None:
+        return unread(NODE, memory, "hugetlb_kb")
+    if memory.hugetlb_kb < 0:
+        return unknown(why=f"hugetlb_kb: {memory.hugetlb_kb}")
+    if memory.hugetlb_kb:
+        return fail(expected="none", actual=f"{memory.hugetlb_kb / KIB['G']:.1f} GiB")
+    return ok(expected="none", actual="none")
+
+
+def judge_size(memory: Memory, size: str, total: int | None, free: int | None) -> Finding:
+    subject = Subject(kind="hugepages", id=size)
+    if memory.hugepages is None:
+        return unread(subject, memory, "hugepages")
+    pages = next((each for each in memory.hugepages if each.size_kb == kib(size)), None)
+    if pages is None:
+        offered = ", ".join(spelled(each.size_kb) for each in memory.hugepages) or "no size"
+        expected = f"{total or free or 0} pages"
+        if not total and not free:
+            return not_applicable(subject, why=f"the kernel has no such size: there are {offered}")
+        return fail(subject, expected=expected, actual="no such size", why=f"there are {offered}")
+    return judge_pages(subject, pages, total, free)
+
+
+def judge_pages(subject: Subject, pages: HugePages, total: int | None, free: int | None) -> Finding:
+    expected: dict[str, str] = {}
+    actual: dict[str, int] = {}
+    bad: list[str] = []
+    unread_why = ""
+    for name, wanted, found in (("total", total, pages.total), ("free", free, pages.free)):
+        if wanted is None:
+            continue
+        if found is None:
+            unread_why = unread_why or f"{name}: {pages.why(name)}"
+            continue
+        expected[name] = f"{wanted}" if name == "total" else f"at least {wanted}"
+        actual[name] = found
+        bad += [name] if (found != wanted if name == "total" else found < wanted) else []
+    if bad:
+        return fail(
+            subject,
+            expected={name: expected[name] for name in bad},
+            actual={name: actual[name] for name in bad},
+        )
+    if unread_why:
+        return unknown(subject, why=unread_why)
+    return ok(subject, expected=expected, actual=actual)
+
+
+def kib(size: str) -> int:
+    """
+    >>> kib("2M"), kib("1G")
+    (2048, 1048576)
+    """
+    return int(size[:-1]) * KIB[size[-1]]
+
+
+def spelled(size_kb: int) -> str:
+    unit = next((u for u in "GM" if size_kb and size_kb % KIB[u] == 0), "K")
+    return f"{size_kb // KIB[unit]}{unit}"
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.MEMORY,
+    reads=(
+        "memory.hugepages[].free",
+        "memory.hugepages[].size_kb",
+        "memory.hugepages[].total",
+        "memory.hugetlb_kb",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

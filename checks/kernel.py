@@ -1,0 +1,96 @@
+"""The node runs an expected kernel.
+
+**Why it matters.** An unattended upgrade or a node from another image runs a kernel for which the
+NVIDIA driver, the OFED modules or the file system client were not built or tested; nodes of one job
+then behave differently.
+
+**Read from** /proc/sys/kernel/osrelease, what `uname -r` prints.
+
+**Verdicts.** `one_of` is a release or several, in which `*` stands for any text:
+`5.15.0-*-generic`. `minimum` compares number by number: 5.15.0-105-generic is above 5.15.0-94. A
+newer kernel that is installed and waits for a reboot is not looked for.
+
+**To fix it** install the kernel and the modules that belong to it, make it the default
+(`grub-set-default`, `grubby --set-default`) and reboot; hold the package (`apt-mark hold`, `dnf
+versionlock`) so that it stays.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.checking.expected import Words, matches, said
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+
+NUMBERS = re.compile(r"[0-9]{1,9}(?:[.-][0-9]{1,9})*")
+Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$")]
+
+
+class Params(CheckParams):
+    """`kernel: 5.15.0-105-generic` or `kernel: {one_of: [5.15.0-*-generic, 6.8.0-*-nvidia]}` or
+    `kernel: {minimum: "5.15.0-94"}`"""
+
+    bare: ClassVar[str] = "one_of"
+
+    one_of: Words | None = None
+    """A release as `uname -r` prints it, or several; `*` stands for any text."""
+    minimum: Release | None = None
+    """The oldest release, in quotes: "5.15" or "5.15.0-94"."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[HostInfo]
+    if params.one_of is None and params.minimum is None:
+        yield unknown(why="the baseline names no kernel")
+    elif section.data is None:
+        yield unknown(why=f"host: {section.why}")
+    elif section.data.kernel is None:
+        yield unread(NODE, section.data, "kernel")
+    else:
+        yield judge_release(section.data.kernel, params)
+
+
+def judge_release(actual: str, params: Params) -> Finding:
+    if params.one_of is not None and not matches(actual, params.one_of):
+        return fail(expected=said(params.one_of), actual=actual)
+    expected = said(params.one_of) if params.one_of is not None else f"at least {params.minimum}"
+    if params.minimum is not None:
+        found = numbers_of(actual)
+        if not found:
+            return unknown(actual=actual, why="not a version of a kernel")
+        if not newer(found, numbers_of(params.minimum)):
+            return fail(expected=f"at least {params.minimum}", actual=actual)
+    return ok(expected=expected, actual=actual)
+
+
+def numbers_of(release: str) -> tuple[int, ...]:
+    """The numbers that a release begins with.
+
+    >>> numbers_of("5.14.0-427.13.1.el9_4.x86_64")
+    (5, 14, 0, 427, 13, 1)
+    """
+    found = NUMBERS.match(release)
+    return tuple(map(int, re.split(r"[.-]", found[0]))) if found else ()
+
+
+def newer(release: tuple[int, ...], minimum: tuple[int, ...]) -> bool:
+    """Whether it is the minimum or above; numbers that are not there are 0.
+
+    >>> newer((6, 9), (6, 9, 0)), newer((5, 15, 0, 94), (5, 15, 0, 105))
+    (True, False)
+    """
+    return release + (0,) * (len(minimum) - len(release)) >= minimum
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=("host.kernel",),
+    judge=judge,
+    severity=Severity.WARNING,
+)

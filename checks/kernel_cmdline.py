@@ -1,0 +1,124 @@
+"""The kernel was booted with the expected parameters, and without others.
+
+**Why it matters.** iommu=pt, pci=realloc, huge pages or isolated CPUs are set on the boot loader's
+command line and nowhere else: a node that was reinstalled or got another boot entry lacks them, and
+GPUDirect or the CPU layout of jobs breaks. Debugging leaves nosmt or mitigations behind.
+
+**Read from** /proc/cmdline, as the running kernel was booted.
+
+**Verdicts.** `name=value` wants that value: by itself, or among several with commas
+(`intel_iommu=on,sm_on` has intel_iommu=on). A name alone stands for any value. Dashes and
+underscores are the same. Of a parameter that is given twice the last one counts, except where the
+kernel takes all of them (console, pci, iommu, hugepages and the like, rd.*, modules'
+blacklists). What follows `--` is for init and not looked at.
+
+**To fix it** change GRUB_CMDLINE_LINUX in /etc/default/grub and run `update-grub`, or `grubby
+--update-kernel=ALL --args=... --remove-args=...`; it holds from the next boot on.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+
+WORD = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+ALL_COUNT = re.compile(
+    r"console|earlycon|earlyprintk|hugepages|hugepagesz|pci|iommu|intel_iommu|amd_iommu|ip|ima_policy"
+    r"|memmap|module_blacklist|modprobe\.blacklist|blacklist|cgroup_disable|clearcpuid|ftrace"
+    r"|systemd\.(?:setenv|wants|mask)|rd\..+|.*\.dyndbg"
+)
+Parameters = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[^\s=,][^\s=]*(=\S*)?$", max_length=256)], ...],
+    Field(strict=False),
+]
+
+
+class Params(CheckParams):
+    """`kernel_cmdline: {present: [iommu=pt], absent: [nosmt, mitigations=off]}`"""
+
+    present: Parameters = ()
+    absent: Parameters = ()
+
+    @model_validator(mode="after")
+    def _apart(self) -> "Params":
+        both = sorted(set(self.present) & set(self.absent))
+        if both:
+            raise ValueError(f"{', '.join(both)}: in present and in absent")
+        return self
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[HostInfo]
+    if not params.present and not params.absent:
+        yield unknown(why="the baseline names no parameter")
+    cmdline = section.data.cmdline if section.data else None
+    given = parameters(cmdline or "")
+    for names, present in ((params.present, True), (params.absent, False)):
+        for wanted in dict.fromkeys(names):
+            subject = Subject(kind="parameter", id=wanted)
+            if section.data is None:
+                yield unknown(subject, why=f"host: {section.why}")
+            elif cmdline is None:
+                yield unknown(subject, why=f"cmdline: {section.data.why('cmdline')}")
+            else:
+                yield judge_parameter(subject, wanted, present, given)
+
+
+def judge_parameter(
+    subject: Subject, wanted: str, present: bool, given: Mapping[str, tuple[str | None, ...]]
+) -> Finding:
+    name, equals, value = wanted.partition("=")
+    found = given.get(spelled(name), ())
+    counting = found if ALL_COUNT.fullmatch(spelled(name)) else found[-1:]
+    there = any(has(each, value) for each in counting) if equals else bool(found)
+    shown = " ".join(name if each is None else f"{name}={each}" for each in counting)
+    expected = "present" if present else "absent"
+    if there is present:
+        return ok(subject, expected=expected, actual=expected)
+    why = f"given {len(found)} times: the last one counts" if len(found) > len(counting) else ""
+    return fail(subject, expected=expected, actual=shown[:200] or "absent", why=why)
+
+
+def has(given: str | None, value: str) -> bool:
+    """
+    >>> has("on,sm_on", "on"), has("pt", "off"), has(None, "1")
+    (True, False, False)
+    """
+    return given is not None and (
+        given == value or ("," not in value and value in given.split(","))
+    )
+
+
+def parameters(cmdline: str) -> Mapping[str, tuple[str | None, ...]]:
+    """The values of each parameter, in their order; None for one without `=`.
+
+    >>> parameters('ro iommu=pt dyndbg="file a.c +p" pci=a pci=b -- quiet')["pci"]
+    ('a', 'b')
+    """
+    found: dict[str, tuple[str | None, ...]] = {}
+    for word in WORD.findall(cmdline):
+        if word == "--":
+            break
+        name, equals, value = word.replace('"', "").partition("=")
+        key = spelled(name)
+        found[key] = (*found.get(key, ()), value if equals else None)
+    return found
+
+
+def spelled(name: str) -> str:
+    """A name as the kernel compares it: dashes are underscores."""
+    return name.replace("-", "_")
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=("host.cmdline",),
+    judge=judge,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,173 @@
+"""The node has all the memory that is installed, and every NUMA node its share.
+
+**Why it matters.** A DIMM that failed its training at boot is left out silently: the node comes up
+with less memory, jobs that fitted are killed, and the memory channel that is gone lowers the
+bandwidth of its NUMA node.
+
+**Read from** /proc/meminfo, MemTotal, and /sys/devices/system/node/node*/meminfo.
+
+**Verdicts.** `minimum_gib` is what is installed; firmware and kernel keep a part of it, which
+`tolerance_percent` allows for. With DIMMs of one size, one of sixteen is 6% of the memory, one of
+thirty-two 3%: keep the tolerance below. NUMA nodes are compared with the largest one, unless
+`nodes_alike` is false. A NUMA node without CPUs (the memory of a Grace Hopper's GPU, CXL, HBM) is
+neither compared nor counted; on a kernel without NUMA it cannot be told apart, so that enough
+memory is unknown there.
+
+**To fix it** `dmidecode -t memory` and the BMC's event log name the slot; `edac-util -v` and the
+kernel log tell whether it had errors before. Reseat or replace the DIMM. If the firmware mapped it
+out, it has to be enabled there again.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.evidence.across import nodes_of
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.memory import Memory
+from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+
+GIB = 1 << 20  # KiB
+ADVICE = (
+    "a DIMM is missing or was left out at boot: `dmidecode -t memory` and the BMC's event log name "
+    "the slot; reseat or replace it"
+)
+Gib = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Params(CheckParams):
+    """`memory_size: 2048` or `memory_size: {minimum_gib: 2048, tolerance_percent: 2}` or
+    `memory_size: {minimum_gib: 1536, nodes_alike: false}`"""
+
+    bare: ClassVar[str] = "minimum_gib"
+
+    minimum_gib: Gib | None = None
+    """GiB that are installed, all together."""
+    minimum_node_gib: Gib | None = None
+    """GiB that are installed at each NUMA node with CPUs."""
+    tolerance_percent: Annotated[float, Field(ge=0, lt=100)] = 3
+    """What firmware and kernel may keep, and what NUMA nodes may differ by."""
+    nodes_alike: bool = True
+    """Whether NUMA nodes must have as much memory as the largest one."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    if params.minimum_gib is not None:
+        yield judge_total(evidence, params.minimum_gib * share(params))
+    if params.nodes_alike or params.minimum_node_gib is not None:
+        yield from judge_nodes(evidence, params)
+    elif params.minimum_gib is None:
+        yield unknown(why="the baseline names nothing to check")
+
+
+def share(params: Params) -> float:
+    return (100 - params.tolerance_percent) / 100
+
+
+def judge_total(evidence: Evidence, minimum: float) -> Finding:
+    section, numa, nodes = evidence[Memory], evidence[Numa], nodes_of(evidence)
+    if section.data is None:
+        return unknown(why=f"memory: {section.why}")
+    total = section.data.total_kb
+    if total is None:
+        return unread(NODE, section.data, "total_kb")
+    if total <= 0:
+        return unknown(why=f"total_kb: {total}")
+    apart, unread_why = without_cpus(nodes)
+    actual = (total - apart) / GIB
+    if actual < minimum:
+        return fail(expected=at_least(minimum), actual=gib(actual), advice=ADVICE)
+    if numa.status == "absent":
+        unread_why = numa.why
+    if unread_why:
+        return unknown(why=f"memory of nodes without CPUs: {unread_why}")
+    return ok(expected=at_least(minimum), actual=gib(actual))
+
+
+def without_cpus(nodes: Mapping[int, NumaNode] | Finding) -> tuple[int, str]:
+    """KiB of the NUMA nodes that have memory alone, and why they may not be all."""
+    if isinstance(nodes, Finding):
+        return 0, nodes.why
+    found, why = 0, ""
+    for node in nodes.values():
+        if cpus_unread(node):
+            why = why or cpus_unread(node)
+        elif has_memory_alone(node):
+            if node.memory_total_kb is None or node.memory_total_kb < 0:
+                why = why or f"memory_total_kb: {node.why('memory_total_kb')}"
+            found += max(0, node.memory_total_kb or 0)
+    return found, why
+
+
+def cpus_unread(node: NumaNode) -> str:
+    """Why it is not known whether a NUMA node has CPUs; empty if it is."""
+    if node.cpulist is None:
+        return f"cpulist: {node.why('cpulist')}"
+    if node.cpulist == "" and node.cpus_present is None:
+        return f"cpus_present: {node.why('cpus_present')}"
+    return ""
+
+
+def judge_nodes(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    nodes = nodes_of(evidence)
+    if isinstance(nodes, Finding):
+        yield nodes
+        return
+    with_cpus = [node for node in nodes.values() if not has_memory_alone(node)]
+    known = {node.id: node.memory_total_kb for node in with_cpus if not doubt(node)}
+    largest = max((kb for kb in known.values() if kb is not None), default=0)
+    alike = params.nodes_alike and len(with_cpus) > 1
+    for node in with_cpus:
+        subject = Subject(kind="numa", id=str(node.id))
+        expected = (params.minimum_node_gib or 0) * share(params)
+        if alike:
+            expected = max(expected, largest / GIB * share(params))
+        if doubt(node):
+            yield unknown(subject, why=doubt(node))
+        elif not expected:
+            continue
+        elif (actual := (node.memory_total_kb or 0) / GIB) < expected:
+            yield fail(subject, expected=at_least(expected), actual=gib(actual), advice=ADVICE)
+        elif alike and len(known) < len(with_cpus):
+            yield unknown(subject, why="not every NUMA node's memory was read")
+        else:
+            yield ok(subject, expected=at_least(expected), actual=gib(actual))
+    if not with_cpus and nodes:
+        yield unknown(why="no NUMA node has CPUs")
+    elif params.minimum_gib is None and not (alike or params.minimum_node_gib):
+        yield unknown(why="there is one NUMA node, and the baseline says no minimum")
+
+
+def doubt(node: NumaNode) -> str:
+    """Why it is not known how much memory a node with CPUs has; empty if it is."""
+    if cpus_unread(node):
+        return cpus_unread(node)
+    if node.memory_total_kb is None:
+        return f"memory_total_kb: {node.why('memory_total_kb')}"
+    return f"memory_total_kb: {node.memory_total_kb}" if node.memory_total_kb < 0 else ""
+
+
+def at_least(value: float) -> str:
+    return f"at least {gib(value)}"
+
+
+def gib(value: float) -> str:
+    return f"{value:.1f} GiB"
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.MEMORY,
+    reads=(
+        "memory.total_kb",
+        "numa.nodes[].cpulist",
+        "numa.nodes[].cpus_present",
+        "numa.nodes[].id",
+        "numa.nodes[].memory_total_kb",
+        "numa.online",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,110 @@
+"""The node has the expected number of NUMA nodes, with the expected CPUs.
+
+**Why it matters.** NPS and SNC are firmware settings that a BIOS reset or a replaced board sets
+back: jobs that bind by NUMA node then bind elsewhere, GPUs and NICs are no longer local, and memory
+bandwidth per rank changes.
+
+**Read from** /sys/devices/system/node: online, node*/cpulist and the node*/cpu* entries.
+
+**Verdicts.** `nodes` counts those with CPUs, online or not. Nodes that have memory alone (a Grace
+Hopper's GPU memory, CXL, HBM) are counted by `memory_only_nodes`, if the baseline says how many.
+`cpus_per_node` counts CPUs that are online. A kernel without NUMA has one node.
+
+**To fix it** in the firmware's set-up: NPS (AMD), SNC or sub-NUMA clustering (Intel), and NUMA or
+node interleaving. `numa=off` and `numa=fake=` in /proc/cmdline change it too.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.evidence.across import nodes_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    compare,
+    fail,
+    not_applicable,
+    unknown,
+)
+
+
+class Params(CheckParams):
+    """`numa_topology: 2` or `numa_topology: {nodes: 8, cpus_per_node: 24}` or
+    `numa_topology: {nodes: 2, memory_only_nodes: 8}`"""
+
+    bare: ClassVar[str] = "nodes"
+
+    nodes: Annotated[int, Field(ge=1)]
+    """NUMA nodes with CPUs."""
+    cpus_per_node: Annotated[int, Field(ge=1)] | None = None
+    """CPUs online in each of them: two for each core with SMT."""
+    memory_only_nodes: Annotated[int, Field(ge=0)] | None = None
+    """NUMA nodes without CPUs."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Numa]
+    found = nodes_of(evidence)
+    if section.status == "absent":
+        why = "the kernel has no NUMA support"
+        if params.nodes > 1:
+            yield fail(expected={"with CPUs": params.nodes}, actual={"with CPUs": 1}, why=why)
+        else:
+            yield not_applicable(why=why)
+    elif isinstance(found, Finding):
+        yield found
+    else:
+        nodes = [found[id] for id in sorted(found)]
+        yield judge_count(nodes, params)
+        if params.cpus_per_node is not None:
+            for node in nodes:
+                if not has_memory_alone(node):
+                    yield judge_cpus(node, params.cpus_per_node)
+
+
+def judge_count(nodes: list[NumaNode], params: Params) -> Finding:
+    for node in nodes:
+        for field in ("cpulist", "cpus_present"):
+            if numbers(getattr(node, field)) is None:
+                known = getattr(node, field) is None
+                why = node.why(field) if known else "not a list of CPUs"
+                return unknown(why=f"NUMA node {node.id}: {field}: {why}")
+    alone = sum(has_memory_alone(node) for node in nodes)
+    expected = {"with CPUs": params.nodes}
+    actual = {"with CPUs": len(nodes) - alone}
+    if params.memory_only_nodes is not None:
+        expected["memory only"] = params.memory_only_nodes
+        actual["memory only"] = alone
+    return compare(Subject(), expected=expected, actual=actual)
+
+
+def judge_cpus(node: NumaNode, expected: int) -> Finding:
+    subject = Subject(kind="numa", id=str(node.id))
+    cpus = numbers(node.cpulist)
+    if cpus is None:
+        why = node.why("cpulist") if node.cpulist is None else "not a list of CPUs"
+        return unknown(subject, why=f"cpulist: {why}")
+    return compare(subject, expected=expected, actual=len(cpus), unit="CPUs")
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CPU,
+    reads=(
+        "numa.nodes[].cpulist",
+        "numa.nodes[].cpus_present",
+        "numa.nodes[].id",
+        "numa.online",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

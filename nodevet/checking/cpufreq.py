@@ -1,0 +1,64 @@
+"""The CPU frequency policies that a check judges one by one."""
+
+from collections.abc import Iterator
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers, spans
+from nodevet.model import Finding, Subject, not_applicable, unknown
+
+NO_CPUFREQ = "the kernel has no cpufreq here"
+
+
+def each_policies(evidence: Evidence) -> Iterator[CpufreqPolicies | Finding]:
+    """The policies of CPUs that are online; in place of others the finding that says why not.
+
+    Never empty. Where a CPU that is online has no policy an unknown follows.
+    """
+    section = evidence[Cpufreq]
+    if section.status == "absent":
+        yield not_applicable(why=NO_CPUFREQ)
+    elif section.data is None:
+        yield unknown(why=f"cpufreq: {section.why}")
+    elif section.data.policies is None:
+        yield unknown(why=f"policies: {section.data.why('policies')}")
+    elif not section.data.policies:
+        yield not_applicable(why=NO_CPUFREQ)
+    else:
+        for policies in section.data.policies:
+            if policies.cpus == "":
+                yield not_applicable(subject_of(policies), why="all its CPUs are offline")
+            elif policies.cpus is None:  # settings of no CPU may be those of long ago
+                yield unread(subject_of(policies), policies, "cpus")
+            else:
+                yield policies
+        doubt = uncovered(evidence)
+        if doubt:
+            yield unknown(why=doubt)
+
+
+def subject_of(policies: CpufreqPolicies) -> Subject:
+    return Subject(kind="cpufreq", id=policies.policies)
+
+
+def uncovered(evidence: Evidence) -> str:
+    """Why the policies may not be those of every CPU that is online; empty where they are."""
+    cpus, cpufreq = evidence[Cpu], evidence[Cpufreq]
+    if cpus.data is None:
+        return f"CPUs: {cpus.why}"
+    online = numbers(cpus.data.online)
+    if not online:
+        return f"online: {'not a list of CPUs' if cpus.data.online else cpus.data.why('online')}"
+    covered: set[int] = set()
+    for policies in (cpufreq.data.policies if cpufreq.data else None) or ():
+        found = numbers(policies.cpus)
+        if policies.cpus is not None and found is None:
+            return f"{subject_of(policies).label}: cpus: not a list of CPUs"
+        covered |= found or set()
+    left = online - covered
+    if not left:
+        return ""
+    read = len(online) - len(left)
+    return f"the policies are of {read} of the {len(online)} CPUs online: not of {spans(left)}"
