@@ -23,6 +23,7 @@ from pydantic import Field
 
 from nodevet.checking.cpufreq import NO_CPUFREQ, each_policies, subject_of
 from nodevet.checking.expected import Words, matches, said
+from nodevet.checking.learning import usual
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.model import (
@@ -31,6 +32,8 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Severity,
+    Value,
+    Verdict,
     fail,
     not_applicable,
     ok,
@@ -141,6 +144,22 @@ def judge_turbo(evidence: Evidence, expected: bool) -> Finding:
     return say(expected={"turbo": expected}, actual={"turbo": actual})
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Cpufreq].data
+    if data is None or not data.policies:
+        return None
+    fields: dict[str, Value] = {}
+    turbo = judge_turbo(evidence, expected=True)
+    if turbo.verdict in (Verdict.OK, Verdict.FAIL):
+        fields["turbo"] = turbo.verdict is Verdict.OK
+    if epp := usual(each.epp for each in data.policies):
+        fields["epp"] = epp
+    pairs = ((each.scaling_max_khz, each.cpuinfo_max_khz) for each in data.policies)
+    if any(low and high and low < high for low, high in pairs):
+        fields["uncapped"] = False
+    return fields
+
+
 CHECK = Check(
     params=Params,
     area=Area.CPU,
@@ -155,5 +174,6 @@ CHECK = Check(
         "cpufreq.policies[].scaling_min_khz",
     ),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -26,7 +26,7 @@ from pydantic import Field
 from nodevet.checking.cpufreq import each_policies, subject_of
 from nodevet.checking.learning import usual
 from nodevet.evidence.core import unread
-from nodevet.evidence.cpufreq import CpufreqPolicies
+from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, compare

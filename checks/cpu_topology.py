@@ -26,7 +26,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers, spans
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 COUNTS = ("sockets", "cores", "threads")
 Count = Annotated[int, Field(ge=1)]
@@ -103,6 +103,17 @@ def judge_online(cpu: Cpu) -> Finding:
     return ok(expected="no CPU offline", actual="none")
 
 
+def learn(evidence: Evidence) -> Value:
+    cpu = evidence[Cpu].data
+    if cpu is None:
+        return None
+    fields: dict[str, Value] = {name: getattr(cpu, name) for name in COUNTS}
+    fields["model"] = " ".join(cpu.model_name.split()) if cpu.model_name else None
+    if judge_online(cpu).verdict is Verdict.FAIL:
+        fields["online"] = False
+    return {name: value for name, value in fields.items() if value is not None} or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.CPU,
@@ -115,4 +126,5 @@ CHECK = Check(
         "cpu.threads",
     ),
     judge=judge,
+    learn=learn,
 )

@@ -32,6 +32,7 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
+    Value,
     fail,
     not_applicable,
     ok,
@@ -130,6 +131,15 @@ def spelled(size_kb: int) -> str:
     return f"{size_kb // KIB[unit]}{unit}"
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Memory].data
+    if data is None or data.hugetlb_kb is None:
+        return None
+    if not data.hugetlb_kb:
+        return "none"
+    return {"total": {spelled(each.size_kb): each.total for each in data.hugepages or ()}}
+
+
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
@@ -140,5 +150,6 @@ CHECK = Check(
         "memory.hugetlb_kb",
     ),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

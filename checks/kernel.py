@@ -25,7 +25,18 @@ from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 NUMBERS = re.compile(r"[0-9]{1,9}(?:[.-][0-9]{1,9})*")
 Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$")]
@@ -87,10 +98,16 @@ def newer(release: tuple[int, ...], minimum: tuple[int, ...]) -> bool:
     return release + (0,) * (len(minimum) - len(release)) >= minimum
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[HostInfo].data
+    return data.kernel if data else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=("host.kernel",),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -24,7 +24,18 @@ from pydantic import Field, model_validator
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 WORD = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 ALL_COUNT = re.compile(
@@ -115,10 +126,34 @@ def spelled(name: str) -> str:
     return name.replace("-", "_")
 
 
+LEARNT = re.compile(
+    r"hugepages|(?:default_)?hugepagesz|pci|iommu.*|(?:intel|amd)_iommu|isolcpus|nohz_full"
+    r"|rcu_nocbs|nosmt|mitigations|numa|numa_balancing|transparent_hugepage|nohz|tsc|clocksource"
+    r"|(?:processor|intel_idle)\.max_cstate|idle|(?:intel|amd)_pstate|cgroup_no_v1|pcie_aspm"
+    r"|systemd\.unified_cgroup_hierarchy|module_blacklist|modprobe\.blacklist|nvidia.*"
+)
+"""Parameters that change how a node performs, and are not about its own disks and consoles."""
+
+
+def learn(evidence: Evidence) -> Value:
+    data = evidence[HostInfo].data
+    if data is None or data.cmdline is None:
+        return None
+    found = parameters(data.cmdline)
+    present = [
+        name if value is None else f"{name}={value}"
+        for name, values in found.items()
+        if LEARNT.fullmatch(name)
+        for value in (values if ALL_COUNT.fullmatch(name) else values[-1:])
+    ]
+    return {"present": list(dict.fromkeys(present))} if present else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=("host.cmdline",),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

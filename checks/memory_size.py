@@ -18,6 +18,7 @@ kernel log tell whether it had errors before. Reseat or replace the DIMM. If the
 out, it has to be enabled there again.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
@@ -28,7 +29,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
 
 GIB = 1 << 20  # KiB
 ADVICE = (
@@ -158,6 +159,33 @@ def gib(value: float) -> str:
     return f"{value:.1f} GiB"
 
 
+def learn(evidence: Evidence) -> Value:
+    data, nodes = evidence[Memory].data, nodes_of(evidence)
+    apart, why = without_cpus(nodes)
+    if data is None or data.total_kb is None or isinstance(nodes, Finding) or why:
+        return None
+    found = [n.memory_total_kb for n in nodes.values() if not has_memory_alone(n)]
+    known = [kb for kb in found if kb is not None]
+    share = (100 - Params().tolerance_percent) / 100
+    fields: dict[str, Value] = {"minimum_gib": installed((data.total_kb - apart) / GIB, share)}
+    if known and min(known) < max(known) * share:
+        fields["nodes_alike"] = False
+    return fields
+
+
+def installed(gib: float, share: float) -> float:
+    """What is likely to be installed where so much is left of it.
+
+    >>> installed(2015.5, 0.97), installed(15.6, 0.97), installed(1025, 0.97)
+    (2048.0, 16.0, 1025.0)
+    """
+    if gib < 1:
+        return round(gib, 2) or 0.01
+    step = 2.0 ** math.ceil(math.log2(gib)) / 32
+    whole = math.ceil(gib / step) * step
+    return whole if whole * share <= gib else float(math.floor(gib))
+
+
 CHECK = Check(
     params=Params,
     area=Area.MEMORY,
@@ -170,4 +198,5 @@ CHECK = Check(
         "numa.online",
     ),
     judge=judge,
+    learn=learn,
 )

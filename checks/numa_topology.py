@@ -30,6 +30,7 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
+    Value,
     compare,
     fail,
     not_applicable,
@@ -96,6 +97,20 @@ def judge_cpus(node: NumaNode, expected: int) -> Finding:
     return compare(subject, expected=expected, actual=len(cpus), unit="CPUs")
 
 
+def learn(evidence: Evidence) -> Value:
+    nodes = nodes_of(evidence)
+    if isinstance(nodes, Finding) or not nodes:
+        return None
+    with_cpus = [node for node in nodes.values() if not has_memory_alone(node)]
+    fields: dict[str, Value] = {"nodes": len(with_cpus)}
+    if len(nodes) > len(with_cpus):
+        fields["memory_only_nodes"] = len(nodes) - len(with_cpus)
+    counts = {len(numbers(node.cpulist) or ()) for node in with_cpus}
+    if len(counts) == 1 and counts != {0}:
+        fields["cpus_per_node"] = counts.pop()
+    return fields
+
+
 CHECK = Check(
     params=Params,
     area=Area.CPU,
@@ -106,5 +121,6 @@ CHECK = Check(
         "numa.online",
     ),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, fail, ok, unknown
 
 
 class Params(CheckParams):
@@ -54,10 +54,17 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     )
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[HostInfo].data
+    fields = {"id": data.os_id, "version": data.os_version} if data else {}
+    return {name: text for name, text in fields.items() if text} or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
     reads=("host.os_id", "host.os_version"),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -20,7 +20,7 @@ from typing import ClassVar
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, compare, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, Value, compare, unknown
 
 ADVICE = {
     "notsupported": "the CPU has no SMT, or the firmware switched it off: see its set-up",
@@ -54,10 +54,16 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         )
 
 
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Cpu].data
+    return data.smt_active if data else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.CPU,
     reads=("cpu.smt_active",),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -21,7 +21,18 @@ from nodevet.checking.expected import span, within
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 DAY = 86400
 
@@ -62,10 +73,15 @@ def shown(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < DAY else f"{seconds / DAY:.1f} days"
 
 
+def learn(evidence: Evidence) -> Value:
+    return None  # it grows by itself
+
+
 CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=("host.uptime_s",),
     judge=judge,
+    learn=learn,
     severity=Severity.WARNING,
 )

@@ -22,7 +22,8 @@ it. The preference is not set for itself: under `performance` the kernel sets it
 
 from collections.abc import Iterator, Sequence
 
-from nodevet.checks.cpu_governor import Params, uncovered
+from nodevet.checking.cpufreq import uncovered
+from nodevet.checks.cpu_governor import Params
 from nodevet.evidence.cpufreq import Cpufreq, CpufreqPolicies
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
