@@ -90,16 +90,17 @@ def command(
             raise not_known(what, catalog)
         _show_host(what, "", source, inventories, names, project, display, reach)
         return
+    asked = (host or names) and what in catalog.ids and not source
+    resolved = _resolved(catalog, folders, host, inventories, names, reach) if asked else ()
     click.echo(_fitted(page(what, catalog)))
     if source and host:
         click.echo()
         _show_host(host, what, source, inventories, names, project, display, reach)
     elif source:
         say(f"{what} is a check; for a host of {source}: --host NAME")
-    elif (host or names) and what in catalog.ids:
-        for one in _resolved(catalog, folders, host, inventories, names, reach):
-            click.echo()
-            click.echo("\n".join(expected(one, what, catalog)))
+    for one in resolved:
+        click.echo()
+        click.echo("\n".join(expected(one, what, catalog)))
 
 
 def _resolved(

@@ -21,6 +21,7 @@ from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
 from nodevet.report.parts.text import name
 from nodevet.report.parts.words import difference
+from nodevet.resource import Contents
 from nodevet.result import HostResult, Outcome, Result, StepResult
 
 ENDING = ".junit.xml"
@@ -105,8 +106,9 @@ def _result(finding: Finding) -> FinalResult | None:
     return result
 
 
-def render_fixes(result: Result) -> str:
-    suites = [_fix_suite(host, result) for host in result.hosts]
+def render_fixes(result: Result, *, contents: Contents = lambda name: None) -> str:
+    """`contents`: what files held before and after; one that is not there is a size and a hash."""
+    suites = [_fix_suite(host, result, contents) for host in result.hosts]
     if result.unknown:
         whole = TestCase("run", classname="run")
         whole.result = [Error(plain(result.unknown), Outcome.UNKNOWN.value)]
@@ -118,12 +120,14 @@ def _run_suite(result: Result, whole: TestCase) -> tuple[TestSuite, float]:
     return _suite_of("(run)", result.started, fixes.facts(result), [whole]), result.seconds
 
 
-def _fix_suite(host: HostResult, result: Result) -> tuple[TestSuite, float]:
+def _fix_suite(host: HostResult, result: Result, contents: Contents) -> tuple[TestSuite, float]:
     properties = (*fixes.facts(result), ("outcome", host.outcome.words))
-    return _suite_of(host.host, result.started, properties, _fix_cases(host, result)), host.seconds
+    return _suite_of(
+        host.host, result.started, properties, _fix_cases(host, result, contents)
+    ), host.seconds
 
 
-def _fix_cases(host: HostResult, result: Result) -> Iterator[TestCase]:
+def _fix_cases(host: HostResult, result: Result, contents: Contents) -> Iterator[TestCase]:
     label = name(host.host)
     whole = TestCase("node", classname=label)
     whole.result = _fix_results(result, host.outcome, host.why)
@@ -135,7 +139,7 @@ def _fix_cases(host: HostResult, result: Result) -> Iterator[TestCase]:
         untouched = step.outcome is Outcome.NOT_ATTEMPTED
         skipped: list[FinalResult] = [Skipped(plain(step.why), "not attempted")]
         case.result = skipped if untouched else _fix_results(result, step.outcome, step.why)
-        if done := "\n".join(_done(step, result)):
+        if done := "\n".join(_done(step, result, contents)):
             case.system_out = done
         yield case
 
@@ -147,7 +151,7 @@ def _fix_results(result: Result, outcome: Outcome, why: str) -> list[FinalResult
     return [kind(plain(why) or outcome.words, outcome.words)]
 
 
-def _done(step: StepResult, result: Result) -> Iterator[str]:
+def _done(step: StepResult, result: Result, contents: Contents) -> Iterator[str]:
     """What is yet to come, the commands, what the check said, then what became what."""
     if step.why and result.good(step.outcome):
         yield f"{step.outcome.words}: {plain(step.why)}"
@@ -155,3 +159,5 @@ def _done(step: StepResult, result: Result) -> Iterator[str]:
     if step.verdicts:
         yield f"the check says {fixes.verdicts(step)}"
     yield from (f"{resource}: {before} → {after}" for resource, before, after in fixes.moved(step))
+    for lines in fixes.diffs(step, contents).values():
+        yield from lines

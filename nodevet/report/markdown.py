@@ -19,6 +19,7 @@ from nodevet.report.parts.spans import cell, code, longest
 from nodevet.report.parts.text import count, name, nodeset
 
 if TYPE_CHECKING:
+    from nodevet.resource import Contents
     from nodevet.result import Result, StepResult
 
 ENDING = ".md"
@@ -136,12 +137,9 @@ def _diffs(run: Run, room: int) -> Iterator[str]:
     sizes = [len(group.text) + 2 * len(nodeset(group.hosts)) + 40 for group in groups]
     kept = _fitting(sizes, room - 2 * MOST_HOSTS)
     for group in groups[:kept]:
-        fence = "`" * max(3, longest(group.text) + 1)
         yield f"### {code(nodeset(group.hosts))}"
         yield ""
-        yield f"{fence}diff"
-        yield group.text
-        yield fence
+        yield from _fenced(group.text)
         yield ""
     if left := [host for group in groups[kept:] for host in group.hosts]:
         hosts = cell(brief(nodeset(left), MOST_HOSTS))
@@ -159,11 +157,18 @@ def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> Iterator[str]:
     yield ""
 
 
-def render_fixes(result: "Result") -> str:
-    return "\n".join(_of_fixes(result)) + "\n"
+def _fenced(text: str) -> list[str]:
+    """A block of a diff, which nothing in it can end."""
+    fence = "`" * max(3, longest(text) + 1)
+    return [f"{fence}diff", *text.split("\n"), fence]
 
 
-def _of_fixes(result: "Result") -> Iterator[str]:
+def render_fixes(result: "Result", *, contents: "Contents" = lambda name: None) -> str:
+    """`contents`: what files held before and after; one that is not there is a size and a hash."""
+    return "\n".join(_of_fixes(result, contents)) + "\n"
+
+
+def _of_fixes(result: "Result", contents: "Contents") -> Iterator[str]:
     yield f"# nodevet {plain(result.kind)}"
     yield ""
     yield f"**{fixes.summary(result)}**"
@@ -179,10 +184,10 @@ def _of_fixes(result: "Result") -> Iterator[str]:
             yield ""
             yield f"## {code(name(host.host))}: {host.outcome.words}"
             yield ""
-            yield from _steps(host.steps)
+            yield from _steps(host.steps, contents)
 
 
-def _steps(steps: "Sequence[StepResult]") -> Iterator[str]:
+def _steps(steps: "Sequence[StepResult]", contents: "Contents") -> Iterator[str]:
     for step in steps:
         why = f": {code(brief(step.why, fixes.LONGEST))}" if step.why else ""
         yield f"- {code(step.fix)} {code(fixes.change(step))} **{step.outcome.words}**{why}"
@@ -191,3 +196,5 @@ def _steps(steps: "Sequence[StepResult]") -> Iterator[str]:
             yield f"  - the check says {code(fixes.verdicts(step))}"
         for resource, before, after in fixes.moved(step):
             yield f"  - {code(resource)}: {code(before)} → {code(after)}"
+        for diffed in fixes.diffs(step, contents).values():
+            yield from (f"    {line}" for line in _fenced("\n".join(diffed)))

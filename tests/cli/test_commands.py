@@ -376,3 +376,10 @@ def test_report_says_what_is_no_run_of_fixes(nodevet: Run, tmp_path: Path) -> No
         done = nodevet("report", *words)
         assert done.returncode == 2 and said in done.stderr, done
         assert "Traceback" not in done.stderr
+
+
+def test_explain_of_a_baseline_that_is_not_there_shows_nothing_but_that(nodevet: Run) -> None:
+    done = nodevet("explain", "power_limit", "-b", "nosuch.yaml")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "nosuch.yaml: there is no such file" in done.stderr

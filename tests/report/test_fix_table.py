@@ -122,6 +122,23 @@ def test_only_steps_lose_the_name_of_their_host() -> None:
     assert "n1  a/1: /runs/n1/x and /opt/man1/y (b/1)\n" in text
 
 
+@pytest.mark.parametrize("form", ["markdown", "junit"])
+def test_other_formats_show_what_became_of_a_file_too(form: str) -> None:
+    text = render(form, run([changed("n1", 1)]), contents=TEXTS.get)
+    assert "-ExecStart=/bin/old" in text
+    assert "+ExecStart=/bin/new" in text
+    assert "ExecStart" not in render(form, run([changed("n1", 1)])), "if it is not here"
+
+
+def test_what_a_file_holds_ends_no_block_of_markdown() -> None:
+    hostile = "````\n# a heading\n"
+    texts = dict(TEXTS) | {hashlib.sha256(hostile.encode()).hexdigest(): hostile.encode()}
+    step = replace(power("n1", 1), after=(file(hostile),), before=(file(OLD),))
+    text = render("markdown", run([host("n1", Outcome.CHANGED, step)]), contents=texts.get)
+    assert "    `````diff\n" in text
+    assert "\n# a heading" not in text
+
+
 def test_contents_of_changed_files_are_a_diff() -> None:
     text = render("table", run([changed("n1", 1), changed("n2", 2)]), contents=TEXTS.get)
     assert (
