@@ -8,27 +8,51 @@ and the next job will die on it too.
 longer reaches back to boot. Only lines that the kernel itself wrote count.
 
 **Verdicts.** `ignore` names the Xids that an application causes by itself; they are shown, and
-are not a fault. Every other one fails, a number that nodevet does not know too. A GPU that fell
-off the bus is one loss, however many lines say so; a line that does not say of which GPU belongs
-to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only if the log has no
-gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was overwritten) is
-judged for what it covers, and the finding says since when; unknown if that is less than an hour
-and less than what is gone, and for a GPU that is lost. An SXid (NVSwitch) fails unless the driver
-calls it non-fatal; then it is not applicable, and shown. Captured files without a kernel log are
-not applicable.
+are not a fault, unless `repeats` says how often one GPU may have one within `hours`. Xids 144 to
+150 (NVLink of Blackwell) are a fault if their line says that they are fatal, or the unit's error
+status does. Every other one fails, a number that nodevet does not know too. Of a cascade what came
+first counts: what follows from it (79 and then 119, 48 and then 63 or 94, 154) is told with it.
+
+What ends an Xid makes it past: a reset of the GPU (the driver's Xid 154 back to None, vfio's `reset
+done`), for what hangs in firmware the driver's being loaded again, a reboot for all. On A100
+a reset does not end 64 and 95; nothing but a reboot ends 79. The driver's own recommendation, in
+Xid 154, goes into the advice.
+
+A GPU that fell off the bus is one loss, however many lines say so; a line that does not say of
+which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only
+if the log has no gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was
+overwritten) is judged for what it covers, and the finding says since when; unknown if that is less
+than an hour and less than what is gone, and for a GPU that is lost. An SXid (NVSwitch) fails unless
+the driver calls it non-fatal or has initialised the switch since; then it is not applicable, and
+shown. Captured files without a kernel log are not applicable.
 
 **To fix it** follow the advice, which is for the worst Xid. The log is empty again after a
 reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3` before the node
 gets jobs again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from nodevet.checking.xids import (
+    ACTIONS,
+    NAMES,
+    NVLINK5,
+    OFF_BUS,
+    RECOVERY,
+    REPORT,
+    TOLERATED,
+    Cure,
+    Remedy,
+    cure_of,
+    follows,
+    link_error,
+    remedy_of,
+)
 from nodevet.evidence.across import (
     IN_HAND,
     each_gpu,
@@ -56,105 +80,83 @@ from nodevet.model import (
     unknown,
 )
 
-REPORT = "drain the node and run nvidia-bug-report.sh"  # what is gone after a reset
-POWER = (
-    f"{REPORT}, then power it off and on: a reset does not reach the GPU. If it comes back, look "
-    "at its power cable and riser and reseat it; attach the report and these lines to the RMA"
-)
-RESET = (
-    f"{REPORT}, then reset the GPU with no job left, or reboot. If it comes back, have the GPU "
-    "replaced; attach the report and these lines to the RMA"
-)
-LINK = (
-    f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: one GPU alone is not "
-    "reset here. If it comes back, reseat the GPU if it is a module, otherwise suspect "
-    "the baseboard"
-)
-SYSTEM = (
-    f"{REPORT}, then reboot; if it comes back, update the driver and the firmware, and send the "
-    "report to the vendor"
-)
-SUPPORT = (
-    "note which job ran; if it comes back after a reset, send nvidia-bug-report.sh's output and "
-    "these lines to the vendor"
-)
-JOB = (
-    "suspect the job first; if other jobs get it on this GPU too, drain the node and run `dcgmi "
-    "diag -r 3` on it"
-)
 SWITCH = (
     f"{REPORT}, then reset all GPUs and NVSwitches together, or reboot: a restart of "
     "nvidia-fabricmanager alone clears nothing. If it comes back, suspect the baseboard"
 )
-
-# Numbers and names of NVIDIA's Xid catalogue, the most urgent advice first.
-CODES: dict[str, dict[int, str]] = {
-    POWER: {
-        79: "GPU_HAS_FALLEN_OFF_THE_BUS", 54: "SILENT_RUNNING_PWR_REDUCED_CLOCKING",
-        167: "PCIE_FATAL_TIMEOUT", 168: "REDUCED_GPU_MEMORY_CAPACITY",
-    },
-    RESET: {
-        48: "GPU_ECC_DBE", 64: "INFOROM_DRAM_RETIREMENT_FAILURE", 95: "UNCONTAINED_ERROR",
-        140: "UNRECOVERABLE_ECC_ERROR_ESCAPE", 172: "UNCORRECTABLE_SRAM_ERROR",
-        94: "CONTAINED_ERROR", 63: "INFOROM_DRAM_RETIREMENT_EVENT",
-        156: "RESOURCE_RETIREMENT_EVENT", 157: "RESOURCE_RETIREMENT_FAILURE",
-        92: "EXCESSIVE_SBE_INTERRUPTS", 46: "GPU_TIMEOUT_ERROR", 62: "PMU_HALT_ERROR",
-        109: "CTXSW_TIMEOUT_ERROR", 110: "SEC_FAULT_ERROR", 143: "GPU_INIT_ERROR",
-        154: "GPU_RECOVERY_ACTION_CHANGED", 158: "GPU_FATAL_TIMEOUT", 169: "SEC2_HALT_ERROR",
-    },
-    LINK: {
-        74: "NVLINK_ERROR", 121: "C2C_ERROR", 136: "ALI_TRAINING_FAIL", 137: "NVLINK_PRIV_ERR",
-        144: "NVLINK_SAW_ERROR", 145: "NVLINK_RLW_ERROR", 146: "NVLINK_TLW_ERROR",
-        147: "NVLINK_TREX_ERROR", 148: "NVLINK_NVLPW_CTRL_ERROR", 149: "NVLINK_NETIR_ERROR",
-        150: "NVLINK_MSE_ERROR", 155: "NVLINK_SW_DEFINED_ERROR",
-        166: "NVLINK_SECURE_CRYPTO_ERR", 170: "NVLINK_SECURE_OTHER",
-    },
-    SYSTEM: {
-        119: "GSP_RPC_TIMEOUT", 120: "GSP_ERROR", 78: "VGPU_START_ERROR",
-        151: "KEY_ROTATION_ERROR", 159: "CHI_NON_DATA_ERROR",
-    },
-    SUPPORT: {
-        9: "GR_ERROR_INSTANCE", 12: "GR_ERROR_SW_METHOD", 16: "VBLANK_CALLBACK_TIMEOUT",
-        18: "BUS_MASTER_TIMEOUT_ERROR", 19: "DISP_MISSED_NOTIFIER",
-        26: "FIFO_ERROR_FBISTATE_TIMEOUT", 27: "VP_ERROR", 28: "VP2_ERROR", 29: "BSP_ERROR",
-        30: "BAD_ADDR_ACCESS", 33: "SEC_ERROR", 34: "MSVLD_ERROR", 35: "MSPDEC_ERROR",
-        36: "MSPPP_ERROR", 38: "FECS_ERR_WATCHDOG_TIMEOUT", 42: "VIC_ERROR",
-        44: "GR_FAULT_DURING_CTXSW", 47: "NVENC0_ERROR", 56: "DISPLAY_CHANNEL_EXCEPTION",
-        57: "FB_LINK_TRAINING_FAILURE_ERROR", 58: "FB_MEMORY_ERROR", 59: "PMU_ERROR",
-        60: "SEC2_ERROR", 61: "PMU_BREAKPOINT", 65: "NVENC1_ERROR", 70: "CE3_ERROR",
-        71: "CE4_ERROR", 72: "CE5_ERROR", 73: "NVENC2_ERROR", 75: "CE6_ERROR", 76: "CE7_ERROR",
-        77: "CE8_ERROR", 80: "PBDMA_PUSHBUFFER_CRC_MISMATCH", 81: "VGA_SUBSYSTEM_ERROR",
-        82: "NVJPG0_ERROR", 83: "NVDEC1_ERROR", 84: "NVDEC2_ERROR", 85: "CE9_ERROR",
-        86: "OFA0_ERROR", 88: "NVDEC3_ERROR", 89: "NVDEC4_ERROR", 96: "NVDEC5_ERROR",
-        97: "NVDEC6_ERROR", 98: "NVDEC7_ERROR", 99: "NVJPG1_ERROR", 100: "NVJPG2_ERROR",
-        101: "NVJPG3_ERROR", 102: "NVJPG4_ERROR", 103: "NVJPG5_ERROR", 104: "NVJPG6_ERROR",
-        105: "NVJPG7_ERROR", 111: "BUNDLE_ERROR_EVENT", 112: "DISP_SUPERVISOR_ERROR",
-        113: "DP_LT_FAILURE", 114: "HEAD_RG_UNDERFLOW", 115: "CORE_CHANNEL_REGS",
-        116: "WINDOW_CHANNEL_REGS", 117: "CURSOR_CHANNEL_REGS", 118: "HEAD_REGS",
-        122: "SPI_PMU_RPC_READ_FAIL", 123: "SPI_PMU_RPC_WRITE_FAIL",
-        124: "SPI_PMU_RPC_ERASE_FAIL", 125: "INFOROM_FS_ERROR", 126: "CE10_ERROR",
-        142: "NVENC3_ERROR", 162: "PSHC_REENGAGED", 163: "PSHC_DISENGAGED",
-        164: "PSHC_LOW_LIFETIME", 165: "PSHC_ZERO_LIFETIME",
-    },
-    JOB: {
-        13: "GR_EXCEPTION", 31: "FIFO_ERROR_MMU_ERR_FLT", 32: "PBDMA_ERROR",
-        43: "RESETCHANNEL_VERIF_ERROR", 45: "PREEMPTIVE_REMOVAL", 68: "NVDEC0_ERROR",
-        69: "GR_CLASS_ERROR",
-    },
-}  # fmt: skip
-
-NAMES = {code: name for codes in CODES.values() for code, name in codes.items()}
+REMAPPING = "row_remapping"
 LOSS = "gpu_lost"  # the check that tells of a GPU that is lost, whatever Xids say so too
-OFF_BUS = 79  # what the driver also says without a number
+REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
+LINK_XIDS = frozenset({74, *range(144, 151)})
+TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
+EARLIER_S = 5.0  # lines of one fault are not always in their order
 Code = Annotated[int, Field(ge=1, le=65535)]
 
 
-class Params(CheckParams):
-    """`xid: {}` or `xid: {ignore: [13, 31, 43, 45, 63]}`"""
+def keyed(value: Any) -> Any:
+    """YAML reads the key of `{31: 5}` as a number."""
+    if isinstance(value, dict):
+        return {str(key) if type(key) is int else key: most for key, most in value.items()}
+    return value
 
-    ignore: Annotated[tuple[Code, ...], Field(strict=False)] = (13, 31, 32, 43, 45, 68, 69)
+
+Repeats = dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[int, Field(ge=0)]]
+
+
+class Params(CheckParams):
+    """`xid: {}` or `xid: {ignore: [13, 43, 45], repeats: {31: 5, 94: 1}, hours: 24}`"""
+
+    ignore: Annotated[tuple[Code, ...], Field(strict=False)] = TOLERATED
     """Numbers that are no fault here."""
+    repeats: Annotated[Repeats, BeforeValidator(keyed)] = Field(default={})
+    """Xid: how often one GPU may have it within `hours`; lines within 10 s count as one."""
+    hours: Annotated[float, Field(gt=0, le=8784)] = 24.0
     since: Literal["boot"] = "boot"
+
+    def allowed(self, code: int) -> int | None:
+        """How often it may occur within `hours`; None: it is not counted."""
+        return self.repeats.get(str(code))
+
+
+class Context(NamedTuple):
+    """What else tells of the Xids of a GPU."""
+
+    ends: Mapping[Cure, float | None]  # when what ends an Xid happened last, seconds after boot
+    switches: Sequence[KernelEvent] = ()  # fatal SXids
+    resets: Mapping[str, float] = {}  # when a function was reset, by address
+    architecture: str | None = None  # None: not known
+
+    def of(self, gpu: Gpu) -> "Context":
+        return self.at(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
+
+    def at(self, address: str) -> "Context":
+        moment = self.resets.get(address) if address else None
+        both = latest_of(self.ends.get(Cure.LOAD), moment)
+        return self._replace(ends={Cure.RESET: moment, Cure.LOAD: both})
+
+    def together(self, own: Mapping[int, Sequence[KernelEvent]]) -> str:
+        """Which switches logged a fatal error when this GPU logged one of its links."""
+        moments = [m for code in LINK_XIDS & own.keys() for event in own[code]
+                   for m in event.times_s]  # fmt: skip
+        near = {
+            f"SXid {switch.code} of nvswitch {switch.bus_id}"
+            for switch in self.switches
+            if any(abs(m - other) <= TOGETHER_S for m in moments for other in switch.times_s)
+        }
+        return f"at the same time {', '.join(sorted(near)[:4])}" if near else ""
+
+
+def context_of(events: Sequence[KernelEvent]) -> Context:
+    def moments(kind: str) -> dict[str, float]:
+        last: dict[str, float] = {}
+        for event in events:
+            if event.kind == kind and event.last_s is not None:
+                address = event.bus_id or ""
+                last[address] = max(event.last_s, last.get(address, 0.0))
+        return last
+
+    fatal = [each for each in events if each.kind == "sxid" and each.severity == "fatal"]
+    return Context({Cure.LOAD: moments("driver_load").get("")}, fatal, moments("gpu_reset"))
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -164,20 +166,26 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         events = log.events or ()
         about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
-        yield from judge_gpus(evidence, log, about_gpus, params)
+        yield from judge_gpus(evidence, log, about_gpus, params, context_of(events))
         switches = [event for event in events if event.kind == "sxid"]
-        yield from judge_switches(switches, boot_time(evidence[HostInfo].data))
+        probed = {event.bus_id: event.last_s for event in events
+                  if event.kind == "nvswitch_probe" and event.bus_id and event.last_s}  # fmt: skip
+        yield from judge_switches(switches, probed, boot_time(evidence[HostInfo].data))
 
 
 def judge_gpus(
-    evidence: Evidence, log: KernelLog, events: Sequence[KernelEvent], params: Params
+    evidence: Evidence,
+    log: KernelLog,
+    events: Sequence[KernelEvent],
+    params: Params,
+    context: Context,
 ) -> Iterator[Finding]:
     (doubt, since), gone = coverage(log), off_the_bus(evidence)
     gpus = located(evidence)
     at = by_address(events)
     join(evidence, gpus, at)
     booted = boot_time(evidence[HostInfo].data)
-    nameless = fault(NODE, at.pop("", []), params, booted)
+    nameless = fault(NODE, at.pop("", []), params, booted, context)
     if nameless:
         doubt = "an Xid names no GPU"
         yield nameless
@@ -187,12 +195,12 @@ def judge_gpus(
         before = since if lost(gpu) or gpu.bus_id in gone else ""
         why = f"it is lost, and the log covers only what happened {before}" if before else doubt
         events_of = at.get(gpu.bus_id or "", [])
-        found = judge_gpu(gpu, events_of, params, why, since, booted)
+        found = judge_gpu(gpu, events_of, params, why, since, booted, context)
         off = lost(gpu) or gpu.bus_id in gone
         yield msgspec.structs.replace(found, cause=LOSS) if off else found
     for address in sorted(at.keys() - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
-        bad = fault(subject, at[address], params, booted, {"bus id": address})
+        bad = fault(subject, at[address], params, booted, context.at(address), {"bus id": address})
         if bad:
             yield msgspec.structs.replace(bad, cause=LOSS) if address in gone else bad
     short = unlisted(evidence, at) if gpus else None
@@ -224,6 +232,14 @@ def join(evidence: Evidence, gpus: Sequence[Gpu], at: dict[str, list[KernelEvent
         at[""] = [event for event in at[""] if event not in spare]
 
 
+class Told(NamedTuple):
+    """The events of one GPU: those that count, and those that a reset has ended."""
+
+    now: list[KernelEvent]
+    past: list[KernelEvent]
+    ended: float  # when the last reset was that ended some
+
+
 def judge_gpu(
     gpu: Gpu,
     events: list[KernelEvent],
@@ -231,10 +247,11 @@ def judge_gpu(
     doubt: str,
     since: str,
     booted: float | None,
+    context: Context,
 ) -> Finding:
     """`since`: what silence is about, where the log begins after boot."""
     subject = subject_of(gpu)
-    found = fault(subject, events, params, booted, board(gpu))
+    found = fault(subject, events, params, booted, context.of(gpu), board(gpu))
     if found:
         return found
     if "handle" in gpu.errors:
@@ -243,7 +260,8 @@ def judge_gpu(
         return unread(subject, gpu, "bus_id")
     if doubt:
         return unknown(subject, why=doubt)
-    why = "; ".join(filter(None, (told(events, booted), since)))
+    split = by_resets(events, context.of(gpu))
+    why = "; ".join(filter(None, (told(split.now, booted), before(split, booted), since)))
     return ok(subject, expected=[], actual=[], why=why)
 
 
@@ -251,35 +269,168 @@ def number(event: KernelEvent) -> int | None:
     return OFF_BUS if event.kind == "off_bus" else event.code
 
 
+def by_resets(events: Sequence[KernelEvent], context: Context) -> Told:
+    """What happened since the last reset that ends it, and what before."""
+    own = {cure: context.ends.get(cure) for cure in Cure}
+    done = recovered(events)
+    for cure in (Cure.RESET, Cure.LOAD):
+        own[cure] = latest_of(own[cure], done)
+    result = Told([], [], 0.0)
+    for event in events:
+        code = number(event)
+        end = None if code is None else own[cure_of(code, context.architecture)]
+        if code == RECOVERY and action(event) is Remedy.NOTHING:
+            continue
+        if end is None or event.last_s is None or event.last_s >= end:
+            result.now.append(trimmed(event, end))
+        else:
+            result.past.append(event)
+            result = result._replace(ended=max(end, result.ended))
+    return result
+
+
+def latest_of(*moments: float | None) -> float | None:
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def trimmed(event: KernelEvent, end: float | None) -> KernelEvent:
+    """An event without what is before `end`."""
+    times = tuple(moment for moment in event.times_s if end is None or moment >= end)
+    if len(times) == len(event.times_s):
+        return event
+    count = len(times) or None
+    return msgspec.structs.replace(
+        event, times_s=times, count=count, first_s=times[0] if times else event.last_s
+    )
+
+
+def recovered(events: Iterable[KernelEvent]) -> float | None:
+    """When the driver said that no recovery is needed any more, if that was its last word."""
+    own = [event for event in events if event.code == RECOVERY and event.kind == "xid"]
+    done = latest_of(*(event.last_s for event in own if action(event) is Remedy.NOTHING))
+    other = [event for event in own if action(event) is not Remedy.NOTHING]
+    if done is None or any(event.last_s is None or event.last_s >= done for event in other):
+        return None
+    return done
+
+
+def action(event: KernelEvent) -> Remedy | None:
+    """What the driver itself recommends, in an Xid 154; None if that cannot be read."""
+    digits = (event.detail or "").partition(" ")[0]
+    try:
+        return ACTIONS.get(int(digits, 16)) if digits.startswith("0x") else None
+    except ValueError:
+        return None
+
+
 def fault(
     subject: Subject,
     events: list[KernelEvent],
     params: Params,
     booted: float | None,
+    context: Context,
     details: Mapping[str, str] = {},
 ) -> Finding | None:
     """What is to be said against these Xids, if anything. `details`: what identifies the board."""
-    codes = {number(event) for event in events}
-    bad = sorted(code for code in codes if code is not None and code not in params.ignore)
+    split = by_resets(events, context)
+    own = by_code(split.now)
+    bad = {code: [e for e in same if counts(e, params)] for code, same in own.items()}
+    bad.update({code: own[code] for code in own if too_many(own[code], code, params)})
+    bad = {code: same for code, same in bad.items() if same}
     if bad:
-        return fail(
+        roots = first_causes(bad, context.architecture or "")
+        after = bad.keys() - set(roots)
+        told_first = told([event for event in split.now if number(event) not in after], booted)
+        told_then = told([event for event in split.now if number(event) in after], booted)
+        why = f"{told_first}; then {told_then}" if told_then else told_first
+        limits = [f"Xid {code} may come {told_limit(params, code)}" for code in sorted(bad)
+                  if params.allowed(code) is not None]  # fmt: skip
+        why = "; ".join(filter(None, [why, *limits, context.together(own), before(split, booted)]))
+        found = fail(
             subject,
             expected=[],
-            actual=bad,
-            why=told(events, booted),
-            advice=advice(bad),
-            details={**details, **times_of(events, booted)},
-            last=last_of(events, booted) or UNSET,
+            actual=roots,
+            why=why,
+            advice=advice(bad, context.architecture or ""),
+            details={**details, **times_of(split.now, booted)},
+            last=last_of(split.now, booted) or UNSET,
         )
+        return msgspec.structs.replace(found, cause=REMAPPING) if set(roots) <= REMAPS else found
     for event in events:
         if number(event) is None:
             return unknown(subject, why=f"an Xid line that cannot be read: {event.text}")
     return None
 
 
-def advice(bad: Sequence[int]) -> str:
-    """The advice of the worst of these numbers."""
-    return next((text for text, codes in CODES.items() if set(bad) & set(codes)), SUPPORT)
+def by_code(events: Iterable[KernelEvent]) -> dict[int, list[KernelEvent]]:
+    found: dict[int, list[KernelEvent]] = {}
+    for event in events:
+        code = number(event)
+        if code is not None:
+            found.setdefault(code, []).append(event)
+    return found
+
+
+def counts(event: KernelEvent, params: Params) -> bool:
+    """Whether it is a fault, however rare."""
+    code = number(event)
+    if code is None or code in params.ignore or params.allowed(code) is not None:
+        return False
+    if code in NVLINK5:
+        return link_error(event.severity, event.detail).fatal
+    return not (code == RECOVERY and action(event) is Remedy.NOTHING)
+
+
+def too_many(events: Sequence[KernelEvent], code: int, params: Params) -> bool:
+    """Whether it came more often within the hours than the baseline allows."""
+    most = params.allowed(code)
+    if most is None:
+        return False
+    if any(not event.times_s for event in events):
+        return sum(most + 1 if event.count is None else event.count for event in events) > most
+    moments = sorted(moment for event in events for moment in event.times_s)
+    pairs = zip(moments, moments[most:], strict=False)
+    return any(last - first <= params.hours * 3600 for first, last in pairs)
+
+
+def told_limit(params: Params, code: int) -> str:
+    return f"at most {params.allowed(code)} times in {params.hours:g} h"
+
+
+def first_causes(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) -> list[int]:
+    """The numbers that no other one explains, which came before it and asks for no less."""
+    first = {code: first_of(events) for code, events in bad.items()}
+    rank = {code: remedy_of(code, architecture).rank for code in bad}
+
+    def explained(code: int) -> bool:
+        return any(
+            follows(code, root)
+            and (rank[root] <= rank[code] or code == RECOVERY)
+            and first[root] - EARLIER_S <= first[code]
+            and not (follows(root, code) and (first[code], code) < (first[root], root))
+            for root in bad
+        )
+
+    return sorted(code for code in bad if not explained(code)) or sorted(bad)
+
+
+def first_of(events: Iterable[KernelEvent]) -> float:
+    return min((event.first_s for event in events if event.first_s is not None), default=0.0)
+
+
+def advice(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) -> str:
+    """The advice of the worst of these; what the driver recommends itself counts for its 154."""
+    found = []
+    for code, events in bad.items():
+        own = {action(event) for event in events} if code == RECOVERY else set()
+        found += [each for each in own if each] or [remedy_of(code, architecture)]
+    return min(found, key=lambda remedy: remedy.rank).value
+
+
+def before(split: Told, booted: float | None) -> str:
+    if not split.past:
+        return ""
+    return f"before a reset {span(split.ended)} after boot: {told(split.past, booted)}"
 
 
 def last_of(events: Sequence[KernelEvent], booted: float | None) -> str:
@@ -307,7 +458,8 @@ def told(
     unread = by_code.pop(0, [])
     for code, same in sorted(by_code.items()):
         name = names.get(code, "unknown to nodevet" if names else "")
-        parts.append(f"{code} {name}".rstrip() + times(same) + when(same, booted))
+        said = said_of(code, same)
+        parts.append(f"{code} {name}".rstrip() + times(same) + when(same, booted) + said)
     if unread:
         text = line_of(unread)
         shown = f": {text}" if text else ""
@@ -315,6 +467,22 @@ def told(
             f"a line whose number cannot be read{times(unread)}{when(unread, booted)}{shown}"
         )
     return "; ".join(parts)
+
+
+MOST_SAID = 3
+
+
+def said_of(code: int, same: Sequence[KernelEvent]) -> str:
+    """What the lines of an Xid say further: the units of a link, the driver's recommendation."""
+    if code in NVLINK5:
+        words = [link_error(event.severity, event.detail).words for event in same]
+    elif code == RECOVERY:
+        words = [(event.detail or "").partition(" ")[2] for event in same]
+    else:
+        words = []
+    said = list(dict.fromkeys(filter(None, words)))
+    more = f" and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
+    return f" ({', '.join(said[:MOST_SAID])}{more})" if said else ""
 
 
 def times(same: Sequence[KernelEvent]) -> str:
@@ -337,10 +505,15 @@ def latest(same: Sequence[KernelEvent]) -> float | None:
     return None if seconds is None or not 0 <= seconds < 1e10 else seconds
 
 
-def judge_switches(events: Sequence[KernelEvent], booted: float | None) -> Iterator[Finding]:
+def judge_switches(
+    events: Sequence[KernelEvent], probed: Mapping[str, float], booted: float | None
+) -> Iterator[Finding]:
+    """`probed`: when the driver took each switch last, which resets it, by address."""
     for address, own in sorted(by_address(events).items()):
         subject = Subject(kind="nvswitch", id=address, bus_id=address) if address else NODE
+        end = probed.get(address, 0.0)
         serious = [event for event in own if event.severity != "nonfatal"]
+        serious = [event for event in serious if event.last_s is None or event.last_s >= end]
         codes = sorted({event.code for event in serious if event.code is not None})
         why = told(own, booted, {})
         if codes:
@@ -354,6 +527,9 @@ def judge_switches(events: Sequence[KernelEvent], booted: float | None) -> Itera
             )
         elif serious:
             yield unknown(subject, why=f"an SXid line that cannot be read: {serious[0].text}")
+        elif any(event.severity != "nonfatal" for event in own):
+            reset = f"before the switch was initialised {span(end)} after boot"
+            yield not_applicable(subject, why=f"{reset}: SXid {why}")
         else:
             yield not_applicable(subject, why=f"non-fatal according to the driver: SXid {why}")
 
@@ -364,6 +540,7 @@ CHECK = Check(
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",
+        "gpu.gpus[].gpu_architecture",
         "pci.functions[].address",
         "pci.functions[].revision",
         "pci.functions[].driver",
@@ -372,8 +549,12 @@ CHECK = Check(
         "kernel_log.since_s",
         "kernel_log.events[].bus_id",
         "kernel_log.events[].code",
+        "kernel_log.events[].count",
+        "kernel_log.events[].detail",
         "kernel_log.events[].kind",
+        "kernel_log.events[].last_s",
         "kernel_log.events[].severity",
+        "kernel_log.events[].times_s[]",
     ),
     judge=judge,
 )

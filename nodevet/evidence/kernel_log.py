@@ -13,16 +13,30 @@ from nodevet.evidence.core import Record, SectionRecord
 class KernelEvent(Record, frozen=True, kw_only=True):
     """Lines of the kernel log that say the same of the same thing."""
 
-    # xid, sxid, off_bus, aer (PCIe: AER, DPC and the firmware's), mce (CPU and memory),
-    # mce_logged (that some were, and no more), oom, hung_task
+    # xid, sxid, off_bus, driver_load, nvswitch_probe, gpu_reset; aer (PCIe: AER, DPC and the
+    # firmware's), mce (CPU and memory), mce_logged (that some were, and no more); oom, oom_cgroup,
+    # hung_task, soft_lockup, hard_lockup, rcu_stall, bug, oops, panic, segfault (in a library of
+    # the GPU's); io_error, nvme_error, fs_error, read_only, disk_failed
     kind: Text
     count: int | None = None
     first_s: float | None = None  # seconds after boot
     last_s: float | None = None
+    # when it occurred, seconds after boot: the latest; lines within 10 s are one occurrence
+    times_s: Annotated[tuple[float, ...], bounds.TIMES] = ()
     code: int | None = None  # of an Xid or SXid
     bus_id: Text | None = None  # as sysfs spells it
     severity: Text | None = None  # fatal, nonfatal (uncorrected), corrected: by the line itself
+    # what else tells it from others of its kind: a process, a device, the unit of an NVLink
+    detail: Text | None = None
     text: Text | None = None  # the first line, in ASCII
+
+
+class Crash(Record, frozen=True, kw_only=True):
+    """What a kernel left behind: in /sys/fs/pstore, or archived by systemd-pstore."""
+
+    path: Text
+    at_s: float | None = None  # when it was written, seconds since 1970 UTC by the node's clock
+    reason: Text | None = None  # Panic, Oops, Emergency, Shutdown, ...
 
 
 class KernelLog(SectionRecord, frozen=True, kw_only=True):
@@ -39,6 +53,7 @@ class KernelLog(SectionRecord, frozen=True, kw_only=True):
     lines_read: int | None = None
     dropped: int | None = None  # lines of events beyond the limit
     events: Annotated[tuple[KernelEvent, ...], bounds.EVENTS] | None = None
+    crashes: Annotated[tuple[Crash, ...], bounds.CRASHES] | None = None  # the latest first
 
 
 LEAST_COVERED_S = 3600.0

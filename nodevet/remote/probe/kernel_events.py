@@ -4,53 +4,25 @@ Each pattern holds at the beginning of a message: what follows may be a process'
 name, and says nothing about the hardware.
 """
 
-import re
+from bisect import bisect_right
 
 from nodevet.remote.probe.files import Reading
-from nodevet.remote.probe.kernel_hardware import ADDRESS, TEXT, Hardware, place, spelled
+from nodevet.remote.probe.kernel_faults import kernel_line
+from nodevet.remote.probe.kernel_hardware import TEXT, Hardware
+from nodevet.remote.probe.kernel_xids import driver_line
 
 EVENTS = 1000  # different ones; a healthy node has few, a broken one tens
 LONGEST = 1024  # characters that are looked at; no message of the kernel is longer
 
-# NVRM: Xid (PCI:0000:19:00): 79, ... and, by age and MIG, (0000:19:00), (PCI:0000:19:00.0),
-# PCI:0000:19:00, (PCI:0000:19:00 GPU-I:05 GPU-CI:00)
-XID = re.compile(r"NVRM: Xid \(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?![0-9A-Za-z])")
-SXID = re.compile(
-    r"nvidia-nvswitch[0-9]+: SXid \(?" + ADDRESS + r"\)?: ([0-9]{1,6})(?![0-9A-Za-z])"
-    r"(?:, (Fatal|Non-fatal|Severity [0-9]+)\b)?"
-)
-OTHERS = (
-    ("oom", re.compile(r"(?:Memory cgroup o|O)ut of memory: ")),
-    ("hung_task", re.compile(r"INFO: task .* blocked for more than ")),
-)
-SEVERITIES = {  # of an NVSwitch's error, in the driver's words
-    "Fatal": "fatal",
-    "Severity 1": "fatal",
-    "Non-fatal": "nonfatal",
-    "Severity 0": "nonfatal",
-}
+TIMES = 64  # of an event, the latest
+BURST_S = 10.0  # lines with less than this between them are of one occurrence
+DETAILS = 64  # that differ, of one kind and code: processes name themselves
+REST = "others"  # what is told of the further ones
 
 
 def classify(text):
-    """(kind, code, address, severity) of a message, or None if it is of no use here."""
-    if text.startswith("NVRM: Xid"):
-        match = XID.match(text)
-        if match:
-            return "xid", int(match.group(5)), spelled(match), None
-        return "xid", None, place(text), None
-    if text.startswith("NVRM: ") and "fallen off the bus" in text:
-        return "off_bus", None, place(text), None
-    if text.startswith("nvidia-nvswitch") and ": SXid" in text:
-        match = SXID.match(text)
-        if match is None:
-            return "sxid", None, place(text), None
-        if text.startswith(", Data {", match.end(5)):  # belongs to the line before
-            return None
-        return "sxid", int(match.group(5)), spelled(match), SEVERITIES.get(match.group(6))
-    for kind, pattern in OTHERS:
-        if pattern.match(text):
-            return kind, None, None, None
-    return None
+    """The Said of a message, or None if it is of no use here."""
+    return driver_line(text) or kernel_line(text)
 
 
 class LogReader(object):
@@ -71,8 +43,8 @@ class LogReader(object):
             if self.hardware.take(seconds, reading[:LONGEST]):
                 continue
             said = classify(reading[:LONGEST])
-            if said is not None and (said[2] is not None or said[0] not in kinds):
-                kinds.add(said[0])
+            if said is not None and (said.address is not None or said.kind not in kinds):
+                kinds.add(said.kind)
                 self.keep(said, seconds, reading)
 
     def end(self):
@@ -80,11 +52,53 @@ class LogReader(object):
         self.hardware.end()
 
 
+class Times(object):
+    """When something occurred: the beginning and end of each burst of lines, the latest ones."""
+
+    def __init__(self):
+        self.starts = []
+        self.ends = []
+
+    def add(self, seconds):
+        at = bisect_right(self.starts, seconds)
+        if at and seconds <= self.ends[at - 1] + BURST_S:
+            self.ends[at - 1] = max(seconds, self.ends[at - 1])
+        elif at < len(self.starts) and seconds >= self.starts[at] - BURST_S:
+            self.starts[at] = seconds
+        else:
+            self.starts.insert(at, seconds)
+            self.ends.insert(at, seconds)
+            if len(self.starts) > TIMES:
+                del self.starts[0], self.ends[0]
+
+
+class Event(object):
+    """Lines that say the same."""
+
+    def __init__(self):
+        self.count = 0
+        self.first = self.last = self.text = None
+        self.times = Times()
+
+    def add(self, seconds, text, times):
+        self.count += times
+        if self.text is None:
+            self.text = text[:TEXT]
+        if seconds is None:
+            return
+        self.times.add(seconds)
+        if self.first is None or seconds < self.first:
+            self.first, self.text = seconds, text[:TEXT]
+        if self.last is None or seconds > self.last:
+            self.last = seconds
+
+
 class Events(object):
-    """The events of a log: those of one kind, code, address and severity as one."""
+    """The events of a log: those of one kind, code, address, severity and detail as one."""
 
     def __init__(self):
         self.found = {}
+        self.details = {}  # (kind, code) -> the details that are told apart
         self.dropped = 0
 
     def reader(self):
@@ -92,40 +106,35 @@ class Events(object):
         return LogReader(self.keep)
 
     def keep(self, said, seconds, text, times=1):
-        event = self.found.get(said)
-        if event is None:
+        if said.detail is not None:
+            known = self.details.setdefault((said.kind, said.code), set())
+            if len(known) < DETAILS:
+                known.add(said.detail)
+            elif said.detail not in known:
+                said = said._replace(detail=REST)
+        if said not in self.found:
             if len(self.found) >= EVENTS:
                 self.dropped += 1
                 return
-            self.found[said] = {
-                "count": times,
-                "first": seconds,
-                "last": seconds,
-                "text": text[:TEXT],
-            }
-            return
-        event["count"] += times
-        if seconds is not None:
-            if event["first"] is None or seconds < event["first"]:
-                event["first"], event["text"] = seconds, text[:TEXT]
-            if event["last"] is None or seconds > event["last"]:
-                event["last"] = seconds
+            self.found[said] = Event()
+        self.found[said].add(seconds, text, times)
 
     def records(self):
         """The events, by the time of their first."""
-        ordered = sorted(self.found.items(), key=lambda item: item[1]["first"] or 0.0)
+        ordered = sorted(self.found.items(), key=lambda item: item[1].first or 0.0)
         return [record(said, event) for said, event in ordered]
 
 
 def record(said, event):
-    kind, code, address, severity = said
-    found = Reading(kind=kind, count=event["count"], text=event["text"])
+    found = Reading(kind=said.kind, count=event.count, text=event.text)
+    found["times_s"] = event.times.starts
     for field, value, why in (
-        ("code", code, "the line has no number"),
-        ("bus_id", address, "the line names no PCI address"),
-        ("severity", severity, "the line names no severity"),
-        ("first_s", event["first"], "the line has no time"),
-        ("last_s", event["last"], "the line has no time"),
+        ("code", said.code, "the line has no number"),
+        ("bus_id", said.address, "the line names no PCI address"),
+        ("severity", said.severity, "the line names no severity"),
+        ("detail", said.detail, "the line names no process, device or unit"),
+        ("first_s", event.first, "the line has no time"),
+        ("last_s", event.last, "the line has no time"),
     ):
         if value is None:
             found.fail(field, why)

@@ -8,6 +8,12 @@ becomes an event without a severity: it is reported, and not taken for nothing.
 """
 
 import re
+from collections import namedtuple
+
+# What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
+# corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU.
+Said = namedtuple("Said", "kind code address severity detail")
+Said.__new__.__defaults__ = (None, None, None, None)
 
 ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
 PLACE = re.compile(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
@@ -169,7 +175,7 @@ class Report(object):
             last.setdefault("lines", []).append(text)
 
     def events(self):
-        """((kind, None, address, severity), text) of each section but those for information."""
+        """(Said, text) of each section but those for information."""
         for section in self.sections or [{"severity": None, "lines": []}]:
             severity = section["severity"] or self.severity
             pcie = section.get("kind", "").startswith("PCIe")
@@ -177,13 +183,14 @@ class Report(object):
                 severity or "not said", ", ".join(section["lines"]) or "nothing more"
             )
             if severity != "info":
-                said = ("aer" if pcie else "mce", None, section.get("bus_id"), severity)
+                kind = "aer" if pcie else "mce"
+                said = Said(kind, None, section.get("bus_id"), severity)
                 yield said, text[:TEXT]
 
 
 class Hardware(object):
     """Takes the messages of one log in their order; `keep(said, seconds, text, times)` gets
-    what they tell, said as (kind, code, address, severity)."""
+    what they tell, as a Said."""
 
     def __init__(self, keep):
         self.keep = keep
@@ -202,11 +209,11 @@ class Hardware(object):
             if match:
                 severity = "corrected" if match.group(2) == "CE" else "nonfatal"
                 times = max(1, int(match.group(1) or 1))
-                self.keep(("mce", None, None, severity), seconds, text, times)
+                self.keep(Said("mce", severity=severity), seconds, text, times)
             elif EDAC_OTHER.match(text):
-                self.keep(("mce", None, None, None), seconds, text)
+                self.keep(Said("mce"), seconds, text)
         elif MEMORY_FAILURE.match(text):
-            self.keep(("mce", None, None, "nonfatal"), seconds, text)
+            self.keep(Said("mce", severity="nonfatal"), seconds, text)
         else:
             return False
         return True
@@ -219,7 +226,7 @@ class Hardware(object):
         elif not number and not (key in self.reports and body.startswith(" ")):
             said = machine_check(body)
             if said:
-                self.keep((said[0], None, None, said[1]), seconds, text)
+                self.keep(Said(said[0], severity=said[1]), seconds, text)
             return
         if key not in self.reports:
             if len(self.reports) >= OPEN:
@@ -247,9 +254,9 @@ class Hardware(object):
                 trigger = int(contained.group(1), 16) >> 1 & 3  # PCI_EXP_DPC_STATUS_TRIGGER_RSN
                 severity = "nonfatal" if trigger == 1 else "fatal"
                 where = where if trigger in (1, 2) else port
-            self.keep(("aer", None, where, severity), seconds, text)
+            self.keep(Said("aer", None, where, severity), seconds, text)
         elif bus_error:
-            self.keep(("aer", None, port, graded(bus_error)), seconds, text)
+            self.keep(Said("aer", None, port, graded(bus_error)), seconds, text)
         elif state:
             self.state_ends(port)
             if len(self.states) >= OPEN:
@@ -261,16 +268,16 @@ class Hardware(object):
             fatal = int(UNCOR_SEVERITY.match(body).group(1), 16)
             self.state_ends(port, "fatal" if self.states[port][2] & fatal else "nonfatal")
         elif body.startswith("device recovery failed"):
-            self.keep(("aer", None, port, "nonfatal"), seconds, text)
+            self.keep(Said("aer", None, port, "nonfatal"), seconds, text)
         elif "rror" in body and not PCIE_DETAILS.match(body):
-            self.keep(("aer", None, port, None), seconds, text)
+            self.keep(Said("aer", None, port), seconds, text)
 
     def state_ends(self, port, severity=None):
         """aer_status is told; without aer_uncor_severity after aer_layer it was corrected."""
         state = self.states.pop(port, None)
         if state:
             severity = severity or ("corrected" if state[3] else None)
-            self.keep(("aer", None, port, severity), state[0], state[1])
+            self.keep(Said("aer", None, port, severity), state[0], state[1])
 
     def end(self):
         """There is no further message."""

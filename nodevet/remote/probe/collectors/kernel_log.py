@@ -4,12 +4,16 @@
 as many as fit. Where it may not be read, or its beginning is gone, systemd's journal is
 asked too, by journalctl(1). Only what the kernel itself wrote counts: facility 0.
 
+What a kernel left behind when it crashed is in /sys/fs/pstore (Documentation/admin-guide/pstore-
+blk.rst, fs/pstore/platform.c), from where systemd-pstore(8) moves it to /var/lib/systemd/pstore.
+
 Under another root it is that root's dev/kmsg, a plain file of its records or of dmesg(1)'s
 output, or else var/log/dmesg. Times are seconds after boot, of the kernel's own clock.
 """
 
 import json
 import os
+import re
 import select
 import time
 
@@ -24,6 +28,7 @@ from nodevet.remote.probe.files import (
     parsed,
     path_under,
     read,
+    read_bytes,
     reason,
 )
 from nodevet.remote.probe.kernel_events import Events
@@ -38,6 +43,11 @@ JOURNAL_SECONDS = 10
 OVERLAP_S = 1.0  # of both sources; records of several CPUs are not quite in order
 FIRST_ROWS = 10  # some kernels print a line or two before their name
 NAME = "Linux version "
+PSTORE = "/sys/fs/pstore"
+ARCHIVE = "/var/lib/systemd/pstore"
+RECORDS = 1024  # entries of one of them
+CRASHES = 64  # that are told of, the latest
+CRASH_REASON = re.compile(r"([A-Z][a-z]{1,15})#[0-9]{1,6} Part[0-9]")  # Panic#1 Part1
 PIDS = 1 << 20  # entries in /proc
 JOURNALCTL = ("/usr/bin/journalctl", "/bin/journalctl", "/run/current-system/sw/bin/journalctl")
 MISSED = "MESSAGE_ID=e9bf28e6e834481bb6f48f548ad13606"  # SD_MESSAGE_JOURNAL_MISSED, sd-messages.h
@@ -306,7 +316,38 @@ def from_files(root):
     return whole(log, "/var/log/dmesg is written at boot only")
 
 
+def crash_records(root):
+    """(path, when it was written in seconds since 1970, why) of the latest. Raises OSError."""
+    found = []
+    for folder, prefix in ((PSTORE, "dmesg-"), (ARCHIVE, "")):
+        try:
+            listed = names(root, folder, RECORDS)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for name in listed:
+            path = "{}/{}".format(folder, name)
+            if name.startswith(prefix):
+                found.append((os.stat(path_under(root, path)).st_mtime, path))
+    latest = sorted(found, reverse=True)[:CRASHES]
+    return [Reading(path=path, at_s=at, reason=crash_reason(root, path)) for at, path in latest]
+
+
+def crash_reason(root, path):
+    """Why a record was written: Panic, Oops, Shutdown and others; None if it does not say."""
+    try:
+        match = CRASH_REASON.match(read_bytes(root, path, 64).decode("ascii", "replace"))
+    except (OSError, ValueError):
+        return None
+    return match.group(1) if match else None
+
+
 def collect(root, request):
+    found = read_log(root, request)
+    found.take("crashes", crash_records, root)
+    return found
+
+
+def read_log(root, request):
     if root != "/":
         return from_files(root)
     seconds = min(JOURNAL_SECONDS, request.get("deadline", 2 * JOURNAL_SECONDS) / 2.0)

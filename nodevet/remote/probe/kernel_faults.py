@@ -1,0 +1,157 @@
+"""What the kernel logs of its own trouble, and of disks: in its words from 3.10 to 6.x.
+
+Sources, below the kernel tree: mm/oom_kill.c, kernel/hung_task.c, kernel/watchdog.c,
+kernel/watchdog_perf.c, kernel/rcu/tree_stall.h, arch/x86/kernel/dumpstack.c, lib/bug.c,
+kernel/panic.c, arch/x86/mm/fault.c, arch/x86/kernel/traps.c; block/blk-core.c, fs/buffer.c,
+drivers/nvme/host/{core,pci}.c, drivers/ata/libata-eh.c, drivers/md, fs/ext4/super.c,
+fs/jbd2/journal.c, fs/xfs/xfs_message.c, fs/btrfs/messages.c.
+
+A process names itself, and may take the words of another message for it: a pattern holds from
+the beginning of a line on, or behind a name with its number in the kernel's own form.
+"""
+
+import re
+from functools import lru_cache
+
+from nodevet.remote.probe.kernel_hardware import Said
+
+NAME = r"[^\x00]{0,64}?"  # of a process
+DEVICE = r"([\w.:/!-]{1,64})"
+XFS = (
+    r"(?:[Mm]etadata (?:corruption|I/O error|CRC error)|Internal error|Corruption "
+    r"|xfs_do_force_shutdown|log I/O error|[\w .,-]{0,60}?[Ss]hut(?:ting)? down)"
+)
+
+# What a line begins with, the kind of event, and the pattern, whose group is a process or a device.
+BEGINNINGS = (
+    ("Memory cgroup out of memory: Kill", "oom_cgroup", r".{0,60}?\((" + NAME + r")\)(?=[ ,.]|\Z)"),
+    ("Out of memory", "oom", r"(?: \(\w+\))?: Kill.{0,60}?\((" + NAME + r")\)(?=[ ,.]|\Z)"),
+    ("INFO: task ", "hung_task", r"(" + NAME + r"):[0-9]{1,10} blocked for more than [0-9]+ sec"),
+    ("watchdog: BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
+    ("NMI watchdog: BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
+    ("BUG: soft lockup", "soft_lockup", r".{0,60}?\[(" + NAME + r"):[0-9]{1,10}\]"),
+    ("INFO: rcu_", "rcu_stall", r"\w{1,20} (?:self-)?detected (?:expedited )?stalls? on"),
+    ("rcu: INFO: rcu_", "rcu_stall", r"\w{1,20} (?:self-)?detected (?:expedited )?stalls? on"),
+    ("BUG: unable to handle", "bug", r""),
+    ("BUG: kernel NULL pointer dereference", "bug", r""),
+    ("BUG: Bad page ", "bug", r"(?:state|map|cache) in process "),
+    ("BUG: Bad rss-counter", "bug", r""),
+    ("BUG: scheduling while atomic", "bug", r""),
+    ("BUG: workqueue lockup", "bug", r""),
+    ("BUG: stack guard page was hit", "bug", r""),
+    ("kernel BUG at ", "bug", r"[\w./-]{1,100}:[0-9]{1,6}!"),
+    ("Kernel panic - not syncing", "panic", r""),
+    ("Buffer I/O error on dev", "io_error", r"(?:ice)? " + DEVICE + r","),
+    ("nvme nvme", "nvme_error", r""),
+    ("EXT4-fs error (device ", "fs_error", DEVICE + r"\)"),
+    ("EXT4-fs (", "fs_error", DEVICE + r"\): error count since last fsck"),
+    ("JBD2: Detected IO errors while flushing file data on ", "fs_error", DEVICE),
+    ("Aborting journal on device ", "fs_error", DEVICE),
+    ("XFS (", "fs_error", DEVICE + r"\): " + XFS),
+    ("BTRFS error (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
+    ("BTRFS critical (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
+    ("BTRFS: error (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
+    ("BTRFS warning (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\): .{0,20}csum failed"),
+    ("md/", "disk_failed", r"\w{1,16}:\w{1,32}: Disk failure on " + DEVICE),
+)  # fmt: skip
+HARD_LOCKUP = re.compile(
+    r"(?:(?:NMI )?watchdog: )?(?:CPU ?[0-9]{1,5}: )?Watchdog detected hard LOCKUP on cpu"
+    r"|watchdog: CPU ?[0-9]{1,5} (?:self-detected )?[Hh]ard LOCKUP"
+)
+# blk_update_request: critical medium error, dev sda, sector 1
+BLOCK = (
+    r"(?:blk_update_request: |print_req_error: |end_request: )?"
+    r"(?:I/O|critical [\w ]{1,20}|timeout|protection|device offline|recoverable transport) error,"
+    r" dev " + DEVICE + r", (?:sector|logical block) "
+)
+BLOCK_WORDS = ("blk_update", "print_req", "end_request", "I/O error, dev ", "critical ",
+               "timeout error, ", "protection error, ", "device offline error, ",
+               "recoverable transport error, ")  # fmt: skip
+NOT_DISKS = re.compile(r"(?:fd|sr|ram|zram|nbd)[0-9]")  # empty drives, and what has no medium
+NVME = (
+    r"nvme (nvme[0-9]{1,5}): (?:I/O (?:tag )?[0-9]{1,6} .{0,80}?timeout\b|controller is down"
+    r"|Removing after probe failure|Disabling device after reset failure|Device not ready"
+    r"|Device shutdown incomplete|frozen state error detected|starting error recovery"
+    r"|failed to mark controller)"
+)
+NVME_COMMAND = r"(nvme[0-9]{1,5}(?:c[0-9]{1,5})?n[0-9]{1,5}): .{1,60}?@ LBA [0-9]+, "
+ATA = r"(ata[0-9]{1,4}(?:\.[0-9]{2})?): (?:failed command: |exception Emask .{0,80}? frozen)"
+READ_ONLY = (
+    r"(?:EXT4-fs \(" + DEVICE + r"\): Remounting filesystem read-only"
+    r"|BTRFS \w{1,8} \(device " + DEVICE + r"(?: state \w{1,8})?\): forced readonly)"
+)
+# Oops: 0002 [#1] SMP
+DIED = r"[^\[\]]{1,100}: [0-9a-fA-F]{1,16} \[#[0-9]{1,6}\](?: [A-Z_()]{2,30})*\Z"
+LIBRARIES = r"((?:libcuda|libcudart|libcudnn|libcublas|libnccl|libnvidia-|libnvrtc)[\w.+-]{0,60})"
+# python[1]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[...], traps: python[1] general
+# protection fault ip:0 sp:0 error:0 in libcuda.so.1[...]
+CRASHED = (
+    r"(?:traps: )?(" + NAME + r")\[[0-9]{1,10}\]:? (?:segfault at [0-9a-f]{1,16} ip|general "
+    r"protection(?: fault)? ip|trap \w[\w ]{1,30} ip)[: ][0-9a-f]{1,16} sp[: ][0-9a-f]{1,16} "
+    r"error[: ][0-9a-f]{1,16} in " + LIBRARIES + r"\["
+)
+JOURNAL = re.compile(r"-[0-9]{1,10}\Z")  # the inode of it, behind the device
+FIRST = tuple(begin for begin, _, _ in BEGINNINGS)
+
+
+@lru_cache(maxsize=None)
+def pattern(text):
+    """Compiled when first needed: a healthy log has none of these lines."""
+    return re.compile(text, re.DOTALL)
+
+
+def kernel_line(text):
+    """The Said of a line about the kernel's own trouble or a disk's, or None."""
+    if text.startswith(FIRST):
+        for begin, kind, rest in BEGINNINGS:
+            if text.startswith(begin):
+                said = begun(text, begin, kind, rest)
+                if said:
+                    return said
+    if "LOCKUP" in text and HARD_LOCKUP.match(text):
+        return Said("hard_lockup")
+    if " [#" in text and pattern(DIED).match(text):
+        return Said("oops")
+    if " error" in text and " in lib" in text:
+        match = pattern(CRASHED).match(text)
+        if match:
+            return Said("segfault", detail="{} in {}".format(match.group(1), match.group(2)))
+    return disk_line(text)
+
+
+def begun(text, begin, kind, rest):
+    if kind == "nvme_error":
+        match = pattern(NVME).match(text)
+    elif begin.startswith("EXT4-fs (") and "read-only" in text:
+        return None
+    else:
+        match = pattern(rest).match(text, len(begin))
+    if match is None:
+        # one that is worded in another way is still one
+        return Said(kind) if kind in ("oom", "oom_cgroup") and ": Kill" in text[:60] else None
+    detail = match.group(1) if match.re.groups else None
+    if kind == "fs_error":
+        detail = JOURNAL.sub("", detail.rstrip(".:"))
+    if kind == "io_error" and NOT_DISKS.match(detail):
+        return None
+    return Said(kind, detail=detail)
+
+
+def disk_line(text):
+    if text.startswith(BLOCK_WORDS):
+        match = pattern(BLOCK).match(text)
+        if match and not NOT_DISKS.match(match.group(1)):
+            return Said("io_error", detail=match.group(1))
+    elif text.startswith("nvme") and " @ LBA " in text:
+        match = pattern(NVME_COMMAND).match(text)
+        if match:
+            return Said("nvme_error", detail=match.group(1))
+    elif text.startswith("ata"):
+        match = pattern(ATA).match(text)
+        if match:
+            return Said("io_error", detail=match.group(1))
+    elif text.startswith(("EXT4-fs (", "BTRFS ")):
+        match = pattern(READ_ONLY).match(text)
+        if match:
+            return Said("read_only", detail=match.group(1) or match.group(2))
+    return None

@@ -1,0 +1,87 @@
+"""What the NVIDIA driver logs: Xids, SXids, GPUs off the bus, and when one was reset.
+
+Sources: src/nvidia/arch/nvalloc/unix/src/osinit.c, kernel-open/nvidia/nv.c and
+kernel-open/nvidia/linux_nvswitch.c of the open kernel modules; the form of Xids 144 to 150 is
+that of NVIDIA's Xid catalogue, of 154 that of the driver from 555 on.
+"""
+
+import re
+
+from nodevet.remote.probe.kernel_hardware import ADDRESS, Said, place, spelled
+
+# NVRM: Xid (PCI:0000:19:00): 79, ... and, by age and MIG, (0000:19:00), (PCI:0000:19:00.0),
+# PCI:0000:19:00, (PCI:0000:19:00 GPU-I:05 GPU-CI:00)
+XID = re.compile(r"NVRM: Xid \(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?![0-9A-Za-z])")
+SXID = re.compile(
+    r"nvidia-nvswitch[0-9]+: SXid \(?" + ADDRESS + r"\)?: ([0-9]{1,6})(?![0-9A-Za-z])"
+    r"(?:, (Fatal|Non-fatal|Severity [0-9]+)\b)?"
+)
+PROBED = re.compile(r"nvidia-nvswitch[0-9]+: Probing device " + ADDRESS)
+RESET_DONE = re.compile(r"[\w-]{1,32} " + ADDRESS + r": reset done\b")  # vfio_pci_core.c
+SEVERITIES = {  # of an NVSwitch's error, in the driver's words
+    "Fatal": "fatal",
+    "Severity 1": "fatal",
+    "Non-fatal": "nonfatal",
+    "Severity 0": "nonfatal",
+}
+PROCESS = "]: segfault at "
+LINK_XIDS = range(144, 151)
+# RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000040 ...): the unit, its own word for the
+# severity, the link, IntrInfo and ErrorStatus
+LINK_UNIT = re.compile(
+    r", ([A-Z][\w/]{1,40}(?: Degraded)?) +(Fatal|Nonfatal) +XC[0-9] +i[0-9] +"
+    r"(?:Link +([0-9]{1,3}))?(?: *\((0x[0-9a-fA-F]{8}) +(0x[0-9a-fA-F]{8})\b)?"
+)
+RECOVERY = 154
+ACTION = re.compile(
+    r", GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^)]{0,40}\)"
+    r" to 0x([0-9a-fA-F]{1,4}) \(([\w -]{1,40})\)"
+)
+
+
+def driver_line(text):
+    """The Said of a line of the NVIDIA driver; None if it is of no use here."""
+    if text.startswith("NVRM: Xid"):
+        match = XID.match(text)
+        if match is None and PROCESS in text:  # one that named itself so
+            return None
+        return xid(match, text) if match else Said("xid", None, place(text))
+    if text.startswith("NVRM: "):
+        if "fallen off the bus" in text:
+            return Said("off_bus", None, place(text))
+        return Said("driver_load") if text.startswith("NVRM: loading NVIDIA UNIX") else None
+    if text.startswith("nvidia-nvswitch"):
+        return switch_line(text)
+    match = RESET_DONE.match(text)
+    return Said("gpu_reset", None, spelled(match)) if match else None
+
+
+def xid(match, text):
+    code = int(match.group(5))
+    severity = detail = None
+    rest = text[match.end() :]
+    unit = LINK_UNIT.match(rest) if code in LINK_XIDS else None
+    action = ACTION.match(rest) if code == RECOVERY else None
+    if unit:
+        severity = "fatal" if unit.group(2) == "Fatal" else "nonfatal"
+        name, _, link, information, status = unit.groups()
+        said = [name, "link {}".format(int(link)) if link else "", information, status]
+        detail = " ".join(filter(None, said))
+    elif action:
+        detail = "0x{:x} {}".format(int(action.group(1), 16), action.group(2))
+    return Said("xid", code, spelled(match), severity, detail)
+
+
+def switch_line(text):
+    probed = PROBED.match(text)
+    if probed:
+        return Said("nvswitch_probe", None, spelled(probed))
+    if ": SXid" not in text:
+        return None
+    match = SXID.match(text)
+    if match is None:
+        return Said("sxid", None, place(text))
+    if text.startswith(", Data {", match.end(5)):  # belongs to the line before
+        return None
+    severity = SEVERITIES.get(match.group(6))
+    return Said("sxid", int(match.group(5)), spelled(match), severity)
