@@ -1,0 +1,122 @@
+"""Every GPU runs the GSP firmware of the driver's own version, on or off as expected.
+
+**Why it matters.** From Turing on, most of the driver runs on the GPU's own processor, the GSP.
+A GPU whose GSP is off, or runs another release's firmware, is slower to start and times out
+(Xid 119, 120) where its neighbours do not.
+
+**Read from** NVML: nvmlDeviceGetGspFirmwareMode, nvmlDeviceGetGspFirmwareVersion and
+nvmlSystemGetDriverVersion.
+
+**Verdicts.** The firmware comes with the driver: a version that is not the driver's fails, or
+with `one_of` one that is not listed. `enabled` is judged if the baseline says it; without it, a GPU
+that has GSP off while others of the node have it on fails, and if all have it off there is
+nothing to judge. A GPU or driver without GSP firmware is not applicable, unless it is expected on.
+
+**To fix it** install the driver's firmware files of its own version
+(`/lib/firmware/nvidia/VERSION`), rebuild the initramfs, reboot. On or off is the module's
+parameter `NVreg_EnableGpuFirmware`; open kernel modules always have it on.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, Gpus, board, subject_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+NO_GSP = "this GPU or driver has no GSP firmware"
+MODE = (
+    "look for NVreg_EnableGpuFirmware in /etc/modprobe.d and on the kernel's command line; the "
+    "setting takes effect when the nvidia module is loaded again"
+)
+FIRMWARE = (
+    "install the firmware package of the driver's own version, rebuild the initramfs and reboot: "
+    "the old firmware may be left over from an upgrade"
+)
+
+
+class Params(CheckParams):
+    """`gsp_firmware: {}` or `gsp_firmware: {enabled: true, one_of: [580.105.08]}`"""
+
+    enabled: bool | None = None
+    """Whether GSP firmware is expected; without it the GPUs must be alike."""
+    one_of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    """The versions that are allowed; without it the driver's own."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    found = tuple(each_gpu(evidence))
+    on_elsewhere = any(isinstance(gpu, Gpu) and gpu.gsp_firmware_enabled for gpu in found)
+    expected = True if params.enabled is None and on_elsewhere else params.enabled
+    versions = params.one_of or driver_version(evidence)
+    for gpu in found:
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, expected, params, versions)
+
+
+def driver_version(evidence: Evidence) -> tuple[str, ...] | str:
+    """The driver's own version, or why it is not known."""
+    data = evidence[Gpus].data
+    if data is None or data.driver_version is None:
+        return f"driver_version: {data.why('driver_version') if data else evidence[Gpus].why}"
+    return (data.driver_version,)
+
+
+def judge_gpu(
+    gpu: Gpu, enabled: bool | None, params: Params, versions: tuple[str, ...] | str
+) -> Finding:
+    subject = subject_of(gpu)
+    if unsupported(gpu, "gsp_firmware_enabled"):
+        if not params.enabled:
+            return not_applicable(subject, why=NO_GSP)
+        return fail(
+            subject, expected=True, actual="not supported", why=NO_GSP, advice=MODE,
+            details=board(gpu),
+        )  # fmt: skip
+    if gpu.gsp_firmware_enabled is None:
+        return unread(subject, gpu, "gsp_firmware_enabled")
+    if enabled is not None and gpu.gsp_firmware_enabled is not enabled:
+        return fail(subject, expected=enabled, actual=not enabled, advice=MODE, details=board(gpu))
+    if not gpu.gsp_firmware_enabled:
+        if enabled is None:
+            return not_applicable(subject, why="no GPU here runs GSP firmware")
+        return ok(subject, expected=False, actual=False)
+    if gpu.gsp_firmware_version is None:
+        return unread(subject, gpu, "gsp_firmware_version")
+    if isinstance(versions, str):
+        return unknown(subject, why=versions)
+    told = versions[0] if len(versions) == 1 else list(versions)
+    if gpu.gsp_firmware_version in versions:
+        return ok(subject, expected=told, actual=gpu.gsp_firmware_version)
+    why = "" if params.one_of else "the driver has another version"
+    return fail(
+        subject, expected=told, actual=gpu.gsp_firmware_version, why=why, advice=FIRMWARE,
+        details=board(gpu),
+    )  # fmt: skip
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        *IN_HAND,
+        "gpu.driver_version",
+        "gpu.gpus[].gsp_firmware_enabled",
+        "gpu.gpus[].gsp_firmware_version",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+)

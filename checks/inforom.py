@@ -1,0 +1,84 @@
+"""Every GPU has an InfoROM image that the baseline lists, or the same as others of its board.
+
+**Why it matters.** The InfoROM holds a board's configuration, its ECC counts and its repaired
+rows. With a corrupted one the driver forgets them or refuses the GPU. An image of another version
+is a board of another delivery.
+
+**Read from** NVML: nvmlDeviceGetInforomImageVersion, and of the board
+nvmlDeviceGetBoardPartNumber and the PCI ids. The checksums in the flash are not verified
+(nvmlDeviceValidateInforom): that reads the whole flash of each GPU, which `nvidia-smi` and DCGM do.
+
+**Verdicts.** NVML_ERROR_CORRUPTED_INFOROM in place of the version fails. With `one_of`, a GPU that
+has another version fails. Without it, the GPUs of one node that have the same PCI ids and board
+part number are compared: one that differs from most of them fails; if no version is that of most,
+all of them fail. A GPU that is alone with its part number is then not applicable, as is one
+without an InfoROM.
+
+**To fix it** corrupted: drain the node, reboot, and if it stays have the board replaced. Another
+version: the server vendor's firmware bundle for this board; nothing that a node's owner sets
+changes it.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.checking.alike import BOARD, each_version, learn_versions
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail
+
+CORRUPTED = "NVML_ERROR_CORRUPTED_INFOROM"
+REPLACE = (
+    "drain the node, run nvidia-bug-report.sh and reboot; if the InfoROM is still corrupted, "
+    "have the board replaced"
+)
+ADVICE = (
+    "ask the server vendor which firmware bundle brings this board to the version of the others; "
+    "if it was replaced, whether it is the right part"
+)
+
+
+class Params(CheckParams):
+    """`inforom: {}` or `inforom: [G520.0200.00.05]`"""
+
+    bare: ClassVar[str] = "one_of"
+
+    one_of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    """The image versions that are allowed; without it the GPUs must be alike."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    yield from each_version(
+        evidence,
+        "inforom_image_version",
+        params.one_of,
+        lacking="this GPU has no InfoROM image version",
+        advice=ADVICE,
+        untold=corrupted_or_unread,
+    )
+
+
+def corrupted_or_unread(gpu: Gpu, field: str) -> Finding:
+    if gpu.errors.get(field) != CORRUPTED:
+        return unread(subject_of(gpu), gpu, field)
+    return fail(
+        subject_of(gpu),
+        expected="readable",
+        actual="corrupted",
+        why=CORRUPTED,
+        advice=REPLACE,
+        details=board(gpu),
+    )
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*BOARD, "gpu.gpus[].inforom_image_version"),
+    judge=judge,
+    learn=lambda evidence: learn_versions(evidence, "inforom_image_version"),
+    severity=Severity.WARNING,
+)

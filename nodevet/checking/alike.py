@@ -1,0 +1,106 @@
+"""A version that every GPU of one board has alike, and that a baseline may list: VBIOS, InfoROM."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import Finding, compare, fail, not_applicable, ok
+
+Board = tuple[str | None, str | None, str | None]
+
+BOARD = (
+    *IN_HAND,
+    "gpu.gpus[].board_part_number",
+    "gpu.gpus[].pci_device",
+    "gpu.gpus[].pci_subsystem",
+)
+"""What tells boards apart: part of `reads` of whoever uses `each_version`."""
+
+
+def board_of(gpu: Gpu) -> Board:
+    """The kind of board: GPUs of two kinds in one node may differ, even if the model is the same.
+
+    Of an HGX board with a replaced module NVML tells two part numbers."""
+    return gpu.pci_device, gpu.pci_subsystem, gpu.board_part_number
+
+
+def each_version(
+    evidence: Evidence,
+    field: str,
+    one_of: Sequence[str] | None,
+    *,
+    lacking: str,
+    advice: str,
+    untold: Callable[[Gpu, str], Finding] | None = None,
+) -> Iterator[Finding]:
+    """A finding for every GPU about one text of it: among those listed, or as the others have it.
+
+    `field`: of evidence.gpu.Gpu; `lacking`: a sentence about a GPU that does not tell it;
+    `untold`: what to say of one that could not be read, if not that.
+    """
+    found = tuple(each_gpu(evidence))
+    versions = by_board((gpu for gpu in found if isinstance(gpu, Gpu)), field)
+    for gpu in found:
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif unsupported(gpu, field):
+            yield not_applicable(subject_of(gpu), why=lacking)
+        elif getattr(gpu, field) is None:
+            yield untold(gpu, field) if untold else unread(subject_of(gpu), gpu, field)
+        elif one_of is not None:
+            yield listed(gpu, getattr(gpu, field), one_of, advice)
+        else:
+            yield alike(gpu, getattr(gpu, field), versions[board_of(gpu)], advice)
+
+
+def by_board(gpus: Iterable[Gpu], field: str) -> Mapping[Board, Counter[str]]:
+    """How many GPUs of each kind of board have each version."""
+    versions: dict[Board, Counter[str]] = {}
+    for gpu in gpus:
+        if (version := getattr(gpu, field)) is not None:
+            versions.setdefault(board_of(gpu), Counter())[version] += 1
+    return versions
+
+
+def listed(gpu: Gpu, version: str, one_of: Sequence[str], advice: str) -> Finding:
+    expected = one_of[0] if len(one_of) == 1 else list(one_of)
+    if version in one_of:
+        return ok(subject_of(gpu), expected=expected, actual=version)
+    return fail(
+        subject_of(gpu), expected=expected, actual=version, advice=advice, details=board(gpu)
+    )
+
+
+def alike(gpu: Gpu, version: str, versions: Counter[str], advice: str) -> Finding:
+    """Whether it has what most GPUs of its board have; if as many have another, none is right."""
+    subject = subject_of(gpu)
+    if versions.total() == 1:
+        return not_applicable(subject, why="the node has no other GPU of this board to compare")
+    (most, count), *others = versions.most_common()
+    if others and others[0][1] == count:
+        return fail(
+            subject,
+            expected="one version",
+            actual=version,
+            why=", ".join(
+                f"{number} have {each[:40]}" for each, number in sorted(versions.items())
+            ),
+            advice=advice,
+            details=board(gpu),
+        )
+    if version == most:
+        return ok(subject, expected=most, actual=version)
+    why = f"{count} of {versions.total()} GPUs of this board have {most[:40]}"
+    return compare(
+        subject, expected=most, actual=version, why=why, advice=advice, details=board(gpu)
+    )
+
+
+def learn_versions(evidence: Evidence, field: str) -> dict[str, list[str]] | None:
+    """What a baseline would list: every version that a GPU of a good node has."""
+    gpus = [gpu for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)]
+    found = sorted({version for gpu in gpus if (version := getattr(gpu, field)) is not None})
+    return {"one_of": found} if found else None
