@@ -23,7 +23,7 @@ WORDS = ("other", "", "0", "1", "ff", "a1", "none", "kvm", "0-1", "10de", "03020
 NUMBERS = (-1, 0, 1, 2, 3, 4, 5, 8, 16, 32)
 REASONS = ("EIO", "NVML_ERROR_UNKNOWN", "NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_GPU_IS_LOST")
 SECTIONS = [name for name in Evidence.__struct_fields__ if name not in ("schema", "probe")]
-IDENTITIES = ("index", "address", "id", "pid", "path", "policies")  # a record needs it
+IDENTITIES = ("index", "address", "id", "link", "pid", "path", "policies")  # a record needs it
 GONE = object()
 
 

@@ -1,0 +1,282 @@
+"""Every GPU has as many active NVLinks as expected, at full speed and without too many errors.
+
+**Why it matters.** A job does not fail when a link is down: it copies over fewer links, or over
+PCIe, and every GPU of the job waits for that one. Load tests pass with all links down.
+
+**Read from** NVML: nvmlDeviceGetNvLinkState of each link, NVML_FI_DEV_NVLINK_GET_SPEED,
+nvmlDeviceGetNvLinkRemotePciInfo and the error counters of each link, which begin at the last reset
+of the GPU.
+
+**Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
+other number fails. Without it a GPU is ok if all of its links are active, and fails if it has
+fewer than another GPU here. If no GPU has more, but each lacks some, it is unknown: give `active`.
+A GPU none of whose links is active is not applicable if none of the node is, or if the others are
+bridged to one another: it may have no
+bridge. A link slower than another of the same GPU, or than
+`minimum_speed_mbps` (MB/s), fails. Error counts are judged if the baseline gives the most that a
+link may have. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it
+fails if `active` is given.
+
+**To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
+in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.
+A link that stays down, or whose errors come again: replace bridge, GPU or baseboard.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar, NamedTuple
+
+from pydantic import Field
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, NvLink, board, subject_of
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+
+NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_errors")
+MOST_NAMED = 36  # links
+NO_NVLINK = "this GPU has no NVLink"
+GIVE = "give `active` if that is right"
+
+DOWN = (
+    "with NVSwitch look at fabric and at SXid in `dmesg`, drain the node and reset all GPUs "
+    "together, or power cycle; with a bridge power off and reseat it. If it stays, RMA the part"
+)
+WEAK = (
+    "drain the node and reset its GPUs: the links train again and the counts begin at 0. If it "
+    "comes again, reseat or replace the bridge; on an HGX board RMA the GPU, then the baseboard"
+)
+OTHER_BOARD = "see gpu_model, and check that the baseline is for this GPU"
+
+Most = Annotated[int, Field(ge=0)]
+
+
+class Params(CheckParams):
+    """`nvlink: {}` or `nvlink: 18` or `nvlink: {active: 12, crc_flit_errors: 100}`"""
+
+    bare: ClassVar[str] = "active"
+
+    active: Annotated[int, Field(ge=0, le=64)] | None = None
+    """How many links of each GPU are active; without it all of them."""
+    minimum_speed_mbps: Annotated[int, Field(ge=1)] | None = None
+    """MB/s of each active link; without it as fast as the fastest of its GPU."""
+    replay_errors: Most | None = None
+    """The most that each active link may have, as of every count below."""
+    recovery_errors: Most | None = None
+    crc_flit_errors: Most | None = None
+    crc_data_errors: Most | None = None
+
+
+class Links(NamedTuple):
+    """The links of one GPU; `doubt`: why some of them may be active or not."""
+
+    active: tuple[NvLink, ...]
+    down: tuple[NvLink, ...]
+    unread: tuple[NvLink, ...]
+
+    @property
+    def doubt(self) -> str:
+        return "; ".join(f"link {each.link}: {each.why('active')}" for each in self.unread[:4])
+
+
+def links_of(gpu: Gpu) -> Links:
+    """No link at all if NVML supports none of them, as of a board whose chip could have some."""
+    there = gpu.nvlinks or ()
+    if all(unsupported(each, "active") for each in there):
+        there = ()
+    return Links(
+        tuple(each for each in there if each.active),
+        tuple(each for each in there if each.active is False),
+        tuple(each for each in there if each.active is None),
+    )
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    found = tuple(each_gpu(evidence))
+    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    for gpu in found:
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif gpu.virtualization_mode == "VGPU":
+            yield not_applicable(subject_of(gpu), why="a vGPU has no NVLink of its own")
+        elif gpu.mig_current and not links_of(gpu).active:
+            yield not_applicable(subject_of(gpu), why="NVLink is not used in MIG mode")
+        elif gpu.nvlinks is None and not unsupported(gpu, "nvlinks"):
+            yield unread(subject_of(gpu), gpu, "nvlinks")
+        elif not any(links_of(gpu)):
+            yield without_links(gpu, params)
+        else:
+            yield from judge_gpu(gpu, params, expected_of(gpu, gpus, params))
+
+
+def without_links(gpu: Gpu, params: Params) -> Finding:
+    if not params.active:
+        return not_applicable(subject_of(gpu), why=NO_NVLINK)
+    return fail(
+        subject_of(gpu),
+        expected={"active": params.active},
+        actual={"active": 0},
+        why=NO_NVLINK,
+        advice=OTHER_BOARD,
+        details=board(gpu),
+    )
+
+
+def expected_of(gpu: Gpu, gpus: Sequence[Gpu], params: Params) -> int | Finding:
+    """How many links are to be active, or the finding if that cannot be told of this GPU."""
+    if params.active is not None:
+        return params.active
+    links = links_of(gpu)
+    there, now = sum(map(len, links)), len(links.active)
+    others = [each for each in gpus if each is not gpu]
+    most = max((len(links_of(each).active) for each in others), default=0)
+    if now + len(links.unread) < most:
+        bridged = None if now or links.unread else unbridged(gpu, others)
+        return bridged or most
+    if links.unread:
+        return unknown(subject_of(gpu), why=links.doubt)
+    if now == there:
+        return there
+    if now:
+        why = f"{now} of {there} links are active, and no GPU here has more: {GIVE}"
+        return unknown(subject_of(gpu), why=why)
+    return none_active(gpu, there)
+
+
+def unbridged(gpu: Gpu, others: Sequence[Gpu]) -> Finding | None:
+    """Of a GPU without active links: whether those of the others are bridges between them."""
+    ends = [each for other in others for each in links_of(other).active]
+    for end in ends:
+        if end.remote_bus_id is None and end.errors.get("remote_bus_id") not in NOT_TOLD:
+            return unknown(subject_of(gpu), why=f"remote_bus_id: {end.why('remote_bus_id')}")
+    if not {end.remote_bus_id for end in ends} <= {other.bus_id for other in others} - {None}:
+        return None
+    why = f"no active link; the other GPUs here are bridged to one another: {GIVE}"
+    return not_applicable(subject_of(gpu), why=why)
+
+
+def none_active(gpu: Gpu, there: int) -> int | Finding:
+    """Of a node without an active link: whether it has a fabric, so that there should be some."""
+    subject, state = subject_of(gpu), gpu.fabric.state
+    if state == "COMPLETED":
+        return there
+    if state in (None, "NOT_SUPPORTED") and gpu.fabric.errors.get("state", NOT_TOLD[0]) in NOT_TOLD:
+        return not_applicable(subject, why=f"no link of any GPU here is active: {GIVE}")
+    why = f"no link of any GPU here is active, and the fabric's state is {state or 'not known'}"
+    return unknown(subject, why=f"{why}: see fabric")
+
+
+def judge_gpu(gpu: Gpu, params: Params, expected: int | Finding) -> Iterator[Finding]:
+    """How many links are active is told in any case; speed and errors if they are not fine."""
+    links = links_of(gpu)
+    yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected)
+    if links.active:
+        yield from judge_speed(gpu, links.active, params.minimum_speed_mbps)
+        yield from judge_errors(gpu, links.active, params)
+
+
+def judge_active(gpu: Gpu, links: Links, expected: int) -> Finding:
+    subject, now = subject_of(gpu), len(links.active)
+    if now <= expected <= now + len(links.unread) and links.unread:
+        return unknown(subject, why=links.doubt)
+    if now == expected:
+        return ok(subject, expected={"active": expected}, actual={"active": now})
+    return fail(
+        subject,
+        expected={"active": expected},
+        actual={"active": now},
+        advice=DOWN if now < expected else OTHER_BOARD,
+        details={**board(gpu), **named("inactive", links.down)},
+        cause="fabric",
+    )
+
+
+def judge_speed(gpu: Gpu, active: Sequence[NvLink], minimum: int | None) -> Iterator[Finding]:
+    if untold(active, "speed_mbps"):
+        yield not_applicable(subject_of(gpu), why="speed: not told by this GPU or driver")
+        return
+    doubt = doubt_of(active, "speed_mbps")
+    told = [each.speed_mbps for each in active if each.speed_mbps is not None]
+    least = minimum or max(told, default=0)
+    slow = [each for each in active if each.speed_mbps is not None and each.speed_mbps < least]
+    if slow:
+        yield fail(
+            subject_of(gpu),
+            expected={"speed": f"at least {least}"},
+            actual={"speed": min(told)},
+            unit="MB/s",
+            advice=WEAK,
+            details={**board(gpu), **named("slow", slow)},
+        )
+    if doubt:
+        yield unknown(subject_of(gpu), why=doubt)
+
+
+def judge_errors(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator[Finding]:
+    for counter in COUNTERS:
+        most = getattr(params, counter)
+        if most is None:
+            continue
+        if untold(active, counter):
+            yield not_applicable(subject_of(gpu), why=f"{counter}: not told by this GPU or driver")
+            continue
+        many = [each for each in active if (getattr(each, counter) or 0) > most]
+        if many:
+            yield fail(
+                subject_of(gpu),
+                expected={counter: f"at most {most}"},
+                actual={counter: max(getattr(each, counter) for each in many)},
+                advice=WEAK,
+                details={**board(gpu), **named("worst", many)},
+            )
+        if doubt := doubt_of(active, counter):
+            yield unknown(subject_of(gpu), why=doubt)
+
+
+def untold(links: Sequence[NvLink], field: str) -> bool:
+    return all(getattr(each, field) is None and each.errors.get(field) in NOT_TOLD
+               for each in links)  # fmt: skip
+
+
+def doubt_of(links: Sequence[NvLink], field: str) -> str:
+    """Why a value of a link is not known: of the first such link; empty if all are."""
+    for each in links:
+        value = getattr(each, field)
+        if value is None or value < 0:
+            why = each.why(field) if value is None else f"{value} is not valid"
+            return f"link {each.link}: {field}: {why}"
+    return ""
+
+
+def named(word: str, links: Sequence[NvLink]) -> dict[str, str]:
+    shown = ", ".join(str(each.link) for each in links[:MOST_NAMED])
+    return {f"{word} links": shown} if shown else {}
+
+
+def learn(evidence: Evidence) -> dict[str, int] | None:
+    """How many links each GPU has active, if all have as many; nothing without NVLink."""
+    counts = {len(links_of(gpu).active) for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)}
+    return {"active": counts.pop()} if len(counts) == 1 and counts != {0} else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(
+        *IN_HAND,
+        "gpu.gpus[].bus_id",
+        "gpu.gpus[].fabric.state",
+        "gpu.gpus[].mig_current",
+        "gpu.gpus[].virtualization_mode",
+        "gpu.gpus[].nvlinks[].active",
+        "gpu.gpus[].nvlinks[].crc_data_errors",
+        "gpu.gpus[].nvlinks[].crc_flit_errors",
+        "gpu.gpus[].nvlinks[].recovery_errors",
+        "gpu.gpus[].nvlinks[].remote_bus_id",
+        "gpu.gpus[].nvlinks[].replay_errors",
+        "gpu.gpus[].nvlinks[].speed_mbps",
+    ),
+    judge=judge,
+    learn=learn,
+)
