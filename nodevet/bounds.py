@@ -48,6 +48,11 @@ PKEYS = _most(1024)  # of a port; the table of mlx5 has 128
 ROUTES = _most(256)  # default ones
 ADDRESSES = _most(64)  # of an interface; kube-proxy gives one a thousand, and the rest is counted
 ADDRESSED = _most(4096)  # interfaces that have addresses
+CDI_DEVICES = _most(1024)  # of one specification: GPUs by index and UUID, their MIG devices
+ENGINES = _most(16)  # that run containers; seven are looked for
+VARIABLES = _most(1024)  # of a few families, set for every process; the probe reads 500
+BUILDS = _most(4096)  # of DKMS: modules, in each version, for each kernel
+RESULTS = _most(4096)  # of DCGM's tests and watches; it has some twenty for each GPU
 PACKAGES = _most(512)  # of the driver, and versions of one that repositories offer
 
 Text = Annotated[str, _most(4096)]

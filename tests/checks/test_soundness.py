@@ -353,6 +353,8 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("modules", "on_demand"): "one that is not there can only be called not loaded",
     ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",
     ("filesystems", "found"): "it is such a count itself",
+    ("containers", "engines"): "one that is not there can only be called not installed",
+    ("containers", "specifications"): "read whole or not at all",
 }
 BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = ("xid",)  # than how many GPUs there are, and where a lost one is

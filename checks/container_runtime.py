@@ -1,0 +1,270 @@
+"""Containers get the GPUs that are there: NVIDIA's toolkit, CDI specifications, engines.
+
+**Why it matters.** A container without its GPU runs on the CPU, or fails to start with
+"unresolvable CDI devices". A CDI specification names device nodes and library files as they were
+when it was written: after a driver update, or with another GPU, it is stale until it is written
+again.
+
+**Read from** /etc/cdi and /var/run/cdi, /etc/docker/daemon.json, the configurations of containerd
+(k3s, RKE2) with what they import and of CRI-O, the hooks of Podman and Enroot,
+/etc/nvidia-container-runtime/config.toml, and which programs of the toolkit are there. No engine is
+asked and no container is run: a configuration that its engine has not read again looks like one
+that it has.
+
+**Verdicts.** A program of the toolkit must be there, and every NVIDIA specification must name
+files that exist, the loaded driver's libcuda.so, and GPUs by index and UUID as NVML has them (of
+nvidia.com/gpu, without MIG). `engines` must offer GPUs in any of their ways: a runtime whose
+program exists, CDI with a specification, a hook; `default_runtime` names those of which NVIDIA's
+runtime is the default. `cdi: true` wants a specification of nvidia.com/gpu. Packages' versions are
+judged by `packages`.
+
+**To fix it** `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes a specification again
+(nvidia-cdi-refresh.service does so by itself since toolkit 1.18); `nvidia-ctk runtime configure
+--runtime=docker`, `containerd` or `crio` configures an engine, which is then restarted.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from nodevet.evidence.across import IN_HAND, unlisted
+from nodevet.evidence.containers import CdiSpecification, Containers, Engine
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.modules import Modules
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+
+GPU_KIND = "nvidia.com/gpu"
+INDEX = re.compile(r"(?:gpu)?([0-9]{1,4})")
+NEEDS_CDI = ("cdi",)
+
+EngineName = Literal["docker", "containerd", "crio", "podman", "enroot", "k3s", "rke2"]
+EngineNames = Annotated[tuple[EngineName, ...], Field(strict=False)]
+
+
+class Params(CheckParams):
+    """`container_runtime: {}` or `container_runtime: {engines: [docker], cdi: true}` or
+    `container_runtime: {engines: [containerd], default_runtime: [containerd]}`"""
+
+    engines: EngineNames = ()
+    """That must offer GPUs to containers."""
+    default_runtime: EngineNames = ()
+    """Of which NVIDIA's runtime is the default."""
+    cdi: bool = False
+    """Whether there must be a specification of nvidia.com/gpu."""
+    toolkit: bool = True
+    """Whether programs of NVIDIA's toolkit must be there."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Containers]
+    found = section.data
+    if found is None:
+        yield unknown(why=f"containers: {section.why}")
+        return
+    if params.toolkit:
+        yield judge_toolkit(found)
+    yield from judge_specifications(evidence, found, params)
+    engines = {each.name: each for each in found.engines or ()}
+    for name in dict.fromkeys((*params.engines, *params.default_runtime)):
+        subject = Subject(kind="runtime", id=name)
+        if found.engines is None:
+            yield unread(subject, found, "engines")
+        elif name not in engines:
+            yield fail(subject, expected="installed", actual="not installed", advice=INSTALL)
+        else:
+            yield judge_engine(subject, engines[name], found, name in params.default_runtime)
+
+
+def judge_toolkit(found: Containers) -> Finding:
+    subject = Subject(kind="runtime", id="nvidia-container-toolkit")
+    if found.toolkit is None:
+        return unread(subject, found, "toolkit")
+    if not found.toolkit:
+        return fail(subject, expected="installed", actual="not installed", advice=TOOLKIT)
+    return ok(subject, expected="installed", actual=found.toolkit)
+
+
+def judge_specifications(
+    evidence: Evidence, found: Containers, params: Params
+) -> Iterator[Finding]:
+    subject = Subject(kind="cdi", id=GPU_KIND)
+    if found.specifications is None:
+        yield unread(subject, found, "specifications")
+        return
+    for each in found.specifications:
+        yield judge_specification(evidence, each)
+    short = unlisted(evidence)
+    if short is not None and any(each.kind == GPU_KIND for each in found.specifications):
+        yield short
+    if found.mode is None:
+        yield unread(subject, found, "mode")
+    if not (params.cdi or found.mode in NEEDS_CDI):
+        return
+    kinds = [each.kind for each in found.specifications]
+    if GPU_KIND in kinds:
+        yield ok(subject, expected="a specification", actual="there")
+    elif None in kinds:
+        yield unknown(subject, why="the kind of a specification was not read")
+    else:
+        why = "" if params.cdi else f"nvidia-container-runtime is configured with mode {found.mode}"
+        yield fail(subject, expected="a specification", actual="none", why=why, advice=GENERATE)
+
+
+def judge_specification(evidence: Evidence, spec: CdiSpecification) -> Finding:
+    """One finding: what is stale, else what could not be compared, else that it is right."""
+    subject = Subject(kind="cdi", id=spec.path)
+    for field in ("kind", "missing", "devices", "driver_version"):
+        if getattr(spec, field) is None:
+            return unread(subject, spec, field)
+    if spec.missing:
+        told = list((spec.examples or ())[:4])
+        more = [f"and {spec.missing - len(told)} more"] if spec.missing > len(told) else []
+        actual = f"not there: {', '.join(told + more)}"
+        return fail(subject, expected="paths that exist", actual=actual, advice=GENERATE)
+    if spec.driver_version != "":
+        modules = evidence[Modules]
+        if modules.data is None:
+            return unknown(subject, why=f"modules: {modules.why}")
+        loaded = modules.data.nvidia_version
+        if loaded is None and modules.data.errors.get("nvidia_version") != "ENOENT":
+            return unread(subject, modules.data, "nvidia_version")
+        if loaded is not None and spec.driver_version != loaded:
+            actual = f"driver {spec.driver_version}"
+            return fail(subject, expected=f"driver {loaded}", actual=actual, advice=GENERATE)
+    if spec.kind != GPU_KIND:
+        return ok(subject, expected="paths that exist", actual="all there")
+    return judge_devices(evidence, spec, subject)
+
+
+def judge_devices(evidence: Evidence, spec: CdiSpecification, subject: Subject) -> Finding:
+    nvml = evidence[Gpus]
+    if nvml.data is None:
+        return unknown(subject, why=f"NVML: {nvml.why}")
+    if nvml.data.gpus is None:
+        return unread(subject, nvml.data, "gpus")
+    unsaid = next((gpu for gpu in nvml.data.gpus if not_known_whether_mig(gpu)), None)
+    if unsaid:
+        return unread(subject, unsaid, "mig_current")
+    names = spec.devices or ()
+    cut = any(gpu.mig_current for gpu in nvml.data.gpus) or any(map(is_mig, names))
+    if cut or not any(INDEX.fullmatch(name) or name.startswith("GPU-") for name in names):
+        return ok(subject, expected="paths that exist", actual="all there")
+    indices = {int(match[1]) for match in map(INDEX.fullmatch, names) if match}
+    uuids = {name for name in names if name.startswith("GPU-")}
+    there = {gpu.index for gpu in nvml.data.gpus}
+    known = {gpu.uuid for gpu in nvml.data.gpus if gpu.uuid}
+    short = unlisted(evidence)
+    if indices and indices != there:
+        if short is not None:
+            return unknown(subject, why=short.why)
+        return fail(subject, expected=counted(there), actual=counted(indices), advice=GENERATE)
+    if uuids and len(known) < len(there):
+        return unknown(subject, why="NVML does not tell the UUID of every GPU")
+    if uuids and uuids != known:
+        if short is not None:
+            return unknown(subject, why=short.why)
+        return fail(
+            subject,
+            expected="the GPUs that are there",
+            actual=f"not there: {', '.join(sorted(uuids - known)[:4]) or 'none'}; "
+            f"not in it: {', '.join(sorted(known - uuids)[:4]) or 'none'}",
+            advice=GENERATE,
+        )
+    return ok(subject, expected=counted(there), actual=counted(there))
+
+
+def not_known_whether_mig(gpu: Gpu) -> bool:
+    return gpu.mig_current is None and not unsupported(gpu, "mig_current")
+
+
+def is_mig(name: str) -> bool:
+    return name.startswith(("MIG-", "mig")) or re.fullmatch(r"[0-9]+:[0-9]+", name) is not None
+
+
+def counted(indices: set[int]) -> str:
+    return f"GPU {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
+
+
+def judge_engine(
+    subject: Subject, found: Engine, whole: Containers, must_be_default: bool
+) -> Finding:
+    for field in ("runtime", "default_runtime", "program_exists", "cdi", "hook"):
+        if getattr(found, field) is None:
+            return unread(subject, found, field)
+    if found.runtime and not found.program_exists:
+        return fail(
+            subject,
+            expected="a runtime whose program exists",
+            actual=f"{found.program or 'no program'}: not there",
+            advice=TOOLKIT,
+        )
+    if must_be_default and not found.default_runtime:
+        actual = "not the default" if found.runtime else "not configured"
+        return fail(subject, expected="default runtime nvidia", actual=actual, advice=CONFIGURE)
+    kinds = [each.kind for each in whole.specifications or ()]
+    ways = {
+        "runtime nvidia": found.runtime,
+        "CDI": found.cdi and GPU_KIND in kinds,
+        "hook": found.hook,
+    }
+    offered = [way for way, has in ways.items() if has]
+    if offered:
+        return ok(subject, expected="offers GPUs", actual=", ".join(offered))
+    if found.cdi and whole.specifications is None:
+        return unread(subject, whole, "specifications")
+    return fail(subject, expected="offers GPUs", actual="not configured", advice=CONFIGURE)
+
+
+def learn(evidence: Evidence) -> Any:
+    found = evidence[Containers].data
+    if found is None or not found.toolkit or found.engines is None:
+        return None
+    specs = found.specifications or ()
+    judged = [
+        (each, judge_engine(Subject(), each, found, False).verdict.value) for each in found.engines
+    ]
+    wanted: dict[str, Any] = {
+        "engines": [each.name for each, verdict in judged if verdict == "ok"],
+        "default_runtime": [each.name for each in found.engines if each.default_runtime],
+        "cdi": any(each.kind == GPU_KIND for each in specs),
+    }
+    return {key: value for key, value in wanted.items() if value}
+
+
+INSTALL = "install it, or take it out of the baseline's `engines`"
+TOOLKIT = "install nvidia-container-toolkit"
+GENERATE = (
+    "write it again: `nvidia-ctk cdi generate --output=FILE`, or `systemctl restart "
+    "nvidia-cdi-refresh` where the toolkit brings that"
+)
+CONFIGURE = "`nvidia-ctk runtime configure --runtime=ENGINE`, then restart the engine"
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        *IN_HAND,
+        "containers.engines[].cdi",
+        "containers.engines[].default_runtime",
+        "containers.engines[].hook",
+        "containers.engines[].name",
+        "containers.engines[].program_exists",
+        "containers.engines[].runtime",
+        "containers.mode",
+        "containers.specifications[].devices[]",
+        "containers.specifications[].driver_version",
+        "containers.specifications[].kind",
+        "containers.specifications[].missing",
+        "containers.toolkit",
+        "gpu.gpus[].index",
+        "gpu.gpus[].mig_current",
+        "gpu.gpus[].uuid",
+        "modules.nvidia_version",
+    ),
+    judge=judge,
+    learn=learn,
+)

@@ -1,0 +1,83 @@
+"""TOML as configurations of container engines have it: tables, and strings, numbers or booleans.
+
+The node's Python may be older than tomllib. What is not of this form is left out, so a reader says
+"not known" if a file mentions what it looks for and no row has it.
+"""
+
+import re
+
+HEADER = re.compile(r"\[\[?(.*?)\]\]?\s*(?:#.*)?\Z")
+PAIR = re.compile(
+    r"((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*=\s*(.*)\Z"
+)
+PART = re.compile(r"\s*(?:\"([^\"]*)\"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|\Z)")
+STRING = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")
+
+
+def key_parts(text):
+    """
+    >>> key_parts('plugins."io.containerd.grpc.v1.cri".containerd')
+    ('plugins', 'io.containerd.grpc.v1.cri', 'containerd')
+    """
+    found, at = [], 0
+    while at < len(text):
+        match = PART.match(text, at)
+        if match is None or match.end() == at:
+            return ()
+        found.append(next(group for group in match.groups() if group is not None))
+        at = match.end()
+    return tuple(found)
+
+
+def rows(text):
+    """(key with its table, value) of every row; a list as its strings, the rest as its text, and a
+    table's header as if it had an empty one.
+
+    >>> list(rows("b = true\\n[a.'c.d']\\ne = ['f', # g\\n 'h']"))
+    [(('b',), 'true'), (('a', 'c.d'), ''), (('a', 'c.d', 'e'), ['f', 'h'])]
+    """
+    table, open_key, parts = (), None, []
+    for line in text.splitlines():
+        row = line.strip()
+        if open_key is not None:
+            parts += strings(row)
+            if "]" in STRING.sub("", row).split("#", 1)[0]:
+                yield open_key, parts
+                open_key = None
+            continue
+        if not row or row.startswith("#"):
+            continue
+        header = HEADER.match(row) if row.startswith("[") else None
+        if header:
+            table = key_parts(header.group(1))
+            yield table, ""
+            continue
+        pair = PAIR.match(row)
+        if pair is None:
+            continue
+        key, value = table + key_parts(pair.group(1)), pair.group(2).strip()
+        if value.startswith("["):
+            parts = strings(value)
+            if "]" in STRING.sub("", value).split("#", 1)[0]:
+                yield key, parts
+            else:
+                open_key = key
+            continue
+        quoted = STRING.match(value)
+        yield key, strings(value)[0] if quoted else value.split("#", 1)[0].strip()
+
+
+def strings(text):
+    """The strings of a row, up to a comment."""
+    found, at = [], 0
+    while True:
+        match = STRING.search(text, at)
+        if match is None or "#" in text[at : match.start()]:
+            return found
+        found.append(match.group(1) if match.group(1) is not None else match.group(2))
+        at = match.end()
+
+
+def mentions(text, word):
+    """Whether a word stands in a row that is no comment."""
+    return any(word in row for row in text.splitlines() if not row.lstrip().startswith("#"))
