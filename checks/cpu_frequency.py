@@ -42,6 +42,9 @@ from nodevet.model import (
 
 SWITCHES = {"no_turbo": "intel_pstate/no_turbo", "boost": "cpufreq/boost"}
 NO_SWITCH = "ENOENT"
+OTHERS = "then look for what else sets it: tuned, power-profiles-daemon, thermald"
+LIMITS = f"`cpupower frequency-set` and `cpupower set` change it; {OTHERS}"
+TURBO = f"`cpupower set --turbo-boost`, or the firmware's set-up; {OTHERS}"
 
 
 class Params(CheckParams):
@@ -105,6 +108,7 @@ def judge_policies(policies: CpufreqPolicies, params: Params) -> Finding:
         subject,
         expected={name: wanted for name, wanted, _, _ in told},
         actual={name: actual for name, _, actual, _ in told},
+        advice=LIMITS if bad else "",
     )
 
 
@@ -140,8 +144,9 @@ def judge_turbo(evidence: Evidence, expected: bool) -> Finding:
     else:
         field = "no_turbo" if cpufreq.errors.get("no_turbo") != NO_SWITCH else "boost"
         return unknown(why=f"{SWITCHES[field]}: {cpufreq.why(field)}")
-    say = ok if actual is expected else fail
-    return say(expected={"turbo": expected}, actual={"turbo": actual})
+    if actual is expected:
+        return ok(expected={"turbo": expected}, actual={"turbo": actual})
+    return fail(expected={"turbo": expected}, actual={"turbo": actual}, advice=TURBO)
 
 
 def learn(evidence: Evidence) -> Value:

@@ -30,6 +30,12 @@ from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, Verdic
 
 COUNTS = ("sockets", "cores", "threads")
 Count = Annotated[int, Field(ge=1)]
+FEWER = (
+    "see maxcpus and isolcpus in /proc/cmdline, then the firmware's core count and its event log; "
+    "otherwise have the socket looked at"
+)
+ANOTHER = "no setting changes this: check that the baseline is for this machine"
+OFFLINE = "`echo 1 > /sys/devices/system/cpu/cpuN/online`; if that fails, see the kernel log"
 
 
 class Params(CheckParams):
@@ -73,6 +79,7 @@ def judge_counts(cpu: Cpu, expected: dict[str, int]) -> Finding:
         return fail(
             expected={name: expected[name] for name in bad},
             actual={name: known[name] for name in bad},
+            advice=FEWER,
         )
     for name in expected:
         if name not in known:
@@ -84,7 +91,9 @@ def judge_model(cpu: Cpu, model: Words) -> Finding:
     if cpu.model_name is None:
         return unread(NODE, cpu, "model_name")
     actual = " ".join(cpu.model_name.split())
-    return (ok if matches(actual, model) else fail)(expected=said(model), actual=actual)
+    if matches(actual, model):
+        return ok(expected=said(model), actual=actual)
+    return fail(expected=said(model), actual=actual, advice=ANOTHER)
 
 
 def judge_online(cpu: Cpu) -> Finding:
@@ -99,7 +108,9 @@ def judge_online(cpu: Cpu) -> Finding:
     if lists["online"] - lists["present"]:
         return unknown(why="CPUs are online that are not present")
     if offline:
-        return fail(expected="no CPU offline", actual=f"offline: {spans(offline)[:200]}")
+        return fail(
+            expected="no CPU offline", actual=f"offline: {spans(offline)[:200]}", advice=OFFLINE
+        )
     return ok(expected="no CPU offline", actual="none")
 
 

@@ -42,6 +42,12 @@ from nodevet.model import (
 KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 Size = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[KMG]$")]
 Number = Annotated[int, Field(ge=0)]
+FEWER = "set vm.nr_hugepages to 0, and take hugepages= out of the kernel's command line"
+AT_BOOT = (
+    "reserve them at boot, where memory is not yet fragmented: `hugepagesz=1G hugepages=16` in the "
+    "kernel's command line"
+)
+HELD = "`lsof /dev/hugepages` names who holds them; see files left in a hugetlbfs mount"
 
 
 class Params(CheckParams):
@@ -75,7 +81,7 @@ def judge_none(memory: Memory) -> Finding:
     if memory.hugetlb_kb < 0:
         return unknown(why=f"hugetlb_kb: {memory.hugetlb_kb}")
     if memory.hugetlb_kb:
-        return fail(expected="none", actual=f"{memory.hugetlb_kb / KIB['G']:.1f} GiB")
+        return fail(expected="none", actual=f"{memory.hugetlb_kb / KIB['G']:.1f} GiB", advice=FEWER)
     return ok(expected="none", actual="none")
 
 
@@ -89,7 +95,8 @@ def judge_size(memory: Memory, size: str, total: int | None, free: int | None) -
         expected = f"{total or free or 0} pages"
         if not total and not free:
             return not_applicable(subject, why=f"the kernel has no such size: there are {offered}")
-        return fail(subject, expected=expected, actual="no such size", why=f"there are {offered}")
+        why = f"there are {offered}"
+        return fail(subject, expected=expected, actual="no such size", why=why, advice=AT_BOOT)
     return judge_pages(subject, pages, total, free)
 
 
@@ -112,6 +119,7 @@ def judge_pages(subject: Subject, pages: HugePages, total: int | None, free: int
             subject,
             expected={name: expected[name] for name in bad},
             actual={name: actual[name] for name in bad},
+            advice=HELD if bad == ["free"] else AT_BOOT,
         )
     if unread_why:
         return unknown(subject, why=unread_why)

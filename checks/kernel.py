@@ -40,6 +40,10 @@ from nodevet.model import (
 
 NUMBERS = re.compile(r"[0-9]{1,9}(?:[.-][0-9]{1,9})*")
 Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$")]
+INSTALL = (
+    "install that kernel with the modules that belong to it, make it the default and reboot; hold "
+    "its package, so that it stays"
+)
 
 
 class Params(CheckParams):
@@ -68,14 +72,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_release(actual: str, params: Params) -> Finding:
     if params.one_of is not None and not matches(actual, params.one_of):
-        return fail(expected=said(params.one_of), actual=actual)
+        return fail(expected=said(params.one_of), actual=actual, advice=INSTALL)
     expected = said(params.one_of) if params.one_of is not None else f"at least {params.minimum}"
     if params.minimum is not None:
         found = numbers_of(actual)
         if not found:
             return unknown(actual=actual, why="not a version of a kernel")
         if not newer(found, numbers_of(params.minimum)):
-            return fail(expected=f"at least {params.minimum}", actual=actual)
+            return fail(expected=f"at least {params.minimum}", actual=actual, advice=INSTALL)
     return ok(expected=expected, actual=actual)
 
 

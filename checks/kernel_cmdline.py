@@ -47,6 +47,10 @@ Parameters = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[^\s=,][^\s=]*(=\S*)?$", max_length=256)], ...],
     Field(strict=False),
 ]
+CHANGE = (
+    "change it with `grubby --update-kernel=ALL`, or in /etc/default/grub with `update-grub`, and "
+    "reboot"
+)
 
 
 class Params(CheckParams):
@@ -92,7 +96,7 @@ def judge_parameter(
     if there is present:
         return ok(subject, expected=expected, actual=expected)
     why = f"given {len(found)} times: the last one counts" if len(found) > len(counting) else ""
-    return fail(subject, expected=expected, actual=shown[:200] or "absent", why=why)
+    return fail(subject, expected=expected, actual=shown[:200] or "absent", why=why, advice=CHANGE)
 
 
 def has(given: str | None, value: str) -> bool:

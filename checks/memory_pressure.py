@@ -27,6 +27,11 @@ from nodevet.evidence.memory import Memory
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
 
 Percent = Annotated[float, Field(ge=0, le=100)]
+HELD = (
+    "`ps aux --sort=-rss | head` names who holds memory; see RAM disks (`df -h -t tmpfs`) and "
+    "shared memory that was left behind (`ipcs -m`)"
+)
+BEHIND = "`iostat -x 1` and /proc/pressure/io tell which disk is behind"
 
 
 class Params(CheckParams):
@@ -72,6 +77,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield fail(
             expected={name: expected[name] for name in bad},
             actual={name: actual[name] for name in bad},
+            advice=BEHIND if bad == ["dirty"] else HELD,
         )
     elif unread:
         yield unknown(why=unread[0])

@@ -37,6 +37,12 @@ from nodevet.model import (
     unknown,
 )
 
+FIRMWARE = (
+    "in the firmware's set-up: NPS (AMD), SNC (Intel), node interleaving; then numa=off and "
+    "numa=fake in /proc/cmdline"
+)
+OFFLINE = "`lscpu -e` shows which CPUs are offline; then see the firmware's core count"
+
 
 class Params(CheckParams):
     """`numa_topology: 2` or `numa_topology: {nodes: 8, cpus_per_node: 24}` or
@@ -58,7 +64,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if section.status == "absent":
         why = "the kernel has no NUMA support"
         if params.nodes > 1:
-            yield fail(expected={"with CPUs": params.nodes}, actual={"with CPUs": 1}, why=why)
+            yield fail(
+                expected={"with CPUs": params.nodes},
+                actual={"with CPUs": 1},
+                why=why,
+                advice=FIRMWARE,
+            )
         else:
             yield not_applicable(why=why)
     elif isinstance(found, Finding):
@@ -85,7 +96,7 @@ def judge_count(nodes: list[NumaNode], params: Params) -> Finding:
     if params.memory_only_nodes is not None:
         expected["memory only"] = params.memory_only_nodes
         actual["memory only"] = alone
-    return compare(Subject(), expected=expected, actual=actual)
+    return compare(Subject(), expected=expected, actual=actual, advice=FIRMWARE)
 
 
 def judge_cpus(node: NumaNode, expected: int) -> Finding:
@@ -94,7 +105,7 @@ def judge_cpus(node: NumaNode, expected: int) -> Finding:
     if cpus is None:
         why = node.why("cpulist") if node.cpulist is None else "not a list of CPUs"
         return unknown(subject, why=f"cpulist: {why}")
-    return compare(subject, expected=expected, actual=len(cpus), unit="CPUs")
+    return compare(subject, expected=expected, actual=len(cpus), unit="CPUs", advice=OFFLINE)
 
 
 def learn(evidence: Evidence) -> Value:

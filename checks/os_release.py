@@ -19,6 +19,8 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, fail, ok, unknown
 
+INSTALL = "install the node again from the image that the others have"
+
 
 class Params(CheckParams):
     """`os_release: {id: ubuntu, version: "22.04"}` or
@@ -51,6 +53,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     yield (fail if bad else ok)(
         expected={name: said(given[name]) for name in told},
         actual={name: known[name] for name in told},
+        advice=INSTALL if bad else "",
     )
 
 

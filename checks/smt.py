@@ -22,6 +22,7 @@ from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, Value, compare, unknown
 
+FIRMWARE = "in the firmware's set-up: Hyper-Threading, SMT mode"
 ADVICE = {
     "notsupported": "the CPU has no SMT, or the firmware switched it off: see its set-up",
     "forceoff": "remove nosmt=force from the kernel's command line and reboot",
@@ -50,7 +51,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             expected=params.enabled,
             actual=actual,
             why=f"control: {control[:40]}" if bad and control else "",
-            advice=ADVICE.get(control, "") if bad else "",
+            advice=ADVICE.get(control, FIRMWARE) if bad else "",
         )
 
 

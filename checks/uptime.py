@@ -35,6 +35,8 @@ from nodevet.model import (
 )
 
 DAY = 86400
+REBOOT = "drain the node and reboot it"
+REBOOTED = "`last -x reboot`, `journalctl -b -1 -e` and the BMC's event log tell when and why"
 
 
 class Params(CheckParams):
@@ -62,7 +64,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         say = ok if within(seconds, params.minimum_s, longest) else fail
         shortest = None if params.minimum_s is None else shown(params.minimum_s)
         most = None if longest is None else shown(longest)
-        yield say(expected=span(shortest, most), actual=shown(seconds))
+        old = longest is not None and seconds > longest
+        advice = "" if say is ok else REBOOT if old else REBOOTED
+        yield say(expected=span(shortest, most), actual=shown(seconds), advice=advice)
 
 
 def shown(seconds: float) -> str:
