@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import time
 
 from nodevet.remote.guard import find_prctl, kill_with_parent
@@ -19,7 +20,14 @@ FOLDERS = (
 SECONDS = 15
 OUTPUT = 1 << 20  # bytes
 CHUNK = 1 << 16  # bytes
+DESCRIPTORS = 256  # that a program does not inherit, whoever left them open
 COMPLAINT = 4096  # bytes of what it says on stderr
+ENVIRONMENT = {
+    "LC_ALL": "C",
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "SYSTEMD_COLORS": "0",
+    "SYSTEMD_PAGER": "",
+}
 
 
 class ToolError(SectionError):
@@ -35,25 +43,71 @@ def find(name):
     raise ToolError(name + " is not on this node")
 
 
+class Program(object):
+    """A running program: its process, and what it writes. subprocess, which can do more, takes
+    longer to import than most programs take."""
+
+    def __init__(self, pid, stdout, stderr):
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr  # None if nobody wants it
+        self.code = None  # its exit code once it has ended, or minus the signal that ended it
+
+    def ended(self, flags=os.WNOHANG):
+        """Whether it has ended."""
+        if self.code is None:
+            done, status = os.waitpid(self.pid, flags)
+            if done:
+                signaled = os.WIFSIGNALED(status)
+                self.code = -os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status)
+        return self.code is not None
+
+    def end(self):
+        """Kill it if it still runs, and leave nothing of it."""
+        if not self.ended():
+            os.kill(self.pid, signal.SIGKILL)
+            self.ended(0)
+        for file in (self.stdout, self.stderr):
+            if file is not None:
+                os.close(file)
+
+
 def start(words, stderr):
     """A running program, which the kernel kills when we are gone. Raises OSError."""
-    import subprocess  # costs time that most nodes need not spend
-
     prctl = find_prctl()
-    return subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if stderr else subprocess.DEVNULL,
-        env={
-            "LC_ALL": "C",
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-            "SYSTEMD_COLORS": "0",
-            "SYSTEMD_PAGER": "",
-        },
-        cwd="/",
-        preexec_fn=lambda: kill_with_parent(prctl),  # noqa: PLW1509 - there are no threads here
-    )
+    out, complaint, fault = os.pipe(), os.pipe() if stderr else (None, None), os.pipe()
+    pid = os.fork()
+    if not pid:
+        become(words, out[1], complaint[1], fault[1], prctl)
+    for file in (out[1], complaint[1], fault[1]):
+        if file is not None:
+            os.close(file)
+    program = Program(pid, out[0], complaint[0])
+    code = os.read(fault[0], 16)  # nothing once it runs
+    os.close(fault[0])
+    if code:
+        program.end()
+        raise OSError(int(code), os.strerror(int(code)), words[0])
+    return program
+
+
+def become(words, out, complaint, fault, prctl):
+    """Be this program from here on."""
+    try:
+        kill_with_parent(prctl)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(number, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor, file in enumerate((null, out, null if complaint is None else complaint)):
+            os.dup2(file, descriptor)
+        os.closerange(3, fault)
+        os.closerange(fault + 1, DESCRIPTORS)
+        os.chdir("/")
+        os.execve(words[0], words, ENVIRONMENT)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(fault, str(error.errno).encode("ascii"))
+    finally:
+        os._exit(127)
 
 
 def run(words, seconds=SECONDS, limit=OUTPUT):
@@ -67,13 +121,9 @@ def run(words, seconds=SECONDS, limit=OUTPUT):
     try:
         told, complaint = gathered(name, program, time.monotonic() + seconds, seconds, limit)
     finally:
-        if program.poll() is None:
-            program.kill()
-        program.wait()
-        program.stdout.close()
-        program.stderr.close()
+        program.end()
     said = complaint[:COMPLAINT].decode("utf-8", "backslashreplace").strip()
-    return program.returncode, told.decode("utf-8", "backslashreplace"), said
+    return program.code, told.decode("utf-8", "backslashreplace"), said
 
 
 def printed(words, seconds=SECONDS, limit=OUTPUT):
@@ -87,13 +137,13 @@ def printed(words, seconds=SECONDS, limit=OUTPUT):
 
 def gathered(name, program, end, seconds, limit):
     """Its stdout, and the beginning of its stderr, once it has ended. Raises ToolError."""
-    texts = {program.stdout.fileno(): b"", program.stderr.fileno(): b""}
+    texts = {program.stdout: b"", program.stderr: b""}
     out, complaint = texts
     poll = select.poll()
     for file in texts:
         poll.register(file, select.POLLIN)
     left = len(texts)
-    while left or program.poll() is None:
+    while left or not program.ended():
         rest = end - time.monotonic()
         if rest <= 0:
             raise ToolError("{} timed out after {:g} s".format(name, seconds))

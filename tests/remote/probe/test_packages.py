@@ -226,3 +226,9 @@ def test_a_program_is_ended_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(SectionError, match="cannot be run: ENOENT"):
         program.printed((str(tmp_path / "gone"),), 1, 100)
     assert program.printed(("/bin/sh", "-c", "echo $LC_ALL; printf '\\377'"), 9, 100) == "C\n\\xff"
+
+
+def test_a_program_starts_as_from_a_shell() -> None:
+    text = "pwd; grep SigIgn /proc/self/status; ls /proc/self/fd | wc -l; kill -9 $$"
+    code, told, _ = program.run(("/bin/sh", "-c", text))
+    assert (code, told.split()) == (-9, ["/", "SigIgn:", "0000000000000000", "4"])

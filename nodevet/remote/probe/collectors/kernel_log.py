@@ -209,7 +209,7 @@ def read_journal(events, seconds, other=frozenset(), end=None):
 
     def receive():
         if poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            return os.read(journalctl.stdout.fileno(), ROW)
+            return os.read(journalctl.stdout, ROW)
         log.lose("journalctl took longer than {:g} s".format(seconds))
         return b""
 
@@ -220,13 +220,12 @@ def read_journal(events, seconds, other=frozenset(), end=None):
                 break
         else:
             ended = not log.lost
+        if ended:
+            journalctl.ended(0)
     finally:
-        if not ended:
-            journalctl.kill()
-        journalctl.stdout.close()
-        code = journalctl.wait()
-    if ended and code:
-        log.lose("journalctl ended with exit code {}".format(code))
+        journalctl.end()
+    if ended and journalctl.code:
+        log.lose("journalctl ended with exit code {}".format(journalctl.code))
     log.end()
     return log
 
