@@ -349,6 +349,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",
     ("memory", "hugepages"): "a size that is not there is never ok",
+    ("kernel_log", "crashes"): "a directory's names: one that is not there was not listed",
     ("modules", "builtin"): "one that is not there can only be called not loaded",
     ("modules", "on_demand"): "one that is not there can only be called not loaded",
     ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",

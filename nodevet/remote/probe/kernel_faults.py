@@ -131,7 +131,9 @@ def begun(text, begin, kind, rest):
         return Said(kind) if kind in ("oom", "oom_cgroup") and ": Kill" in text[:60] else None
     detail = match.group(1) if match.re.groups else None
     if kind == "fs_error":
-        detail = JOURNAL.sub("", detail.rstrip(".:"))
+        detail = detail.rstrip(".:")
+        if begin.startswith(("Aborting journal", "JBD2")):
+            detail = JOURNAL.sub("", detail)
     if kind == "io_error" and NOT_DISKS.match(detail):
         return None
     return Said(kind, detail=detail)

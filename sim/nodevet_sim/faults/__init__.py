@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodevet_sim.faults import gpu, host, node
+from nodevet_sim.faults import gpu, host, kernel, node
 from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
@@ -55,6 +55,7 @@ FAULTS: Mapping[str, NamedFault] = {
     "xid": NamedFault(gpu.AnyXid, gpu.xid),
     "xid-79": NamedFault(gpu.Xid79, gpu.xid_79),
     **{name: NamedFault(*each) for name, each in host.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in kernel.FAULTS.items()},
 }
 
 

@@ -1,0 +1,197 @@
+"""The kernel has logged no trouble of its own since boot: OOM kills, hung tasks, lockups, oopses.
+
+**Why it matters.** The job that was killed is gone, the next one runs on a node whose memory is
+too small for what runs beside it, whose file system hangs or whose driver has crashed. Nothing
+but the kernel log tells of it afterwards.
+
+**Read from** the kernel log since boot, and for how the boot before ended the names and times of
+/sys/fs/pstore and of /var/lib/systemd/pstore, where systemd-pstore keeps them.
+
+**Verdicts.** Each kind fails by itself: `oom` (the kernel ran out of memory and killed a process),
+`hung_task` (blocked for minutes, mostly by storage or NFS), `soft_lockup` and `hard_lockup`
+(a CPU that does not come back), `rcu_stall`, `oops` (BUG, Oops, a fault in the kernel itself),
+`panic`, and `crash` (the boot before ended in one, by a record that is no older than an hour before
+this boot). `maximum` says how many lines of a kind are allowed, `allow` names kinds that
+are no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own limit,
+and `segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are
+shown. It is ok only if the log has no gap, and says since when if its beginning is gone, as
+`xid` does. Captured files without a kernel log are not applicable.
+
+**To fix it** the advice says where to look, by kind.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import UNSET
+from pydantic import Field
+
+from nodevet.checking.log_events import last_of, named, quoted, total
+from nodevet.evidence.across import logged
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo, boot_time
+from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, coverage, span
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+
+Kind = Literal[
+    "oom", "oom_cgroup", "hung_task", "soft_lockup", "hard_lockup", "rcu_stall", "oops", "panic",
+    "crash", "segfault",
+]  # fmt: skip
+LOCKED = (
+    "save the kernel log with its call traces, then drain and reboot; if it comes back, "
+    "update kernel, driver and BIOS, and send the traces to the vendor of what they name"
+)
+ADVICE: Mapping[str, str] = {
+    "oom": (
+        "find what filled the memory: `journalctl -k -g oom-kill` and the job of that time; give "
+        "jobs a limit of their own (Slurm: ConstrainRAMSpace), and check memory_size"
+    ),
+    "oom_cgroup": "the job exceeded its own limit: raise it, or mend the job",
+    "hung_task": (
+        "look at what it waits for: the call trace below the line, `ps -eo pid,stat,wchan:30,cmd | "
+        "grep ' D'`, then NFS servers, disks and the GPU; a reboot is the last resort"
+    ),
+    "soft_lockup": LOCKED,
+    "hard_lockup": LOCKED,
+    "rcu_stall": LOCKED,
+    "oops": LOCKED,
+    "panic": LOCKED,
+    "crash": (
+        "read the record for what the kernel was doing, and the BMC's event log; drain the node "
+        "if it is hardware, and delete the record once it is dealt with"
+    ),
+    "segfault": "compare the versions of driver, CUDA and NCCL with those the job was built for",
+}
+WORDS: Mapping[str, str] = {
+    "oom": "OOM kill", "oom_cgroup": "OOM kill in a cgroup", "hung_task": "hung task",
+    "soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_stall": "RCU stall",
+    "oops": "oops", "panic": "panic", "crash": "crash", "segfault": "segfault",
+}  # fmt: skip
+OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
+CRASHED = (None, "Panic")  # reasons of a record that a kernel leaves when it ends
+BEFORE_BOOT_S = 3600.0  # by which a record of the crash before this boot may be older than it
+
+
+class Params(CheckParams):
+    """`kernel_faults: {}` or `kernel_faults: {maximum: {hung_task: 2}, allow: [segfault, oom]}`"""
+
+    allow: Annotated[tuple[Kind, ...], Field(strict=False)] = ("oom_cgroup", "segfault")
+    """Kinds that are no fault here."""
+    maximum: Mapping[Kind, Annotated[int, Field(ge=0)]] = Field(default={})
+    """Kind: how many are allowed since boot."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        yield log
+        return
+    booted = boot_time(evidence[HostInfo].data)
+    faults = by_kind(log.events or ())
+    bad = [
+        found
+        for kind, events in faults.items()
+        if (found := judge_kind(kind, events, params, booted)) is not None
+    ]
+    crash = judge_crashes(evidence, log, params)
+    yield from bad
+    if crash is not None:
+        yield crash
+    doubt, since = coverage(log)
+    allowed = [f"{WORDS[kind]} ×{total(events)} ({named(events)})" for kind, events in
+               faults.items()]  # fmt: skip
+    if doubt:
+        yield unknown(why=doubt)
+    elif not bad and crash is None:
+        yield ok(expected="none", actual="none", why="; ".join([*allowed, *filter(None, [since])]))
+
+
+def by_kind(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
+    """What is told of each kind; a BUG that ended in an oops is the same one."""
+    found: dict[str, list[KernelEvent]] = {}
+    died = any(event.kind == "oops" for event in events)
+    for event in events:
+        kind = OF_EVENTS.get(event.kind)
+        if kind is not None and not (event.kind == "bug" and died):
+            found.setdefault(kind, []).append(event)
+    return {kind: found[kind] for kind in WORDS if kind in found}
+
+
+def judge_kind(
+    kind: str, events: list[KernelEvent], params: Params, booted: float | None
+) -> Finding | None:
+    most = limit(kind, params)
+    count = total(events)
+    if most is None or (count is not None and count <= most):
+        return None
+    return fail(
+        Subject(kind="kernel", id=WORDS[kind]),
+        expected=most,
+        actual="unknown" if count is None else count,
+        why=named(events),
+        advice=ADVICE[kind],
+        details=quoted(events),
+        last=last_of(events, booted) or UNSET,
+    )
+
+
+def limit(kind: str, params: Params) -> int | None:
+    """How many are allowed; None: any number."""
+    limits: Mapping[str, int] = {str(name): most for name, most in params.maximum.items()}
+    return limits.get(kind, None if kind in params.allow else 0)
+
+
+def judge_crashes(evidence: Evidence, log: KernelLog, params: Params) -> Finding | None:
+    """Whether the boot before this one ended in a crash; None if it did not."""
+    subject = Subject(kind="kernel", id=WORDS["crash"])
+    most = limit("crash", params)
+    if most is None:
+        return None
+    if log.crashes is None:
+        return unread(subject, log, "crashes")
+    records = [record for record in log.crashes if record.reason in CRASHED]
+    if not records:
+        return None
+    host = evidence[HostInfo].data
+    if host is None:
+        return unknown(subject, why=f"host: {evidence[HostInfo].why}")
+    for field in ("clock_s", "uptime_s"):
+        if getattr(host, field) is None:
+            return unread(subject, host, field)
+    booted = (host.clock_s or 0.0) - (host.uptime_s or 0.0)
+    recent = [each for each in records if each.at_s is None or each.at_s >= booted - BEFORE_BOOT_S]
+    if len(recent) <= most:
+        return None
+    return fail(
+        subject,
+        expected=most,
+        actual=len(recent),
+        why=f"{recent[0].path}, {written(recent[0], booted)}",
+        advice=ADVICE["crash"],
+    )
+
+
+def written(record: Crash, booted: float) -> str:
+    if record.at_s is None:
+        return "written at an unknown time"
+    word = "after" if record.at_s >= booted else "before"
+    return f"written {span(abs(record.at_s - booted))} {word} this boot"
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "host.clock_s",
+        "host.uptime_s",
+        "kernel_log.complete",
+        "kernel_log.covered_s",
+        "kernel_log.crashes[].at_s",
+        "kernel_log.crashes[].reason",
+        "kernel_log.events[].count",
+        "kernel_log.events[].kind",
+        "kernel_log.since_s",
+    ),
+    judge=judge,
+)

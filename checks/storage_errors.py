@@ -1,0 +1,124 @@
+"""The kernel has logged no error of a disk or file system since boot.
+
+**Why it matters.** A disk that times out stalls the data loader of every GPU; a file system
+that was remounted read-only fails every checkpoint, hours after the first line about it.
+
+**Read from** the kernel log since boot: I/O errors of block devices and of ATA, time-outs and
+resets of NVMe controllers, errors and shutdowns of ext4, XFS and Btrfs, remounts read-only, members
+that an md array has lost. Floppies, optical drives, network block devices and RAM disks are left
+out.
+
+**Verdicts.** Each disk with more than `maximum` lines fails, and is one finding with its
+partitions. `ignore` names devices that are no fault here, as the kernel names them, with `*` for
+any part: `sd*`. A remount read-only and a lost member of an array fail whatever `maximum` says. It
+is ok only if the log has no gap, and says since when if its beginning is gone, as `xid` does.
+Captured files without a kernel log are not applicable.
+
+**To fix it** read the disk's own state: `smartctl -x` or `nvme smart-log`; reseat or replace a disk
+that comes back with errors. A file system with errors is checked unmounted, before its next use.
+"""
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from msgspec import UNSET
+from pydantic import Field
+
+from nodevet.checking.log_events import last_of, quoted, total
+from nodevet.evidence.across import logged
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo, boot_time
+from nodevet.evidence.kernel_log import KernelEvent, coverage
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+
+WORDS = {
+    "io_error": "I/O errors",
+    "nvme_error": "NVMe errors",
+    "fs_error": "file system errors",
+    "read_only": "remounted read-only",
+    "disk_failed": "lost by its array",
+}
+ALWAYS = frozenset({"read_only", "disk_failed"})
+ADVICE = (
+    "save what matters on it, then read its own state: `smartctl -x` or `nvme smart-log`, and "
+    "its link (pci_links); replace a disk that comes back with errors"
+)
+CHECK_IT = (
+    "unmount it and check it (`fsck`, `xfs_repair`, `btrfs check`) before its next use; if the "
+    "disk below logs errors too, replace that first"
+)
+DISK = re.compile(r"(nvme[0-9]+|(?:sd|vd|xvd|hd)[a-z]+|ata[0-9]+)")
+
+
+class Params(CheckParams):
+    """`storage_errors: {}` or `storage_errors: {ignore: ["sd*"], maximum: 2}`"""
+
+    maximum: Annotated[int, Field(ge=0)] = 0
+    """How many lines about one disk are allowed since boot."""
+    ignore: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Devices that are no fault here: `sda`, `sd*`."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    log = logged(evidence)
+    if isinstance(log, Finding):
+        yield log
+        return
+    booted = boot_time(evidence[HostInfo].data)
+    bad = False
+    for disk, events in sorted(by_disk(log.events or (), params).items()):
+        count = total(events)
+        worst = {event.kind for event in events} & ALWAYS
+        if worst or count is None or count > params.maximum:
+            bad = True
+            yield judge_disk(disk, events, params.maximum, booted)
+    doubt, since = coverage(log)
+    if doubt:
+        yield unknown(why=doubt)
+    elif not bad:
+        yield ok(expected="none", actual="none", why=since)
+
+
+def by_disk(events: tuple[KernelEvent, ...], params: Params) -> dict[str, list[KernelEvent]]:
+    """The events of each disk with its partitions; of no known device under an empty name."""
+    found: dict[str, list[KernelEvent]] = {}
+    for event in events:
+        device = event.detail or ""
+        disk = match.group(1) if (match := DISK.match(device)) else device
+        ignored = any(fnmatchcase(name, each) for name in (device, disk) for each in params.ignore)
+        if event.kind in WORDS and not (ignored and device):
+            found.setdefault(disk, []).append(event)
+    return found
+
+
+def judge_disk(disk: str, events: list[KernelEvent], most: int, booted: float | None) -> Finding:
+    counts = {kind: total([each for each in events if each.kind == kind]) for kind in WORDS}
+    there = [kind for kind in WORDS if any(event.kind == kind for event in events)]
+    told = [f"{WORDS[kind]} ×{'?' if counts[kind] is None else counts[kind]}" for kind in there]
+    devices = sorted({event.detail for event in events if event.detail and event.detail != disk})
+    return fail(
+        Subject(kind="disk", id=disk) if disk else NODE,
+        expected=f"at most {most}" if most else "none",
+        actual=", ".join(told),
+        why=", ".join(devices[:8]),
+        advice=CHECK_IT if set(there) <= {"fs_error", "read_only"} else ADVICE,
+        details=quoted(events),
+        last=last_of(events, booted) or UNSET,
+    )
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "kernel_log.complete",
+        "kernel_log.covered_s",
+        "kernel_log.events[].count",
+        "kernel_log.events[].detail",
+        "kernel_log.events[].kind",
+        "kernel_log.since_s",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,43 @@
+"""What a check says of lines of the kernel log: how many, about what, and when the last was."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from nodevet.evidence.host import at_uptime
+from nodevet.evidence.kernel_log import KernelEvent, line_of
+
+MOST_NAMED = 5
+
+
+def total(events: Iterable[KernelEvent]) -> int | None:
+    """How many lines there are; None if that was not read of some."""
+    counts = [event.count for event in events]
+    return sum(count or 0 for count in counts) if None not in counts else None
+
+
+def named(events: Iterable[KernelEvent]) -> str:
+    """The processes, devices or units that they are about, the most frequent first.
+
+    >>> named([KernelEvent(kind="oom", detail="python", count=2)])
+    'python ×2'
+    """
+    found: Counter[str] = Counter()
+    for event in events:
+        if event.detail:
+            found[event.detail] += event.count or 1
+    listed = [f"{name} ×{count}" for name, count in found.most_common(MOST_NAMED)]
+    more = len(found) - len(listed)
+    return ", ".join([*listed, *([f"and {more} more"] if more else [])])
+
+
+def last_of(events: Iterable[KernelEvent], booted: float | None) -> str:
+    """When the last of them was logged, ISO 8601; empty if that is not known."""
+    moments = [event.last_s for event in events if event.last_s is not None]
+    seconds = max((moment for moment in moments if 0 <= moment < 1e10), default=None)
+    return "" if seconds is None else at_uptime(booted, seconds)
+
+
+def quoted(events: Sequence[KernelEvent]) -> dict[str, str]:
+    """The first of the lines, as a detail of a finding."""
+    line = line_of(events)
+    return {"kernel log": line} if line else {}

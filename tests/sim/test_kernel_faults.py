@@ -1,0 +1,49 @@
+"""What the kernel log of a faulty node tells is found by its check: probed, not booted."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodevet.catalog import Catalog
+from nodevet.evidence.document import decode
+from nodevet.model import Verdict
+from nodevet.remote.probe.collectors import kernel_log
+from nodevet_sim.faults.kernel import FAULTS
+from nodevet_sim.scenario import describe
+from nodevet_sim.scenario.format import NodePart
+from nodevet_sim.scenario.spec import NodeSpec, Origin
+
+CATALOG = Catalog()
+FOUND = {  # fault -> the checks and subjects that fail
+    "": set(),
+    "hung-task": {("kernel_faults", "hung task")},
+    "nvme-timeout": {("storage_errors", "nvme0")},
+    "oom-kill": {("kernel_faults", "OOM kill")},
+}
+
+
+def test_every_fault_is_tried() -> None:
+    assert FOUND.keys() - {""} == FAULTS.keys()
+
+
+@pytest.mark.parametrize("fault", FOUND)
+def test_a_fault_that_the_kernel_logs_is_found_and_nothing_else(fault: str, tmp_path: Path) -> None:
+    known = {"gpus": "h100-sxm", "cores": 1, "faults": [fault] if fault else []}
+    part = NodePart.model_validate(known)
+    node = describe(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
+    lines = ["Linux version 6.8.0", *(line.text for line in node.kernel_log)]
+    (tmp_path / "dev").mkdir()
+    rows = [f"4,{at},{at * 1000},-;{line}\n" for at, line in enumerate(lines)]
+    (tmp_path / "dev/kmsg").write_text("".join(rows))
+    log = kernel_log.collect(str(tmp_path.resolve()), {})
+    host = {"status": "ok", "data": {"clock_s": 1.7e9, "uptime_s": 60.0}}
+    sections = {"kernel_log": {"status": "ok", "data": log}, "host": host}
+    evidence = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections}))
+    found = {
+        (name, finding.subject.id)
+        for name in ("kernel_faults", "storage_errors")
+        for finding in CATALOG.check(name).judge(evidence, CATALOG.check(name).params())
+        if finding.verdict is not Verdict.OK
+    }
+    assert found == FOUND[fault]
