@@ -322,13 +322,15 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     """The baseline asks for each by name."""
     (section, names), *_ = CATALOG.check(check_id).asks(wanted).items()
     listed = {
+        "dcgm": "diagnostics",
         "installed": "packages",
         "libraries": "libraries",
         "services": "units",
         "sysctl": "parameters",
     }[section]
     items = data_of(document, section).get(listed) or ()
-    yield from (at for at, item in enumerate(items) if item["name"] in names)
+    key = "path" if section == "dcgm" else "name"
+    yield from (at for at, item in enumerate(items) if item[key] in names)
 
 
 COUNTED = {  # section, list: what else in the evidence says which items there are
@@ -342,6 +344,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("services", "units"): (asked,),
     ("sysctl", "parameters"): (asked,),
     ("installed", "packages"): (asked,),
+    ("dcgm", "diagnostics"): (asked,),
     ("libraries", "libraries"): (asked,),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
@@ -354,6 +357,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("modules", "on_demand"): "one that is not there can only be called not loaded",
     ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",
     ("filesystems", "found"): "it is such a count itself",
+    ("dcgm", "incidents"): "`overall` says whether there are any",
     ("containers", "engines"): "one that is not there can only be called not installed",
     ("containers", "specifications"): "read whole or not at all",
 }

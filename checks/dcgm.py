@@ -1,0 +1,235 @@
+"""DCGM calls the node healthy, its last diagnostic passed, and it sees the GPUs that NVML sees.
+
+**Why it matters.** DCGM watches what a single look cannot: replays, errors and violations over
+time; and a diagnostic finds faults that only load shows. A host engine that started before a GPU
+was lost, or before the driver was replaced, goes on to report the node as it was.
+
+**Read from** `dcgmi health -c -j` and `dcgmi discovery -l`, if `health` is on and dcgmi is
+installed, with a deadline; and the file of `diag`, in which `dcgmi diag -r 2 -j >FILE` was kept. No
+diagnostic is started, and no watch is switched on.
+
+**Verdicts.** A watch that says Warning or Failure fails, and so does every result of the diagnostic
+that is not Pass, unless `allow` names its test. A test that was skipped is told; if nothing passed
+it is unknown. DCGM and NVML that count different GPUs fail. Results of another driver, of other
+GPUs or older than `maximum_age_days` say nothing of the node as it is: unknown. So are health
+watches that are not enabled: `dcgmi health -s a` enables them.
+
+**To fix it** `dcgmi health -c` and the results' own texts name the part. Restart
+nvidia-dcgm.service if it counts other GPUs than NVML; run the diagnostic again after a repair, on a
+drained node.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.across import IN_HAND, unlisted
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.dcgm import Dcgm, Diagnostic, Incident, TestResult
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+
+HEALTHY = "Healthy"
+DAY = 86400
+
+Path = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]{1,240}$")]
+TestName = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class Params(CheckParams):
+    """`dcgm: true` or `dcgm: {health: false, diag: /var/log/diag.json, maximum_age_days: 30}`"""
+
+    bare: ClassVar[str] = "health"
+
+    health: bool = True
+    """Whether the host engine is asked."""
+    diag: Path | None = None
+    """A file with the results of a diagnostic."""
+    maximum_age_days: Annotated[float, Field(gt=0, le=3650)] | None = None
+    """Of these results."""
+    allow: Annotated[tuple[TestName, ...], Field(strict=False)] = ()
+    """Tests that need not pass: Persistence Mode, Environment Variables."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "Params":
+        if not self.health and self.diag is None:
+            raise ValueError("give health: true, or diag")
+        return self
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Dcgm]
+    if section.data is None:
+        yield unknown(why=f"DCGM: {section.why}")
+        return
+    if params.health:
+        yield from judge_health(evidence, section.data)
+    if params.diag is not None:
+        yield from judge_diag(evidence, section.data, params, params.diag)
+    short = unlisted(evidence)
+    if short is not None:
+        yield short
+
+
+def judge_health(evidence: Evidence, found: Dcgm) -> Iterator[Finding]:
+    subject = Subject(kind="dcgm", id="health")
+    if found.overall is None:
+        yield unread(subject, found, "overall")
+    elif found.incidents is None:
+        yield unread(subject, found, "incidents")
+    else:
+        yield from judge_watches(subject, found.overall, found.incidents)
+    yield judge_count(evidence, found)
+
+
+def judge_watches(
+    subject: Subject, overall: str, incidents: tuple[Incident, ...]
+) -> Iterator[Finding]:
+    bad = [each for each in incidents if each.status != HEALTHY]
+    for each in bad:
+        name = " ".join(filter(None, (each.part, each.watch))) or "health"
+        yield fail(
+            Subject(kind="dcgm", id=name),
+            expected=HEALTHY,
+            actual=each.status or "an incident",
+            why=each.text or "",
+            advice=ASK_DCGM,
+        )
+    if not bad:
+        judged = ok if overall == HEALTHY else fail
+        advice = "" if overall == HEALTHY else ASK_DCGM
+        yield judged(subject, expected=HEALTHY, actual=overall, advice=advice)
+
+
+def judge_count(evidence: Evidence, found: Dcgm) -> Finding:
+    subject = Subject(kind="dcgm", id="GPUs")
+    nvml = evidence[Gpus]
+    if found.gpus is None:
+        return unread(subject, found, "gpus")
+    if nvml.data is None:
+        return unknown(subject, why=f"NVML: {nvml.why}")
+    if nvml.data.count is None:
+        return unread(subject, nvml.data, "count")
+    why = "" if found.gpus == nvml.data.count else "DCGM and NVML count different GPUs"
+    return (fail if why else ok)(
+        subject,
+        expected=nvml.data.count,
+        actual=found.gpus,
+        why=why,
+        advice=RESTART if why else "",
+    )
+
+
+def judge_diag(evidence: Evidence, found: Dcgm, params: Params, path: str) -> Iterator[Finding]:
+    subject = Subject(kind="dcgm", id="diag")
+    listed = [each for each in found.diagnostics or () if each.path == path]
+    if found.diagnostics is None:
+        yield unread(subject, found, "diagnostics")
+    elif not listed:
+        yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
+    else:
+        yield from judge_results(evidence, listed[0], params, subject)
+
+
+def judge_results(
+    evidence: Evidence, diag: Diagnostic, params: Params, subject: Subject
+) -> Iterator[Finding]:
+    """What did not pass; else why the results say nothing; else that all passed."""
+    for field in ("results", "passed", "not_passed", "age_s", "driver_version", "serials"):
+        if getattr(diag, field) is None:
+            yield unread(subject, diag, field)
+            return
+    others = diag.not_passed or ()
+    unsaid = next((each for each in others if each.ran is None or each.test is None), None)
+    if unsaid is not None:
+        yield unread(subject, unsaid, "ran" if unsaid.ran is None else "test")
+        return
+    bad = [each for each in others if each.ran and each.test not in params.allow]
+    stale = outdated(evidence, diag, params)
+    if stale:
+        why = f"{stale}; {len(bad)} of them had not passed" if bad else stale
+        yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
+        return
+    for name in dict.fromkeys(each.test for each in bad):
+        yield judge_test(name or "", [each for each in bad if each.test == name])
+    if bad:
+        return
+    left = (diag.results or 0) - len(others)
+    if not diag.passed or diag.passed != left:
+        why = f"{diag.passed} of {diag.results} results passed, and {len(others)} others are told"
+        yield unknown(subject, why=f"{diag.path}: {why}", advice=RUN_AGAIN)
+        return
+    skipped = sorted({each.test or "" for each in others if not each.ran})
+    why = f"not run: {', '.join(skipped[:8])}" if skipped else ""
+    yield ok(subject, expected="Pass", actual=f"{diag.passed} results passed", why=why)
+
+
+def judge_test(name: str, results: list[TestResult]) -> Finding:
+    parts = sorted({each.part for each in results if each.part})
+    statuses = "/".join(sorted({each.status or "no status" for each in results}))
+    actual = f"{statuses} ({', '.join(parts[:8])})" if parts else statuses
+    why = next((each.text for each in results if each.text), "")
+    subject = Subject(kind="dcgm", id=f"diag {name}")
+    return fail(subject, expected="Pass", actual=actual, why=why, advice=RUN_AGAIN)
+
+
+def outdated(evidence: Evidence, diag: Diagnostic, params: Params) -> str:
+    """Why the results are not of the node as it is; empty if nothing says so."""
+    most = params.maximum_age_days
+    if most is not None and (diag.age_s or 0) > most * DAY:
+        return f"the results are {(diag.age_s or 0) / DAY:.1f} days old, expected at most {most:g}"
+    nvml = evidence[Gpus].data
+    running = nvml.driver_version if nvml else None
+    if diag.driver_version and diag.driver_version != running:
+        now = running or "not known"
+        return f"the results are of driver {diag.driver_version}, and the driver is {now}"
+    if diag.serials:
+        gpus = (nvml.gpus if nvml else None) or ()
+        there = {gpu.serial for gpu in gpus}
+        untested = [gpu.serial or "without a serial" for gpu in gpus]
+        untested = [each for each in untested if each not in diag.serials]
+        gone = [each for each in diag.serials if each not in there]
+        if untested or gone or not gpus:
+            told = f"GPU {untested[0]} was not tested" if untested else f"GPU {gone[0]} is gone"
+            return f"the results are of other GPUs: {told}" if gpus else "NVML lists no GPU"
+    return ""
+
+
+ASK_DCGM = (
+    "`dcgmi health -c` names the part; see the check of that part, and drain for a diagnostic"
+)
+RESTART = "restart nvidia-dcgm.service once NVML counts what the baseline expects"
+RUN_AGAIN = "on a drained node, run `dcgmi diag -r 2 -j` again and keep what it prints in this file"
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    wanted = (["health"] if params.health else []) + ([params.diag] if params.diag else [])
+    return {"dcgm": tuple(wanted)}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(
+        "dcgm.diagnostics[].age_s",
+        "dcgm.diagnostics[].driver_version",
+        "dcgm.diagnostics[].not_passed[].ran",
+        "dcgm.diagnostics[].not_passed[].test",
+        "dcgm.diagnostics[].passed",
+        "dcgm.diagnostics[].path",
+        "dcgm.diagnostics[].results",
+        "dcgm.diagnostics[].serials[]",
+        "dcgm.gpus",
+        "dcgm.incidents[].status",
+        "dcgm.overall",
+        *IN_HAND,
+        "gpu.driver_version",
+        "gpu.gpus[].serial",
+    ),
+    judge=judge,
+    asks=asks,
+    learn=lambda evidence: None,
+)

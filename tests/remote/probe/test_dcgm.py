@@ -1,0 +1,203 @@
+"""What dcgmi prints, in the versions that are known; anything else is an error, never a pass."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodevet.remote import program
+from nodevet.remote.probe.collectors import dcgm
+from nodevet.remote.probe.dcgm_json import parse_diag, parse_health
+
+Check = Callable[[str, dict[str, Any]], Any]
+
+HEALTHY = '{"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}'
+WATCH = {"value": "Warning", "overflow": ["Detected more than 8", "PCIe replays per minute"]}
+INSIDE = {"GPU": {"0": {"value": "Failure", "Errors": {"PCIe system": WATCH}}}}
+CHILDREN = {
+    "GPU": {
+        "children": {
+            "0": {"value": "Failure", "children": {"Errors": {"children": {"PCIe system": WATCH}}}}
+        }
+    }
+}
+NEW = {
+    "DCGM Diagnostic": {
+        "test_categories": [
+            {
+                "category": "Hardware",
+                "tests": [
+                    {
+                        "name": "pcie",
+                        "results": [
+                            {"entity_group": "GPU", "entity_id": 0, "status": "Pass"},
+                            {
+                                "entity_group": "GPU",
+                                "entity_id": 1,
+                                "status": "Fail",
+                                "warnings": [{"error_id": 1, "warning": "PCIe\n replays"}],
+                            },
+                        ],
+                        "test_summary": {"status": "Fail"},
+                    },
+                    {"name": "eud", "results": [{"status": "Skip"}]},
+                ],
+            }
+        ]
+    },
+    "entity_groups": [
+        {
+            "entity_group": "GPU",
+            "entity_group_id": 1,
+            "entities": [
+                {"device_id": "2330", "entity_id": 0, "serial_num": "1650"},
+                {"device_id": "2330", "entity_id": 1, "serial_num": "1651"},
+            ],
+        },
+        {"entity_group": "CPU", "entities": [{"entity_id": 0, "serial_num": "N/A"}]},
+    ],
+    "metadata": {"Driver Version Detected": "550.90.07", "version": "4.0.0"},
+}
+OLD = {
+    "DCGM GPU Diagnostic": {
+        "test_categories": [
+            {
+                "category": "Integration",
+                "tests": [
+                    {
+                        "name": "PCIe",
+                        "results": [
+                            {"gpu_id": "0", "status": "Pass", "info": "GPU to Host 24 GB/s"},
+                            {"gpu_id": "1", "status": "Warn", "warnings": "slow"},
+                        ],
+                    }
+                ],
+            }
+        ]
+    },
+    "DCGM Version": "3.3.8",
+    "Driver Version Detected": "550.90.07",
+    "GPU Device Serials": {"0": "1650", "1": "1651"},
+}
+
+
+def test_a_healthy_report() -> None:
+    assert parse_health(HEALTHY) == ("Healthy", [])
+    assert parse_health("a warning of the loader\n" + HEALTHY) == ("Healthy", [])
+
+
+@pytest.mark.parametrize("parts", [INSIDE, CHILDREN])
+def test_every_incident_is_told(parts: dict[str, Any]) -> None:
+    text = json.dumps({"body": {"Overall Health": {"value": "Failure"}, **parts}})
+    why = "Detected more than 8; PCIe replays per minute"
+    assert parse_health(text) == ("Failure", [("GPU 0", "PCIe system", "Warning", why)])
+
+
+def test_a_part_without_a_watch_is_an_incident() -> None:
+    parts = {"NvSwitch": {"9": {"value": "Warning"}, "10": {"value": "Healthy"}}}
+    text = json.dumps({"body": {"Overall Health": {"value": "Warning"}, **parts}})
+    assert parse_health(text) == ("Warning", [("NvSwitch 9", "", "Warning", "")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Error: Health watches not enabled. Please enable watches. \n", "[]", "{}", '{"body": {}}',
+     '{"body": {"Overall Health": "Healthy"}}', "{" * 5000],
+)  # fmt: skip
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_health(text)
+
+
+def test_results_of_the_newer_and_the_older_form() -> None:
+    found = parse_diag(json.dumps(NEW))
+    assert (found["results"], found["passed"]) == (3, 1)
+    assert [(each["part"], each["status"], each["ran"]) for each in found["not_passed"]] == [
+        ("GPU 1", "Fail", True),
+        ("", "Skip", False),
+    ]
+    assert found["not_passed"][0]["text"] == "PCIe replays"
+    assert (found["driver_version"], found["dcgm_version"]) == ("550.90.07", "4.0.0")
+    assert found["serials"] == ["1650", "1651"]
+    found = parse_diag(json.dumps(OLD))
+    assert (found["results"], found["passed"]) == (2, 1)
+    assert (found["not_passed"][0]["part"], found["not_passed"][0]["text"]) == ("GPU 1", "slow")
+    assert (found["driver_version"], found["dcgm_version"]) == ("550.90.07", "3.3.8")
+    assert found["serials"] == ["1650", "1651"]
+
+
+def test_a_diagnostic_that_did_not_run_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the diagnostic did not run: 'no GPUs'"):
+        parse_diag(json.dumps({"DCGM Diagnostic": {"runtime_error": "no GPUs"}}))
+    for text in ("{}", '{"DCGM Diagnostic": {"test_categories": []}}', "Error: no host engine"):
+        with pytest.raises(ValueError, match=r"."):
+            parse_diag(text)
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(
+        st.sampled_from(["body", "Overall Health", "value", "children", "test_categories", "tests",
+                         "results", "status", "GPU", "Errors", "name", "warnings"]),
+        below, max_size=4),
+    max_leaves=12,
+))  # fmt: skip
+def test_hostile_json_is_refused_or_told(value: Any) -> None:
+    for text in (json.dumps({"body": value}), json.dumps({"DCGM Diagnostic": value})):
+        for parse in (parse_health, parse_diag):
+            try:
+                parse(text)
+            except ValueError:
+                continue
+
+
+@pytest.mark.parametrize(
+    ("name", "statuses"),
+    [
+        ("gcm-diag-0.json", set()),
+        ("gcm-diag-1.json", {"Fail", "Warn"}),
+        ("gcm-diag-2.json", {"Warn"}),
+    ],
+)
+def test_results_of_real_nodes(captures: Path, name: str, statuses: set[str], check: Check) -> None:
+    place = captures / "dcgmi" / name
+    data = check("dcgm", dcgm.collect("/", {"asks": {"dcgm": [str(place.resolve())]}}))
+    (diag,) = data.diagnostics
+    assert {each.status for each in diag.not_passed} == statuses
+    assert diag.passed and diag.passed + len(diag.not_passed) == diag.results
+    assert data.errors["overall"] == dcgm.NOT_ASKED
+
+
+def install(folder: Path, health: str, code: int = 0) -> None:
+    script = folder / "dcgmi"
+    script.write_text(
+        f"#!/bin/sh\ncase \"$*\" in\n'health -c -j') cat <<'EOF'\n{health}\nEOF\nexit {code};;\n"
+        "'discovery -l') echo '2 GPUs found.'; echo '+--------+';;\n*) exit 9;;\nesac\n"
+    )
+    script.chmod(0o755)
+
+
+def test_the_host_engine_is_asked_only_if_the_baseline_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
+    monkeypatch.setattr(program, "FOLDERS", (str(tmp_path),))
+    ask = {"asks": {"dcgm": ["health", "relative", "/no/such/file"]}}
+    data = check("dcgm", dcgm.collect("/", ask))
+    assert data.errors["overall"] == "dcgmi is not on this node"
+    assert [each.errors["results"] for each in data.diagnostics] == [
+        "ENOENT",
+        "not an absolute path",
+    ]
+    install(tmp_path, HEALTHY)
+    data = check("dcgm", dcgm.collect("/", ask))
+    assert (data.overall, data.incidents, data.gpus) == ("Healthy", (), 2)
+    install(tmp_path, "Error: Health watches not enabled. Please enable watches.", 255)
+    data = check("dcgm", dcgm.collect("/", ask))
+    assert "Health watches not enabled" in data.errors["overall"]
+    data = check("dcgm", dcgm.collect(str(tmp_path), ask))
+    assert data.errors["overall"] == "dcgmi is run on a running machine only"
+    assert check("dcgm", dcgm.collect("/", {})).errors["overall"] == dcgm.NOT_ASKED
