@@ -75,6 +75,7 @@ class Fabric(Record, frozen=True, kw_only=True):
     clique_id: int | None = None
     cluster_uuid: Text | None = None
     health_mask: int | None = None
+    health_summary: Text | None = None  # NOT_SUPPORTED, HEALTHY, UNHEALTHY, LIMITED_CAPACITY
 
 
 class MigDevice(Record, frozen=True, kw_only=True):

@@ -297,6 +297,10 @@ def assert_equal(gpu, element):
     assert gpu.recovery_action == ("NONE" if said == "None" else None)
     assert gpu.event_reasons == event_reasons(element)
     assert gpu.fabric.health_mask == health_mask(element)
+    summary = element.findtext("fabric/health/summary") or "N/A"
+    assert (gpu.fabric.health_summary or "NOT_SUPPORTED") == (
+        "NOT_SUPPORTED" if summary == "N/A" else summary.upper()
+    )
     assert [(item.pid, item.memory_used_b) for item in gpu.processes] == processes_of(element)
 
 

@@ -114,6 +114,7 @@ FABRIC = (
     ("clique_id", number, "cliqueId", FABRIC_V3, FABRIC_V2, FABRIC_V1),
     ("cluster_uuid", cluster_uuid, "clusterUuid", FABRIC_V3, FABRIC_V2, FABRIC_V1),
     ("health_mask", number, "healthMask", FABRIC_V3, FABRIC_V2),
+    ("health_summary", "NVML_GPU_FABRIC_HEALTH_SUMMARY_", "healthSummary", FABRIC_V3),
 )
 
 

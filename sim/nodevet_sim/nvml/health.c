@@ -9,6 +9,8 @@ static const struct word recovery_actions[] = {
     {"RECOVER_IMEX_DOMAIN", 5}, {"BUS_RESET", 6}, {"SYSTEM_REBOOT", 7}, {NULL, 0}};
 static const struct word fabric_states[] = {
     {"NOT_SUPPORTED", 0}, {"NOT_STARTED", 1}, {"IN_PROGRESS", 2}, {"COMPLETED", 3}, {NULL, 0}};
+static const struct word fabric_summaries[] = {
+    {"NOT_SUPPORTED", 0}, {"HEALTHY", 1}, {"UNHEALTHY", 2}, {"LIMITED_CAPACITY", 3}, {NULL, 0}};
 
 /* errors */
 
@@ -202,7 +204,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabri
 EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *out)
 {
     nvmlGpuFabricInfo_t fabric;
-    unsigned int known;
+    unsigned int known, summary;
     CALL(device, out);
     if (get_uint(device, NULL, "fabric.version", &known) != NVML_SUCCESS)
         known = 3;
@@ -216,8 +218,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
     out->healthMask = 0;
     if (out->version == 0x3000028)
         out->healthSummary = 0;
-    return fabric.state == 3 ? get_uint(device, NULL, "fabric.health_mask", &out->healthMask)
-                             : NVML_SUCCESS;
+    if (fabric.state != 3)
+        return NVML_SUCCESS;
+    if (out->version == 0x3000028) { /* NOT_SUPPORTED where it has no line */
+        nvmlReturn_t told =
+            get_uint(device, fabric_summaries, "fabric.health_summary", &summary);
+        if (told != NVML_ERROR_NOT_SUPPORTED)
+            TRY(told);
+        out->healthSummary = told == NVML_SUCCESS ? (unsigned char)summary : 0;
+    }
+    return get_uint(device, NULL, "fabric.health_mask", &out->healthMask);
 }
 
 /* fields */

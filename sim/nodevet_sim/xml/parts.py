@@ -109,6 +109,8 @@ def fabric(document: XmlDocument, gpu: Element) -> dict[str, str]:
                 )
             mask |= numbers[said] << shift
         found["health_mask"] = hex(mask)
+        summary = convert(document, gpu.find("fabric/health/summary"), word)
+        found |= {} if summary is None else {"health_summary": summary}
     return {f"fabric.{key}": value for key, value in found.items()}
 
 

@@ -10,7 +10,7 @@ clocks. What it prints and the evidence cannot carry: MIG devices and their memo
 counters by part of the SRAM, channel and TPC repairs, remapped rows that are inactive,
 addresses of retired pages, reset_required, power of memory and module, power smoothing,
 fans, PCIe throughput, encoders, supported clocks, the microseconds of each event reason,
-platform (chassis, tray, slot), fabric health summary, graphics processes, accounting.
+platform (chassis, tray, slot), graphics processes, accounting.
 Memory is in whole MiB there and power in hundredths of a watt, so no finer here.
 """
 

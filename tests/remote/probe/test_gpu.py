@@ -59,6 +59,7 @@ TEXTS = {
     "recovery_action": "DRAIN_AND_RESET",
     "fabric.state": "COMPLETED",
     "fabric.status": "NOT_READY",
+    "fabric.health_summary": "LIMITED_CAPACITY",
     "fabric.cluster_uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f",
     "nvlinks.remote_bus_id": "0000:0f:00.0",
 }

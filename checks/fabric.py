@@ -1,0 +1,269 @@
+"""Every GPU on NVSwitches is registered with its fabric, and the fabric is healthy for it.
+
+**Why it matters.** Until the fabric manager has registered a GPU with the NVSwitches, no CUDA
+program starts on it (error 802, system not yet initialized), while nvidia-smi looks as always. With
+a degraded fabric jobs run, slowly.
+
+**Read from** NVML, nvmlDeviceGetGpuFabricInfoV: state, status, health summary and health mask, from
+Hopper on; NVSwitches on the PCI bus; the packages `nvidia-fabricmanager*` and the driver's version.
+
+**Verdicts.** A registration that is not completed fails; within five minutes of boot it is unknown,
+as the fabric manager may be at it. A completed one fails if its status is not SUCCESS, or if the
+health mask or its summary names a fault: degraded bandwidth, a route that recovers or is unhealthy,
+recovery from access timeouts, an incorrect configuration, limited capacity. A GPU without a fabric
+(PCIe cards, GPUs before Hopper) is not applicable, and so is one in a virtual machine without
+NVSwitches, whose host registers it. An installed fabric manager of another version than the driver
+fails on a node with a fabric: it refuses to start, today or at its next restart.
+
+**To fix it** `systemctl status nvidia-fabricmanager` and `journalctl -u nvidia-fabricmanager`; its
+package must be of the driver's version. If it runs and a GPU does not register, look for SXid in
+the kernel log and see `nvlink`; drain the node, reset all GPUs together or power cycle. On NVL72
+racks the fabric is managed from the switch trays (NMX).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import MISSING, NOT_ASKED, NOT_SUPPORTED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Fabric, Gpu, Gpus, board, subject_of
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.installed import InstalledPackage, InstalledPackages
+from nodevet.evidence.pci import Pci
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    compare,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+NONE_HERE = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+YOUNG_S = 300
+STATES = ("NOT_STARTED", "IN_PROGRESS", "COMPLETED")
+HEALTH = ("health_mask", "health_summary")
+BARE = ("none", "container")
+
+TRUE = 1  # of the two bits of a sign; 0: not supported, 2: false
+SIGNS = {  # nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*
+    0: "degraded bandwidth",
+    2: "route recovery in progress",
+    4: "route unhealthy",
+    6: "access timeout recovery",
+}
+CONFIGURATION = 8  # four bits; 0: not supported, 1: none
+CONFIGURATIONS = {
+    2: "incorrect system GUID",
+    3: "incorrect chassis serial number",
+    4: "no partition",
+    5: "insufficient NVLinks",
+    6: "incompatible GPU firmware",
+    7: "invalid location",
+    8: "invalid GPU state",
+}
+NAMED = 16  # bits: 12 and 14 are no faults, whether a partition is assigned and GFM connected
+SUMMARIES = {"UNHEALTHY": "unhealthy", "LIMITED_CAPACITY": "limited capacity"}
+
+GONE = ("not-installed", "config-files")
+PACKAGES = ("nvidia-fabricmanager*", "nvidia-fabric-manager*")
+CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
+
+REGISTER = (
+    "`systemctl status nvidia-fabricmanager` and its journal say why: not enabled, of another "
+    "version than the driver, or an NVSwitch is missing (SXid in `dmesg`); then restart it"
+)
+HEAL = (
+    "drain the node, collect nvidia-bug-report.sh and the fabric manager's log, look for SXid in "
+    "`dmesg` and at nvlink; reset all GPUs together or power cycle. If it stays, RMA the part"
+)
+VERSION = (
+    "install the fabric manager's package of the driver's own version, restart "
+    "nvidia-fabricmanager on a drained node, and hold both packages together"
+)
+
+
+class Params(CheckParams):
+    """`fabric: {}`"""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    found = tuple(each_gpu(evidence))
+    for gpu in found:
+        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(evidence, gpu)
+    has_fabric = any(isinstance(gpu, Gpu) and gpu.fabric.state in STATES for gpu in found)
+    if has_fabric or switches(evidence):
+        yield from judge_manager(evidence)
+
+
+def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
+    subject, fabric = subject_of(gpu), gpu.fabric
+    if fabric.state == "NOT_SUPPORTED" or untold(fabric, "state"):
+        yield not_applicable(subject, why="this GPU has no fabric to register with")
+    elif fabric.state is None:
+        yield unread(subject, fabric, "state")
+    elif fabric.state != "COMPLETED":
+        yield not_completed(evidence, gpu, fabric.state)
+    elif fabric.status is None:
+        yield unread(subject, fabric, "status")
+    elif fabric.status != "SUCCESS":
+        yield fail(
+            subject,
+            expected="SUCCESS",
+            actual=fabric.status,
+            why="how the registration ended",
+            advice=REGISTER,
+            details=board(gpu),
+        )
+    else:
+        yield judge_health(gpu)
+        if silent := [field for field in HEALTH if untold(fabric, field)]:
+            yield not_applicable(subject, why=f"this driver does not tell: {', '.join(silent)}")
+
+
+def untold(fabric: Fabric, field: str) -> bool:
+    return getattr(fabric, field) is None and fabric.errors.get(field) in NONE_HERE
+
+
+def not_completed(evidence: Evidence, gpu: Gpu, state: str) -> Finding:
+    """What to say of a registration that has not ended: of a VM's GPU it may be its host's."""
+    subject, host = subject_of(gpu), evidence[HostInfo]
+    if host.data is None:
+        return unknown(subject, why=f"{state}; host: {host.why}")
+    if not host.data.virtualization:
+        return unknown(subject, why=f"{state}; virtualization: {host.data.why('virtualization')}")
+    if host.data.virtualization not in BARE:
+        there = switches(evidence)
+        if there is None:
+            return unknown(subject, why=f"{state}; the PCI bus was not read")
+        if not there:
+            why = f"{state}; a virtual machine without NVSwitches: its host's fabric manager acts"
+            return not_applicable(subject, why=why)
+    if host.data.uptime_s is None:
+        return unknown(subject, why=f"{state}; uptime_s: {host.data.why('uptime_s')}")
+    if host.data.uptime_s < YOUNG_S:
+        why = f"{state}, {host.data.uptime_s:.0f} s after boot: check again when it has settled"
+        return unknown(subject, why=why)
+    return fail(subject, expected="COMPLETED", actual=state, advice=REGISTER, details=board(gpu))
+
+
+def switches(evidence: Evidence) -> int | None:
+    """How many NVSwitches are on the PCI bus; None if that was not read."""
+    data = evidence[Pci].data
+    if data is None or data.functions is None:
+        return None
+    return sum(function.kind == "nvswitch" for function in data.functions)
+
+
+def judge_health(gpu: Gpu) -> Finding:
+    subject, fabric = subject_of(gpu), gpu.fabric
+    summary, (named, doubt) = fabric.health_summary, decoded(fabric.health_mask or 0)
+    faults = named or ([SUMMARIES[summary]] if summary in SUMMARIES else [])
+    if faults:
+        return fail(
+            subject, expected=[], actual=faults, advice=HEAL, details={**board(gpu), **raw(gpu)}
+        )
+    for field in HEALTH:
+        if getattr(fabric, field) is None and not untold(fabric, field):
+            return unread(subject, fabric, field)
+    if summary not in (None, "NOT_SUPPORTED", "HEALTHY"):
+        return unknown(subject, why=f"health_summary: {summary} is not known")
+    if doubt and summary != "HEALTHY":
+        return unknown(subject, why=doubt)
+    return ok(subject, expected="COMPLETED", actual="COMPLETED")
+
+
+def decoded(mask: int) -> tuple[list[str], str]:
+    """The faults in a health mask; and why it may hold one that is not known.
+
+    >>> decoded(0x112), decoded(0x1a0)
+    ((['route unhealthy'], ''), ([], ''))
+    """
+    if mask < 0:
+        return [], f"health_mask: {mask} is not a valid mask"
+    signs = {shift: mask >> shift & 3 for shift in SIGNS}
+    faults = [SIGNS[shift] for shift, sign in signs.items() if sign == TRUE]
+    configuration = mask >> CONFIGURATION & 15
+    if configuration > 1:
+        name = CONFIGURATIONS.get(configuration, f"number {configuration}")
+        faults.append(f"incorrect configuration: {name}")
+    if 3 in signs.values() or mask >> NAMED:
+        return faults, f"health_mask: {mask:#x} has bits of no known meaning"
+    return faults, ""
+
+
+def raw(gpu: Gpu) -> Mapping[str, str]:
+    mask = gpu.fabric.health_mask
+    return {} if mask is None else {"health mask": hex(mask)}
+
+
+def judge_manager(evidence: Evidence) -> Iterator[Finding]:
+    """Every fabric manager that is installed as a package; nothing if none is, as in a guest or if
+    a container brings it."""
+    section = evidence[InstalledPackages]
+    if section.data is None:
+        if section.status != "absent" and section.why != MISSING:
+            yield unknown(why=f"the fabric manager's package: {section.why}")
+        return
+    driver = data.driver_version if (data := evidence[Gpus].data) else None
+    found = {each.name: each for each in section.data.packages or ()}
+    for name in PACKAGES:
+        asked = found.get(name)
+        if asked is None:
+            yield unknown(why=f"{name}: {NOT_ASKED}", advice=READ_AGAIN)
+        elif asked.found is None:
+            yield unknown(why=f"{name}: {asked.why('found')}")
+        else:
+            for package in asked.found:
+                yield from judge_package(package, driver)
+
+
+def judge_package(package: InstalledPackage, driver: str | None) -> Iterator[Finding]:
+    """The development files and what was removed are left out."""
+    untold = [field for field in ("name", "state") if not getattr(package, field)]
+    if untold:
+        yield unknown(why=f"a package of the fabric manager: {untold[0]}: {package.why(untold[0])}")
+        return
+    if package.state in GONE or "-dev" in (package.name or ""):
+        return
+    subject = Subject(kind="package", id=package.name or "")
+    match = CARRIED.match(package.version or "")
+    if driver is None:
+        yield unknown(subject, why="the driver's version is not known")
+    elif match is None:
+        yield unknown(subject, why="no driver version in the package's version")
+    else:
+        same = match[1] == driver
+        yield compare(subject, expected=driver, actual=match[1], advice="" if same else VERSION)
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"installed": PACKAGES}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(
+        *IN_HAND,
+        "gpu.driver_version",
+        "gpu.gpus[].fabric.health_mask",
+        "gpu.gpus[].fabric.health_summary",
+        "gpu.gpus[].fabric.state",
+        "gpu.gpus[].fabric.status",
+        "host.uptime_s",
+        "host.virtualization",
+        "installed.packages[].name",
+        "installed.packages[].found[].name",
+        "installed.packages[].found[].state",
+        "installed.packages[].found[].version",
+    ),
+    judge=judge,
+    asks=asks,
+)
