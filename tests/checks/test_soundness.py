@@ -362,7 +362,10 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("containers", "specifications"): "read whole or not at all",
 }
 BUS = ("pci", "functions")
-NO_MORE_OF_THE_BUS = ("xid",)  # than how many GPUs there are, and where a lost one is
+NO_MORE_OF_THE_BUS = (
+    "nvswitch",  # the baseline counts them, or /dev
+    "xid",  # than how many GPUs there are, and where a lost one is
+)
 
 
 def fewer(case: Any, make_params: Any, listed: tuple[str, str]) -> Iterator[tuple[Any, Any]]:

@@ -1,0 +1,212 @@
+"""The node has the expected NVSwitches, each with its driver and its PCIe link as expected.
+
+**Why it matters.** The GPUs of an HGX board talk through its NVSwitches. If one is missing, or lost
+its driver, the fabric manager does not start and no CUDA program runs, or all GPUs have fewer
+links.
+
+**Read from** the PCI bus (/sys/bus/pci/devices, NVIDIA functions of class 0680: their driver,
+revision and link) and `/dev/nvidia-nvswitch<N>`.
+
+**Verdicts.** With `count`, another number of NVSwitches fails. Each that is there fails without its
+driver nvidia-nvswitch, if it no longer answers (its revision reads ff), and if its link differs
+from `generation` or `width`; without these it must be as that of most of the others, since many
+run below their maximum by design. Device nodes are compared with the bus if there are any. A node
+without NVSwitches on its bus is not applicable if no count is given, and so is a virtual machine
+whose NVSwitches are its host's. Those of Blackwell are not on the PCI bus: see `fabric`.
+
+**To fix it** look for SXid and PCIe errors in the kernel log; drain the node and power cycle it, as
+no reset of a GPU reaches a switch. If it stays away, have the baseboard replaced.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.modules import Modules
+from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    compare,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+DRIVER = "nvidia-nvswitch"
+UNBOUND = "no driver is bound"
+NODE = re.compile(r"/dev/nvidia-nvswitch[0-9]{1,3}")
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+BARE = ("none", "container")
+
+POWER = (
+    "look for SXid and PCIe errors in `dmesg`, drain the node and power it off and on; if the "
+    "switch stays away or its link narrow, have the baseboard replaced"
+)
+BIND = (
+    "`dmesg | grep -i nvswitch` says why the driver did not take it; reboot with the nvidia module "
+    "of the fabric manager's version, and check that no other driver (vfio-pci) is bound"
+)
+APART = (
+    "a switch dropped off the bus after boot, or its node was not made: look for SXid in `dmesg`, "
+    "restart nvidia-fabricmanager on a drained node, else power cycle"
+)
+MORE = (
+    "the node has more NVSwitches than the baseline: correct the count or choose another baseline"
+)
+
+Link = tuple[int, int]  # generation, width
+
+
+class Params(CheckParams):
+    """`nvswitch: 4` or `nvswitch: {count: 4, generation: 4, width: 2}` or `nvswitch: {}`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Annotated[int, Field(ge=0, le=256)] | None = None
+    generation: Annotated[int, Field(ge=1, le=6)] | None = None
+    """Of each one's PCIe link; without it as most of them have it."""
+    width: Annotated[int, Field(ge=1, le=32)] | None = None
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Pci]
+    if section.data is None:
+        yield unknown(why=f"PCI: {section.why}")
+        return
+    if section.data.functions is None:
+        yield unknown(why=f"functions: {section.data.why('functions')}")
+        return
+    doubtful = next((each for each in section.data.functions if may_be_switch(each)), None)
+    if doubtful:
+        field = "vendor" if doubtful.vendor is None else "class_code"
+        yield unknown(why=f"{doubtful.address}: {field}: {doubtful.why(field)}")
+        return
+    there = [each for each in section.data.functions if each.kind == "nvswitch"]
+    if not there and not params.count:
+        yield not_applicable(why="the node has no NVSwitch on its PCI bus")
+        return
+    if params.count is not None:
+        yield judge_count(evidence, params.count, len(there))
+    yield from judge_nodes(evidence, len(there))
+    usual = Counter(link for each in there if isinstance(link := link_of(each), tuple))
+    for each in there:
+        yield judge_switch(each, params, usual)
+
+
+def may_be_switch(function: PciFunction) -> bool:
+    """Whether it cannot be told for want of its vendor or class."""
+    code = function.class_code
+    if function.vendor is not None and code is not None:
+        return False
+    return function.vendor in (None, "10de") and (code is None or code[:4] == "0680")
+
+
+def judge_count(evidence: Evidence, count: int, there: int) -> Finding:
+    if there or not count:
+        advice = "" if there == count else MORE if there > count else POWER
+        return compare(Subject(), expected=count, actual=there, advice=advice)
+    host = evidence[HostInfo]
+    virtualization = host.data.virtualization if host.data else None
+    if virtualization is None:
+        why = host.data.why("virtualization") if host.data else host.why
+        return unknown(why=f"no NVSwitch on the bus; virtualization: {why}")
+    if virtualization not in BARE:
+        return not_applicable(why="a virtual machine: the NVSwitches are its host's")
+    return fail(expected=count, actual=0, advice=POWER)
+
+
+def judge_nodes(evidence: Evidence, there: int) -> Iterator[Finding]:
+    """Device nodes are made when the fabric manager starts, and stay if a switch is gone."""
+    section = evidence[Modules]
+    if section.data is None:
+        yield unknown(why=f"/dev: {section.why}")
+        return
+    if section.data.device_nodes is None:
+        yield unknown(why=f"device_nodes: {section.data.why('device_nodes')}")
+        return
+    nodes = [node for node in section.data.device_nodes if NODE.fullmatch(node.path)]
+    if nodes and len(nodes) != there:
+        actual = {"PCI bus": there, "/dev": len(nodes)}
+        yield fail(expected="as many in /dev as on the bus", actual=actual, advice=APART)
+
+
+def link_of(function: PciFunction) -> Link | str:
+    """Generation and width, or why they are not known."""
+    for field in ("link_gts", "link_width"):
+        if getattr(function, field) is None:
+            return f"{field}: {function.why(field)}"
+    generation = GENERATIONS.get(function.link_gts or 0)
+    if generation is None or function.link_width not in WIDTHS:
+        return f"no PCIe link runs at {function.link_gts:g} GT/s x{function.link_width}"
+    return generation, function.link_width or 0
+
+
+def judge_switch(function: PciFunction, params: Params, usual: Counter[Link]) -> Finding:
+    subject = Subject(kind="pci", id=function.address, bus_id=function.address)
+    if function.revision is None:
+        return unread(subject, function, "revision")
+    if function.revision == "ff":
+        return fail(subject, expected="on the PCI bus", actual="off the bus", advice=POWER)
+    if function.driver is None and function.errors.get("driver") != UNBOUND:
+        return unread(subject, function, "driver")
+    if function.driver != DRIVER:
+        actual = function.driver or UNBOUND
+        return fail(subject, expected=DRIVER, actual=actual, advice=BIND)
+    link = link_of(function)
+    if isinstance(link, str):
+        return unknown(subject, why=link)
+    if None in (params.generation, params.width):
+        if usual.total() == 1:
+            why = f"{shown(link)}: no other NVSwitch to compare it with"
+            return not_applicable(subject, why=why)
+        if list(usual.values()).count(max(usual.values())) > 1:
+            return fail(subject, expected="links alike", actual=shown(link), advice=POWER)
+    common = usual.most_common(1)[0][0]
+    expected = (params.generation or common[0], params.width or common[1])
+    if link == expected:
+        return ok(subject, expected=shown(expected), actual=shown(link))
+    return fail(subject, expected=shown(expected), actual=shown(link), advice=POWER)
+
+
+def shown(link: Link) -> str:
+    return f"Gen{link[0]} x{link[1]}"
+
+
+def learn(evidence: Evidence) -> dict[str, int] | None:
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
+    there = [each for each in functions if each.kind == "nvswitch"]
+    links = {link_of(each) for each in there}
+    found = {"count": len(there)}
+    if len(links) == 1 and isinstance(link := links.pop(), tuple):
+        found |= {"generation": link[0], "width": link[1]}
+    return found if there else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.PCIE,
+    reads=(
+        "host.virtualization",
+        "modules.device_nodes[].path",
+        "pci.functions[].class_code",
+        "pci.functions[].driver",
+        "pci.functions[].link_gts",
+        "pci.functions[].link_width",
+        "pci.functions[].revision",
+        "pci.functions[].vendor",
+    ),
+    judge=judge,
+    learn=learn,
+)
