@@ -323,6 +323,7 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     (section, names), *_ = CATALOG.check(check_id).asks(wanted).items()
     listed = {
         "dcgm": "diagnostics",
+        "environment": "units",
         "installed": "packages",
         "libraries": "libraries",
         "services": "units",
@@ -345,6 +346,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("sysctl", "parameters"): (asked,),
     ("installed", "packages"): (asked,),
     ("dcgm", "diagnostics"): (asked,),
+    ("environment", "units"): (asked,),
     ("libraries", "libraries"): (asked,),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
@@ -358,6 +360,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",
     ("filesystems", "found"): "it is such a count itself",
     ("dcgm", "incidents"): "`overall` says whether there are any",
+    ("environment", "variables"): "`unread` says which files were not read",
     ("containers", "engines"): "one that is not there can only be called not installed",
     ("containers", "specifications"): "read whole or not at all",
 }

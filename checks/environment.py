@@ -1,0 +1,223 @@
+"""No variable that hides GPUs or slows jobs is set for every process of the node.
+
+**Why it matters.** A CUDA_VISIBLE_DEVICES that someone left in /etc/environment hides GPUs from
+every job; NCCL_P2P_DISABLE or NCCL_IB_DISABLE, set once to work around a fault, costs bandwidth
+ever after; a folder of stubs in LD_LIBRARY_PATH hides the driver; profiling switches slow every
+kernel. No job's own script shows them.
+
+**Read from** /etc/environment, /etc/environment.d, /etc/profile and /etc/profile.d, bash's own
+files, /etc/nccl.conf, /etc/ld.so.preload, DefaultEnvironment of systemd, and the environment of
+`units`, with their files. Only names of CUDA, NCCL and their kin are read; of one that may hold a
+secret its value is not.
+
+**Verdicts.** What is set anywhere counts, also inside a condition of a script. Without more words
+these fail: CUDA_VISIBLE_DEVICES; LD_PRELOAD, LD_AUDIT and what is in /etc/ld.so.preload;
+LD_LIBRARY_PATH with a folder of stubs; switches that turn NCCL's paths off; debuggers, profilers,
+blocking launches and core dumps of CUDA. `allow` names what may be; `expected` gives a variable the
+only value that it may have, and it must be set; `absent` may end in `*`.
+
+**To fix it** remove the row from the file that is named, or correct it; sessions and services that
+run already keep what they were started with.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.environment import Environment, Variable
+from nodevet.evidence.services import UNIT_NAME
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    Verdict,
+    fail,
+    ok,
+    unknown,
+)
+
+HARMFUL = (
+    "/etc/ld.so.preload",
+    "COMPUTE_PROFILE",
+    "CUDA_AUTO_BOOST",
+    "CUDA_COREDUMP_FILE",
+    "CUDA_DEVICE_WAITS_ON_EXCEPTION",
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
+    "CUDA_INJECTION32_PATH",
+    "CUDA_INJECTION64_PATH",
+    "CUDA_PROFILE",
+    "CUDA_VISIBLE_DEVICES",
+    "LD_AUDIT",
+    "LD_PRELOAD",
+    "NSIGHT_CUDA_DEBUGGER",
+    "OPENCL_PROFILE",
+)
+SWITCHES = (
+    "CUDA_CACHE_DISABLE",
+    "CUDA_LAUNCH_BLOCKING",
+    "NCCL_COLLNET_DISABLE",
+    "NCCL_IB_DISABLE",
+    "NCCL_NVLS_DISABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+)
+OFF = ("0", "", "false", "FALSE")
+
+NAME = r"(/etc/ld\.so\.preload|[A-Z_][A-Z0-9_]{1,90})"
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Pattern = Annotated[str, Field(pattern=rf"^{NAME[:-1]}\*?)$")]
+UnitName = Annotated[str, Field(pattern=rf"^{UNIT_NAME}\.(service|socket|timer|slice|mount)$")]
+
+
+class Params(CheckParams):
+    """`environment: {expected: {NCCL_IB_HCA: mlx5}, absent: [NCCL_SOCKET_*]}` or
+    `environment: {allow: [LD_PRELOAD], units: [slurmd.service]}`"""
+
+    expected: Mapping[Name, str] = {}
+    """The value of each that must be set."""
+    absent: Annotated[tuple[Pattern, ...], Field(strict=False)] = ()
+    allow: Annotated[tuple[Pattern, ...], Field(strict=False)] = ()
+    """Of what is harmful by default."""
+    units: Annotated[tuple[UnitName, ...], Field(strict=False)] = ()
+    """Whose environment is read, too."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> "Params":
+        both = sorted({*self.expected} & {*self.absent})
+        if both:
+            raise ValueError(f"{', '.join(both)}: in expected and in absent")
+        return self
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Environment]
+    found = section.data
+    if found is None:
+        yield unknown(why=f"environment: {section.why}")
+        return
+    if found.variables is None or found.unread is None:
+        yield unread(Subject(), found, "variables" if found.variables is None else "unread")
+        return
+    variables = list(found.variables)
+    gaps = [f"not read: {found.unread}"] if found.unread else []
+    units = {each.name: each for each in found.units or ()}
+    left_out = [name for name in params.units if name not in units or units[name].variables is None]
+    for name in params.units:
+        unit = Subject(kind="unit", id=name)
+        if name not in units:
+            yield unknown(unit, why=NOT_ASKED, advice=READ_AGAIN)
+        elif (own := units[name].variables) is None:
+            yield unread(unit, units[name], "variables")
+        else:
+            variables += own
+    if any(each.name is None for each in variables):
+        gaps.append("of a variable not even the name was read")
+    places: dict[str, list[Variable]] = {}
+    for each in variables:
+        places.setdefault(each.name or "", []).append(each)
+    bad = list(judge_set(places, params))
+    yield from bad
+    for name, value in params.expected.items():
+        judged = judge_expected(name, value, places.get(name, []))
+        partly = (gaps or left_out) and judged.verdict is Verdict.OK
+        yield unknown(judged.subject, why="not all that may set it was read") if partly else judged
+    for why in gaps:
+        yield unknown(why=why)
+    if not bad and not gaps and not left_out:
+        yield ok(expected="no harmful variables", actual="none")
+
+
+def judge_set(places: Mapping[str, list[Variable]], params: Params) -> Iterator[Finding]:
+    """Every variable that must not be set, or not so."""
+    for name, found in sorted(places.items()):
+        if name in params.expected:
+            continue
+        unwanted = is_among(name, params.absent)
+        if not unwanted and is_among(name, params.allow):
+            continue
+        bad = [each for each in found if unwanted or is_harmful(name, each.value)]
+        if bad:
+            subject = Subject(kind="variable", id=name)
+            yield fail(subject, expected=wanted(name, unwanted), actual=told(bad), advice=REMOVE)
+
+
+def is_among(name: str, patterns: Sequence[str]) -> bool:
+    return any(
+        name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns
+    )
+
+
+def is_harmful(name: str, value: str | None) -> bool:
+    if name in HARMFUL:
+        return True
+    if name in SWITCHES:
+        return value not in OFF
+    return name == "LD_LIBRARY_PATH" and (value is None or is_stubs(value))
+
+
+def is_stubs(value: str) -> bool:
+    """
+    >>> is_stubs("/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH"), is_stubs("/opt/stubs-free/lib")
+    (True, False)
+    """
+    return any("stubs" in part.split("/") for part in value.split(":"))
+
+
+def wanted(name: str, unwanted: bool) -> str:
+    if name == "LD_LIBRARY_PATH" and not unwanted:
+        return "no folder of stubs"
+    return "off or not set" if name in SWITCHES and not unwanted else "not set"
+
+
+def judge_expected(name: str, value: str, found: list[Variable]) -> Finding:
+    subject = Subject(kind="variable", id=name)
+    if not found:
+        return fail(subject, expected=value, actual="not set", advice=SET)
+    unsaid = next((each for each in found if each.value is None), None)
+    if unsaid is not None:
+        return unread(subject, unsaid, "value")
+    other = [each for each in found if each.value != value]
+    if other:
+        return fail(subject, expected=value, actual=told(other), advice=SET)
+    return ok(subject, expected=value, actual=value)
+
+
+def told(found: list[Variable]) -> str:
+    """Values with their places: `1 (/etc/environment:3)`."""
+    shown = [
+        f"{'set' if each.value is None else each.value[:80] or 'empty'} ({each.place or '?'})"
+        for each in found[:4]
+    ]
+    return ", ".join([*shown, *([f"and {len(found) - 4} more"] if len(found) > 4 else [])])
+
+
+REMOVE = "remove the row, or name the variable in `allow` if it is meant"
+SET = "set it in one place: /etc/environment, /etc/nccl.conf for NCCL, or the unit's drop-in"
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"environment": params.units}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "environment.units[].name",
+        "environment.units[].variables[].name",
+        "environment.units[].variables[].value",
+        "environment.unread",
+        "environment.variables[].name",
+        "environment.variables[].value",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=asks,
+)

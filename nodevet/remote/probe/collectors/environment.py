@@ -1,0 +1,164 @@
+"""Variables that CUDA, NCCL and the loader act on, where the node sets them for every process.
+
+/etc/environment, /etc/environment.d, /etc/profile and /etc/profile.d, bash's own files,
+/etc/nccl.conf, /etc/ld.so.preload, systemd's DefaultEnvironment; and the environment of the units
+that a baseline names. Of no other variable is anything sent, and of one that may hold a secret only
+its name.
+"""
+
+import re
+
+from nodevet.remote.probe.files import (
+    Reading,
+    SectionError,
+    attempt,
+    names,
+    quote,
+    read,
+    silent,
+)
+from nodevet.remote.systemd import show, unit_names
+
+FILES = (
+    "/etc/environment",
+    "/etc/profile",
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "/etc/nccl.conf",
+    "/etc/systemd/system.conf",
+)
+FOLDERS = (
+    ("/etc/profile.d", ".sh"),
+    ("/etc/environment.d", ".conf"),
+    ("/usr/lib/environment.d", ".conf"),
+    ("/etc/systemd/system.conf.d", ".conf"),
+    ("/usr/lib/systemd/system.conf.d", ".conf"),
+)
+PRELOAD = "/etc/ld.so.preload"
+MOST = 500  # variables
+MOST_FILES = 256  # in one folder
+VALUE = 400  # characters
+ROW = 4096  # characters
+FAMILY = (
+    r"(?:(?:CUDA|NCCL|NVIDIA|NVSHMEM|UCX|TORCH|PYTORCH|GLOO)_[A-Z0-9_]{1,80}"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|COMPUTE_PROFILE|OPENCL_PROFILE|NSIGHT_CUDA_DEBUGGER"
+    r"|OMP_NUM_THREADS)"
+)
+ASSIGNED = re.compile(
+    r"(?:^|[\s;&|\"'(])(" + FAMILY + r")=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;&|\"']*)"
+)
+COMMENT = re.compile(r"^((?:[^\"'#]|\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?<!\s)#)*)\s#.*")
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH")
+UNIT = unit_names("service", "socket", "timer", "slice", "mount")
+UNIT_FILE = re.compile(r"(/\S+) \(ignore_errors=(?:yes|no)\)")
+
+
+def assignments(row):
+    """(name, value) of every variable of these families that a row sets.
+
+    >>> assignments("export CUDA_CACHE_DISABLE='1' # NCCL_DEBUG=1")
+    [('CUDA_CACHE_DISABLE', '1')]
+    """
+    if row.lstrip().startswith("#"):
+        return []
+    return [(name, bare(value)) for name, value in ASSIGNED.findall(COMMENT.sub(r"\1", row))]
+
+
+def bare(value):
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+def variable(name, value, place):
+    record = Reading(name=name, place=place[:1000])
+    if SECRET.search(name):
+        record.fail("value", "not read: it may hold a secret")
+    else:
+        record["value"] = value[:VALUE]
+    return record
+
+
+def of_text(text, path):
+    """(the variables that a file sets, the rows that are too long to be read)."""
+    found, unread = [], []
+    for number, row in enumerate(text.split("\n"), 1):
+        place = "{}:{}".format(path, number)
+        if len(row) > ROW:
+            unread.append("{}: longer than {} characters".format(place, ROW))
+        elif "=" in row:
+            found += [variable(name, value, place) for name, value in assignments(row)]
+    return found, unread
+
+
+def of_preload(text):
+    rows = [row.split("#", 1)[0].strip() for row in text.split("\n")]
+    return [
+        variable(PRELOAD, row, "{}:{}".format(PRELOAD, number))
+        for number, row in enumerate(rows, 1)
+        if row
+    ]
+
+
+def paths(root):
+    """Every file to be read, and why a folder was not listed."""
+    found, unread = list(FILES), []
+    for folder, ending in FOLDERS:
+        listed, why = attempt(names, root, folder, MOST_FILES)
+        if listed is None and why not in ("ENOENT", "ENOTDIR"):
+            unread.append("{}: {}".format(folder, why))
+        found += [folder + "/" + name for name in listed or () if name.endswith(ending)]
+    return found, unread
+
+
+def collect(root, request):
+    note = request.get("note", silent)
+    asked = sorted(set(request.get("asks", {}).get("environment", ())))
+    files, unread = paths(root)
+    variables = []
+    for path in files + [PRELOAD]:
+        text, why = attempt(read, root, path)
+        if text is not None and path == PRELOAD:
+            variables += of_preload(text)
+        elif text is not None:
+            found, too_long = of_text(text, path)
+            variables += found
+            unread += too_long
+        elif why not in ("ENOENT", "ENOTDIR"):
+            unread.append("{}: {}".format(path, why))
+    units = []
+    for name in asked:
+        note(name)
+        record = Reading(name=name)
+        found, why = attempt(of_unit, root, name)
+        if why is None:
+            record["variables"] = found
+        else:
+            record.fail("variables", why)
+        units.append(record)
+    if len(variables) > MOST:
+        raise SectionError("more than {} variables are set".format(MOST))
+    return Reading(variables=variables, unread="; ".join(unread)[:2000], units=units)
+
+
+def of_unit(root, name):
+    """The variables of a unit's environment, files included. Raises OSError, ValueError."""
+    if not UNIT.match(name):
+        raise ValueError("not a valid systemd unit name")
+    if root != "/":
+        raise ValueError("systemd is queried on a running machine only")
+    try:
+        (shown,) = show([name], ("Id", "Names", "LoadState", "Environment", "EnvironmentFiles"))
+    except SectionError as error:
+        raise ValueError(str(error))
+    if name not in [shown.get("Id")] + shown.get("Names", "").split(" "):
+        raise ValueError("systemctl answered for " + quote(shown.get("Id", "")))
+    if shown.get("LoadState") != "loaded":
+        raise ValueError("the unit is not loaded: " + quote(shown.get("LoadState", "")))
+    found = [variable(key, value, name) for key, value in assignments(shown.get("Environment", ""))]
+    for path in UNIT_FILE.findall(shown.get("EnvironmentFiles", "")):
+        more, too_long = of_text(read(root, path), path)
+        found += more
+        if too_long:
+            raise ValueError(too_long[0])
+    if len(found) > MOST:
+        raise ValueError("more than {} variables are set".format(MOST))
+    return found
