@@ -262,8 +262,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     judge: Judge
     area: Area = Area.SITE
     severity: Severity = Severity.CRITICAL
-    asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
-    """From its params: the names that the probe must read, by section (sysctl, services, …)."""
+    asks: Callable[[Any], Mapping[str, tuple[Any, ...]]] | None = None
+    """From its params: what the probe must read, by section (sysctl, services, …): names, or of
+    each a JSON object with what is asked of it."""
+    runs: Callable[[Any], tuple[str, ...]] | None = None
+    """From its params: the commands that are run on each node, as a person would type them. Only a
+    baseline that says `allow_commands: true` may ask for them."""
     learn: Callable[[Any], Value] | None = None
     """From the evidence of a good node: what a baseline would say of it, as YAML has it (a plain
     value or a mapping of the params' fields); None where the evidence does not say. Never what is
@@ -361,6 +365,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str = ""  # over every file that went into it
     applies: Applies | None = None
     expectations: tuple[Expectation, ...] = ()
+    allow_commands: bool = False  # whether its checks may have commands run, `Check.runs`
     waivers: tuple[Waiver, ...] = ()
     lineage: tuple[str, ...] = ()  # paths of the files that it extends
 

@@ -70,7 +70,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...] | None = None
     """Fixes that a node takes before this one, each if it is in the plan; `EVERY` for all that do
     not say so too. None: anywhere after those that say where they come. Else by name."""
-    asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None = None
+    asks: Callable[[Any], Mapping[str, tuple[Any, ...]]] | None = None
     """Of the check's parameters: what the probe must be told to read for it, names by section."""
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodevet.durations import elapsed
 
@@ -36,7 +36,7 @@ class Options:
     sudo: bool = False  # for every host; else as the inventory says
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
-    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # see nodevet.run.asks
+    asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.run.asks
 
     def __post_init__(self) -> None:
         if self.host_keys not in HOST_KEYS:

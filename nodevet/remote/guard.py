@@ -4,6 +4,7 @@ import os
 import signal
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NO_NEW_PRIVS = 38
 
 
 def find_prctl():

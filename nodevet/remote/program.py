@@ -5,7 +5,7 @@ import select
 import signal
 import time
 
-from nodevet.remote.guard import find_prctl, kill_with_parent
+from nodevet.remote.guard import PR_SET_NO_NEW_PRIVS, find_prctl, kill_with_parent
 from nodevet.remote.probe.files import SectionError, quote, reason
 
 FOLDERS = (
@@ -56,29 +56,33 @@ class Program(object):
     def ended(self, flags=os.WNOHANG):
         """Whether it has ended."""
         if self.code is None:
-            done, status = os.waitpid(self.pid, flags)
-            if done:
-                signaled = os.WIFSIGNALED(status)
-                self.code = -os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status)
+            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
+            if found is not None:
+                signaled = found.si_code != os.CLD_EXITED
+                self.code = -found.si_status if signaled else found.si_status
         return self.code is not None
 
     def end(self):
-        """Kill it if it still runs, and leave nothing of it."""
-        if not self.ended():
-            os.kill(self.pid, signal.SIGKILL)
-            self.ended(0)
+        """Kill it, and what it started, and leave nothing of it."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)  # nobody else's number until it is waited for
+        except ProcessLookupError:
+            pass
+        os.waitpid(self.pid, 0)
         for file in (self.stdout, self.stderr):
             if file is not None:
                 os.close(file)
 
 
-def start(words, stderr):
-    """A running program, which the kernel kills when we are gone. Raises OSError."""
+def start(words, stderr, user=None):
+    """A running program, which the kernel kills when we are gone. Raises OSError.
+
+    `user`: (uid, gid, groups) of whom it is to be, who can become nobody else."""
     prctl = find_prctl()
     out, complaint, fault = os.pipe(), os.pipe() if stderr else (None, None), os.pipe()
     pid = os.fork()
     if not pid:
-        become(words, out[1], complaint[1], fault[1], prctl)
+        become(words, out[1], complaint[1], fault[1], prctl, user)
     for file in (out[1], complaint[1], fault[1]):
         if file is not None:
             os.close(file)
@@ -91,9 +95,12 @@ def start(words, stderr):
     return program
 
 
-def become(words, out, complaint, fault, prctl):
+def become(words, out, complaint, fault, prctl, user):
     """Be this program from here on."""
     try:
+        os.setsid()
+        if user is not None:
+            drop(prctl, *user)
         kill_with_parent(prctl)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(number, signal.SIG_DFL)
@@ -110,12 +117,21 @@ def become(words, out, complaint, fault, prctl):
         os._exit(127)
 
 
-def run(words, seconds=SECONDS, limit=OUTPUT):
+def drop(prctl, uid, gid, groups):
+    """Be this user, for good. Raises OSError."""
+    if prctl is not None:
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    os.setgroups(groups)
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def run(words, seconds=SECONDS, limit=OUTPUT, user=None):
     """(exit code, stdout, the beginning of stderr) of a program, named by its path; stdout of at
-    most `limit` bytes, within so many seconds. Raises ToolError."""
+    most `limit` bytes, within so many seconds. `user`: see start. Raises ToolError."""
     name = os.path.basename(words[0])
     try:
-        program = start(words, stderr=True)
+        program = start(words, stderr=True, user=user)
     except OSError as error:
         raise ToolError("{} cannot be run: {}".format(name, reason(error)))
     try:
@@ -146,7 +162,7 @@ def gathered(name, program, end, seconds, limit):
     while left or not program.ended():
         rest = end - time.monotonic()
         if rest <= 0:
-            raise ToolError("{} timed out after {:g} s".format(name, seconds))
+            raise ToolError("{} timed out after {:g} s".format(name, round(seconds, 1)))
         if not left:
             time.sleep(0.002)
         for file, _ in poll.poll(rest * 1000) if left else ():

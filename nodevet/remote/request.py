@@ -2,7 +2,8 @@
 
 nonce; do, one of DOES; root (/); deadline in seconds (30); whole_machine (false): if true, NVML,
 the clock and every process are the machine's even though this is a container, or another root.
-probe: sections (all), asks ({section: names}), asked_s (the controller's clock), probe (a version).
+probe: sections (all), asks ({section: names, or objects}), asked_s (the controller's clock), probe
+(a version).
 look, managers: resources [{kind, name}]. lock: who, token.
 """
 
@@ -16,8 +17,8 @@ DOES = ("probe", "look", "managers", "lock")
 LIMIT = 1 << 20  # bytes
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0
-ASKS = 500  # names of a baseline, of all sections together
-NAME = 256  # characters of one
+ASKS = 500  # names and objects of a baseline, of all sections together
+NAME = 256  # characters of a name
 RESOURCES = 4096
 TEXT = 4096  # characters of a kind or a name
 
@@ -80,15 +81,19 @@ def number_of_seconds(value):
 
 
 def asked_for(asks):
-    """The names that a baseline asks for, by section. Raises RequestError."""
-    if not isinstance(asks, dict) or not all(isinstance(names, list) for names in asks.values()):
+    """What a baseline asks for, by section. Raises RequestError."""
+    if not isinstance(asks, dict) or not all(isinstance(listed, list) for listed in asks.values()):
         raise RequestError("asks is not an object of lists")
-    names = [name for listed in asks.values() for name in listed]
-    if not all(isinstance(name, str) and len(name) <= NAME for name in names):
+    items = [item for listed in asks.values() for item in listed]
+    if not all(isinstance(item, dict) or is_name(item) for item in items):
         raise RequestError("asks holds something that is not a valid name")
-    if len(names) > ASKS:
+    if len(items) > ASKS:
         raise RequestError("asks holds more than {} names".format(ASKS))
     return asks
+
+
+def is_name(item):
+    return isinstance(item, str) and len(item) <= NAME
 
 
 def resources_of(resources):

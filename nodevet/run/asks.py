@@ -1,4 +1,4 @@
-"""What the probe must read by name, since baselines ask for it."""
+"""What the probe must read since baselines ask for it: things by name, or questions of each."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,36 +11,58 @@ from nodevet.catalog import Catalog
 from nodevet.model import Expectation
 from nodevet.run.context import VetContext
 
-ASKS = 500  # names that the probe takes in one request
+ASKS = 500  # that the probe takes in one request
+LONGEST = 1 << 14  # characters of a question, as JSON
+WHOLE = 1 << 19  # of all questions together
+COMMANDS = "commands"
+"""The section of what is run: only what its baseline allows (`allow_commands`) is asked for."""
 AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Question = dict[str, Any]
+"""Of one thing more than its name: a JSON object, as the section's collector takes it."""
+Asked = tuple[AskedName | Question, ...]
 
 
 class AskError(Exception):
     """What baselines ask of the probe cannot be asked; the message says why."""
 
 
-def asks(context: VetContext, *, fixes: bool = False) -> dict[str, tuple[str, ...]]:
-    """The names that the probe must read for any of these baselines, by section.
+def asks(context: VetContext, *, fixes: bool = False) -> dict[str, Asked]:
+    """What the probe must read for any of these baselines, by section.
 
     `fixes`: for what a plan is made of, too; a run of checks does not load them.
-    Raises AskError if a check or a fix asks for what is not a name, or all of them for more
-    than the probe takes.
+    Raises AskError if a check or a fix asks for what cannot be asked, for a command that the
+    baseline does not allow, or all of them for more than the probe takes.
     """
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for baseline in context.baselines:
         for wish in baseline.expectations:
-            for section, names in _asked(context.catalog, wish, fixes):
-                found.setdefault(section, set()).update(names)
+            for section, asked in _asked(context.catalog, wish, fixes):
+                if section == COMMANDS and asked and not baseline.allow_commands:
+                    told = "runs commands, which this baseline does not allow (allow_commands)"
+                    raise AskError(f"{wish.origin}: {wish.check} {told}")
+                found.setdefault(section, {}).update({_text(each): each for each in asked})
     count = sum(map(len, found.values()))
     if count > ASKS:
         raise AskError(
-            f"the baselines name {count} kernel parameters and units together, and the probe "
-            f"reads {ASKS}; judge with fewer at a time (-b)"
+            f"the baselines name {count} kernel parameters, units, files and commands together, "
+            f"and the probe reads {ASKS}; judge with fewer at a time (-b)"
         )
-    return {section: tuple(sorted(names)) for section, names in sorted(found.items())}
+    if sum(len(text) for asked in found.values() for text in asked) > WHOLE:
+        raise AskError(
+            f"what the baselines ask of files and commands is more than {WHOLE >> 10} KiB; "
+            "judge with fewer at a time (-b)"
+        )
+    return {
+        section: tuple(each for _, each in sorted(asked.items()))
+        for section, asked in sorted(found.items())
+    }
 
 
-def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, tuple[str, ...]]]:
+def _text(asked: str | Question) -> str:
+    return asked if isinstance(asked, str) else msgspec.json.encode(asked, order="sorted").decode()
+
+
+def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, Asked]]:
     """Of the check, and of its fix, whether or not the baseline allows it: a plan may."""
     fix = catalog.fix(wish.check) if fixes else None
     found = _called(catalog.check(wish.check).asks, catalog.path(wish.check), wish.params)
@@ -50,12 +72,17 @@ def _asked(catalog: Catalog, wish: Expectation, fixes: bool) -> list[tuple[str, 
 
 
 def _called(
-    asks: Callable[[Any], Mapping[str, tuple[str, ...]]] | None, path: Path, params: Any
-) -> list[tuple[str, tuple[str, ...]]]:
+    asks: Callable[[Any], Mapping[str, Asked]] | None, path: Path, params: Any
+) -> list[tuple[str, Asked]]:
     if asks is None:
         return []
     try:
-        found = typed.convert(asks(params), dict[str, tuple[AskedName, ...]])
+        found = typed.convert(asks(params), dict[str, Asked])
+        long = next(
+            (each for some in found.values() for each in some if len(_text(each)) > LONGEST), None
+        )
+        if long is not None:
+            raise ValueError(f"a question of more than {LONGEST} characters")
     except Exception as error:  # a fault in a user's own check or fix
         raise AskError(f"{path}: asks failed: {type(error).__name__}: {error}") from error
     return list(found.items())

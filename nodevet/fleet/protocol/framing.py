@@ -109,7 +109,7 @@ class BatchOrder:
     max_output: int
     targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
-    asks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names by section
+    asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by section
 
     @property
     def body_limit(self) -> int:

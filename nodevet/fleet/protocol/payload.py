@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import nodevet
 
@@ -135,14 +136,14 @@ def request(
     whole_machine: bool = False,
     deadline: float,
     asked_s: float | None,
-    asks: Mapping[str, Sequence[str]] | None = None,
+    asks: Mapping[str, Sequence[Any]] | None = None,
 ) -> bytes:
     """What the probe is asked for, as one line of JSON.
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
     if the node is this machine, and has no other clock to be compared with.
     `whole_machine`: see nodevet.remote.request.
-    `asks`: what else is to be read, names by section: sysctl, services, packages.
+    `asks`: what else is to be read, by section: names, or objects with what is asked of each.
     """
     wish = {
         "nonce": nonce,
@@ -151,7 +152,7 @@ def request(
         "whole_machine": whole_machine,
         "deadline": deadline,
         "asked_s": asked_s,
-        "asks": {section: list(names) for section, names in (asks or {}).items()},
+        "asks": {section: list(asked) for section, asked in (asks or {}).items()},
         "probe": nodevet.__version__,
     }
     return json.dumps(wish).encode() + b"\n"

@@ -223,7 +223,7 @@ def gather(wanted, root, request, seconds):
         seconds = dict.fromkeys(wanted, seconds)
     gathering = Gathering(root, request, seconds)
     try:
-        for names in lanes(wanted):
+        for names in lanes(wanted, request):
             gathering.start(names)
         gathering.finish()
     finally:

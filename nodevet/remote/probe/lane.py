@@ -42,9 +42,10 @@ def read_all(names, ends, root, request, writer, prctl, parent):
     def note(text):
         send(writer, NOTE, text.encode("ascii", "backslashreplace")[:NOTE_LIMIT])
 
-    told, clean, most = dict(request, note=note), state(), memory() + GROWTH
+    clean, most = state(), memory() + GROWTH
     for name in names:
         die_with_parent(prctl, parent, max(0.0, ends[name] - time.monotonic()) + SPARE)
+        told = dict(request, note=note, end=ends[name])
         send(writer, ANSWER, encode(section(name, root, told)))
         if state() != clean or memory() > most:
             send(writer, STOP, b"")

@@ -1,9 +1,9 @@
 """The sections of the evidence: one for each file in collectors/, and what that file declares.
 
 AFTER (none)      sections whose results it needs; they are in request["found"]
-ALONE (False)     whether it may hang or is slow, and so is read in a child of its own; the others
-                  are read one after the other, and each that takes longer than a second costs
-                  children for what waits
+ALONE (False)     whether it may hang or is slow, so that a child of its own reads it; or a function
+                  of the request that says so. The others are read one after the other, and what
+                  waits for one that takes longer than a second costs further children
 share(root)       the part of the deadline that it may take: half; all that is left AFTER others
 unsettled(found)  whether the sections in AGAIN have to be read again, as a node is still booting
 """
@@ -59,11 +59,15 @@ def stages(wanted):
     return ordered
 
 
-def lanes(wanted):
+def lanes(wanted, request):
     """The sections as they are read by one child each: those of one lane one after the other."""
-    alone = [name for name in wanted if declared(name, "ALONE", False)]
+    alone = [name for name in wanted if is_alone(declared(name, "ALONE", False), request)]
     others = [name for name in wanted if name not in alone]
     return [[name] for name in alone] + ([others] if others else [])
+
+
+def is_alone(alone, request):
+    return alone(request) if callable(alone) else alone
 
 
 def limits(wanted, root, seconds):

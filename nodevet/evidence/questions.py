@@ -1,0 +1,24 @@
+"""Answers to what a baseline asks of a text, which itself stays on the node."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record
+
+
+class Match(Record, frozen=True, kw_only=True):
+    """Whether a text equals one, contains one or fits a pattern."""
+
+    kind: Text  # equals, contains, pattern
+    text: Text  # as it was asked
+    found: bool | None = None
+
+
+Matches = Annotated[tuple[Match, ...], bounds.ASKED]
+
+
+def by_question(matches: Iterable[Match] | None) -> Mapping[tuple[str, str], Match]:
+    """Each answer by its kind and text."""
+    return {(match.kind, match.text): match for match in matches or ()}

@@ -1,0 +1,52 @@
+"""What a baseline asks of a text, a file's or a command's: whether it is another one, holds it, or
+fits a pattern. The text itself stays on the node."""
+
+import re
+
+from nodevet.remote.probe.files import Reading
+
+KINDS = ("equals", "contains", "pattern")
+
+
+def merged(asked, key):
+    """All questions about one thing as one: its lists together, of flags and numbers the most.
+
+    >>> merged([{"path": "/a", "contains": ["x"]}, {"path": "/a", "contains": ["y"]}], "path")
+    [{'path': '/a', 'contains': ['x', 'y']}]
+    """
+    found = {}
+    for question in asked:
+        whole = found.setdefault(question[key], {})
+        for name, value in question.items():
+            if isinstance(value, list):
+                known = whole.setdefault(name, [])
+                known += [item for item in value if item not in known]
+            else:
+                whole[name] = max(whole.get(name, value), value)
+    return [found[name] for name in sorted(found)]
+
+
+def matches(question, text, why):
+    """The answers of a text; without one `why` there is none."""
+    found = []
+    for kind in KINDS:
+        for wanted in question.get(kind, ()):
+            answer = Reading(kind=kind, text=wanted)
+            if text is None:
+                answer.fail("found", why)
+            else:
+                answer.take("found", fits, kind, wanted, text)
+            found.append(answer)
+    return found
+
+
+def fits(kind, wanted, text):
+    """Whether the text does; white space at its end is of no account. Raises ValueError."""
+    if kind == "equals":
+        return wanted.rstrip() == text.rstrip()
+    if kind == "contains":
+        return wanted in text
+    try:
+        return re.search(wanted, text, re.MULTILINE) is not None
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError("this node's Python cannot use the pattern: {}".format(error))

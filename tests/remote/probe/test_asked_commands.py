@@ -1,0 +1,148 @@
+"""Commands that a baseline asks for: how they are run, and what of their output comes back."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.remote.probe.collectors import commands
+from nodevet.remote.probe.files import Absent
+
+ROOT = os.geteuid() == 0
+
+
+def wish(*run: str, **other: Any) -> dict[str, Any]:
+    return {"name": " ".join(run), "run": list(run), "user": "", "deadline": 10, **other}
+
+
+def ask(*questions: dict[str, Any], **request: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = commands.collect(
+        "/", {"asks": {"commands": list(questions)}, **request}
+    )["commands"]
+    return found
+
+
+def sh(script: str, **other: Any) -> dict[str, Any]:
+    """What /bin/sh makes of a script, as a command."""
+    return ask(wish("/bin/sh", "-c", script, **other))[0]
+
+
+def test_without_a_question_nothing_is_run() -> None:
+    assert commands.collect("/", {}) == {"errors": {}, "commands": []}
+    assert not commands.ALONE({})
+    assert commands.ALONE({"asks": {"commands": [wish("true")]}})
+
+
+def test_a_command_tells_how_it_ended_and_what_it_is_asked() -> None:
+    found = sh("echo one; echo two", equals=["one\ntwo"], contains=["one", "x"], pattern=["^two$"])
+    assert (found["exit"], found["text"], found["complaint"]) == (0, "one\ntwo\n", "")
+    assert [each["found"] for each in found["matches"]] == [True, True, False, True]
+
+
+def test_what_it_prints_stays_on_the_node() -> None:
+    found = sh("echo secret; echo hidden >&2", name="it", contains=["s"])
+    assert "secret" not in json.dumps(found) and "hidden" not in json.dumps(found)
+
+
+def test_a_command_that_fails_says_why() -> None:
+    found = sh("echo no luck >&2; exit 7")
+    assert (found["exit"], found["complaint"]) == (7, "no luck")
+    assert sh("kill -9 $$")["exit"] == 137
+
+
+def test_values_in_json() -> None:
+    document = {"gpus": [{"speed": 16.0, "name": "a", "none": None, "big": 1 << 70}], "ok": True}
+    paths: list[list[Any]] = [
+        ["gpus", 0, "speed"],
+        ["ok"],
+        ["gpus", 1],
+        ["gpus", "x"],
+        ["gpus", 0, "none"],
+        ["gpus", 0, "big"],
+        ["gpus"],
+    ]
+    found = sh(f"echo '{json.dumps(document)}'", json=paths)["values"]
+    told = [(each["path"], each.get("there"), each["value"]) for each in found]
+    assert told == [
+        ("gpus[0].speed", True, 16.0),
+        ("ok", True, True),
+        ("gpus[1]", False, None),
+        ("gpus.x", False, None),
+        ("gpus[0].none", True, None),
+        ("gpus[0].big", True, None),
+        ("gpus", True, None),
+    ]
+    assert found[4]["errors"] and found[5]["errors"] == {"value": "beyond 64 bits"}
+    (value,) = sh("echo hello", json=[["a"]])["values"]
+    assert value["there"] is None and value["errors"]["there"].startswith("the output is not JSON")
+
+
+def test_it_ends_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
+    started = time.monotonic()
+    found = sh(f"sleep 60 & echo $! > {tmp_path}/pid; wait", deadline=0.5, user="root" * ROOT)
+    assert time.monotonic() - started < 30
+    assert found["exit"] is None and found["errors"]["exit"] == "sh timed out after 0.5 s"
+    assert ended(int((tmp_path / "pid").read_text()))
+
+
+def ended(pid: int) -> bool:
+    """Whether a process ends within ten seconds, waited for or not."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_flood_is_cut_off() -> None:
+    assert sh("yes")["errors"]["exit"] == "sh printed more than 1 MiB"
+
+
+def test_the_last_command_has_what_time_is_left() -> None:
+    slow, late = wish("/bin/sleep", "5"), wish("/bin/true", name="/bin/true")
+    found = ask(slow, late, end=time.monotonic() + commands.SPARE + 0.5)
+    assert found[0]["errors"]["exit"].startswith("sleep timed out after 0.5 s")
+    assert found[1]["errors"]["exit"] == "the commands before it left no time for it"
+
+
+def test_no_shell_reads_its_words() -> None:
+    (found,) = ask(wish("echo", "$HOME; `id`", equals=["$HOME; `id`"]))
+    assert found["matches"][0]["found"] is True
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "/no/such/program", "/etc/passwd"])
+def test_what_cannot_be_run_says_so(name: str) -> None:
+    (found,) = ask(wish(name, contains=["x"], json=[["a"]]))
+    assert found["exit"] is None and found["errors"]["exit"]
+    assert found["matches"][0]["found"] is None and found["values"][0]["there"] is None
+
+
+def test_under_another_root_nothing_is_run(tmp_path: Path) -> None:
+    with pytest.raises(Absent):
+        commands.collect(str(tmp_path), {"asks": {"commands": [wish("true")]}})
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can be another user")
+def test_root_runs_it_as_nobody_who_can_become_nobody_else() -> None:
+    found = sh("id -un; id -G; grep NoNewPrivs /proc/self/status", equals=[""])
+    name, groups, barred = found["text"].splitlines()
+    assert name == found["user"] == "nobody" and "0" not in groups.split()
+    assert barred.split() == ["NoNewPrivs:", "1"]
+    found = sh("id -un", user="root", equals=["root"])
+    assert (found["user"], found["matches"][0]["found"]) == ("root", True)
+    assert sh("true", user="no-such-user")["errors"]["exit"] == "there is no user no-such-user"
+
+
+def test_another_user_than_root_runs_it_as_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands.os, "geteuid", lambda: 1)
+    assert commands.user_of("") == ("daemon", None)
+    assert commands.user_of("daemon") == ("daemon", None)
+    with pytest.raises(commands.ToolError, match="only root can run it as nobody"):
+        commands.user_of("nobody")

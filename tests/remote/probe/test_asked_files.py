@@ -1,0 +1,109 @@
+"""Files that a baseline asks about: what is so of them, and nothing of what is in them."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.remote.probe.collectors import files
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text(f"root:x:0:0::/:/bin/sh\nme:x:{os.getuid()}:0::/:/x\n")
+    (tmp_path / "etc/group").write_text(f"root:x:0:\nours:x:{os.getgid()}:me\n")
+    (tmp_path / "etc/motd").write_text("Authorised use only\nof gpu001\n")
+    (tmp_path / "etc/motd").chmod(0o640)
+    return tmp_path
+
+
+def ask(root: Path, *questions: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found = files.collect(str(root), {"asks": {"files": list(questions)}})["files"]
+    return {each["path"]: each for each in found}
+
+
+def answers(record: dict[str, Any]) -> dict[tuple[str, str], bool | None]:
+    return {(each["kind"], each["text"]): each["found"] for each in record["matches"]}
+
+
+def test_a_file_says_what_it_is_and_answers_what_it_is_asked(root: Path) -> None:
+    wanted = {
+        "path": "/etc/motd",
+        "sha256": True,
+        "equals": ["Authorised use only\nof gpu001"],
+        "contains": ["use only", "no such words"],
+        "pattern": ["^of gpu[0-9]+$", "^gpu"],
+    }
+    motd = ask(root, wanted)["/etc/motd"]
+    names = ("root", "root") if os.getuid() == 0 else ("me", "ours")
+    assert (motd["exists"], motd["kind"], motd["mode"]) == (True, "file", "0640")
+    assert (motd["owner"], motd["group"], motd["uid"]) == (*names, os.getuid())
+    assert motd["sha256"] == hashlib.sha256((root / "etc/motd").read_bytes()).hexdigest()
+    assert list(answers(motd).values()) == [True, True, False, True, False]
+    assert motd["errors"] == {}
+
+
+def test_what_was_not_asked_is_not_told(root: Path) -> None:
+    motd = ask(root, {"path": "/etc/motd"})["/etc/motd"]
+    assert "Authorised" not in str(motd)
+    assert motd["sha256"] is None and motd["errors"] == {"sha256": files.NOT_ASKED}
+
+
+def test_questions_about_one_file_are_answered_together(root: Path) -> None:
+    asked = ({"path": "/etc/motd", "contains": ["use"]}, {"path": "/etc/motd", "contains": ["of"]})
+    assert answers(ask(root, *asked)["/etc/motd"]) == {
+        ("contains", "use"): True,
+        ("contains", "of"): True,
+    }
+
+
+def test_a_file_that_is_not_there(root: Path) -> None:
+    found = ask(root, {"path": "/etc/gone", "contains": ["x"]}, {"path": "/etc/motd/x"})
+    gone = found["/etc/gone"]
+    assert (gone["exists"], gone["mode"]) == (False, None)
+    assert answers(gone) == {("contains", "x"): None}
+    assert gone["matches"][0]["errors"] == {"found": files.GONE}
+    assert found["/etc/motd/x"]["exists"] is False
+
+
+def test_each_value_fails_alone(root: Path) -> None:
+    (root / "etc/passwd").unlink()
+    (root / "etc/group").unlink()
+    (root / "etc/large").write_bytes(b"x" * (files.LARGEST + 1))
+    os.mkfifo(root / "etc/fifo")
+    (root / "etc/loop").symlink_to("loop")
+    (root / "etc/bytes").write_bytes(b"\xff\xfe not text")
+    found = ask(
+        root,
+        {"path": "/etc/motd", "pattern": ["("]},
+        {"path": "/etc/large", "sha256": True, "contains": ["x"]},
+        {"path": "/etc/fifo", "sha256": True, "contains": ["x"]},
+        {"path": "/etc/loop"},
+        {"path": "/etc/bytes", "contains": ["not text"]},
+    )
+    motd = found["/etc/motd"]
+    assert (motd["owner"], motd["errors"]["owner"]) == (None, "ENOENT")
+    assert motd["matches"][0]["errors"]["found"].startswith("this node's Python cannot use")
+    large = found["/etc/large"]
+    assert large["errors"] == {"owner": "ENOENT", "group": "ENOENT", "sha256": "larger than 64 MiB"}
+    assert large["matches"][0]["errors"] == {"found": "EFBIG"}
+    fifo = found["/etc/fifo"]
+    assert fifo["kind"] == "fifo" and fifo["errors"]["sha256"] == "not a regular file"
+    assert fifo["matches"][0]["errors"] == {"found": "not a regular file"}
+    assert (
+        found["/etc/loop"]["exists"] is None and found["/etc/loop"]["errors"]["exists"] == "ELOOP"
+    )
+    assert answers(found["/etc/bytes"]) == {("contains", "not text"): True}
+
+
+def test_links_are_followed_inside_the_root(root: Path) -> None:
+    (root / "etc/link").symlink_to("/etc/motd")
+    assert ask(root, {"path": "/etc/link"})["/etc/link"]["mode"] == "0640"
+
+
+def test_names_of_this_machine() -> None:
+    passwd = ask(Path("/"), {"path": "/etc/passwd"})["/etc/passwd"]
+    assert (passwd["owner"], passwd["group"], passwd["uid"]) == ("root", "root", 0)
