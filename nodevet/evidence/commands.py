@@ -5,7 +5,7 @@ from typing import Annotated
 from nodevet import bounds
 from nodevet.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
-from nodevet.evidence.questions import Matches
+from nodevet.evidence.questions import TextAnswers
 
 
 class JsonValue(Record, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class JsonValue(Record, frozen=True, kw_only=True):
     value: bool | int | float | Text | None = None
 
 
-class RunCommand(Record, frozen=True, kw_only=True):
+class CommandAnswer(Record, frozen=True, kw_only=True):
     """A command that a baseline asked for and allowed: how it ended, and what was asked of it."""
 
     name: Text  # its words as a shell has them, and whom the baseline named to run it
@@ -24,13 +24,13 @@ class RunCommand(Record, frozen=True, kw_only=True):
     exit: int | None = None  # of one that a signal ended 128 and the signal, as a shell has it
     text: Text | None = None  # the beginning of its output, if that was to equal a text
     complaint: Text | None = None  # the beginning of its standard error, if exit is not 0
-    matches: Matches | None = None
+    matches: TextAnswers | None = None
     values: Annotated[tuple[JsonValue, ...], bounds.ASKED] | None = None
 
 
-class Commands(SectionRecord, frozen=True, kw_only=True):
+class CommandAnswers(SectionRecord, frozen=True, kw_only=True):
     """The commands that were asked for."""
 
     unique = ("commands[].name",)
 
-    commands: Annotated[tuple[RunCommand, ...], bounds.ASKED] | None = None
+    commands: Annotated[tuple[CommandAnswer, ...], bounds.ASKED] | None = None

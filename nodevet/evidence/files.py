@@ -5,7 +5,7 @@ from typing import Annotated
 from nodevet import bounds
 from nodevet.bounds import Text
 from nodevet.evidence.core import Record, SectionRecord
-from nodevet.evidence.questions import Matches
+from nodevet.evidence.questions import TextAnswers
 
 
 class AskedFile(Record, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class AskedFile(Record, frozen=True, kw_only=True):
     owner: Text | None = None  # the name of uid
     group: Text | None = None  # the name of gid
     sha256: Text | None = None  # of its content in hex, if that was asked
-    matches: Matches | None = None
+    matches: TextAnswers | None = None
 
 
 class Files(SectionRecord, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from nodevet.bounds import Text
 from nodevet.evidence.core import Record
 
 
-class Match(Record, frozen=True, kw_only=True):
+class TextAnswer(Record, frozen=True, kw_only=True):
     """Whether a text equals one, contains one or fits a pattern."""
 
     kind: Text  # equals, contains, pattern
@@ -16,9 +16,9 @@ class Match(Record, frozen=True, kw_only=True):
     found: bool | None = None
 
 
-Matches = Annotated[tuple[Match, ...], bounds.ASKED]
+TextAnswers = Annotated[tuple[TextAnswer, ...], bounds.ASKED]
 
 
-def by_question(matches: Iterable[Match] | None) -> Mapping[tuple[str, str], Match]:
+def by_question(matches: Iterable[TextAnswer] | None) -> Mapping[tuple[str, str], TextAnswer]:
     """Each answer by its kind and text."""
     return {(match.kind, match.text): match for match in matches or ()}

@@ -14,11 +14,11 @@ class LoggedFault(FaultParams):
     after: Annotated[float, Field(ge=0)] = AFTER
 
 
-class Process(LoggedFault):
+class LoggedProcess(LoggedFault):
     process: Annotated[str, Field(pattern=r"^[\w.+-]{1,15}$")] = "python3"
 
 
-def oom_kill(healthy: Healthy, want: Process) -> Patch:
+def oom_kill(healthy: Healthy, want: LoggedProcess) -> Patch:
     """The kernel ran out of memory and killed a process.
 
     `process`, its name: python3; `after`, seconds after boot, 3.
@@ -35,7 +35,7 @@ def oom_kill(healthy: Healthy, want: Process) -> Patch:
     return Patch(log=tuple(LogLine(line, want.after) for line in told))
 
 
-def hung_task(healthy: Healthy, want: Process) -> Patch:
+def hung_task(healthy: Healthy, want: LoggedProcess) -> Patch:
     """A process is blocked in the kernel for minutes.
 
     `process`, its name: python3; `after`, seconds after boot, 3.
@@ -67,7 +67,7 @@ def nvme_timeout(healthy: Healthy, want: Disk) -> Patch:
 
 
 FAULTS = {
-    "hung-task": (Process, hung_task),
+    "hung-task": (LoggedProcess, hung_task),
     "nvme-timeout": (Disk, nvme_timeout),
-    "oom-kill": (Process, oom_kill),
+    "oom-kill": (LoggedProcess, oom_kill),
 }
