@@ -1,0 +1,105 @@
+"""GPUDirect Storage is ready: nvidia-fs is loaded, or cuFile uses the kernel's P2PDMA.
+
+**Why it matters.** Without either, cuFile falls back to copies through the host's memory
+(compatibility mode), and nothing says so but the throughput.
+
+**Read from** /sys/module/nvidia_fs, /proc/driver/nvidia-fs/stats, `use_pci_p2pdma` of
+/etc/cufile.json and /proc/driver/nvidia/version.
+
+**Verdicts.** `any` is either way. P2PDMA needs NVIDIA's open kernel module. Whether a file system
+takes part is not told by the node: `gdscheck -p` does.
+
+**To fix it** install nvidia-fs (package nvidia-fs-dkms or nvidia-gds) and `modprobe nvidia-fs`; or
+set `use_pci_p2pdma` in /etc/cufile.json where driver (570 and later) and kernel have it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpudirect import GpuDirect
+from nodevet.evidence.modules import Modules
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+
+Mode = Literal["any", "nvidia_fs", "p2pdma"]
+NODE = Subject()
+
+
+class Params(CheckParams):
+    """`gds: any` or `gds: nvidia_fs`"""
+
+    bare: ClassVar[str] = "mode"
+
+    mode: Mode = "any"
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[GpuDirect]
+    if section.data is None:
+        yield unknown(why=f"GPUDirect: {section.why}")
+        return
+    ways = [way for way in ("nvidia_fs", "p2pdma") if params.mode in ("any", way)]
+    answers = [ANSWERS[way](evidence, section.data) for way in ways]
+    expected = " or ".join(ways)
+    unsaid = [answer for answer in answers if isinstance(answer, Finding)]
+    right = [way for way, answer in zip(ways, answers, strict=True) if answer == ""]
+    if right:
+        yield ok(expected=expected, actual=right[0])
+    elif unsaid:
+        yield unsaid[0]
+    else:
+        actual = "; ".join(str(answer) for answer in answers)
+        yield fail(expected=expected, actual=actual, advice=ADVICE)
+
+
+def by_module(evidence: Evidence, found: GpuDirect) -> Finding | str:
+    """Why nvidia-fs does not do it; empty if it does."""
+    for field in ("nvidia_fs", "nvidia_fs_stats"):
+        if getattr(found, field) is None:
+            return unread(NODE, found, field)
+    if not found.nvidia_fs:
+        return "nvidia_fs is not loaded"
+    return "" if found.nvidia_fs_stats else "nvidia_fs is loaded without /proc/driver/nvidia-fs"
+
+
+def by_kernel(evidence: Evidence, found: GpuDirect) -> Finding | str:
+    """Why the kernel's P2PDMA does not do it; empty if it does."""
+    modules = evidence[Modules]
+    if found.p2pdma is None:
+        return unread(NODE, found, "p2pdma")
+    if not found.p2pdma:
+        return "use_pci_p2pdma is not on"
+    if modules.data is None:
+        return unknown(why=f"modules: {modules.why}")
+    if modules.data.nvidia_flavour is None:
+        return unread(NODE, modules.data, "nvidia_flavour")
+    is_open = modules.data.nvidia_flavour == "open"
+    return "" if is_open else f"the kernel module is {modules.data.nvidia_flavour}"
+
+
+ANSWERS = {"nvidia_fs": by_module, "p2pdma": by_kernel}
+ADVICE = "`modprobe nvidia-fs`, and a file in /etc/modules-load.d; or use_pci_p2pdma, see the page"
+
+
+def learn(evidence: Evidence) -> Any:
+    found = evidence[GpuDirect].data
+    if found is None:
+        return None
+    ways = [way for way, answer in ANSWERS.items() if answer(evidence, found) == ""]
+    return ways[0] if ways else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "gpudirect.nvidia_fs",
+        "gpudirect.nvidia_fs_stats",
+        "gpudirect.p2pdma",
+        "modules.nvidia_flavour",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    learn=learn,
+)

@@ -1,0 +1,77 @@
+"""GPUDirect Storage and GDRCopy: their kernel modules, device nodes and configuration.
+
+/sys/module/nvidia_fs, /proc/driver/nvidia-fs, /etc/cufile.json; /sys/module/gdrdrv, /dev/gdrdrv.
+"""
+
+import os
+import re
+import stat
+
+from nodevet.remote.probe.files import Reading, line, path_under, read
+
+CUFILE = "/etc/cufile.json"
+STATS = "/proc/driver/nvidia-fs/stats"
+DEVICE = "/dev/gdrdrv"
+P2PDMA = re.compile(r'"use_pci_p2pdma"\s*:\s*(true|false)')
+COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+
+
+def parse_p2pdma(text):
+    """Whether cuFile's configuration, JSON with comments, turns the kernel's P2PDMA on.
+
+    >>> parse_p2pdma('// "use_pci_p2pdma": true\\n"use_pci_p2pdma" : false')
+    False
+    """
+    found = P2PDMA.search(COMMENT.sub("", text))
+    return found is not None and found.group(1) == "true"
+
+
+def is_there(root, path):
+    return os.path.isdir(path_under(root, path))
+
+
+def version(root, module):
+    """That of a module; "" if it does not say. Raises OSError, ValueError."""
+    try:
+        return line(root, "/sys/module/{}/version".format(module))
+    except FileNotFoundError:
+        return ""
+
+
+def p2pdma(root):
+    """Raises OSError, ValueError."""
+    try:
+        return parse_p2pdma(read(root, CUFILE))
+    except FileNotFoundError:
+        return False
+
+
+def opens(root, path):
+    """Whether a file is there and can be read. Raises OSError, ValueError."""
+    try:
+        read(root, path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def device(root, path):
+    """The permissions of a character device; "" if there is none. Raises OSError, ValueError."""
+    try:
+        status = os.stat(path_under(root, path))
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISCHR(status.st_mode):
+        raise ValueError("not a character device")
+    return "{:04o}".format(stat.S_IMODE(status.st_mode))
+
+
+def collect(root, request):
+    found = Reading()
+    for module in ("nvidia_fs", "gdrdrv"):
+        found.take(module, is_there, root, "/sys/module/" + module)
+        found.take(module + "_version", version, root, module)
+    found.take("nvidia_fs_stats", opens, root, STATS)
+    found.take("p2pdma", p2pdma, root)
+    found.take("gdrdrv_device", device, root, DEVICE)
+    return found
