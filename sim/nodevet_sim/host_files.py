@@ -1,6 +1,6 @@
 """What the kernel and the firmware say of a healthy machine around its GPUs, as files. Pure."""
 
-from nodevet_sim.cpu_files import Files, Links, lines
+from nodevet_sim.cpu_files import Files, lines
 from nodevet_sim.machine import SimulatedMachine
 
 CLOCK = "sys/devices/system/clocksource/clocksource0"
@@ -12,10 +12,6 @@ CONTROLLERS = 2  # of memory, in a socket
 def files(machine: SimulatedMachine) -> Files:
     for part in (_clock, _kernel, _edac, _bios):
         yield from part(machine)
-
-
-def links(machine: SimulatedMachine) -> Links:
-    yield from ()
 
 
 def _clock(machine: SimulatedMachine) -> Files:

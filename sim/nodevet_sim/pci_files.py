@@ -45,7 +45,7 @@ def files(machine: SimulatedMachine) -> Files:
         yield from lines(folder, values)
         yield f"{folder}/resource", RESOURCE
         yield f"{folder}/uevent", _uevent(function)
-        yield f"{folder}/config", _config(function, _bridged(function, machine))
+        yield f"{folder}/config", config(function, machine)
         if function.link is not None:
             yield from lines(folder, link_values(function.link))
         if function.aer is not None:
@@ -142,19 +142,20 @@ def _bridged(function: SimulatedFunction, machine: SimulatedMachine) -> tuple[in
     return (min(below), max(below)) if below else (0, 0)
 
 
-def _config(function: SimulatedFunction, bridged: tuple[int, int] | None) -> bytes:
+def config(function: SimulatedFunction, machine: SimulatedMachine) -> bytes:
     """The head of the configuration space; all ones once the function no longer answers."""
+    bridged = _bridged(function, machine)
     if function.revision == "ff":
         return b"\xff" * CONFIG_BYTES
-    config = bytearray(CONFIG_BYTES)
+    head = bytearray(CONFIG_BYTES)
     words = [*function.id.split(":"), "0006", "0010"]
-    config[:8] = b"".join(int(word, 16).to_bytes(2, "little") for word in words)
-    config[8:12] = int(function.class_code + function.revision, 16).to_bytes(4, "little")
+    head[:8] = b"".join(int(word, 16).to_bytes(2, "little") for word in words)
+    head[8:12] = int(function.class_code + function.revision, 16).to_bytes(4, "little")
     if bridged is None:
         subsystem = [int(word, 16).to_bytes(2, "little") for word in function.subsystem.split(":")]
-        config[0x2C:0x30] = b"".join(subsystem)
+        head[0x2C:0x30] = b"".join(subsystem)
     else:
         own = int(function.address.split(":")[1], 16)
-        config[0x0E] = 1  # header of a bridge
-        config[0x18:0x1B] = bytes((own, *bridged))
-    return bytes(config)
+        head[0x0E] = 1  # header of a bridge
+        head[0x18:0x1B] = bytes((own, *bridged))
+    return bytes(head)

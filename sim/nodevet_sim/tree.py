@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from nodevet.remote.probe.cpulist import format_cpulist
-from nodevet_sim import cpu_files, host_files, modules, pci_files
+from nodevet_sim import cpu_files, host_files, modules, pci_files, pci_setting_files
 from nodevet_sim.cpu_files import Content, Files, Links, lines
 from nodevet_sim.machine import (
     SimulatedFunction,
@@ -40,13 +40,21 @@ PLACES = ("sys/bus/pci/devices", "sys/module", "proc", "dev")
 
 def files(machine: SimulatedMachine) -> dict[str, Content]:
     """The hardware's kernel files, by path without a leading slash."""
-    parts = (cpu_files.files, pci_files.files, host_files.files, _dmi, _modules, _cmdline)
+    parts = (
+        cpu_files.files,
+        pci_files.files,
+        host_files.files,
+        pci_setting_files.files,
+        _dmi,
+        _modules,
+        _cmdline,
+    )
     return dict(chain.from_iterable(part(machine) for part in parts))
 
 
 def links(machine: SimulatedMachine) -> dict[str, str]:
     """The hardware's symbolic links, path -> target as readlink(2) gives it."""
-    parts = (cpu_files.links, pci_files.links, host_files.links)
+    parts = (cpu_files.links, pci_files.links, pci_setting_files.links)
     found = dict(chain.from_iterable(part(machine) for part in parts))
     return {**found, "sys/class/dmi/id": "../../devices/virtual/dmi/id"}
 

@@ -334,6 +334,12 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     yield from (at for at, item in enumerate(items) if item[key] in names)
 
 
+def settings_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    data = data_of(document, "pci_settings")
+    data["count"] = len(data.get("functions") or ())
+    yield from range(data["count"])
+
+
 COUNTED = {  # section, list: what else in the evidence says which items there are
     ("gpu", "gpus"): (counted_by_nvml, seen_on_the_bus),
     ("pci", "functions"): (named,),
@@ -344,6 +350,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("modules", "loaded"): (bound,),
     ("services", "units"): (asked,),
     ("sysctl", "parameters"): (asked,),
+    ("pci_settings", "functions"): (settings_counted,),
     ("installed", "packages"): (asked,),
     ("dcgm", "diagnostics"): (asked,),
     ("environment", "units"): (asked,),

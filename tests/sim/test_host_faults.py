@@ -22,20 +22,31 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 
 CATALOG = Catalog()
 SAID: dict[str, dict[str, Any]] = {  # check -> its params
+    "acs": {"redirect": False},
     "bios": {"minimum_date": "2024-01-01"},
     "clocksource": {},
     "file_handles": {},
+    "iommu": {"one_of": ["disabled", "identity"]},
+    "irq_affinity": {},
     "load": {"maximum": 2},
     "memory_errors": {},
     "memory_fragmentation": {"minimum_percent": 20},
+    "pcie_settings": {"minimum_read_request_b": 4096, "minimum_payload_b": 256, "aspm": "disabled"},
 }
+BUSES = (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)
+GPUS = [f"0000:{bus:02x}:00.0" for bus in BUSES]
+NICS = [f"0000:{bus + 1:02x}:00.0" for bus in BUSES]
 FOUND = {  # fault -> the checks and subjects that fail
+    "acs-redirect": {("acs", "0000:5b:01.0")},
     "bios-old": {("bios", "date")},
     "clocksource-hpet": {("clocksource", "")},
     "dimm-uncorrected": {("memory_errors", "mc0")},
     "high-load": {("load", "")},
+    "iommu-translates": {("iommu", address) for address in (*GPUS, *NICS)},
+    "irqs-on-one-cpu": {("irq_affinity", address) for address in (*GPUS[:4], *NICS[:4])},
     "memory-fragmented": {("memory_fragmentation", "")},
     "out-of-files": {("file_handles", "open files")},
+    "read-request-small": {("pcie_settings", address) for address in NICS},
 }
 PARAMS = {
     name: CATALOG.check(name).params.model_validate_json(json.dumps(said))
@@ -72,7 +83,7 @@ def judged(tmp_path: Path) -> Judged:
 
 def probed(root: str) -> Evidence:
     """What the sections that these checks read are on the tree."""
-    wanted = sorted(set().union(*(CATALOG.check(name).sections for name in SAID)))
+    wanted = sorted({"pci"}.union(*(CATALOG.check(name).sections for name in SAID)))
     asks: dict[str, list[str]] = {}
     for name in SAID:
         asked = CATALOG.check(name).asks

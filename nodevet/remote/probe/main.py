@@ -5,12 +5,13 @@ import time
 
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.messages import failure
-from nodevet.remote.probe.sections import limits, names, stages, unsettled
+from nodevet.remote.probe.sections import limits, names, stages, unasked, unsettled
 from nodevet.remote.request import RequestError
 
 SHARE = 0.8  # of what is left of the deadline, for a stage that is not the last
 PAUSE = 2.0  # seconds before another look
 PATIENCE = 45.0  # seconds for all looks after the first
+NOT_ASKED = "the probe was not asked for it"  # as nodevet.evidence.core has it
 
 
 def probe(request):
@@ -26,7 +27,9 @@ def probe(request):
     if not os.path.isdir(root):
         results = {name: failure("root {} is not a directory".format(root)) for name in wanted}
     else:
-        ahead = stages(wanted)
+        left = unasked(wanted, request.get("asks", {}))
+        results = {name: failure(NOT_ASKED, "absent") for name in left}
+        ahead = stages([name for name in wanted if name not in results])
         while ahead:
             stage = ahead.pop(0)
             seconds = max(0.0, end - time.monotonic()) * (SHARE if ahead else 1)

@@ -1,5 +1,6 @@
 """The sections of the evidence: one for each file in collectors/, and what that file declares.
 
+ASKED (False)     whether it is read only if the request asks for something of it
 AFTER (none)      sections whose results it needs; they are in request["found"]
 ALONE (False)     whether it may hang or is slow, so that a child of its own reads it; or a function
                   of the request that says so. The others are read one after the other, and what
@@ -46,6 +47,11 @@ def declared(name, what, default):
         return getattr(collector(name), what, default)
     except Exception:
         return default
+
+
+def unasked(wanted, asks):
+    """Those of the sections that nothing is asked of, and that are not read without."""
+    return [name for name in wanted if declared(name, "ASKED", False) and not asks.get(name)]
 
 
 def stages(wanted):

@@ -1,5 +1,6 @@
 """Faults of the kernel and the firmware. A function's docstring is the fault's documentation."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -7,9 +8,10 @@ from pydantic import Field
 
 from nodevet_sim.description import Content
 from nodevet_sim.faults.node import NoParams
-from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.params import FaultParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.host_files import CLOCK, DMI, EDAC
+from nodevet_sim.pci_setting_files import ACS, EXPRESS
 
 
 def _there(healthy: Healthy, files: Mapping[str, Content], what: str) -> Patch:
@@ -98,11 +100,67 @@ def bios_old(healthy: Healthy, want: OldBios) -> Patch:
     return _there(healthy, files, "DMI")
 
 
+def acs_redirect(healthy: Healthy, want: OneGpu) -> Patch:
+    """The port above a GPU redirects peer-to-peer traffic to the root complex (ACS).
+
+    `gpu`, by its index: 3.
+    """
+    gpu = healthy.gpu(want.gpu)
+    place = healthy.ends(gpu)[-1]
+    return Patch({f"{place}/config": _with(healthy, f"{place}/config", ACS + 6, 0x1D)}, gpu=gpu)
+
+
+def read_request_small(healthy: Healthy, want: NoParams) -> Patch:
+    """The NICs read 128 bytes at a time: MaxReadReq."""
+    nics = _functions(healthy, "0x02")
+    if not nics:
+        raise FaultError("the node has no NIC")
+    paths = (f"{place}/config" for place in nics)
+    return Patch({path: _with(healthy, path, EXPRESS + 8, 0x0910) for path in paths})
+
+
+def _functions(healthy: Healthy, class_code: str) -> list[str]:
+    """The directories of the PCI functions whose class begins like this."""
+    found = (path for path in healthy.files if path.endswith("/class") and "/pci" in path)
+    return [
+        path.rpartition("/")[0]
+        for path in found
+        if _text(healthy.files[path]).startswith(class_code)
+    ]
+
+
+def _with(healthy: Healthy, path: str, at: int, word: int) -> bytes:
+    """The configuration space with another word. Raises FaultError if it has no such."""
+    config = healthy.files.get(path, b"")
+    if not isinstance(config, bytes) or len(config) < at + 2:
+        raise FaultError(f"{path} is too short")
+    return config[:at] + word.to_bytes(2, "little") + config[at + 2 :]
+
+
+def iommu_translates(healthy: Healthy, want: NoParams) -> Patch:
+    """The IOMMU translates what devices access, as without iommu=pt."""
+    groups = (path for path in healthy.files if path.startswith("sys/kernel/iommu_groups/"))
+    files = {path: "DMA-FQ\n" for path in groups if path.endswith("/type")}
+    return _there(healthy, files, "IOMMU group")
+
+
+def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
+    """Every interrupt goes to the last CPU: irqbalance does not run, and a script got it wrong."""
+    online = _text(healthy.files.get("sys/devices/system/cpu/online", "0")).strip()
+    last = re.split("[,-]", online)[-1]
+    files = {path: f"{last}\n" for path in healthy.files if path.endswith("_affinity_list")}
+    return _there(healthy, files, "MSI interrupt")
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "acs-redirect": (OneGpu, acs_redirect),
     "bios-old": (OldBios, bios_old),
     "clocksource-hpet": (NoParams, clocksource_hpet),
     "dimm-uncorrected": (DimmErrors, dimm_uncorrected),
     "high-load": (Load, high_load),
+    "iommu-translates": (NoParams, iommu_translates),
+    "irqs-on-one-cpu": (NoParams, irqs_on_one_cpu),
     "memory-fragmented": (NoParams, fragmented),
     "out-of-files": (Handles, out_of_files),
+    "read-request-small": (NoParams, read_request_small),
 }

@@ -1,0 +1,121 @@
+"""PCIe ports above GPUs and NICs redirect peer-to-peer traffic only if that is wanted.
+
+**Why it matters.** With ACS redirection a switch sends what one GPU writes to another, or a NIC to
+a GPU, up to the root complex and down again: GPUDirect falls to a fraction of its bandwidth, or
+hangs. A host of virtual machines needs it, since otherwise one guest's device reaches another's.
+
+**Read from** the ACS capability in the configuration space of every port above a GPU or a NIC,
+as `lspci -vvv` shows it: ACSCtl, ReqRedir and CmpltRedir. Linux turns them on at boot if an IOMMU
+is in use, also with iommu=pt.
+
+**Verdicts.** `acs: false` fails for a port that redirects requests or completions; SrcValid alone
+redirects nothing. `acs: true` fails for one that does not redirect both. A port without ACS cannot
+redirect. Ports of a virtual machine are not real, and a GPU kept for guests is not judged. Without
+root it is unknown: only root may read beyond the first 64 bytes.
+
+**To fix it** turn ACS off in the BIOS, or at every boot `setpci -s PORT ECAP_ACS+6.w=0000`; on
+bare metal without VMs turning off the IOMMU does it, too. A host of virtual machines needs its
+IOMMU on (intel_iommu=on, amd_iommu=on).
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.pci_settings import (
+    COMPLETION_REDIRECT,
+    NO_ACS,
+    READS,
+    REQUEST_REDIRECT,
+    PciSetting,
+    PciSettings,
+    each_setting,
+    of_metal,
+    subject_of,
+)
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    compare,
+    fail,
+    not_applicable,
+    unknown,
+)
+
+REDIRECTS = REQUEST_REDIRECT | COMPLETION_REDIRECT
+TURN_OFF = (
+    "turn ACS off in the BIOS, or at every boot `setpci -s PORT ECAP_ACS+6.w=0000`; not on a host "
+    "that gives devices to virtual machines"
+)
+TURN_ON = "turn ACS and the IOMMU on in the BIOS and on the kernel's command line"
+
+
+class Params(CheckParams):
+    """`acs: false`"""
+
+    bare: ClassVar[str] = "redirect"
+
+    redirect: bool
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    virtual = of_metal(evidence)
+    if virtual is None:
+        yield unknown(why="host: not known whether this is a virtual machine")
+    elif virtual:
+        yield not_applicable(why="the ports of a virtual machine are not real")
+    else:
+        yield from judge_ports(evidence, params)
+
+
+def judge_ports(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    data = evidence[PciSettings].data
+    known = {each.address: each for each in (data.functions if data else None) or ()}
+    judged = set()
+    for below in each_setting(evidence, ("gpu", "nic")):
+        if isinstance(below, Finding):
+            yield below
+        elif below.above is None:
+            yield unread(subject_of(below), below, "above")
+        elif not below.above:
+            yield not_applicable(subject_of(below), why="no port is above it")
+        else:
+            for address in below.above:
+                if address not in judged:
+                    judged.add(address)
+                    yield judge_port(address, known.get(address), params.redirect)
+
+
+def judge_port(address: str, port: PciSetting | None, wanted: bool) -> Finding:
+    subject = Subject(kind="pci", id=address, bus_id=address)
+    if port is None:
+        return unknown(subject, why="the port was not read")
+    if port.acs_enabled is None:
+        if port.errors.get("acs_enabled") != NO_ACS:
+            return unread(subject, port, "acs_enabled")
+        if wanted:
+            return fail(subject, expected=True, actual="not supported", advice=TURN_ON)
+        return not_applicable(subject, why="a port without ACS redirects nothing")
+    bits = port.acs_enabled & REDIRECTS
+    actual = bits == REDIRECTS if wanted else bits != 0
+    advice = "" if actual is wanted else TURN_ON if wanted else TURN_OFF
+    return compare(subject, expected=wanted, actual=actual, advice=advice)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.PCIE,
+    reads=(
+        *READS,
+        "pci_settings.functions[].driver",
+        "pci_settings.functions[].above[]",
+        "pci_settings.functions[].acs_enabled",
+        "host.virtualization",
+    ),
+    judge=judge,
+    asks=lambda params: {"pci_settings": ("config",)},
+)

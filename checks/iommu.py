@@ -1,0 +1,85 @@
+"""The IOMMU translates for GPUs and NICs as the baseline says.
+
+**Why it matters.** On bare metal, translation costs every DMA a lookup and every mapping a flush,
+and GPUDirect through a translating IOMMU is slow or fails. Hosts of virtual machines cannot do
+without it. What Linux does by default depends on the distribution, the BIOS and the architecture.
+
+**Read from** the IOMMU group of each GPU and NIC, `/sys/bus/pci/devices/*/iommu_group` and
+`/sys/kernel/iommu_groups/*/type` (Linux 5.11).
+
+**Verdicts.** `identity` is what iommu=pt gives: devices see memory as it is. `DMA` translates and
+flushes at once, `DMA-FQ` later. `disabled`: the function is in no group, as without an IOMMU. GPUs
+kept for virtual machines (vfio-pci) are not judged.
+
+**To fix it** on the kernel's command line: `iommu=pt` for identity; `intel_iommu=off` or
+`amd_iommu=off` for none; `intel_iommu=on` where VMs need it. Then reboot.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.pci_settings import READS, PciSetting, each_setting, subject_of
+from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+
+NO_GROUP = -1
+TYPES = ("identity", "DMA", "DMA-FQ", "auto", "blocked", "unmanaged")
+ADVICE = (
+    "set it on the kernel's command line (iommu=pt for identity, intel_iommu=off or amd_iommu=off "
+    "for none) and reboot; `cat /proc/cmdline` shows what it is, and the BIOS may force it"
+)
+
+
+class Params(CheckParams):
+    """`iommu: {one_of: [disabled, identity]}`"""
+
+    bare: ClassVar[str] = "one_of"
+
+    one_of: Annotated[
+        tuple[Literal["disabled", "identity", "DMA", "DMA-FQ"], ...],
+        Field(strict=False, min_length=1),
+    ]
+    of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Field(strict=False, min_length=1)] = (
+        "gpu",
+        "nic",
+    )
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for setting in each_setting(evidence, params.of):
+        yield setting if isinstance(setting, Finding) else judge_function(setting, params)
+
+
+def judge_function(setting: PciSetting, params: Params) -> Finding:
+    subject = subject_of(setting)
+    if setting.iommu_group is None:
+        return unread(subject, setting, "iommu_group")
+    if setting.iommu_group == NO_GROUP:
+        actual = "disabled"
+    elif setting.iommu_type is None:
+        return unread(subject, setting, "iommu_type")
+    elif setting.iommu_group < 0 or setting.iommu_type not in TYPES:
+        return unknown(subject, why=f"iommu_type: {setting.iommu_type[:60]}")
+    else:
+        actual = setting.iommu_type
+    expected = " or ".join(params.one_of)
+    if actual in params.one_of:
+        return ok(subject, expected=expected, actual=actual)
+    return fail(subject, expected=expected, actual=actual, advice=ADVICE)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.PCIE,
+    reads=(
+        *READS,
+        "pci_settings.functions[].driver",
+        "pci_settings.functions[].iommu_group",
+        "pci_settings.functions[].iommu_type",
+    ),
+    judge=judge,
+    asks=lambda params: {"pci_settings": ("iommu",)},
+)

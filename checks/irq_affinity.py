@@ -1,0 +1,94 @@
+"""The interrupts of GPUs and NICs go to CPUs beside them.
+
+**Why it matters.** An interrupt that is handled on the other socket crosses the link between them
+for every completion, and takes CPU time from a process that was bound there on purpose. At 400
+Gb/s that is felt in bandwidth and in the slowest rank's latency.
+
+**Read from** `/proc/irq/*/effective_affinity_list` of every MSI interrupt of each GPU and NIC, and
+their `local_cpulist`.
+
+**Verdicts.** Fails if any of a function's interrupts is sent to a CPU that is not local to it. A
+function without interrupts, as without a driver, is not applicable. NVMe drives are not judged: the
+kernel spreads their queues over all CPUs, rightly, and lets nobody change it.
+
+**To fix it** run irqbalance, which keeps interrupts on their NUMA node, or set them once with
+`set_irq_affinity_bynode.sh` of the NIC's driver package and leave irqbalance off: see `services`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.pci_settings import READS, PciSetting, each_setting, subject_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+ADVICE = (
+    "start irqbalance, or restart it if it runs: it keeps them on their NUMA node. If it is off on "
+    "purpose, run the NIC driver's set_irq_affinity_bynode.sh at boot"
+)
+
+
+class Params(CheckParams):
+    """`irq_affinity: {}` or `irq_affinity: {of: [nic]}`"""
+
+    of: Annotated[tuple[Literal["gpu", "nic"], ...], Field(strict=False, min_length=1)] = (
+        "gpu",
+        "nic",
+    )
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for setting in each_setting(evidence, params.of):
+        yield setting if isinstance(setting, Finding) else judge_function(setting)
+
+
+def judge_function(setting: PciSetting) -> Finding:
+    subject = subject_of(setting)
+    if setting.irqs is None:
+        return unread(subject, setting, "irqs")
+    if setting.irqs == 0:
+        return not_applicable(subject, why="it has no interrupts")
+    for field in ("irq_cpus", "local_cpulist"):
+        if getattr(setting, field) is None:
+            return unread(subject, setting, field)
+    there, local = numbers(setting.irq_cpus), numbers(setting.local_cpulist)
+    if there is None or not local:
+        field = "irq_cpus" if there is None else "local_cpulist"
+        return unknown(subject, why=f"{field}: {(getattr(setting, field) or 'empty')[:60]}")
+    if not there:
+        return not_applicable(subject, why="none of its interrupts is in use")
+    expected, actual = f"CPUs {setting.local_cpulist}", f"CPUs {setting.irq_cpus}"
+    details = {"interrupts": str(setting.irqs)}
+    if there <= local:
+        return ok(subject, expected=expected, actual=actual, details=details)
+    return fail(subject, expected=expected, actual=actual, details=details, advice=ADVICE)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CPU,
+    reads=(
+        *READS,
+        "pci_settings.functions[].driver",
+        "pci_settings.functions[].irqs",
+        "pci_settings.functions[].irq_cpus",
+        "pci_settings.functions[].local_cpulist",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=lambda params: {"pci_settings": ("interrupts",)},
+)

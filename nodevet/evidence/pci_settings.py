@@ -1,0 +1,97 @@
+"""Section pci_settings."""
+
+from collections.abc import Collection, Iterator
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import NumberList, Text
+from nodevet.evidence.core import NOT_ASKED, Record, SectionRecord, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.pci import KEPT_FOR_GUESTS
+from nodevet.model import NODE, Finding, Subject, unknown
+
+NO_ACS = "no ACS capability"
+NOT_EXPRESS = "no PCI Express capability"
+SOURCE_VALIDATION, REQUEST_REDIRECT, COMPLETION_REDIRECT, UPSTREAM_FORWARDING = 1, 4, 8, 16
+"""Bits of ACSCap and ACSCtl."""
+READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
+METAL = ("none", "container")
+
+
+class PciSetting(Record, frozen=True, kw_only=True):
+    """How a function is set, of what the baseline asked for. A virtual function is none."""
+
+    address: Text
+    kind: Text | None = None  # gpu, nic, nvme, port
+    driver: Text | None = None  # empty: none is bound
+    above: Annotated[tuple[Text, ...], bounds.BUSES] | None = None  # ports, nearest first
+    local_cpulist: NumberList | None = None
+    # config: PCI Express capability, DevCap, DevCtl and LnkCtl; ACS
+    max_payload_b: int | None = None
+    max_payload_most_b: int | None = None  # that the function can
+    max_read_request_b: int | None = None
+    relaxed_ordering: bool | None = None
+    aspm: Text | None = None  # disabled, L0s, L1, L0s L1
+    acs_supported: int | None = None  # ACSCap
+    acs_enabled: int | None = None  # ACSCtl
+    # iommu
+    iommu_group: int | None = None  # -1: none
+    iommu_type: Text | None = None  # identity, DMA, DMA-FQ; empty without a group
+    # interrupts: MSI and MSI-X
+    irqs: int | None = None
+    irq_cpus: NumberList | None = None  # that any of them is sent to
+
+
+class PciSettings(SectionRecord, frozen=True, kw_only=True):
+    """GPUs, NICs, NVMe and every port above one of them. `absent`: not asked for."""
+
+    unique = ("functions[].address",)
+    plural = "PCI functions"
+
+    count: int | None = None  # of the functions
+    functions: Annotated[tuple[PciSetting, ...], bounds.FUNCTIONS] | None = None
+
+
+READS = ("pci_settings.count", "pci_settings.functions[].address", "pci_settings.functions[].kind")
+"""What decides which functions there are: part of `reads` of whoever uses `each_setting`."""
+
+
+def subject_of(setting: PciSetting) -> Subject:
+    return Subject(kind="pci", id=setting.address, bus_id=setting.address)
+
+
+def each_setting(evidence: Evidence, kinds: Collection[str]) -> Iterator[PciSetting | Finding]:
+    """Every function of these kinds, but for those that are kept for guests; in place of what
+    cannot be told the finding that says so. Never empty."""
+    section = evidence[PciSettings]
+    if section.data is None:
+        told = section.why == NOT_ASKED
+        why = section.why if told else f"pci_settings: {section.why}"
+        yield unknown(why=why, advice=READ_AGAIN if told else "")
+        return
+    if section.data.functions is None or section.data.count is None:
+        field = "functions" if section.data.functions is None else "count"
+        yield unread(NODE, section.data, field)
+        return
+    found = False
+    for setting in section.data.functions:
+        if setting.kind is None:
+            found = True
+            yield unread(subject_of(setting), setting, "kind")
+        elif setting.kind in kinds and setting.driver not in KEPT_FOR_GUESTS:
+            found = True
+            yield setting
+    there = len(section.data.functions)
+    if there != section.data.count:
+        yield unknown(why=f"{there} of {section.data.count} PCI functions were read")
+    elif not found:
+        yield unknown(why=f"no {' or '.join(kinds)} was read")
+
+
+def of_metal(evidence: Evidence) -> str | None:
+    """Empty if the node owns its hardware, else what it is; None if that was not read."""
+    host = evidence[HostInfo].data
+    if host is None or host.virtualization is None:
+        return None
+    return "" if host.virtualization in METAL else host.virtualization

@@ -1,0 +1,149 @@
+"""How GPUs, NICs and the ports above them are set: PCI Express, ACS, IOMMU, interrupts.
+
+/sys/bus/pci/devices/*/{config,iommu_group,msi_irqs}, /sys/kernel/iommu_groups/*/type,
+/proc/irq/*/{effective_affinity_list,smp_affinity_list}. A part is read if it is asked for:
+config, iommu or interrupts.
+"""
+
+import re
+
+from nodevet.remote.probe.collectors.pci import DEVICES
+from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
+from nodevet.remote.probe.files import (
+    Reading,
+    SectionError,
+    attempt,
+    either,
+    integer,
+    line,
+    link_name,
+    names,
+    silent,
+)
+from nodevet.remote.probe.pci_config import Registers, access_control, express
+
+AFTER = ("pci",)  # which functions there are
+ASKED = True
+NOT_ASKED = "the probe was not asked for it"  # as nodevet.evidence.core has it
+EXPRESS = (
+    "max_payload_b",
+    "max_payload_most_b",
+    "max_read_request_b",
+    "relaxed_ordering",
+    "aspm",
+)
+ACS = ("acs_supported", "acs_enabled")
+NUMBER = re.compile(r"[0-9]{1,7}\Z")
+MOST_IRQS = 2048  # of one function, by the standard of MSI-X
+
+
+def config(record, root, place):
+    """PCI Express and ACS."""
+    registers, why = attempt(Registers, root, place + "config")
+    if registers is None:
+        record.fail_all(EXPRESS + ACS, why)
+        return
+    try:
+        found, why = attempt(express, registers)
+        record.fail_all(EXPRESS, why) if found is None else record.update(found)
+        found, why = attempt(access_control, registers, registers.size)
+        record.fail_all(ACS, why) if found is None else record.update(zip(ACS, found))
+    finally:
+        registers.close()
+
+
+def iommu(record, root, place):
+    """The function's IOMMU group and how it translates: DMA, DMA-FQ, identity."""
+    try:
+        record["iommu_group"] = integer(link_name(root, place + "iommu_group"))
+    except FileNotFoundError:
+        record["iommu_group"] = -1
+        record["iommu_type"] = ""
+        return
+    except (OSError, ValueError) as error:
+        record.fail_all(("iommu_group", "iommu_type"), str(error))
+        return
+    group = "/sys/kernel/iommu_groups/{}/type".format(record["iommu_group"])
+    record.take("iommu_type", line, root, group)
+
+
+def interrupts(record, root, place):
+    """How many interrupts the function has, and the CPUs that any of them is sent to."""
+    numbers, why = attempt(names, root, place + "msi_irqs", MOST_IRQS)
+    if why == "ENOENT":
+        numbers = []
+    elif numbers is None:
+        record.fail_all(("irqs", "irq_cpus"), why)
+        return
+    numbers = [number for number in numbers if NUMBER.match(number)]
+    record["irqs"] = len(numbers)
+    record.take("irq_cpus", cpus_of, root, numbers)
+
+
+def cpus_of(root, numbers):
+    """The CPUs that these interrupts are sent to, as a list. Raises OSError, ValueError."""
+    ways = [(name, parse_cpulist) for name in ("effective_affinity_list", "smp_affinity_list")]
+    cpus = set()
+    for number in numbers:
+        cpus.update(either(root, "/proc/irq/{}/".format(number), *ways))
+    return format_cpulist(cpus)
+
+
+PARTS = (  # what asks for it, what it sets, for ports too, how it is read
+    ("config", EXPRESS + ACS, True, config),
+    ("iommu", ("iommu_group", "iommu_type"), False, iommu),
+    ("interrupts", ("irqs", "irq_cpus"), False, interrupts),
+)
+
+
+def kind_of(function):
+    """As PciFunction.kind of nodevet.evidence.pci, of those that are of interest; else empty."""
+    code = function["class_code"] or ""
+    if function["physfn"] or function["revision"] == "ff":
+        return ""
+    if function["vendor"] == "10de" and code[:4] in ("0300", "0302"):
+        return "gpu"
+    if code[:2] == "02":
+        return "nic"
+    return "nvme" if code[:4] == "0108" else ""
+
+
+def setting(root, function, kind, asked):
+    record = Reading(
+        address=function["address"],
+        kind=kind,
+        driver=function["driver"] or "",
+        above=function["upstream"] or [],
+        local_cpulist=function["local_cpulist"],
+    )
+    if record["local_cpulist"] is None:
+        record.fail("local_cpulist", function["errors"].get("local_cpulist", "not read"))
+    place = "{}/{}/".format(DEVICES, function["address"])
+    for part, fields, ports_too, take in PARTS:
+        if part not in asked:
+            record.fail_all(fields, NOT_ASKED)
+        elif kind == "port" and not ports_too:
+            record.fail_all(fields, "not read of a port")
+        else:
+            take(record, root, place)
+    return record
+
+
+def collect(root, request):
+    note = request.get("note", silent)
+    asked = request.get("asks", {}).get("pci_settings", ())
+    bus = request.get("found", {}).get("pci", {})
+    if bus.get("status") != "ok":
+        raise SectionError("pci: {}".format(bus.get("why", "not read")))
+    functions = {each["address"]: each for each in bus["data"]["functions"] or ()}
+    kinds = {address: kind_of(each) for address, each in functions.items()}
+    kinds = {address: kind for address, kind in kinds.items() if kind}
+    for address in list(kinds):
+        for port in functions[address]["upstream"] or ():
+            if port in functions:
+                kinds.setdefault(port, "port")
+    settings = []
+    for address in sorted(kinds):
+        note(address)
+        settings.append(setting(root, functions[address], kinds[address], asked))
+    return Reading(count=len(settings), functions=settings)
