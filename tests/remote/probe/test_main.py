@@ -389,6 +389,7 @@ def test_a_request_is_read_to_its_limit_only() -> None:
 
 
 ELSEWHERE = ("gpu", "filesystems", "services", "packages")  # no file of the tree tells them
+READ = {"ok", "absent"}  # what the node has; what it has not, or was not asked for
 
 
 @pytest.fixture
@@ -404,13 +405,13 @@ def test_the_payload_reads_a_described_node(node: Path, run_payload: Run) -> Non
     for name in document["sections"]:
         section = found[sections()[name]]
         assert section.status == document["sections"][name]["status"], section.why
-        assert name in ELSEWHERE or section.status == "ok", (name, section.why)
+        assert name in ELSEWHERE or section.status in READ, (name, section.why)
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=[path.parts[-3] for path in PYTHONS])
 def test_the_payload_runs_in_every_python(node: Path, run_payload: Run, python: Path) -> None:
     sections = run_payload(root=str(node), python=str(python))["sections"]
-    assert {sections[name]["status"] for name in sections if name not in ELSEWHERE} == {"ok"}
+    assert {sections[name]["status"] for name in sections if name not in ELSEWHERE} <= READ
     assert sections["filesystems"]["status"] == "absent"
     assert sections["pci"]["data"]["functions"][0]["address"] == "0000:15:01.0"
 
