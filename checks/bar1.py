@@ -18,7 +18,7 @@ GeForce before Ampere) cannot have more than 256 MiB: give `minimum_mib` for tho
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
@@ -48,7 +48,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "minimum_mib"
 
-    minimum_mib: Annotated[int, Field(ge=1)] | None = None
+    minimum_mib: Annotated[int, Meta(ge=1)] | None = None
     """The smallest size that is allowed; without it BAR1 must cover the GPU's memory."""
 
 

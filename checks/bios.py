@@ -18,9 +18,7 @@ that it may have reset: run this baseline's other checks.
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import Annotated, ClassVar
-
-from pydantic import Field, model_validator
+from typing import ClassVar
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -51,16 +49,14 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "one_of"
 
-    one_of: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    one_of: tuple[str, ...] = ()
     """Versions, as `dmidecode -s bios-version` prints them."""
     vendor: str | None = None
     minimum_date: date | None = None
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
         if not self.one_of and self.vendor is None and self.minimum_date is None:
             raise ValueError("give one_of, vendor or minimum_date")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ itself: it has no other clock to compare with.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import NO_OTHER_CLOCK, HostInfo
@@ -62,7 +62,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "maximum"
 
-    maximum: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
+    maximum: Annotated[float, Meta(gt=0)] = 60
     """Seconds, ahead or behind."""
 
 

@@ -17,9 +17,6 @@ available, writing `tsc` to `current_clocksource` holds until the next boot.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
-
-from pydantic import Field
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -66,7 +63,7 @@ STILL_THERE = (
 class Params(CheckParams):
     """`clocksource: {}` or `clocksource: {one_of: [tsc]}`"""
 
-    one_of: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    one_of: tuple[str, ...] = ()
     """As the kernel names them; without it, every one that is cheap to read."""
 
 

@@ -25,9 +25,7 @@ judged by `packages`.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from nodevet.evidence.across import IN_HAND, unlisted
 from nodevet.evidence.containers import CdiSpecification, Containers, Engine
@@ -42,7 +40,7 @@ INDEX = re.compile(r"(?:gpu)?([0-9]{1,4})")
 NEEDS_CDI = ("cdi",)
 
 EngineName = Literal["docker", "containerd", "crio", "podman", "enroot", "k3s", "rke2"]
-EngineNames = Annotated[tuple[EngineName, ...], Field(strict=False)]
+EngineNames = tuple[EngineName, ...]
 
 
 class Params(CheckParams):

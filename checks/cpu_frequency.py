@@ -19,7 +19,7 @@ tmpfiles.d rule for the file. Look for what else sets them: tuned, power-profile
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.cpufreq import NO_CPUFREQ, each_policies, subject_of
 from nodevet.checking.expected import Words, matches, said
@@ -55,7 +55,7 @@ class Params(CheckParams):
     """Turbo Boost, Core Performance Boost."""
     epp: Words | None = None
     """Energy preference, or several: performance, balance_performance, ..."""
-    minimum_mhz: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    minimum_mhz: Annotated[float, Meta(gt=0)] | None = None
     """The lowest frequency that the governor may choose."""
     uncapped: bool = True
     """Whether the governor may choose the highest frequency that the hardware has."""

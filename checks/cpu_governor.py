@@ -21,7 +21,7 @@ power-profiles-daemon.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.cpufreq import each_policies, subject_of
 from nodevet.checking.learning import usual
@@ -37,7 +37,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "governor"
 
-    governor: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    governor: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", title="a governor's name")]
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

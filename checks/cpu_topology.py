@@ -19,7 +19,7 @@ its event log; otherwise have the socket looked at.
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.core import unread
@@ -29,7 +29,7 @@ from nodevet.evidence.lists import numbers, spans
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 COUNTS = ("sockets", "cores", "threads")
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Meta(ge=1)]
 FEWER = (
     "see maxcpus and isolcpus in /proc/cmdline, then the firmware's core count and its event log; "
     "otherwise have the socket looked at"

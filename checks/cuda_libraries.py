@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED, unread
@@ -47,13 +47,13 @@ DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
 OF_DRIVER = re.compile(r"lib(cuda|nvcuvid|nvidia-[a-z0-9-]+)\.so\.1")
 STUBS = "/stubs/"
 
-Name = Annotated[str, Field(pattern=f"^{LIBRARY_NAME}$")]
+Name = Annotated[str, Meta(pattern=f"^{LIBRARY_NAME}$")]
 
 
 class Params(CheckParams):
     """`cuda_libraries: {}` or `cuda_libraries: {libraries: [libnccl.so.2, libcudart.so.12]}`"""
 
-    libraries: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    libraries: tuple[Name, ...] = ()
     """That the loader must find, besides the driver's."""
     version_matches: bool = True
     """Whether the driver's libraries must be of the loaded module's version."""

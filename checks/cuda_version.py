@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
@@ -37,20 +37,18 @@ INSTALL = (
 )
 OTHER = "install the driver of the branch that brings one of these, or correct the baseline"
 
-Version = Annotated[str, Field(pattern=PATTERN)]
+Version = Annotated[str, Meta(pattern=PATTERN)]
 
 
 class Params(CheckParams):
     """`cuda_version: {minimum: "12.4"}` or `cuda_version: {one_of: ["12.4", "12.8"]}`"""
 
     minimum: Version | None = None
-    one_of: Annotated[tuple[Version, ...], Field(strict=False, min_length=1)] | None = None
+    one_of: Annotated[tuple[Version, ...], Meta(min_length=1)] | None = None
 
-    @model_validator(mode="after")
-    def _one(self) -> "Params":
+    def __post_init__(self) -> None:
         if (self.minimum is None) == (self.one_of is None):
             raise ValueError("give either minimum or one_of")
-        return self
 
 
 def parts(version: str) -> tuple[int, ...]:

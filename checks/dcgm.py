@@ -22,7 +22,7 @@ drained node.
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.across import IN_HAND, unlisted
@@ -35,8 +35,8 @@ from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, 
 HEALTHY = "Healthy"
 DAY = 86400
 
-Path = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]{1,240}$")]
-TestName = Annotated[str, Field(min_length=1, max_length=100)]
+Path = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f]{1,240}$")]
+TestName = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 class Params(CheckParams):
@@ -48,16 +48,14 @@ class Params(CheckParams):
     """Whether the host engine is asked."""
     diag: Path | None = None
     """A file with the results of a diagnostic."""
-    maximum_age_days: Annotated[float, Field(gt=0, le=3650)] | None = None
+    maximum_age_days: Annotated[float, Meta(gt=0, le=3650)] | None = None
     """Of these results."""
-    allow: Annotated[tuple[TestName, ...], Field(strict=False)] = ()
+    allow: tuple[TestName, ...] = ()
     """Tests that need not pass: Persistence Mode, Environment Variables."""
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
         if not self.health and self.diag is None:
             raise ValueError("give health: true, or diag")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem, FileSystems
@@ -42,13 +42,13 @@ from nodevet.model import (
 )
 
 Percent = (
-    Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$")]
-    | Annotated[float, Field(ge=0, lt=100, allow_inf_nan=False)]
+    Annotated[str, Meta(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$", title="a percentage such as 5%")]
+    | Annotated[float, Meta(ge=0, lt=100)]
 )
 PLAIN = re.compile(r"/[A-Za-z0-9._/-]{0,100}")  # what a shell reads as nothing else
 IN_MEMORY = ("/dev/shm", "/run")  # noqa: S108 - nothing is written there
 
-Path = Annotated[str, Field(pattern=r"^/")]
+Path = Annotated[str, Meta(pattern=r"^/", title="a path that begins with /")]
 
 
 class Params(CheckParams):
@@ -60,7 +60,7 @@ class Params(CheckParams):
     """Room that must be left."""
     minimum_inodes_percent: Percent = 5.0
     """Inodes that must be left."""
-    read_only: Annotated[tuple[Path, ...], Field(strict=False)] = ()
+    read_only: tuple[Path, ...] = ()
     """Paths that are read-only by design; they need no room."""
 
 

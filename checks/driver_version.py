@@ -21,17 +21,16 @@ module loaded: reboot.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator
 
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
-from nodevet.model import Area, Check, CheckParams, Finding, Value, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, FieldError, Finding, Value, fail, ok, unknown
 
 
 def specifiers(text: str) -> SpecifierSet:
@@ -53,11 +52,6 @@ def specifiers(text: str) -> SpecifierSet:
     return found
 
 
-def checked(text: str) -> str:
-    specifiers(text)
-    return text
-
-
 MISMATCH = "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
 
 
@@ -66,7 +60,13 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "version"
 
-    version: Annotated[str, AfterValidator(checked)]
+    version: str
+
+    def __post_init__(self) -> None:
+        try:
+            specifiers(self.version)
+        except ValueError as error:
+            raise FieldError(str(error), "version") from None
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

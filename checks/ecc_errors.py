@@ -26,7 +26,8 @@ threshold: have the board replaced.
 from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, model_validator
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
@@ -43,7 +44,7 @@ TOTALS = tuple(
 )
 PARTS = ("dram", "sram", "cache")
 
-Most = Annotated[int, Field(ge=0)]
+Most = Annotated[int, Meta(ge=0)]
 
 
 class Params(CheckParams):
@@ -58,17 +59,16 @@ class Params(CheckParams):
     sram_threshold: bool = True
     """Whether a GPU that says that its SRAM has passed NVIDIA's threshold is wrong."""
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
         if not limits(self):
             raise ValueError("give the most that is allowed of at least one count")
-        return self
 
 
 def limits(params: Params) -> dict[str, int]:
     """The most that is allowed, by field of the evidence; a flag counts as 0 or 1."""
-    counts = params.model_dump(exclude={"sram_threshold"}, exclude_none=True)
-    return {**counts, **({"sram_threshold_exceeded": 0} if params.sram_threshold else {})}
+    counts = {name: most for name, most in asdict(params).items() if name != "sram_threshold"}
+    flag = {"sram_threshold_exceeded": 0} if params.sram_threshold else {}
+    return {**{name: most for name, most in counts.items() if most is not None}, **flag}
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

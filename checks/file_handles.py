@@ -17,7 +17,7 @@ kernel parameters: see `sysctl`.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -49,7 +49,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "maximum_percent"
 
-    maximum_percent: Annotated[float, Field(gt=0, le=100)] = 80
+    maximum_percent: Annotated[float, Meta(gt=0, le=100)] = 80
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

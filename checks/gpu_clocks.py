@@ -18,7 +18,8 @@ them are lost at the next reboot; a systemd unit sets them again.
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from nodevet.checking.learning import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
@@ -27,7 +28,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, subject_of
 from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, not_applicable, unknown
 
-Mhz = Annotated[int, Field(gt=0, le=20_000)]
+Mhz = Annotated[int, Meta(gt=0, le=20_000)]
 
 
 class Params(CheckParams):
@@ -42,11 +43,9 @@ class Params(CheckParams):
     locked_memory: Mhz | Literal["max"] | None = None
     """In MHz: the lower and the upper lock are at it."""
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
-        if not self.model_dump(exclude_none=True):
+    def __post_init__(self) -> None:
+        if all(clock is None for clock in asdict(self).values()):
             raise ValueError("give at least one clock")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -60,7 +59,9 @@ def judge_gpu(gpu: Gpu, params: Params) -> Finding:
     expected: dict[str, int | str] = {}
     actual: dict[str, int] = {}
     unread, missing = [], []
-    for clock, wanted in params.model_dump(exclude_none=True).items():
+    for clock, wanted in asdict(params).items():
+        if wanted is None:
+            continue
         for field in fields(clock):
             found, target, why = getattr(gpu, field), wanted, ""
             if isinstance(wanted, str):

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.evidence.across import INSTALL_LIBRARY, gpu_functions, half_a_driver, located
 from nodevet.evidence.core import unread
@@ -83,7 +83,7 @@ ABSENT = (
 )
 
 Layer = int | str  # what it counts, or why that was not read
-Number = Annotated[int, Field(ge=0, le=4096)]
+Number = Annotated[int, Meta(ge=0, le=4096)]
 
 
 class Params(CheckParams):
@@ -94,11 +94,9 @@ class Params(CheckParams):
     count: Number | None = None
     minimum: Number | None = None
 
-    @model_validator(mode="after")
-    def _one(self) -> "Params":
+    def __post_init__(self) -> None:
         if (self.count is None) == (self.minimum is None):
             raise ValueError("give either count or minimum")
-        return self
 
     def admits(self, number: int) -> bool:
         return number == self.count if self.minimum is None else number >= self.minimum

@@ -16,16 +16,27 @@ right one. If all of them differ, the node has the wrong baseline.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import ClassVar
 
-import msgspec
-from pydantic import BeforeValidator, Field
+from msgspec.structs import force_setattr, replace
 
+from nodevet.checking.params import PciIds, check_pci_ids
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import PciFunction
-from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Value,
+    Verdict,
+    fail,
+    ok,
+    one_or_more,
+    unknown,
+)
 
 NAME = (
     "the ids match and the name does not: a different vGPU profile, or a driver that spells the "
@@ -45,34 +56,24 @@ APART = (
 )
 
 
-def listed(value: Any) -> Any:
-    """One id, or several, as a tuple of lower-case ids."""
-    if isinstance(value, str):
-        value = (value,)
-    if isinstance(value, (list, tuple)):
-        return tuple(item.lower() if isinstance(item, str) else item for item in value)
-    return value
-
-
-Id = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
-Ids = Annotated[
-    tuple[Id, ...],
-    Field(min_length=1),
-    BeforeValidator(listed, json_schema_input_type=Id | tuple[Id, ...]),
-]
-
-
 class Params(CheckParams):
     """`gpu_model: "10de:2330"` or `gpu_model: {device: "10de:20b2", subsystem: ["10de:1463"]}`"""
 
     bare: ClassVar[str] = "device"
 
-    device: Ids
+    device: PciIds
     """PCI vendor:device, one or several."""
-    subsystem: Ids | None = None
+    subsystem: PciIds | None = None
     """PCI subsystem vendor:device, one or several."""
     name: str | None = None
     """As NVML spells it, NVIDIA H100 80GB HBM3."""
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "device", "subsystem")
+        for field in ("device", "subsystem"):
+            ids = getattr(self, field) or ()
+            check_pci_ids(field, ids)
+            force_setattr(self, field, tuple(each.lower() for each in ids))
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -97,7 +98,7 @@ def advised(gpu: Gpu, finding: Finding, fine: int, judged: int) -> Finding:
     else:
         advice = ALL
     details = {**board(gpu), "right boards here": f"{fine} of {judged}"}
-    return msgspec.structs.replace(finding, advice=advice, details=details)
+    return replace(finding, advice=advice, details=details)
 
 
 def judge_gpu(gpu: Gpu, function: PciFunction | Finding, params: Params) -> Finding:

@@ -20,7 +20,7 @@ parameter `NVreg_EnableGpuFirmware`; open kernel modules always have it on.
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
@@ -54,7 +54,7 @@ class Params(CheckParams):
 
     enabled: bool | None = None
     """Whether GSP firmware is expected; without it the GPUs must be alike."""
-    one_of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    one_of: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The versions that are allowed; without it the driver's own."""
 
 

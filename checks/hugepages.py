@@ -19,7 +19,7 @@ not free though no job runs: `lsof /dev/hugepages`, and files that were left in 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -40,8 +40,8 @@ from nodevet.model import (
 )
 
 KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
-Size = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[KMG]$")]
-Number = Annotated[int, Field(ge=0)]
+Size = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,5}[KMG]$")]
+Number = Annotated[int, Meta(ge=0)]
 FEWER = "set vm.nr_hugepages to 0, and take hugepages= out of the kernel's command line"
 AT_BOOT = (
     "reserve them at boot, where memory is not yet fragmented: `hugepagesz=1G hugepages=16` in the "
@@ -55,9 +55,9 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "total"
 
-    total: Literal["none"] | dict[Size, Number] = Field(default_factory=dict)
+    total: Literal["none"] | Mapping[Size, Number] = {}
     """Pages of each size that are reserved; or none of any size."""
-    minimum_free: dict[Size, Number] = Field(default_factory=dict)
+    minimum_free: Mapping[Size, Number] = {}
     """Pages of each size that no process holds."""
 
 

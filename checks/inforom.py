@@ -22,7 +22,7 @@ changes it.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.alike import BOARD, each_version, learn_versions
 from nodevet.evidence.core import unread
@@ -46,7 +46,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "one_of"
 
-    one_of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    one_of: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The image versions that are allowed; without it the GPUs must be alike."""
 
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.core import unread
@@ -39,7 +39,7 @@ from nodevet.model import (
 )
 
 NUMBERS = re.compile(r"[0-9]{1,9}(?:[.-][0-9]{1,9})*")
-Release = Annotated[str, Field(pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$")]
+Release = Annotated[str, Meta(pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$")]
 INSTALL = (
     "install that kernel with the modules that belong to it, make it the default and reboot; hold "
     "its package, so that it stays"

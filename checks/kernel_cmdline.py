@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -43,9 +43,13 @@ ALL_COUNT = re.compile(
     r"|memmap|module_blacklist|modprobe\.blacklist|blacklist|cgroup_disable|clearcpuid|ftrace"
     r"|systemd\.(?:setenv|wants|mask)|rd\..+|.*\.dyndbg"
 )
-Parameters = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[^\s=,][^\s=]*(=\S*)?$", max_length=256)], ...],
-    Field(strict=False),
+Parameter = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s=,][^\s=]*(=\S*)?$",
+        max_length=256,
+        title="NAME or NAME=VALUE",
+    ),
 ]
 CHANGE = (
     "change it with `grubby --update-kernel=ALL`, or in /etc/default/grub with `update-grub`, and "
@@ -56,15 +60,13 @@ CHANGE = (
 class Params(CheckParams):
     """`kernel_cmdline: {present: [iommu=pt], absent: [nosmt, mitigations=off]}`"""
 
-    present: Parameters = ()
-    absent: Parameters = ()
+    present: tuple[Parameter, ...] = ()
+    absent: tuple[Parameter, ...] = ()
 
-    @model_validator(mode="after")
-    def _apart(self) -> "Params":
+    def __post_init__(self) -> None:
         both = sorted(set(self.present) & set(self.absent))
         if both:
             raise ValueError(f"{', '.join(both)}: in present and in absent")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

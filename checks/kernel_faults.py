@@ -23,8 +23,7 @@ shown. It is ok only if the log has no gap, and says since when if its beginning
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from msgspec import UNSET
-from pydantic import Field
+from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import last_of, named, quoted, total
 from nodevet.evidence.across import logged
@@ -76,9 +75,9 @@ BEFORE_BOOT_S = 3600.0  # by which a record of the crash before this boot may be
 class Params(CheckParams):
     """`kernel_faults: {}` or `kernel_faults: {maximum: {hung_task: 2}, allow: [segfault, oom]}`"""
 
-    allow: Annotated[tuple[Kind, ...], Field(strict=False)] = ("oom_cgroup", "segfault")
+    allow: tuple[Kind, ...] = ("oom_cgroup", "segfault")
     """Kinds that are no fault here."""
-    maximum: Mapping[Kind, Annotated[int, Field(ge=0)]] = Field(default={})
+    maximum: Mapping[Kind, Annotated[int, Meta(ge=0)]] = {}
     """Kind: how many are allowed since boot."""
 
 

@@ -23,7 +23,8 @@ differ: reboot, or unload and load the nvidia modules.
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
@@ -53,24 +54,23 @@ def spelled(name: str) -> str:
     return name.replace("-", "_")
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$"), AfterValidator(spelled)]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+$", title="a module's name, such as nvidia")]
 
 
 class Params(CheckParams):
     """`kernel_modules: {loaded: [nvidia, nvidia_uvm], absent: [nouveau]}`"""
 
-    loaded: Names = ()
-    absent: Names = ()
+    loaded: tuple[Name, ...] = ()
+    absent: tuple[Name, ...] = ()
     version_matches: bool = True
     """Whether the loaded nvidia module must be of NVML's version."""
 
-    @model_validator(mode="after")
-    def _apart(self) -> "Params":
+    def __post_init__(self) -> None:
+        for field in ("loaded", "absent"):
+            force_setattr(self, field, tuple(map(spelled, getattr(self, field))))
         both = sorted(set(self.loaded) & set(self.absent))
         if both:
             raise ValueError(f"{', '.join(both)}: in loaded and in absent")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ divided by the CPUs. A busy node may rightly be at 1; ask for little on nodes th
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
@@ -45,7 +45,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "maximum"
 
-    maximum: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    maximum: Annotated[float, Meta(gt=0)]
     """For each CPU that is online."""
     minutes: Literal[1, 5, 15] = 5
 

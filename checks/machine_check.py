@@ -22,7 +22,7 @@ have it replaced; some firmware repairs a row of memory at the next boot.
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
@@ -46,9 +46,9 @@ DAY = 86400.0  # seconds
 class Params(CheckParams):
     """`machine_check: {}` or `machine_check: {corrected: 10, corrected_per_day: 50}`"""
 
-    corrected: Annotated[int, Field(ge=0)] | None = None
+    corrected: Annotated[int, Meta(ge=0)] | None = None
     """The most corrected errors since boot; without it they are not judged."""
-    corrected_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    corrected_per_day: Annotated[float, Meta(ge=0)] | None = None
     """The same, for each day since boot."""
 
 

@@ -21,7 +21,7 @@ with firmware-first error handling it is ghes_edac.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -57,9 +57,9 @@ NO_DRIVER = (
 class Params(CheckParams):
     """`memory_errors: {}` or `memory_errors: {corrected: 100, corrected_per_day: 24}`"""
 
-    corrected: Annotated[int, Field(ge=0)] | None = None
+    corrected: Annotated[int, Meta(ge=0)] | None = None
     """The most corrected errors of a memory controller; without it they are not judged."""
-    corrected_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    corrected_per_day: Annotated[float, Meta(ge=0)] | None = None
     """The same, for each day of counting."""
 
 

@@ -18,7 +18,7 @@ seconds; a reboot does it for certain.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -46,7 +46,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "minimum_percent"
 
-    minimum_percent: Annotated[float, Field(gt=0, le=100)]
+    minimum_percent: Annotated[float, Meta(gt=0, le=100)]
     """Of a NUMA node's free memory, in blocks of 2 MiB and more."""
 
 

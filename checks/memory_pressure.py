@@ -20,13 +20,13 @@ huge pages. Of dirty memory `cat /proc/pressure/io` and `iostat -x 1` tell which
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
 from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
 
-Percent = Annotated[float, Field(ge=0, le=100)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
 HELD = (
     "`ps aux --sort=-rss | head` names who holds memory; see RAM disks (`df -h -t tmpfs`) and "
     "shared memory that was left behind (`ipcs -m`)"

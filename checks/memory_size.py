@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import nodes_of
 from nodevet.evidence.core import unread
@@ -36,7 +36,7 @@ ADVICE = (
     "a DIMM is missing or was left out at boot: `dmidecode -t memory` and the BMC's event log name "
     "the slot; reseat or replace it"
 )
-Gib = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Gib = Annotated[float, Meta(gt=0)]
 
 
 class Params(CheckParams):
@@ -49,7 +49,7 @@ class Params(CheckParams):
     """GiB that are installed, all together."""
     minimum_node_gib: Gib | None = None
     """GiB that are installed at each NUMA node with CPUs."""
-    tolerance_percent: Annotated[float, Field(ge=0, lt=100)] = 3
+    tolerance_percent: Annotated[float, Meta(ge=0, lt=100)] = 3
     """What firmware and kernel may keep, and what NUMA nodes may differ by."""
     nodes_alike: bool = True
     """Whether NUMA nodes must have as much memory as the largest one."""

@@ -19,10 +19,10 @@ interleaving), update it, or pass the topology to the guest.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
-from pydantic import AfterValidator, BeforeValidator, Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, nearest, nodes_of, pci_of
 from nodevet.evidence.core import unread
@@ -35,6 +35,7 @@ from nodevet.model import (
     Area,
     Check,
     CheckParams,
+    FieldError,
     Finding,
     Subject,
     Value,
@@ -70,29 +71,7 @@ OFFLINE = (
 )
 
 
-def keyed(value: Any) -> Any:
-    """YAML reads the key of `{0: 1}` as a number; it is the index list `0`."""
-    if isinstance(value, dict):
-        return {str(key) if type(key) is int else key: node for key, node in value.items()}
-    return value
-
-
-def disjoint(gpus: dict[str, int]) -> dict[str, int]:
-    seen: set[int] = set()
-    for key in gpus:
-        indices = numbers(key)
-        if not indices:
-            raise ValueError(f"{key!r} is not a list of GPU indices (examples: 0-3, 0,2)")
-        if seen & indices:
-            raise ValueError(f"GPU {min(seen & indices)} is in more than one list")
-        seen |= indices
-    return gpus
-
-
-Node = Annotated[int, Field(ge=0, lt=1024)]
-Nodes = Annotated[
-    dict[str, Node], Field(min_length=1), BeforeValidator(keyed), AfterValidator(disjoint)
-]
+Node = Annotated[int, Meta(ge=0, lt=1024)]
 
 
 class Params(CheckParams):
@@ -100,12 +79,24 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "gpus"
 
-    gpus: Literal["platform"] | Nodes
+    gpus: Literal["platform"] | Annotated[dict[str, Node], Meta(min_length=1)]
     """GPU indices: NUMA node."""
+
+    def __post_init__(self) -> None:
+        seen: set[int] = set()
+        for key in self.gpus if isinstance(self.gpus, dict) else ():
+            indices = numbers(key)
+            if not indices:
+                text = f"{key!r} is not a list of GPU indices (examples: 0-3, 0,2)"
+                raise FieldError(text, "gpus", key)
+            if seen & indices:
+                text = f"GPU {min(seen & indices)} is in more than one list"
+                raise FieldError(text, "gpus", key)
+            seen |= indices
 
     @property
     def node_of(self) -> Mapping[int, int]:
-        if self.gpus == "platform":
+        if isinstance(self.gpus, str):
             return {}
         return {index: node for key, node in self.gpus.items() for index in numbers(key) or ()}
 

@@ -17,7 +17,7 @@ node interleaving. `numa=off` and `numa=fake=` in /proc/cmdline change it too.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import nodes_of
 from nodevet.evidence.document import Evidence
@@ -50,11 +50,11 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "nodes"
 
-    nodes: Annotated[int, Field(ge=1)]
+    nodes: Annotated[int, Meta(ge=1)]
     """NUMA nodes with CPUs."""
-    cpus_per_node: Annotated[int, Field(ge=1)] | None = None
+    cpus_per_node: Annotated[int, Meta(ge=1)] | None = None
     """CPUs online in each of them: two for each core with SMT."""
-    memory_only_nodes: Annotated[int, Field(ge=0)] | None = None
+    memory_only_nodes: Annotated[int, Meta(ge=0)] | None = None
     """NUMA nodes without CPUs."""
 
 

@@ -25,7 +25,7 @@ A link that stays down, or whose errors come again: replace bridge, GPU or baseb
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
@@ -49,7 +49,7 @@ WEAK = (
 )
 OTHER_BOARD = "see gpu_model, and check that the baseline is for this GPU"
 
-Most = Annotated[int, Field(ge=0)]
+Most = Annotated[int, Meta(ge=0)]
 
 
 class Params(CheckParams):
@@ -57,9 +57,9 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "active"
 
-    active: Annotated[int, Field(ge=0, le=64)] | None = None
+    active: Annotated[int, Meta(ge=0, le=64)] | None = None
     """How many links of each GPU are active; without it all of them."""
-    minimum_speed_mbps: Annotated[int, Field(ge=1)] | None = None
+    minimum_speed_mbps: Annotated[int, Meta(ge=1)] | None = None
     """MB/s of each active link; without it as fast as the fastest of its GPU."""
     replay_errors: Most | None = None
     """The most that each active link may have, as of every count below."""

@@ -22,8 +22,7 @@ is everything while dpkg is at work, or was interrupted.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-import pydantic
-from pydantic import ConfigDict, Field, model_validator
+from msgspec import Meta, Struct
 
 from nodevet.checking.named import each_named
 from nodevet.checking.versions import begins, order
@@ -41,26 +40,21 @@ THERE = ("installed", "triggers-awaited", "triggers-pending")
 GONE = ("not-installed", "config-files")
 ANY = "any"
 
-Name = Annotated[str, Field(pattern=f"^{PACKAGE_NAME}$")]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
-Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~^_-]{0,120}$")]
+Name = Annotated[str, Meta(pattern=f"^{PACKAGE_NAME}$")]
+Version = Annotated[str, Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~^_-]{0,120}$")]
 
 
-class VersionLimits(pydantic.BaseModel):
+class VersionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a version may be, if more than one is right."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     prefix: Version | None = None
     minimum: Version | None = None
     maximum: Version | None = None
-    one_of: Annotated[tuple[Version, ...], Field(strict=False)] = ()
+    one_of: tuple[Version, ...] = ()
 
-    @model_validator(mode="after")
-    def _something(self) -> "VersionLimits":
+    def __post_init__(self) -> None:
         if not (self.prefix or self.minimum or self.maximum or self.one_of):
             raise ValueError("give prefix, minimum, maximum or one_of")
-        return self
 
 
 class Params(CheckParams):
@@ -69,16 +63,14 @@ class Params(CheckParams):
 
     installed: Mapping[Name, Version | VersionLimits] = {}
     """A version, or `any`, by name."""
-    held: Names = ()
+    held: tuple[Name, ...] = ()
     """Kept from upgrades."""
-    absent: Names = ()
+    absent: tuple[Name, ...] = ()
 
-    @model_validator(mode="after")
-    def _apart(self) -> "Params":
+    def __post_init__(self) -> None:
         both = sorted({*self.installed, *self.held} & {*self.absent})
         if both:
             raise ValueError(f"{', '.join(both)}: in absent, and in installed or held")
-        return self
 
     @property
     def names(self) -> tuple[str, ...]:

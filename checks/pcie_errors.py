@@ -29,7 +29,7 @@ hands (reseat, riser, cable, retimer), protocol errors need firmware or driver u
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import located, logged
 from nodevet.evidence.document import Evidence
@@ -59,7 +59,7 @@ UNCORRECTED = FIELDS[1:]
 HOUR = 3600.0  # seconds
 LINES_EACH = 2  # of the log, at most, for one corrected error
 
-Most = Annotated[int, Field(ge=0)]
+Most = Annotated[int, Meta(ge=0)]
 
 
 class Params(CheckParams):
@@ -67,7 +67,7 @@ class Params(CheckParams):
 
     corrected: Most | None = None
     """The most corrected errors of a function since boot; without it they are not judged."""
-    corrected_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    corrected_per_hour: Annotated[float, Meta(ge=0)] | None = None
     """The same, for each hour since boot."""
     nonfatal: Most = 0
     """The most uncorrected errors of a function that were not fatal, by its counter."""

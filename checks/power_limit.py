@@ -21,7 +21,7 @@ reboot, and with persistence mode off as soon as the GPU is unused.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.learning import usual
 from nodevet.evidence.across import IN_HAND, answering, each_gpu
@@ -40,8 +40,8 @@ from nodevet.model import (
     unknown,
 )
 
-Percent = Annotated[str, Field(pattern=r"^\d{1,2}(\.\d+)?%$")]
-Watts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Percent = Annotated[str, Meta(pattern=r"^[0-9]{1,2}(\.[0-9]+)?%$", title="a percentage such as 1%")]
+Watts = Annotated[float, Meta(gt=0)]
 
 
 OUTSIDE = "this board does not allow it: see gpu_model, and use the baseline for this board"
@@ -58,7 +58,7 @@ class Params(CheckParams):
     bare: ClassVar[str] = "watts"
 
     watts: Watts | Literal["default"]
-    tolerance: Percent | Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    tolerance: Percent | Annotated[float, Meta(ge=0)] = 0.0
     """In percent of the limit, or in watts."""
 
     def slack_mw(self, wanted_mw: int) -> float:

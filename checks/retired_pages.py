@@ -18,7 +18,7 @@ replaced; no reset gives pages back.
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unsupported
@@ -46,7 +46,7 @@ REPLACE = (
     "counts to the RMA: no reset restores retired pages"
 )
 
-Most = Annotated[int, Field(ge=0)]
+Most = Annotated[int, Meta(ge=0)]
 
 
 class Params(CheckParams):

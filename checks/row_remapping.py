@@ -20,7 +20,8 @@ replaced.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, Record, unsupported
@@ -35,7 +36,7 @@ RESET = (
     "if one is still pending afterwards, run field diagnostics"
 )
 
-Most = Annotated[int, Field(ge=0)]
+Most = Annotated[int, Meta(ge=0)]
 
 
 class Params(CheckParams):
@@ -48,7 +49,7 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    counts = params.model_dump(exclude_none=True)
+    counts = {name: most for name, most in asdict(params).items() if most is not None}
     for gpu in each_gpu(evidence):
         yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, counts)
 

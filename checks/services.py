@@ -17,11 +17,11 @@ failed `journalctl -b -u UNIT` says why. Enablement follows presets when a packa
 masked unit must be unmasked first.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from nodevet.checking.named import each_named
 from nodevet.evidence.document import Evidence
@@ -33,45 +33,36 @@ OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
 ACTIVE = ("active", "reloading")
 SILENT = ("", "generated", "transient", "alias", "bad")  # say nothing of the next boot
 
-UNIT = re.compile(UNIT_NAME + r"\.(service|socket|timer|target|path|mount|swap)")
-
-
-def unit_name(text: str) -> str:
-    """A unit's whole name. Raises ValueError."""
-    if not UNIT.fullmatch(text):
-        raise ValueError(
-            "is not a valid systemd unit name; include the suffix: nvidia-persistenced.service"
-        )
-    return text
-
-
-Name = Annotated[str, AfterValidator(unit_name)]
+UNIT = rf"^{UNIT_NAME}\.(service|socket|timer|target|path|mount|swap)$"
 
 
 def once(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-Names = Annotated[tuple[Name, ...], Field(strict=False), AfterValidator(once)]
+Name = Annotated[
+    str,
+    Meta(pattern=UNIT, title="a systemd unit with its suffix, such as nvidia-persistenced.service"),
+]
 
 
 class Params(CheckParams):
     """`services: {running: [nvidia-persistenced.service], enabled: [nvidia-persistenced.service]}`
     or `services: {stopped: [tuned.service], disabled: [tuned.service]}`"""
 
-    running: Names = ()
-    enabled: Names = ()
+    running: tuple[Name, ...] = ()
+    enabled: tuple[Name, ...] = ()
     """Started at boot."""
-    disabled: Names = ()
-    stopped: Names = ()
+    disabled: tuple[Name, ...] = ()
+    stopped: tuple[Name, ...] = ()
 
-    @model_validator(mode="after")
-    def _apart(self) -> "Params":
+    def __post_init__(self) -> None:
+        for field in LISTS:
+            force_setattr(self, field, once(getattr(self, field)))
         for one, other in OPPOSITES:
             both = sorted(set(getattr(self, one)) & set(getattr(self, other)))
             if both:
                 raise ValueError(f"{', '.join(both)}: in {one} and in {other}")
-        return self
 
     @property
     def units(self) -> tuple[str, ...]:

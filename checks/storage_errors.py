@@ -23,8 +23,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from msgspec import UNSET
-from pydantic import Field
+from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import last_of, quoted, total
 from nodevet.evidence.across import logged
@@ -55,9 +54,9 @@ DISK = re.compile(r"(nvme[0-9]+|(?:sd|vd|xvd|hd)[a-z]+|ata[0-9]+)")
 class Params(CheckParams):
     """`storage_errors: {}` or `storage_errors: {ignore: ["sd*"], maximum: 2}`"""
 
-    maximum: Annotated[int, Field(ge=0)] = 0
+    maximum: Annotated[int, Meta(ge=0)] = 0
     """How many lines about one disk are allowed since boot."""
-    ignore: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    ignore: tuple[str, ...] = ()
     """Devices that are no fault here: `sda`, `sd*`."""
 
 

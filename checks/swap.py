@@ -15,7 +15,7 @@ zram-generator or zramswap.service.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -39,7 +39,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "maximum_kb"
 
-    maximum_kb: Literal["none"] | Annotated[int, Field(ge=0)]
+    maximum_kb: Literal["none"] | Annotated[int, Meta(ge=0)]
     """KiB, all together."""
 
 

@@ -18,77 +18,96 @@ else sets it: tuned, another file of `systemd-analyze cat-config sysctl.d`, the 
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import pydantic
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
 from nodevet.checking.named import each_named
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.sysctl import Parameters
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, Value, fail, ok
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    FieldError,
+    Finding,
+    Severity,
+    Subject,
+    Value,
+    fail,
+    ok,
+)
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+")
-LONGEST = 256
 NUMBER = re.compile(r"-?[0-9]{1,20}")
 LOWEST, HIGHEST = -(1 << 63), (1 << 64) - 1
+NO_SLASHES_ALONE = r"(?!.*\./+(\.|$))"
+
+Name = Annotated[  # as sysctl(8) has it
+    str,
+    Meta(
+        pattern=rf"^{NO_SLASHES_ALONE}[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_/:@+-]+)+$",
+        max_length=256,
+        title="the name of a kernel parameter with dots, such as kernel.numa_balancing",
+    ),
+]
+Text = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$",
+        max_length=1024,
+        title="one line of text without control characters",
+    ),
+]
 
 
-def name_of(text: str) -> str:
-    """A name as sysctl(8) has it. Raises ValueError."""
-    parts = text.translate(str.maketrans("./", "/.")).split("/")
-    known = NAME.fullmatch(text) and all(part.strip(".") for part in parts)
-    if not known or len(text) > LONGEST:
-        raise ValueError(
-            "is not a valid name of a kernel parameter; write it with dots: kernel.numa_balancing"
-        )
-    return text
-
-
-def words(text: str) -> str:
-    """The words of a value, apart by one space, as the evidence has them. Raises ValueError."""
-    if any((ord(letter) < 32 and letter != "\t") or ord(letter) == 127 for letter in text):
-        raise ValueError("holds control characters; it is one line of text")
-    if len(text) > 1024:
-        raise ValueError("is longer than 1024 characters")
-    return " ".join(text.split())
-
-
-Name = Annotated[str, AfterValidator(name_of)]
-Number = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
-Text = Annotated[str, AfterValidator(words)]
-
-
-class ParameterLimits(pydantic.BaseModel):
+class ParameterLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a parameter may be, where more than one value is right."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    minimum: int | None = None
+    maximum: int | None = None
+    one_of: Annotated[tuple[int | Text, ...], Meta(min_length=1)] | None = None
 
-    minimum: Number | None = None
-    maximum: Number | None = None
-    one_of: Annotated[tuple[Number | Text, ...], Field(strict=False, min_length=1)] | None = None
-
-    @model_validator(mode="after")
-    def _something(self) -> "ParameterLimits":
+    def __post_init__(self) -> None:
         ends = [end for end in (self.minimum, self.maximum) if end is not None]
         if bool(ends) == (self.one_of is not None):
             raise ValueError("give minimum, maximum or both, or one_of")
         if ends != sorted(ends):
             raise ValueError("the minimum is above the maximum")
-        return self
+        if self.one_of:
+            force_setattr(self, "one_of", tuple(map(spaced, self.one_of)))
 
 
 class Params(CheckParams):
     """`sysctl: {kernel.numa_balancing: 0, vm.swappiness: {maximum: 10}}` or
     `sysctl: {net.ipv4.tcp_rmem: 4096 131072 16777216, vm.overcommit_memory: {one_of: [0, 1]}}`"""
 
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[Name, Number | Text | ParameterLimits]
+    whole: ClassVar[str] = "parameters"
 
-    @property
-    def parameters(self) -> Mapping[str, int | str | ParameterLimits]:
-        return self.__pydantic_extra__
+    parameters: Mapping[Name, int | Text | ParameterLimits] = {}
+
+    def __post_init__(self) -> None:
+        for name, wanted in self.parameters.items():
+            for value in values(wanted):
+                if isinstance(value, int) and not LOWEST <= value <= HIGHEST:
+                    raise FieldError("must be a number of at most 64 bits", "parameters", name)
+        told = {
+            name: wanted if isinstance(wanted, ParameterLimits) else spaced(wanted)
+            for name, wanted in self.parameters.items()
+        }
+        force_setattr(self, "parameters", told)
+
+
+def spaced(value: int | str) -> int | str:
+    """The words of a text apart by one space, as the evidence has them."""
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def values(wanted: int | str | ParameterLimits) -> tuple[int | str | None, ...]:
+    if isinstance(wanted, ParameterLimits):
+        return (wanted.minimum, wanted.maximum, *(wanted.one_of or ()))
+    return (wanted,)
 
 
 NO_NUMBER = "it is not a number: give its value as text, or check that the name is right"

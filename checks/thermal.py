@@ -22,7 +22,7 @@ whether it is slowed down already.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
@@ -50,7 +50,7 @@ COOLING = (
     "airflow; all of them to the node's fans, blanking panels, inlet air or coolant"
 )
 
-Margin = Annotated[int, Field(ge=0, le=100)]
+Margin = Annotated[int, Meta(ge=0, le=100)]
 
 
 class Params(CheckParams):

@@ -18,9 +18,7 @@ the hardware steps in. sync_boost: the sync boost group in DCGM.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
@@ -77,7 +75,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "allow"
 
-    allow: Annotated[tuple[Reason, ...], Field(strict=False)] = (
+    allow: tuple[Reason, ...] = (
         "gpu_idle",
         "applications_clocks_setting",
         "sw_power_cap",

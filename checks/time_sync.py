@@ -19,7 +19,7 @@ kernel only with `rtcsync` in its configuration, which every distribution has th
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -48,7 +48,7 @@ ADVICE = (
 class Params(CheckParams):
     """`time_sync: {}` or `time_sync: {maximum_error_ms: 1000}`"""
 
-    maximum_error_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    maximum_error_ms: Annotated[float, Meta(gt=0)] | None = None
     """The most that the clock may be off, as the kernel reckons it; without it, not judged."""
 
 

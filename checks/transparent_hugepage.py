@@ -16,9 +16,9 @@ what else sets it: tuned sets it in most profiles.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -33,6 +33,7 @@ from nodevet.model import (
     Value,
     fail,
     ok,
+    one_or_more,
     unknown,
 )
 
@@ -41,32 +42,21 @@ Enabled = Literal["always", "madvise", "never"]
 Defrag = Literal["always", "defer", "defer+madvise", "madvise", "never"]
 
 
-def listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class Params(CheckParams):
     """`transparent_hugepage: madvise` or
     `transparent_hugepage: {enabled: [madvise, always], defrag: madvise}`"""
 
     bare: ClassVar[str] = "enabled"
 
-    enabled: (
-        Annotated[tuple[Enabled, ...], BeforeValidator(listed), Field(strict=False, min_length=1)]
-        | None
-    ) = None
+    enabled: Enabled | Annotated[tuple[Enabled, ...], Meta(min_length=1)] | None = None
     """A word, or every word that is right."""
-    defrag: (
-        Annotated[tuple[Defrag, ...], BeforeValidator(listed), Field(strict=False, min_length=1)]
-        | None
-    ) = None
+    defrag: Defrag | Annotated[tuple[Defrag, ...], Meta(min_length=1)] | None = None
     """A word, or every word that is right."""
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
+        one_or_more(self, *FIELDS)
         if self.enabled is None and self.defrag is None:
             raise ValueError("give enabled or defrag")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ seen in it.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.expected import span, within
 from nodevet.evidence.core import unread
@@ -44,8 +44,8 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "maximum_days"
 
-    maximum_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    minimum_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    maximum_days: Annotated[float, Meta(gt=0)] | None = None
+    minimum_s: Annotated[float, Meta(ge=0)] | None = None
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ vendor for the bundle that matches the others.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.alike import BOARD, each_version, learn_versions
 from nodevet.evidence.document import Evidence
@@ -37,7 +37,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "one_of"
 
-    one_of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    one_of: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The versions that are allowed, as NVML spells them; without it the GPUs must be alike."""
 
 

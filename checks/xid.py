@@ -32,11 +32,10 @@ gets jobs again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET
-from pydantic import BeforeValidator, Field
+from msgspec import UNSET, Meta
 
 from nodevet.checking.xids import (
     ACTIONS,
@@ -90,27 +89,20 @@ REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
 LINK_XIDS = frozenset({74, *range(144, 151)})
 TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
 EARLIER_S = 5.0  # lines of one fault are not always in their order
-Code = Annotated[int, Field(ge=1, le=65535)]
+Code = Annotated[int, Meta(ge=1, le=65535)]
 
 
-def keyed(value: Any) -> Any:
-    """YAML reads the key of `{31: 5}` as a number."""
-    if isinstance(value, dict):
-        return {str(key) if type(key) is int else key: most for key, most in value.items()}
-    return value
-
-
-Repeats = dict[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}$")], Annotated[int, Field(ge=0)]]
+Xid = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,4}$", title="the number of an Xid")]
 
 
 class Params(CheckParams):
     """`xid: {}` or `xid: {ignore: [13, 43, 45], repeats: {31: 5, 94: 1}, hours: 24}`"""
 
-    ignore: Annotated[tuple[Code, ...], Field(strict=False)] = TOLERATED
+    ignore: tuple[Code, ...] = TOLERATED
     """Numbers that are no fault here."""
-    repeats: Annotated[Repeats, BeforeValidator(keyed)] = Field(default={})
+    repeats: Mapping[Xid, Annotated[int, Meta(ge=0)]] = {}
     """Xid: how often one GPU may have it within `hours`; lines within 10 s count as one."""
-    hours: Annotated[float, Field(gt=0, le=8784)] = 24.0
+    hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
     since: Literal["boot"] = "boot"
 
     def allowed(self, code: int) -> int | None:

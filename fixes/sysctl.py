@@ -20,6 +20,7 @@ happens, for net.* at least. An empty value cannot be written.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from nodevet.checking.params import params_of
 from nodevet.checks.sysctl import ParameterLimits, Params, equal, number
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
@@ -100,7 +101,7 @@ def actions(conf: Mapping[str, str], now: Mapping[str, str]) -> Actions:
 def sysctl(values: Mapping[str, int | str]) -> Commands:
     """In a pyinfra deploy: `sysctl({"kernel.numa_balancing": 0, ...})`, all that nodevet is
     to own: the file says nothing else."""
-    wanted = Params.model_validate(dict(values)).parameters
+    wanted = params_of(Params, dict(values)).parameters
     if any(isinstance(value, ParameterLimits) or value == "" for value in wanted.values()):
         raise ValueError("sysctl: give each parameter one value")
     told = {name: str(value) for name, value in wanted.items()}

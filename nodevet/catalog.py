@@ -79,6 +79,11 @@ class Catalog:
             for path in found.reads:
                 if problem := unknown_path(path):
                     raise CatalogError(f"{self.path(check)}: reads {path!r}: {problem}")
+            if check in self._checks.own:
+                from nodevet.checking.unfit import unfit_params  # no run of shipped checks pays
+
+                if problem := unfit_params(found.params):
+                    raise CatalogError(f"{self.path(check)}: {problem}")
             self._found[check] = found
         return self._found[check]
 
@@ -228,7 +233,7 @@ def _load(path: Path, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise CatalogError(f"{path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pydantic look their module up here
+    sys.modules[name] = module  # dataclasses and typing look their module up here
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -12,11 +12,18 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, timezone
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
-import pydantic
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        return lambda kind: kind
+
 
 Value = Any
 """A JSON-like scalar, list or dict: what a finding expects or saw."""
@@ -234,16 +241,38 @@ def compare(subject: Subject, *, expected: Value, actual: Value, **rest: Any) ->
     return Finding(verdict=verdict, subject=subject, expected=expected, actual=actual, **rest)
 
 
-class CheckParams(pydantic.BaseModel):
+@dataclass_transform(frozen_default=True)
+class CheckParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a baseline may say about one check; each check's module has its own as `Params`.
 
+    Fields are limited with `Annotated[int, msgspec.Meta(ge=0)]`; what a limit cannot say,
+    `__post_init__` says with a ValueError, of one field with a FieldError.
     `bare` names the field that a plain value fills: `gpu_count: 8` means
-    `gpu_count: {count: 8}`.
+    `gpu_count: {count: 8}`. `whole` names the field that the whole mapping fills, where its keys
+    are names of the node's: `sysctl: {vm.swappiness: 10}` means `{parameters: {...}}`.
     """
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
-
     bare: ClassVar[str | None] = None
+    whole: ClassVar[str | None] = None
+
+
+def one_or_more(params: msgspec.Struct, *fields: str) -> None:
+    """For a `__post_init__`: in these fields one value stands for a list of it.
+
+    A field of `str | tuple[str, ...]` then always holds a tuple.
+    """
+    for name in fields:
+        value = getattr(params, name)
+        if value is not None and not isinstance(value, tuple):
+            msgspec.structs.force_setattr(params, name, (value,))
+
+
+class FieldError(ValueError):
+    """Raised by a `__post_init__`: what is wrong with one field, or with what lies in it."""
+
+    def __init__(self, message: str, *path: str | int) -> None:
+        self.path = path
+        super().__init__(message)
 
 
 Judge = Callable[[Any, Any], Iterator[Finding]]

@@ -36,4 +36,4 @@ def decode(text: bytes | str, kind: type[Typed]) -> Typed:
 def convert(value: object, kind: type[Typed]) -> Typed:
     """Lists, mappings and scalars as a type. Raises msgspec.ValidationError."""
     decoder(kind)
-    return msgspec.convert(value, kind)
+    return msgspec.convert(value, kind, str_keys=True)

@@ -19,6 +19,7 @@ from nodevet import report
 from nodevet.baseline.choose import choose
 from nodevet.catalog import Catalog
 from nodevet.changes import changes
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.sections import sections as records
 from nodevet.model import (
@@ -180,7 +181,7 @@ def wants(check: str) -> list[Any]:
     found = []
     for path in sorted((CASES / check).glob("*.yaml")):
         value = yaml.safe_load(path.read_text(encoding="utf-8"))["params"]
-        params = model.model_validate(value if isinstance(value, dict) else {model.bare: value})
+        params = params_of(model, value)
         found += [] if params in found else [params]
     return found
 

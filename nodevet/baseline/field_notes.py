@@ -1,7 +1,6 @@
 """What stands below each field of a check's parameters: the text for editors and pages.
 
-pydantic reads it for every class that is defined (`use_attribute_docstrings`), and finds and parses
-the source for that; a run of checks has no use for it.
+It is read from the source, where it is shown; a run of checks has no use for it.
 """
 
 import ast
@@ -10,19 +9,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 from textwrap import dedent
 
-import pydantic
+import msgspec
 
 
-def field_notes(model: type[pydantic.BaseModel]) -> Mapping[str, str]:
-    """The text of each field that has one: its `description`, else the docstring below it."""
+def field_notes(model: type[msgspec.Struct]) -> Mapping[str, str]:
+    """The docstring below each field that has one."""
     below: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if issubclass(each, pydantic.BaseModel) and each is not pydantic.BaseModel:
+        if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
             below.update(_docstrings(each))
-    told = {
-        name: field.description or below.get(name) for name, field in model.model_fields.items()
-    }
-    return {name: text for name, text in told.items() if text}
+    return {name: below[name] for name in model.__struct_fields__ if below.get(name)}
 
 
 def _docstrings(model: type) -> Mapping[str, str]:

@@ -1,13 +1,10 @@
 """One baseline file: read, parsed and judged by itself, before `extends` is followed."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pydantic
 
-from nodevet.baseline.complaints import complaints, known_keys
 from nodevet.baseline.format import VERSION, FilePart
 from nodevet.catalog import Catalog
 from nodevet.document.parse import parse
@@ -22,11 +19,9 @@ from nodevet.document.tree import (
     dotted,
     follow,
     join,
-    plain,
 )
+from nodevet.document.typed import MisfitError, typed
 from nodevet.problems import Place, Problem, did_you_mean, quoted
-
-KEYS = known_keys(FilePart)
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,13 +73,13 @@ def open_file(path: Path, catalog: Catalog) -> tuple[File | None, tuple[Problem,
     if version:
         return None, (*tree.problems, *version)
     try:
-        part = FilePart.model_validate_json(json.dumps(plain(tree.root)))
+        part = typed(tree.root, FilePart)
         told: tuple[Problem, ...] = ()
-    except pydantic.ValidationError as error:
+    except MisfitError as error:
         part = None
         told = tuple(
             file.problem(found.place, dotted(found.path), found.message, found.advice)
-            for found in complaints(error, tree.root, KEYS)
+            for found in error.complaints
         )
     file = msgspec.structs.replace(file, part=part)
     return file, (*tree.problems, *told, *_unknown_checks(file, catalog), *_unlimited(file))

@@ -73,7 +73,7 @@ def _unfixable(resolved: Resolved, catalog: Catalog) -> Iterator[Problem]:
     """What the file allows to be fixed, and no fix is there."""
     file = resolved.files[-1]
     asked = {expectation.check for expectation in resolved.baseline.expectations}
-    for number, (check, allowed) in enumerate(file.part.fix.items() if file.part else ()):
+    for number, (check, allowed) in enumerate(file.part.fixes.items() if file.part else ()):
         if allowed and check in asked and check not in catalog.fixes:
             step = check if file.entries("fix") else number
             advice = "remove it; `nodevet list fixes` names those that can be fixed"

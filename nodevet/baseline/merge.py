@@ -109,7 +109,11 @@ class _Merger:
         broken = isinstance(entry.value, Broken)
         if bare is None:
             broken = True
-            fields = ", ".join(check.params.model_fields) or "names to values"
+            fields = (
+                "names to values"
+                if check.params.whole
+                else ", ".join(check.params.__struct_fields__)
+            )
             self._tell(file, entry, "takes no plain value", f"write it as a mapping of: {fields}")
         field = Field(file=file, place=entry.place, value=entry.value, bare=True)
         self.asks[entry.key] = Ask(

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
+from msgspec.structs import fields
 
 from nodevet.baseline.field_notes import field_notes
 from nodevet.model import CheckParams
@@ -35,20 +34,20 @@ def examples(params: type[CheckParams]) -> list[str]:
 def param_fields(params: type[CheckParams]) -> Iterator[ParamField]:
     """The fields, in their order; none if it takes none."""
     notes = field_notes(params)
-    for name, field in params.model_fields.items():
+    for field in fields(params):
         default = field.default
-        unsaid = default is PydanticUndefined or default is None
-        yield ParamField(
-            name=name,
-            form=_form(field.annotation),
-            default="" if unsaid else _as_yaml(default),
-            required=field.is_required(),
-            bare=params.bare == name,
-            note=notes.get(name, ""),
-        )
-    others = params.__annotations__.get("__pydantic_extra__")
-    if others is not None:
-        yield ParamField(name="", form=_form(get_args(others)[1]))
+        unsaid = default is msgspec.NODEFAULT or default is None
+        if field.name == params.whole:
+            yield ParamField(name="", form=_form(get_args(field.type)[1]))
+        else:
+            yield ParamField(
+                name=field.name,
+                form=_form(field.type),
+                default="" if unsaid else _as_yaml(default),
+                required=field.required,
+                bare=params.bare == field.name,
+                note=notes.get(field.name, ""),
+            )
 
 
 def _as_yaml(value: Any) -> str:
@@ -79,6 +78,6 @@ def _forms(annotation: Any) -> list[str]:
         return [f"list of {_form(inner[0])}"]
     if origin is dict:
         return [f"map of {_form(inner[0])} to {_form(inner[1])}"]
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [f"a map of {', '.join(f'`{name}`' for name in annotation.model_fields)}"]
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return [f"a map of {', '.join(f'`{name}`' for name in annotation.__struct_fields__)}"]
     return [NAMES.get(annotation) or str(getattr(annotation, "__name__", "a value"))]

@@ -1,23 +1,21 @@
 """Names → resolved baselines: `extends` followed, wants validated, every error collected."""
 
-import json
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
-import pydantic
 
-from nodevet.baseline.complaints import complaints, known_keys
 from nodevet.baseline.files import File, open_file
-from nodevet.baseline.format import AppliesPart
+from nodevet.baseline.format import AppliesPart, listed
 from nodevet.baseline.library import NotFoundError, find, identity
 from nodevet.baseline.merge import Ask, Statement, merge, standing
 from nodevet.baseline.nodesets import hosts
 from nodevet.catalog import Catalog
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.document.text import shown
-from nodevet.document.tree import dotted, plain
+from nodevet.document.tree import Entry, Mapping, dotted
+from nodevet.document.typed import MisfitError, typed
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
 from nodevet.printable import brief, sentence
 from nodevet.problems import Place, Problem
@@ -185,16 +183,20 @@ class _Reader:
         """The check's own Params, or None after telling what is wrong with it."""
         if ask.broken:
             return None
-        root = ask.node()
         params = ask.check.params
+        root, depth = ask.node(), 0
+        if params.whole:
+            entry = Entry(key=params.whole, place=root.place, value=root)
+            root, depth = Mapping(place=root.place, entries=(entry,)), 1
         try:
-            return params.model_validate_json(json.dumps(plain(root)))
-        except pydantic.ValidationError as error:
-            for found in complaints(error, root, known_keys(params)):
+            return typed(root, params)
+        except MisfitError as error:
+            for found in error.complaints:
                 if found.missing and not whole:
                     continue
-                field = ask.fields.get(str(found.path[0])) if found.path else None
-                steps = found.path[1:] if field and field.bare else found.path
+                path = found.path[depth:]
+                field = ask.fields.get(str(path[0])) if path else None
+                steps = path[1:] if field and field.bare else path
                 self.problems.append(
                     (field.file if field else ask.file).problem(
                         found.place,
@@ -237,7 +239,7 @@ def _overrides(
             statements.append(
                 Statement(check=check, key="severity", value=level.value, origin=origin)
             )
-        for number, (check, allowed) in enumerate(file.part.fix.items()):
+        for number, (check, allowed) in enumerate(file.part.fixes.items()):
             fix[check] = allowed
             place = file.place("fix", check)
             if place == file.place("fix"):
@@ -261,15 +263,23 @@ def _applies_of(part: AppliesPart | None) -> Applies | None:
         return None
     return Applies(
         hosts=_hosts(part.hosts),
-        groups=frozenset(part.groups) or None,
+        groups=frozenset(listed(part.groups)) or None,
         gpu=None
         if part.gpu is None
-        else GpuMatch(devices=part.gpu.device, subsystems=part.gpu.subsystem, count=part.gpu.count),
+        else GpuMatch(
+            devices=_ids(part.gpu.device),
+            subsystems=_ids(part.gpu.subsystem),
+            count=part.gpu.count,
+        ),
     )
 
 
-def _hosts(texts: Sequence[str]) -> frozenset[str] | None:
-    return frozenset().union(*map(hosts, texts)) if texts else None
+def _ids(ids: str | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one.lower() for one in listed(ids))
+
+
+def _hosts(texts: str | tuple[str, ...]) -> frozenset[str] | None:
+    return frozenset().union(*map(hosts, listed(texts))) if texts else None
 
 
 def _waivers(file: File) -> Iterator[Waiver]:

@@ -1,9 +1,12 @@
 """JSON Schema (draft 2020-12) of a baseline file, for editors."""
 
-from typing import Any
+from collections.abc import Iterator
+from inspect import cleandoc
+from typing import Any, get_args
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import ModelSchema
+import msgspec
+from msgspec.json import schema_components
+from msgspec.structs import fields
 
 from nodevet.baseline.field_notes import field_notes
 from nodevet.baseline.format import FilePart
@@ -11,22 +14,13 @@ from nodevet.catalog import Catalog
 from nodevet.model import CheckParams
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class _Noted(GenerateJsonSchema):
-    """With what stands below each field."""
-
-    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        found = super().model_schema(schema)
-        for name, text in field_notes(schema["cls"]).items():
-            found["properties"][name].setdefault("description", text)
-        return found
+EITHER = [{"required": ["accepts"]}, {"required": ["any"]}]  # of a waiver
 
 
 def schema(catalog: Catalog) -> dict[str, Any]:
     """What an editor completes and checks. `lint` is stricter: a schema cannot follow `extends`."""
-    whole = FilePart.model_json_schema()
-    definitions = whole.pop("$defs", {})
+    definitions = _definitions(FilePart, "")
+    whole = definitions.pop("FilePart")
     expect = {}
     for check in catalog.ids:
         params, inner = _params(catalog.check(check).params, f"{check}.")
@@ -34,17 +28,19 @@ def schema(catalog: Catalog) -> dict[str, Any]:
         definitions[check] = params
         title = catalog.title(check)
         expect[check] = {"$ref": f"#/$defs/{check}", "description": title}
-    whole["properties"]["expect"] = _by_check(expect, FilePart.model_fields["expect"].description)
+    whole["properties"]["expect"] = _by_check(expect, whole["properties"]["expect"]["description"])
     ids = {"enum": list(catalog.ids)}
-    definitions["WaiverPart"]["properties"]["check"] |= ids
+    waiver = definitions["WaiverPart"]
+    waiver["oneOf"] = EITHER
+    waiver["properties"]["check"] |= ids
+    waiver["properties"]["accepts"]["type"] = ["string", "number", "boolean", "array", "object"]
+    waiver["properties"]["any"]["const"] = True
     for part in whole["properties"]["severity"]["anyOf"]:
         if part.get("type") == "object":
             part["propertyNames"] = ids
     listed, chosen = whole["properties"]["fix"]["anyOf"]
     listed["items"] = ids
     chosen["propertyNames"] = ids
-    _without_titles(whole)
-    _without_titles(definitions)
     return {
         "$schema": DIALECT,
         **whole,
@@ -52,6 +48,32 @@ def schema(catalog: Catalog) -> dict[str, Any]:
         "description": "What a kind of GPU node should be: docs/baselines.md",
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def _definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dict[str, Any]]:
+    """A struct and those inside it, by name, each field with what stands below it."""
+    _, made = schema_components([kind], ref_template=f"#/$defs/{prefix}{{name}}")
+    found: dict[str, dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(made))
+    for each in _structs(kind):
+        told = found[each.__name__]
+        for name, text in field_notes(each).items():
+            told["properties"][name]["description"] = text
+        if not told["required"]:
+            del told["required"]
+        if "description" in told:
+            told["description"] = cleandoc(told["description"])
+    _titles_as_descriptions(found)
+    return found
+
+
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    """Every struct that a type speaks of."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+        for field in fields(kind):
+            yield from _structs(field.type)
+    for argument in get_args(kind):
+        yield from _structs(argument)
 
 
 def _by_check(expect: dict[str, Any], description: str | None) -> dict[str, Any]:
@@ -68,14 +90,16 @@ def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dic
 
     No field is required, for what is missing here may be inherited.
     """
-    found = params.model_json_schema(
-        ref_template=f"#/$defs/{prefix}{{model}}", schema_generator=_Noted
-    )
-    inner = {f"{prefix}{name}": value for name, value in found.pop("$defs", {}).items()}
-    found.pop("required", None)
-    choices = [_nullable_fields(found), {"type": "null", "description": "Do not ask for it"}]
+    found = _definitions(params, prefix)
+    own = found.pop(params.__name__)
+    inner = {f"{prefix}{name}": value for name, value in found.items()}
+    if params.whole is not None:
+        own = {**own, **own["properties"][params.whole], "properties": {}}
+        del own["default"]
+    own.pop("required", None)
+    choices = [_nullable_fields(own), {"type": "null", "description": "Do not ask for it"}]
     if params.bare is not None:
-        choices.insert(0, _plain_only(found["properties"][params.bare]))
+        choices.insert(0, _plain_only(own["properties"][params.bare]))
     return {"anyOf": choices}, inner
 
 
@@ -106,13 +130,16 @@ def _nullable(field: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [*choices, {"type": "null"}]}
 
 
-def _without_titles(node: Any) -> None:
-    """Drop the titles that pydantic makes up from the names of fields."""
+def _titles_as_descriptions(node: Any) -> None:
+    """A title is the name of a class, which says nothing, or the noun of a text."""
     if isinstance(node, list):
         for item in node:
-            _without_titles(item)
+            _titles_as_descriptions(item)
     elif isinstance(node, dict):
-        if isinstance(node.get("title"), str):
+        title = node.get("title")
+        if isinstance(title, str):
             del node["title"]
+            if node.get("type") == "string":
+                node.setdefault("description", title)
         for item in node.values():
-            _without_titles(item)
+            _titles_as_descriptions(item)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
-Words = str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+Words = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 """One pattern or several; `*` and `?` stand for any text, as in a shell."""
 
 

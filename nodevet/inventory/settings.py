@@ -8,9 +8,7 @@ an option, white space and control characters as something else again.
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import pydantic
+from typing import Any
 
 NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 GROUP = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.:/+-]{0,254})")
@@ -44,90 +42,96 @@ def name_problem(name: str) -> str:
     return "not a host name: only letters, digits, '.', '-' and '_', or an IPv6 address"
 
 
-def _address(value: str) -> str:
-    problem = name_problem(value)
-    if problem:
-        raise ValueError(problem.replace("host name", "host name or address"))
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text")
     return value
 
 
-def _matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
-    def validate(value: str) -> str:
-        if pattern.fullmatch(value):
-            return value
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _port(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("must be a whole number")
+    if not 1 <= value <= 65535:
+        raise ValueError("must be between 1 and 65535")
+    return value
+
+
+def _address(value: Any) -> str:
+    problem = name_problem(_text(value))
+    if problem:
+        raise ValueError(problem.replace("host name", "host name or address"))
+    return str(value)
+
+
+def _matching(pattern: re.Pattern[str], what: str) -> Callable[[Any], str]:
+    def validate(value: Any) -> str:
+        if pattern.fullmatch(_text(value)):
+            return str(value)
         raise ValueError(f"must be {what}")
 
     return validate
 
 
-def _path(value: str) -> str:
-    if not value or value.startswith("-") or not value.isprintable() or len(value) > LONGEST_PATH:
+def _path(value: Any) -> str:
+    path = _text(value)
+    if not path or path.startswith("-") or not path.isprintable() or len(path) > LONGEST_PATH:
         raise ValueError("must be a path")
-    return value
+    return path
 
 
-def _home_path(value: str) -> str:
-    if '"' in value:
+def _home_path(value: Any) -> str:
+    path = _path(value)
+    if '"' in path:
         raise ValueError("must be a path without quotes")
     try:
-        return str(Path(_path(value)).expanduser())
+        return str(Path(path).expanduser())
     except RuntimeError:
         raise ValueError("the home directory it names is not known here") from None
 
 
-def _root(value: str) -> str:
-    if not _path(value).startswith("/"):
+def _root(value: Any) -> str:
+    path = _path(value)
+    if not path.startswith("/"):
         raise ValueError("must be an absolute path")
-    return value
+    return path
 
 
 def _expected_hostname(value: Any) -> bool | str:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and NAME.fullmatch(value):
+    if isinstance(value, bool) or (isinstance(value, str) and NAME.fullmatch(value)):
         return value
     raise ValueError("must be true, false or a host name")
 
 
-Text = pydantic.AfterValidator
-
-
-class Settings(pydantic.BaseModel, frozen=True, extra="forbid", strict=True):
-    """How to reach a host. None means that nothing is said."""
-
-    address: Annotated[str, Text(_address)] | None = None
-    port: Annotated[int, pydantic.Field(ge=1, le=65535)] | None = None
-    user: Annotated[str, Text(_matching(USER, "a user name"))] | None = None
-    key_file: Annotated[str, Text(_home_path)] | None = None
-    known_hosts: Annotated[str, Text(_home_path)] | None = None
-    root: Annotated[str, Text(_root)] | None = None
-    whole_machine: bool | None = None
-    python: Annotated[str, Text(_matching(PROGRAM, "a program"))] | None = None
-    sudo: bool | None = None
-    expect_hostname: Annotated[bool | str | None, pydantic.PlainValidator(_expected_hostname)] = (
-        None
-    )
-
-
-MUST_BE = {
-    "int_type": "must be a whole number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "greater_than_equal": "must be between 1 and 65535",
-    "less_than_equal": "must be between 1 and 65535",
+SETTINGS: Mapping[str, Callable[[Any], Any]] = {  # how to reach a host
+    "address": _address,
+    "port": _port,
+    "user": _matching(USER, "a user name"),
+    "key_file": _home_path,
+    "known_hosts": _home_path,
+    "root": _root,
+    "whole_machine": _truth,
+    "python": _matching(PROGRAM, "a program"),
+    "sudo": _truth,
+    "expect_hostname": _expected_hostname,
 }
 
 
 def validate(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The settings that are said, and the problems as (setting, text)."""
-    try:
-        settings = Settings.model_validate(dict(values))
-    except pydantic.ValidationError as error:
-        return {}, [
-            (
-                str(item["loc"][0]),
-                MUST_BE.get(item["type"], item["msg"].removeprefix("Value error, ")),
-            )
-            for item in error.errors(include_url=False, include_context=False)
-        ]
-    return settings.model_dump(exclude_none=True), []
+    """The settings that are said, and the problems as (setting, text). None says nothing."""
+    settings: dict[str, Any] = {}
+    problems: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if name not in SETTINGS:
+            problems.append((name, "is no setting of a host"))
+        elif value is not None:
+            try:
+                settings[name] = SETTINGS[name](value)
+            except ValueError as error:
+                problems.append((name, str(error)))
+    return ({} if problems else settings), problems

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from nodevet import age, identity
 from nodevet.baseline import (
@@ -191,10 +191,11 @@ def _fix(check: str, catalog: Catalog) -> str:
 
 
 def _values(wish: Expectation) -> list[str]:
-    fields = wish.params.model_dump(exclude_none=True)
-    return [f"{name}: {show(value)}" for name, value in fields.items()] + [
-        f"severity: {wish.severity.value}"
-    ]
+    fields = to_builtins(wish.params)
+    if whole := wish.params.whole:
+        fields = fields[whole]
+    lines = [f"{name}: {show(value)}" for name, value in fields.items() if value is not None]
+    return [*lines, f"severity: {wish.severity.value}"]
 
 
 def _said(one: Statement) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.unfit import unfit_params
 from nodevet.document.text import shown
 from nodevet.evidence.sections import unknown_path
 from nodevet.fixing.model import Fix
@@ -124,14 +125,20 @@ def _docstring(source: _Source, advice: str) -> Iterator[Problem]:
 def _params(source: _Source, params: object, made: ast.AST | None) -> Iterator[Problem]:
     if not (isinstance(params, type) and issubclass(params, CheckParams)):
         yield source.problem(made, "params", "is not a class of CheckParams", "give that class")
-    elif params.bare is not None and params.bare not in params.model_fields:
-        fields = ", ".join(params.model_fields) or "none"
-        yield source.problem(
-            source.defined(params) or made,
-            "params",
-            f"bare: no field is named {params.bare!r}",
-            f"the fields are: {fields}",
-        )
+        return
+    fields = params.__struct_fields__
+    for role in ("bare", "whole"):
+        name = getattr(params, role)
+        if name is not None and name not in fields:
+            yield source.problem(
+                source.defined(params) or made,
+                "params",
+                f"{role}: no field is named {name!r}",
+                f"the fields are: {', '.join(fields) or 'none'}",
+            )
+    if problem := unfit_params(params):
+        message, _, advice = problem.partition("; ")
+        yield source.problem(source.defined(params) or made, "params", message, advice)
 
 
 def _signature(

@@ -46,20 +46,18 @@ CHECKS = {
     "number": '''
         """So many of them."""
         from typing import Annotated, ClassVar
-        from pydantic import Field, model_validator
+        from msgspec import Meta
         from nodevet.model import Check, CheckParams, ok
 
         class Number(CheckParams):
             """`number: 8`"""
             bare: ClassVar[str] = "count"
-            count: Annotated[int, Field(ge=1, le=64)] | None = None
-            minimum: Annotated[int, Field(ge=1)] | None = None
+            count: Annotated[int, Meta(ge=1, le=64)] | None = None
+            minimum: Annotated[int, Meta(ge=1)] | None = None
 
-            @model_validator(mode="after")
-            def one(self):
+            def __post_init__(self):
                 if (self.count is None) == (self.minimum is None):
                     raise ValueError("give either count or minimum; not both")
-                return self
 
         CHECK = Check(params=Number, reads=("gpu.count",), judge=lambda e, w: iter([ok()]))
         ''',
@@ -78,34 +76,30 @@ CHECKS = {
     "faulty": '''
         """Its CheckParams has a fault of its own."""
         from typing import ClassVar
-        from pydantic import field_validator
         from nodevet.model import Check, CheckParams, ok
 
         class Faulty(CheckParams):
             bare: ClassVar[str] = "name"
             name: str
 
-            @field_validator("name")
-            def look_up(cls, value):
-                return {"a": "b"}[value]
+            def __post_init__(self):
+                {"a": "b"}[self.name]
 
         CHECK = Check(params=Faulty, reads=("host.kernel",), judge=lambda e, w: iter([ok()]))
         ''',
     "zones": '''
         """Zones, by number."""
         from typing import Annotated, ClassVar, Literal
-        import pydantic
-        from pydantic import Field
+        from msgspec import Meta, Struct
         from nodevet.model import Check, CheckParams, ok
 
-        class Zone(pydantic.BaseModel):
-            model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
-            cpus: Annotated[str, Field(pattern="^[0-9-]+$")]
+        class Zone(Struct, frozen=True, forbid_unknown_fields=True):
+            cpus: Annotated[str, Meta(pattern="^[0-9-]+$")]
 
         class Zones(CheckParams):
             """`zones: platform`"""
             bare: ClassVar[str] = "zones"
-            zones: Literal["platform"] | dict[Annotated[str, Field(pattern="^[0-9]+$")], Zone]
+            zones: Literal["platform"] | dict[Annotated[str, Meta(pattern="^[0-9]+$")], Zone]
             tolerance: float | Literal["none"] = 0
 
         CHECK = Check(params=Zones, reads=("numa.nodes[].id",), judge=lambda e, w: iter([ok()]))

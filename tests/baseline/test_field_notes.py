@@ -1,7 +1,5 @@
 """What stands below a field is read where it is shown, not where a check is loaded."""
 
-from pydantic import Field
-
 from nodevet.baseline.field_notes import field_notes
 from nodevet.model import CheckParams
 
@@ -11,8 +9,7 @@ class Template(CheckParams):
     """How many there are,
     of each."""
 
-    named: str = Field("x", description="The name")
-    """Not this."""
+    named: str = "x"
 
     bare_field: int = 0
 
@@ -28,14 +25,13 @@ class Derived(Template):
     """Told here."""
 
 
-def test_it_is_the_description_else_the_docstring_below() -> None:
-    assert field_notes(Template) == {"count": "How many there are,\nof each.", "named": "The name"}
+def test_it_is_the_docstring_below() -> None:
+    assert field_notes(Template) == {"count": "How many there are,\nof each."}
 
 
 def test_fields_of_a_template_have_theirs_and_a_later_class_may_say_more() -> None:
     assert field_notes(Derived) == {
         "count": "How many there are,\nof each.",
-        "named": "The name",
         "bare_field": "Told here.",
         "more": "One more.",
     }

@@ -3,15 +3,21 @@
 from datetime import date
 
 import pytest
+from msgspec.structs import fields
 
 from nodevet.baseline import available, load, load_resolved, provenance
 from nodevet.model import Applies, GpuMatch, Severity
 
 
 def wants(baseline):
-    return {
-        one.check: one.params.model_dump(exclude_defaults=True) for one in baseline.expectations
-    }
+    return {one.check: said(one.params) for one in baseline.expectations}
+
+
+def said(params):
+    """The fields that are not as if nothing was said of them."""
+    values = {field.name: getattr(params, field.name) for field in fields(params)}
+    defaults = {field.name: field.default for field in fields(params)}
+    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def test_one_file_in_full(shelf):
@@ -337,9 +343,7 @@ def test_a_value_by_alias_stands_where_it_was_written(shelf):
         """
     )
     (problem,) = shelf.problems("x")
-    assert problem.startswith(
-        "x.yaml:3:22: expect.zones.zones: must be one of platform or a mapping"
-    )
+    assert problem.startswith("x.yaml:3:22: expect.zones.zones: must be platform or a mapping")
 
 
 def test_a_check_that_does_not_load_is_a_problem_of_the_line_that_asks_for_it(tmp_path, shelf):

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.model import Check, Finding
 
@@ -65,10 +66,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def want_of(check_id: str, value: Any) -> Any:
     """A CheckParams from what a baseline says, bare or not."""
     model = CATALOG.check(check_id).params
-    if not isinstance(value, dict):
-        assert model.bare, f"{check_id} takes no plain value"
-        value = {model.bare: value}
-    return model.model_validate(value)
+    assert model.bare or isinstance(value, dict), f"{check_id} takes no plain value"
+    return params_of(model, value)
 
 
 def findings_of(check_id: str, params: Any, answer: dict[str, Any]) -> list[Finding]:

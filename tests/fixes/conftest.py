@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import PlannedChange
 from nodevet.model import Finding, Verdict
@@ -54,7 +55,7 @@ def evidence_of(sections: dict[str, Any]) -> Evidence:
 
 def want_of(check: str, value: Any) -> Any:
     model = CATALOG.check(check).params
-    return model.model_validate(value if isinstance(value, dict) else {model.bare: value})
+    return params_of(model, value)
 
 
 def wrong_in(check: str, params: Any, evidence: Evidence) -> list[Finding]:

@@ -6,6 +6,7 @@ import sys
 import msgspec
 import pytest
 
+from nodevet.checking.params import params_of
 from nodevet.fixes import numa_binding
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.resource import Resource, RunCommand, State, perform, restore
@@ -77,7 +78,7 @@ def asked(evidence, wrong):
         found = evidence(sections)
         findings = wrong("numa_binding", params, found)
         model = numa_binding.Params
-        wish = model.model_validate(params if isinstance(params, dict) else {"bound": params})
+        wish = params_of(model, params)
         return list(numa_binding.FIX.changes(found, findings, wish, options))
 
     return changes

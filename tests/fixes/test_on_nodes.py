@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.cpufreq import Cpufreq
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.gpu import Gpus
@@ -119,7 +120,7 @@ class Life:
 
 def ask(check: str, evidence: Evidence) -> tuple[list[Finding], Any]:
     """The findings of a check, and its params."""
-    params = CATALOG.check(check).params.model_validate(WANTS[check])
+    params = params_of(CATALOG.check(check).params, WANTS[check])
     return list(CATALOG.check(check).judge(evidence, params)), params
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.memory import Memory
 from nodevet.fixing.model import PlannedChange, Risk
@@ -87,14 +88,14 @@ class Life:
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    params = CATALOG.check("swap").params.model_validate({"maximum_kb": "none"})
+    params = params_of(CATALOG.check("swap").params, {"maximum_kb": "none"})
     return list(CATALOG.check("swap").judge(evidence, params))
 
 
 def planned(evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix("swap")
     assert fix is not None
-    params = CATALOG.check("swap").params.model_validate({"maximum_kb": "none"})
+    params = params_of(CATALOG.check("swap").params, {"maximum_kb": "none"})
     wrong = [each for each in findings(evidence) if each.verdict is Verdict.FAIL]
     return tuple(fix.plan(evidence, wrong, params))
 

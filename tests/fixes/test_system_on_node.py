@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.evidence.memory import Memory
 from nodevet.evidence.modules import Modules
@@ -62,7 +63,7 @@ TREE = "find /etc -type f -print0 | sort -z | xargs -0 sha256sum; find /etc -typ
 
 
 def findings(check: str, evidence: Evidence) -> list[Finding]:
-    params = CATALOG.check(check).params.model_validate(WANTS[check])
+    params = params_of(CATALOG.check(check).params, WANTS[check])
     return list(CATALOG.check(check).judge(evidence, params))
 
 
@@ -76,9 +77,7 @@ def planned(check: str, evidence: Evidence) -> tuple[PlannedChange, ...]:
     fix = CATALOG.fix(check)
     assert fix is not None
     wrong = [each for each in findings(check, evidence) if each.verdict is Verdict.FAIL]
-    return tuple(
-        fix.plan(evidence, wrong, CATALOG.check(check).params.model_validate(WANTS[check]))
-    )
+    return tuple(fix.plan(evidence, wrong, params_of(CATALOG.check(check).params, WANTS[check])))
 
 
 def loaded(evidence: Evidence) -> set[str]:

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from nodevet import __version__, cli
 from nodevet.baseline import load
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.fleet.executor import Acted, LockedError, WorkError
 from nodevet.judge import judge
@@ -345,8 +346,14 @@ def cut(box: Box) -> None:
     raise WorkError("unreachable", "connection reset")
 
 
+def told_of(params: Any) -> Any:
+    """What a baseline says to get these params."""
+    told = msgspec.to_builtins(params)
+    return told[params.whole] if params.whole else told
+
+
 def _params(kind: Any, value: Any) -> Any:
-    return kind.model_validate(value if isinstance(value, dict) else {kind.bare: value})
+    return params_of(kind, value)
 
 
 class World:
@@ -515,10 +522,7 @@ class CommandRig:
         self.reached: set[str] = set()
         (self.project / "baselines").mkdir()
         file = self.project / "baselines" / "b.yaml"
-        told = {
-            each.check: msgspec.json.decode(each.params.model_dump_json())
-            for each in w.baseline.expectations
-        }
+        told = {each.check: told_of(each.params) for each in w.baseline.expectations}
         text = {"nodevet": 1, "title": "b", "expect": told, "fix": [*told]}
         file.write_text(json.dumps(text))
         key = self.project / "key"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import Evidence, decode
 from nodevet.fixing.model import FixError, PlannedChange, Risk
 from nodevet.judge import judge
@@ -626,7 +627,7 @@ def test_r15_what_wants_idle_gpus_is_not_planned_beside_a_service_that_must_run(
         expectations=tuple(
             Expectation(
                 check=name,
-                params=catalog.check(name).params.model_validate(wants[name]),
+                params=params_of(catalog.check(name).params, wants[name]),
                 severity=Severity.CRITICAL,
                 origin="site.yaml:1",
                 fix=True,

@@ -207,7 +207,7 @@ def test_a_rollback_takes_the_hosts_of_its_run_alone() -> None:
 
 
 def test_what_a_baseline_expects_is_told_without_a_warning(tmp_path: Path) -> None:
-    """pydantic warns of a value that is not of its field's type; here a warning is an error."""
+    """A warning is an error here."""
     catalog, folders = open_project(tmp_path)
     for one in resolve(("nvidia-h100-sxm", "generic", "nvidia-t4"), folders, catalog):
         for check in catalog.ids:

@@ -29,7 +29,7 @@ from nodevet.inventory.entries import ALL, MAX_HOSTS, Found, HostEntry, Setting
 from nodevet.inventory.errors import InventoryError
 from nodevet.inventory.local import LOCAL, this_machine
 from nodevet.inventory.nodeset import NodesetError, expand
-from nodevet.inventory.settings import GROUP, Settings, validate
+from nodevet.inventory.settings import GROUP, SETTINGS, validate
 from nodevet.printable import brief
 from nodevet.problems import Place, Problem, did_you_mean
 
@@ -39,7 +39,6 @@ ENDINGS = (".yaml", ".yml")
 MAX_NODES = 1_000_000
 """Keys and values: 100,000 hosts with a few settings each."""
 
-SETTINGS = tuple(Settings.model_fields)
 ANSIBLE_KEYS = {"all", "ungrouped", "plugin"}
 
 Said = Mapping[str, Setting]
@@ -211,7 +210,7 @@ class _FleetReader:
     def said(self, node: Node, path: str, *, empty: bool = False) -> Said:
         if empty and isinstance(node, Scalar) and node.value is None:
             return {}
-        return self.settings(self.keys(node, path, SETTINGS), path)
+        return self.settings(self.keys(node, path, tuple(SETTINGS)), path)
 
     def settings(self, keys: Mapping[str, Key], path: str) -> Said:
         given = {key: entry for key, entry in keys.items() if key in SETTINGS}

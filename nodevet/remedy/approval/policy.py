@@ -4,22 +4,20 @@
 read here, to find names that are misspelt; keys and options are ssh-keygen's affair.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
-import pydantic
-from pydantic import Field
+from msgspec import Meta
 
-from nodevet.baseline.complaints import complaints, known_keys
-from nodevet.baseline.format import Part, SomeNames, Text
+from nodevet.baseline.format import Part, SomeNames, Text, check_names, listed
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Mapping as Keys
-from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join, plain
+from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join
+from nodevet.document.typed import MisfitError, typed
 from nodevet.fixing.model import Risk
 from nodevet.problems import Place, Problem, did_you_mean, quoted
 
@@ -100,18 +98,21 @@ def matches(patterns: str, name: str) -> bool:
     return found
 
 
-class ApproverPart(Part):
+class ApproverPart(Part, frozen=True, kw_only=True):
     """One entry of `approvers`."""
 
     who: SomeNames
     risk: Risk
     groups: SomeNames = ()
 
+    def __post_init__(self) -> None:
+        check_names(self, "who", "groups")
 
-Count = Annotated[int, Field(ge=1, le=20)]
+
+Count = Annotated[int, Meta(ge=1, le=20)]
 
 
-class ApprovalsPart(Part):
+class ApprovalsPart(Part, frozen=True, kw_only=True):
     """How many people must approve."""
 
     live: Count = 1
@@ -120,18 +121,15 @@ class ApprovalsPart(Part):
     reboot: Count = 2
 
 
-class RulesPart(Part):
+class RulesPart(Part, frozen=True, kw_only=True):
     """The whole of approval.yaml."""
 
     nodevet: Literal[1]
-    teams: dict[Text, SomeNames] = Field(default={})
-    approvers: Annotated[tuple[ApproverPart, ...], Field(min_length=1)] | None = None
+    teams: Mapping[Text, SomeNames] = {}
+    approvers: Annotated[tuple[ApproverPart, ...], Meta(min_length=1)] | None = None
     approvals: ApprovalsPart = ApprovalsPart()
     author_approves: bool = True
     local: bool = False
-
-
-KEYS = known_keys(RulesPart)
 
 
 def load(project: Path) -> Policy:
@@ -181,9 +179,9 @@ def _no_signers(file: str, what: str) -> Problem:
     return Problem(Place(file=file), "", message, advice)
 
 
-def _rule(entry: ApproverPart, teams: Mapping[str, Collection[str]]) -> Rule:
-    who = frozenset(name for word in entry.who for name in teams.get(word, (word,)))
-    return Rule(who=who, risk=entry.risk, groups=entry.groups)
+def _rule(entry: ApproverPart, teams: Mapping[str, str | tuple[str, ...]]) -> Rule:
+    who = frozenset(name for word in listed(entry.who) for name in listed(teams.get(word, word)))
+    return Rule(who=who, risk=entry.risk, groups=listed(entry.groups))
 
 
 def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> RulesPart | None:
@@ -198,9 +196,9 @@ def _rules(source: Source, known: tuple[str, ...], problems: list[Problem]) -> R
         return None
     part = None
     try:
-        part = RulesPart.model_validate_json(json.dumps(plain(tree.root)))
-    except pydantic.ValidationError as error:
-        for found in complaints(error, tree.root, KEYS):
+        part = typed(tree.root, RulesPart)
+    except MisfitError as error:
+        for found in error.complaints:
             tell(found.place, dotted(found.path), found.message, found.advice)
     teams, named = _named(tree.root)
     literal = {name for field in known for name in field.split(",") if not is_pattern(name)}

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.params import params_of
 from nodevet.evidence.document import decode
 from nodevet.remote.probe.collectors import pci
 
@@ -79,7 +80,7 @@ def judged() -> Callable[[Path], list[str]]:
             "sections": {name: {"status": "ok", "data": data} for name, data in sections.items()},
         }
         check = Catalog().check("pcie_errors")
-        params = check.params.model_validate({"corrected_per_hour": 960})
+        params = params_of(check.params, {"corrected_per_hour": 960})
         found = check.judge(decode(msgspec.json.encode(document)), params)
         return [finding.verdict.value for finding in found]
 

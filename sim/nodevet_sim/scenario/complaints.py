@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-import msgspec
 import pydantic
 from pydantic_core import ErrorDetails
 
 from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow
 from nodevet.document.tree import Mapping as Map
+from nodevet.document.typed import Complaint
 from nodevet.printable import brief, sentence
-from nodevet.problems import Place, did_you_mean, either, quoted
+from nodevet.problems import did_you_mean, either, quoted
 
 NOUNS = {  # pydantic's error type: what is expected
     "int_type": "a whole number",
@@ -44,16 +44,6 @@ BOUNDS = {
 }
 
 IN_MAPPINGS = ("missing", "extra_forbidden", "value_error", "assertion_error")
-
-
-class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a node, before it is known in which file it stands."""
-
-    path: tuple[str | int, ...]  # from the node that was validated
-    place: Place
-    message: str
-    advice: str = ""
-    missing: bool = False  # a field is not there; another file may hold it
 
 
 def complaints(

@@ -1,0 +1,38 @@
+"""What Params of several checks are made of; and Params from plain data, without a baseline."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from nodevet.model import CheckParams, FieldError
+from nodevet.typed import convert
+
+PCI_ID = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}")
+PciId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PCI_ID.pattern}$"})]
+PciIds = PciId | Annotated[tuple[PciId, ...], Meta(min_length=1)]
+"""One, or several; `check_pci_ids` judges them."""
+
+Params = TypeVar("Params", bound=CheckParams)
+
+
+def params_of(kind: type[Params], value: object) -> Params:
+    """From what a baseline says, a plain value or a mapping. Raises msgspec.ValidationError.
+
+    As in a baseline, every key is text: `{0: 1}` says the same as `{"0": 1}`.
+    """
+    if kind.whole is not None:
+        value = {kind.whole: value}
+    elif kind.bare is not None and not isinstance(value, Mapping):
+        value = {kind.bare: value}
+    return convert(msgspec.json.decode(msgspec.json.encode(value)), kind)
+
+
+def check_pci_ids(field: str, ids: Iterable[str]) -> None:
+    """Raise FieldError where one of them is none."""
+    for place, text in enumerate(ids):
+        if not PCI_ID.fullmatch(text):
+            message = 'must be a PCI id such as "10de:2330": vendor:device, four hex digits each'
+            raise FieldError(message, field, place)

@@ -1,0 +1,88 @@
+"""What in a class of Params would not be judged, or not as its author means it."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from msgspec import inspect, structs
+
+from nodevet.model import CheckParams
+from nodevet.typed import decoder
+
+ELSEWHERE = ("pydantic", "pydantic_core", "annotated_types")
+INSTEAD = "Params are msgspec structs: write Annotated[int, msgspec.Meta(ge=0)], and __post_init__"
+LISTED = (inspect.ListType, inspect.VarTupleType, inspect.TupleType, inspect.SetType)
+SEVERAL = (*LISTED, inspect.FrozenSetType, inspect.DictType)
+
+
+def unfit_params(params: object) -> str:
+    """Why Params cannot be used, with what to write instead; empty if they can."""
+    if not (isinstance(params, type) and issubclass(params, CheckParams)):
+        return "params of CHECK is not a class of CheckParams"
+    for name in _of_pydantic(params):
+        return f"{params.__name__}.{name} is pydantic's, which is not asked; {INSTEAD}"
+    try:
+        decoder(params)
+        kinds = tuple(_kinds(inspect.type_info(params), set()))
+    except (TypeError, ValueError) as error:
+        return f"{params.__name__}: {error}"
+    for kind in kinds:
+        if isinstance(kind, inspect.CustomType):
+            return f"{params.__name__}: values of {kind.cls.__name__} cannot be written in YAML"
+        if isinstance(kind, inspect.UnionType) and _crashes(kind):
+            text = "a pattern cannot stand beside a list or a mapping in a union"
+            return f"{params.__name__}: {text}; match the text in __post_init__"
+    return ""
+
+
+def _of_pydantic(params: type) -> Iterator[str]:
+    """The fields, settings and methods that only pydantic understands."""
+    hints = get_type_hints(params, include_extras=True)
+    for name, value in vars(params).items():
+        if _made_elsewhere(type(value)) or name == "model_config":
+            yield name
+    for name, hint in hints.items():
+        if any(map(_made_elsewhere, _parts(hint))):
+            yield name
+    for field in structs.fields(params):
+        if _made_elsewhere(type(field.default)):
+            yield field.name
+
+
+def _made_elsewhere(kind: type) -> bool:
+    return any(each.__module__.split(".")[0] in ELSEWHERE for each in kind.__mro__)
+
+
+def _parts(hint: Any) -> Iterator[type]:
+    """Every class of a type, and of what is said about it."""
+    if isinstance(hint, type):
+        yield hint
+    if get_origin(hint) is Annotated:
+        yield from (type(each) for each in hint.__metadata__)
+    for argument in get_args(hint):
+        yield from _parts(argument)
+
+
+def _crashes(union: inspect.UnionType) -> bool:
+    """msgspec (0.22) counts the references of such a pattern wrongly: the process crashes."""
+    bare = [_bare(each) for each in union.types]
+    patterns = any(isinstance(each, inspect.StrType) and each.pattern for each in bare)
+    return patterns and any(isinstance(each, SEVERAL) for each in bare)
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    return _bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
+
+
+def _kinds(kind: Any, seen: set[type]) -> Iterator[inspect.Type]:
+    """A type with all that lies in it."""
+    kind = _bare(kind)
+    yield kind
+    if isinstance(kind, inspect.StructType) and kind.cls not in seen:
+        seen.add(kind.cls)
+        for field in kind.fields:
+            yield from _kinds(field.type, seen)
+    for name in ("item_type", "key_type", "value_type"):
+        if inner := getattr(kind, name, None):
+            yield from _kinds(inner, seen)
+    for inner in (*getattr(kind, "types", ()), *getattr(kind, "item_types", ())):
+        yield from _kinds(inner, seen)

@@ -1,0 +1,55 @@
+"""Params of a check of one's own that are not judged as they are meant, and what to write."""
+
+from textwrap import dedent
+
+import pytest
+
+from nodevet.catalog import Catalog, CatalogError
+from nodevet.checking.unfit import unfit_params
+
+HEAD = """\
+\"\"\"It is so.\"\"\"
+from typing import Annotated
+from msgspec import Meta
+import pydantic
+from nodevet.model import Check, CheckParams, ok
+
+Word = Annotated[str, Meta(pattern="x")]
+
+class Zone(pydantic.BaseModel):
+    id: int = 0
+
+class Params(CheckParams):
+"""
+TAIL = "\nCHECK = Check(params=Params, reads=(), judge=lambda evidence, params: iter([ok()]))\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("count: Annotated[int, pydantic.Field(ge=0)]", "Params.count is pydantic's"),
+        ("count: int = pydantic.Field(8, ge=0)", "Params.count is pydantic's"),
+        ("count: pydantic.PositiveInt = 1", "Params.count is pydantic's"),
+        ("zones: dict[str, Zone] = {}", "Params.zones is pydantic's"),
+        ("model_config = pydantic.ConfigDict(extra='allow')", "Params.model_config is pydantic's"),
+        (
+            "count: int = 0\n@pydantic.model_validator(mode='after')\ndef right(self): return self",
+            "Params.right is pydantic's",
+        ),
+        ("words: Word | tuple[Word, ...] = ()", "a pattern cannot stand beside a list"),
+        ("words: list[str] | tuple[int, ...] = ()", "more than one array-like"),
+        ("number: complex = 0j", "values of complex cannot be written in YAML"),
+        ("a: int = 0\nb: int", "Required field 'b' cannot follow optional fields"),
+    ],
+)
+def test_it_is_said_what_is_wrong(tmp_path, lines, told):
+    body = "\n".join(f"    {line}" for line in lines.splitlines())
+    (tmp_path / "mine.py").write_text(dedent(HEAD) + body + TAIL)
+    with pytest.raises(CatalogError) as caught:
+        Catalog([tmp_path]).check("mine")
+    assert "mine.py" in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_shipped_ones_are_fit(check_id, catalog):
+    assert unfit_params(catalog.check(check_id).params) == ""
