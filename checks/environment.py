@@ -23,7 +23,7 @@ run already keep what they were started with.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED, unread
@@ -71,9 +71,9 @@ SWITCHES = (
 OFF = ("0", "", "false", "FALSE")
 
 NAME = r"(/etc/ld\.so\.preload|[A-Z_][A-Z0-9_]{1,90})"
-Name = Annotated[str, Field(pattern=f"^{NAME}$")]
-Pattern = Annotated[str, Field(pattern=rf"^{NAME[:-1]}\*?)$")]
-UnitName = Annotated[str, Field(pattern=rf"^{UNIT_NAME}\.(service|socket|timer|slice|mount)$")]
+Name = Annotated[str, Meta(pattern=f"^{NAME}$")]
+Pattern = Annotated[str, Meta(pattern=rf"^{NAME[:-1]}\*?)$")]
+UnitName = Annotated[str, Meta(pattern=rf"^{UNIT_NAME}\.(service|socket|timer|slice|mount)$")]
 
 
 class Params(CheckParams):
@@ -82,18 +82,16 @@ class Params(CheckParams):
 
     expected: Mapping[Name, str] = {}
     """The value of each that must be set."""
-    absent: Annotated[tuple[Pattern, ...], Field(strict=False)] = ()
-    allow: Annotated[tuple[Pattern, ...], Field(strict=False)] = ()
+    absent: tuple[Pattern, ...] = ()
+    allow: tuple[Pattern, ...] = ()
     """Of what is harmful by default."""
-    units: Annotated[tuple[UnitName, ...], Field(strict=False)] = ()
+    units: tuple[UnitName, ...] = ()
     """Whose environment is read, too."""
 
-    @model_validator(mode="after")
-    def _apart(self) -> "Params":
+    def __post_init__(self) -> None:
         both = sorted({*self.expected} & {*self.absent})
         if both:
             raise ValueError(f"{', '.join(both)}: in expected and in absent")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -74,10 +74,10 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "count"
 
-    count: Annotated[int, Field(ge=0, le=256)] | None = None
-    generation: Annotated[int, Field(ge=1, le=6)] | None = None
+    count: Annotated[int, Meta(ge=0, le=256)] | None = None
+    generation: Annotated[int, Meta(ge=1, le=6)] | None = None
     """Of each one's PCIe link; without it as most of them have it."""
-    width: Annotated[int, Field(ge=1, le=32)] | None = None
+    width: Annotated[int, Meta(ge=1, le=32)] | None = None
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
