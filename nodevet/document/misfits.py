@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from nodevet.document.tree import Broken, Node, Scalar, Sequence, plain
+from nodevet.document.tree import Broken, Node, Scalar, Sequence, Spot, follow, plain
 from nodevet.document.tree import Mapping as Map
 from nodevet.document.typed import Complaint
 from nodevet.model import FieldError
 from nodevet.printable import brief, sentence
 from nodevet.problems import Place, did_you_mean, either, quoted
 
-Path = tuple[str | int, ...]
 NULL = "null"
 
 LISTS = (
@@ -45,18 +44,12 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
 
 
-class Spot(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, the way to it, and the key in front of it."""
+def _at(spot: Spot, message: str, advice: str = "") -> Complaint:
+    return Complaint(path=spot.path, place=spot.node.place, message=message, advice=advice)
 
-    node: Node
-    path: Path
-    key: Place
 
-    def at(self, message: str, advice: str = "") -> Complaint:
-        return Complaint(path=self.path, place=self.node.place, message=message, advice=advice)
-
-    def inner(self, node: Node, step: str | int, key: Place | None = None) -> "Spot":
-        return Spot(node=node, path=(*self.path, step), key=key or node.place)
+def _inner(spot: Spot, node: Node, step: str | int, key: Place | None = None) -> Spot:
+    return Spot(node=node, path=(*spot.path, step), key=key or node.place)
 
 
 def misfits(root: Node, kind: type, refusal: str) -> tuple[Complaint, ...]:
@@ -64,7 +57,7 @@ def misfits(root: Node, kind: type, refusal: str) -> tuple[Complaint, ...]:
     spot = Spot(node=root, path=(), key=root.place)
     found = tuple(_misfits(spot, inspect.type_info(kind)))
     if not found and refusal and not _is_broken(root):
-        return (spot.at(sentence(refusal)),)
+        return (_at(spot, sentence(refusal)),)
     return found
 
 
@@ -99,7 +92,7 @@ def _misfits(spot: Spot, kind: inspect.Type) -> Iterator[Complaint]:
         if len(nouns) > 1:
             nouns.pop(NULL, None)  # it says nothing, so nothing is said of it
         message = f"must be {either(nouns)}, not {_what(node)}"
-        yield spot.at(message, _advice(node, [want for want in wants if want]))
+        yield _at(spot, message, _advice(node, [want for want in wants if want]))
 
 
 def _members(kind: inspect.Type) -> Iterator[inspect.Type]:
@@ -121,11 +114,11 @@ def _in_list(spot: Spot, node: Sequence, kind: Any) -> Iterator[Complaint]:
     if least is not None and size < least:
         advice = "remove it, or name what is meant" if size == 0 else ""
         what = "an empty list" if size == 0 else f"of {size}"
-        yield spot.at(f"must be a list of at least {least}, not {what}", advice)
+        yield _at(spot, f"must be a list of at least {least}, not {what}", advice)
     if most is not None and size > most:
-        yield spot.at(f"must be a list of at most {most}, not of {size}")
+        yield _at(spot, f"must be a list of at most {most}, not of {size}")
     for index, item in enumerate(node.items):
-        yield from _misfits(spot.inner(item, index), kind.item_type)
+        yield from _misfits(_inner(spot, item, index), kind.item_type)
 
 
 def _in_mapping(spot: Spot, node: Map, kind: Any) -> Iterator[Complaint]:
@@ -134,11 +127,11 @@ def _in_mapping(spot: Spot, node: Map, kind: Any) -> Iterator[Complaint]:
         return
     size, least, most = len(node.entries), kind.min_length, kind.max_length
     if least is not None and size < least:
-        yield spot.at(f"must be a mapping of at least {least}, not of {size}")
+        yield _at(spot, f"must be a mapping of at least {least}, not of {size}")
     if most is not None and size > most:
-        yield spot.at(f"must be a mapping of at most {most}, not of {size}")
+        yield _at(spot, f"must be a mapping of at most {most}, not of {size}")
     for entry in node.entries:
-        inner = spot.inner(entry.value, entry.key, entry.place)
+        inner = _inner(spot, entry.value, entry.key, entry.place)
         key = Scalar(place=entry.place, value=entry.key, text=entry.key)
         want = _want(key, kind.key_type)
         if want:
@@ -155,7 +148,7 @@ def _in_struct(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Comp
             wrong = True
             yield _missing(spot, field.encode_name)
     for entry in node.entries:
-        inner = spot.inner(entry.value, entry.key, entry.place)
+        inner = _inner(spot, entry.value, entry.key, entry.place)
         known = fields.get(entry.key)
         found = _misfits(inner, known.type) if known else _unknown(inner, entry.key, kind)
         for each in found:
@@ -187,21 +180,10 @@ def _of_rules(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Compl
         if isinstance(cause, TypeError):
             raise cause from None  # a fault of its own
         if isinstance(cause, ValueError):
-            at = spot
-            for step in cause.path if isinstance(cause, FieldError) else ():
-                at = _step(at, step)
+            inner = follow(node, cause.path if isinstance(cause, FieldError) else ())
             message, _, advice = str(cause).partition("; ")
-            yield at.at(sentence(message), sentence(advice))
-
-
-def _step(spot: Spot, step: str | int) -> Spot:
-    """One step further in; the same where it leads nowhere."""
-    node = spot.node
-    if isinstance(node, Map) and (entry := node.get(str(step))):
-        return spot.inner(entry.value, entry.key, entry.place)
-    if isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
-        return spot.inner(node.items[step], step)
-    return spot
+            at = Spot(path=(*spot.path, *inner.path), node=inner.node, key=inner.key)
+            yield _at(at, sentence(message), sentence(advice))
 
 
 def _want(node: Node, kind: inspect.Type) -> Want | None:
