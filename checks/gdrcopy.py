@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -29,7 +29,7 @@ EVERYONE = 0o666
 class Params(CheckParams):
     """`gdrcopy: {}` or `gdrcopy: {minimum_version: "2.4"}`"""
 
-    minimum_version: Annotated[str, Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,3}$")] | None = None
+    minimum_version: Annotated[str, Meta(pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,3}$")] | None = None
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

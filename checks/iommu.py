@@ -18,7 +18,7 @@ kept for virtual machines (vfio-pci) are not judged.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -40,9 +40,9 @@ class Params(CheckParams):
 
     one_of: Annotated[
         tuple[Literal["disabled", "identity", "DMA", "DMA-FQ"], ...],
-        Field(strict=False, min_length=1),
+        Meta(min_length=1),
     ]
-    of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Field(strict=False, min_length=1)] = (
+    of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Meta(min_length=1)] = (
         "gpu",
         "nic",
     )

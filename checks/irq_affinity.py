@@ -18,7 +18,7 @@ kernel spreads their queues over all CPUs, rightly, and lets nobody change it.
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -45,7 +45,7 @@ ADVICE = (
 class Params(CheckParams):
     """`irq_affinity: {}` or `irq_affinity: {of: [nic]}`"""
 
-    of: Annotated[tuple[Literal["gpu", "nic"], ...], Field(strict=False, min_length=1)] = (
+    of: Annotated[tuple[Literal["gpu", "nic"], ...], Meta(min_length=1)] = (
         "gpu",
         "nic",
     )

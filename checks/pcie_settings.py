@@ -20,7 +20,7 @@ kernel's command line, or `pcie_aspm.policy=performance`.
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -54,13 +54,12 @@ class Params(CheckParams):
     """MaxPayload, bytes."""
     relaxed_ordering: bool | None = None
     aspm: Literal["disabled"] | None = None
-    of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Field(strict=False, min_length=1)] = (
+    of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Meta(min_length=1)] = (
         "gpu",
         "nic",
     )
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
         given = (
             self.minimum_read_request_b,
             self.minimum_payload_b,
@@ -69,7 +68,6 @@ class Params(CheckParams):
         )
         if all(each is None for each in given):
             raise ValueError("give at least one setting")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
