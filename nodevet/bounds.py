@@ -50,6 +50,7 @@ ADDRESSES = _most(64)  # of an interface; kube-proxy gives one a thousand, and t
 ADDRESSED = _most(4096)  # interfaces that have addresses
 CDI_DEVICES = _most(1024)  # of one specification: GPUs by index and UUID, their MIG devices
 ENGINES = _most(16)  # that run containers; seven are looked for
+IMEX_NODES = _most(1024)  # of one NVLink domain, which has 18 trays
 VARIABLES = _most(1024)  # of a few families, set for every process; the probe reads 500
 BUILDS = _most(4096)  # of DKMS: modules, in each version, for each kernel
 RESULTS = _most(4096)  # of DCGM's tests and watches; it has some twenty for each GPU
