@@ -286,11 +286,16 @@ def named(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     functions = data_of(document, "pci").get("functions") or ()
     gpus = data_of(document, "gpu").get("gpus") or ()
     names = set()
-    if check_id in ("gpu_count", "gpu_lost", "gpu_model", "numa_locality", "pcie_link"):
+    paired = ("gpu_topology", "nic_pairing")  # by paths that name the ports, themselves not read
+    if check_id in ("gpu_count", "gpu_lost", "gpu_model", "numa_locality", "pcie_link", *paired):
         names.update(gpu.get("bus_id") for gpu in gpus)
     if check_id == "numa_binding":
         names.update(gpu.get("bus_id") for gpu in gpus if gpu.get("processes"))
-    if check_id == "pcie_errors" or data_of(document, "host").get("virtualization") == "none":
+    bare = data_of(document, "host").get("virtualization") == "none" and check_id not in (
+        *paired,
+        "pci_links",
+    )
+    if check_id == "pcie_errors" or bare:
         names.update(port for each in functions for port in each.get("upstream") or ())
     yield from (at for at, function in enumerate(functions) if function["address"] in names)
 
@@ -312,7 +317,8 @@ def found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
 def bound(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
     """A PCI function is bound to each module that is asked for."""
     modules = data_of(document, "modules").get("loaded") or []
-    asked = [*wanted.loaded, *wanted.absent]
+    peermem = ("nvidia_peermem",) if check_id == "gpudirect" else ()
+    asked = [*getattr(wanted, "loaded", peermem), *getattr(wanted, "absent", ())]
     functions = [{"address": f"0000:e{at}:00.0", "driver": name} for at, name in enumerate(modules)]
     document["sections"]["pci"] = {"status": "ok", "data": {"functions": functions}}
     yield from (at for at, name in enumerate(modules) if name in asked)
@@ -361,6 +367,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",
     ("memory", "hugepages"): "a size that is not there is never ok",
+    ("infiniband", "devices"): "without one there is nothing to judge: not applicable, not ok",
     ("kernel_log", "crashes"): "a directory's names: one that is not there was not listed",
     ("modules", "builtin"): "one that is not there can only be called not loaded",
     ("modules", "on_demand"): "one that is not there can only be called not loaded",
@@ -374,7 +381,9 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
 }
 BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = (
+    "nvme_count",  # the baseline counts them
     "nvswitch",  # the baseline counts them, or /dev
+    "pci_links",  # nvme_count and nic_pairing count them
     "xid",  # than how many GPUs there are, and where a lost one is
 )
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodevet_sim.faults import gpu, host, kernel, node
+from nodevet_sim.faults import devices, gpu, host, kernel, node
 from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
@@ -56,6 +56,7 @@ FAULTS: Mapping[str, NamedFault] = {
     "xid-79": NamedFault(gpu.Xid79, gpu.xid_79),
     **{name: NamedFault(*each) for name, each in host.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in kernel.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in devices.FAULTS.items()},
 }
 
 

@@ -1,0 +1,140 @@
+"""The GPUs are as near to each other on the PCI bus as the baseline says.
+
+**Why it matters.** Where NVLink does not reach, GPUs talk by PCIe: below one switch at full rate,
+across the CPUs' link at a fraction of it. A riser in another slot, a replaced motherboard or a BIOS
+with other defaults moves a GPU, and every collective is as slow as its slowest pair.
+
+**Read from** the path of each GPU in `/sys/bus/pci/devices`, and its NUMA node. Levels are those
+of `nvidia-smi topo -m`, without NVLinks: `PIX` (one switch), `PXB` (several switches), `PHB` (one
+host bridge), `NODE` (one NUMA node), `SYS` (between NUMA nodes).
+
+**Verdicts.** `pairs` gives how many pairs of GPUs there are at each level, whatever their order;
+`matrix` the whole matrix, one row for each GPU in NVML's order, with `X` for itself. A pair whose
+level cannot be told is unknown. In a virtual machine the bus is the hypervisor's: not applicable.
+
+**To fix it** move the GPU, or its riser, to the slot that the chassis manual gives; check the BIOS
+for NUMA and sub-NUMA clustering; a baseline for another chassis says the same of every pair.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.pci_path import (
+    LEVELS,
+    READS,
+    Distance,
+    Level,
+    between,
+    emulated,
+    one_node,
+)
+from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, Gpus, subject_of
+from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, compare, unknown
+
+ADVICE = (
+    "compare slot and riser of the GPU with the chassis manual and with a node that is as "
+    "expected, and the BIOS's NUMA settings (NPS, sub-NUMA clustering)"
+)
+Row = Annotated[
+    str,
+    Meta(
+        title="a row of levels",
+        pattern=r"^ *(X|PIX|PXB|PHB|NODE|SYS)( +(X|PIX|PXB|PHB|NODE|SYS))* *$",
+    ),
+]
+Placed = tuple[Gpu, PciFunction]
+
+
+class Params(CheckParams):
+    """`gpu_topology: {pairs: {NODE: 12, SYS: 16}}` or `gpu_topology: {matrix: [X PIX, PIX X]}`"""
+
+    pairs: Mapping[Level, Annotated[int, Meta(ge=0)]] = {}
+    """Level: how many pairs of GPUs."""
+    matrix: tuple[Row, ...] = ()
+    """One row for each GPU: its level to each of them."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    said = emulated(evidence)
+    if said is not None:
+        yield said
+        return
+    found: list[Placed] = []
+    whole = True
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            whole = False
+            yield gpu
+            continue
+        function = pci_of(evidence, gpu)
+        if isinstance(function, Finding):
+            whole = False
+            yield function
+        else:
+            found.append((gpu, function))
+    alone = one_node(evidence)
+    if not params.pairs and not params.matrix:
+        yield unknown(why="the baseline says neither pairs nor matrix")
+    if params.pairs and whole:
+        yield not_all(evidence) or judge_pairs(found, params.pairs, alone)
+    if params.matrix:
+        yield from judge_rows(found, params.matrix, alone)
+
+
+def not_all(evidence: Evidence) -> Finding | None:
+    """Why it is not known whether these are all the GPUs."""
+    gpus, bus = evidence[Gpus].data, evidence[Pci].data
+    if gpus is not None and gpus.count is None:
+        return unread(NODE, gpus, "count")
+    for function in (bus.functions if bus else None) or ():
+        for field in ("class_code", "vendor"):
+            if getattr(function, field) is None:
+                return unknown(why=f"{function.address}: {field}: {function.why(field)}")
+    return None
+
+
+def judge_pairs(found: list[Placed], expected: Mapping[Level, int], alone: bool | None) -> Finding:
+    counts: Counter[str] = Counter()
+    for at, (_, one) in enumerate(found):
+        for _, other in found[at + 1 :]:
+            distance = between(one, other, alone)
+            if not distance.level:
+                return unknown(why=distance.why)
+            counts[distance.level] += 1
+    wanted = {level: expected[level] for level in LEVELS if expected.get(level)}
+    actual = {level: counts[level] for level in LEVELS if counts[level]}
+    advice = "" if wanted == actual else ADVICE
+    return compare(NODE, expected=wanted, actual=actual, advice=advice)
+
+
+def judge_rows(
+    found: list[Placed], matrix: tuple[str, ...], alone: bool | None
+) -> Iterator[Finding]:
+    if len(matrix) != len(found):
+        yield unknown(why=f"the matrix is of {len(matrix)} GPUs, the node has {len(found)}")
+        return
+    for at, (gpu, one) in enumerate(found):
+        row = [Distance("") if other is one else between(one, other, alone) for _, other in found]
+        missing = next((each.why for each in row if each.why), "")
+        actual = " ".join(each.level or "X" for each in row)
+        expected = " ".join(matrix[at].split())
+        if missing:
+            yield unknown(subject_of(gpu), why=missing)
+        else:
+            advice = "" if expected == actual else ADVICE
+            yield compare(subject_of(gpu), expected=expected, actual=actual, advice=advice)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.PCIE,
+    reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id"),
+    judge=judge,
+)

@@ -1,0 +1,209 @@
+"""Each GPU has a NIC near it on the PCI bus, of its own.
+
+**Why it matters.** GPUDirect RDMA runs at full rate if GPU and NIC are below one PCIe switch; by
+way of the CPU it loses a half and more, and two GPUs on one NIC have half of it each. NCCL takes
+what it finds and says nothing.
+
+**Read from** the paths of GPUs and NICs in `/sys/bus/pci/devices` and their NUMA nodes; levels as
+in `gpu_topology`. NICs are network controllers of the machine itself; virtual functions are left
+out, and the ports of one card are one NIC.
+
+**Verdicts.** A GPU fails without `nics` NICs at `level` or nearer, and if there are not enough of
+them for each GPU to have its own: one NIC serves `gpus_per_nic` GPUs. `devices` (vendor and device
+id, 15b3:1021) says which NICs count if others are in the node too. What cannot be told is unknown.
+In a virtual machine the bus is the hypervisor's: not applicable.
+
+**To fix it** put NIC and GPU into slots below one switch, as the chassis manual has them; a NIC
+that is missing is not in `lspci -d 15b3:`, either: reseat it.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from nodevet.checking.pci_path import (
+    LEVELS,
+    READS,
+    Distance,
+    between,
+    cards,
+    emulated,
+    one_node,
+)
+from nodevet.evidence.across import IN_HAND, each_gpu, gpu_functions, pci_of
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, Gpus, subject_of
+from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+
+MOST = 128  # NICs of one node; a hundred physical ones are in no server
+ADVICE = (
+    "compare the slots of NIC and GPU with the chassis manual: both belong below one switch; if a "
+    "NIC is missing, reseat it"
+)
+SHARED = "add NICs or say how many GPUs share one (gpus_per_nic); if a NIC is missing, reseat it"
+
+
+PciId = Annotated[str, Meta(title="a vendor and device id", pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+
+
+class Params(CheckParams):
+    """`nic_pairing: {level: PXB}` or `nic_pairing: {level: PIX, devices: ["15b3:1021"]}`"""
+
+    level: Literal["PIX", "PXB", "PHB", "NODE"] = "PXB"
+    """The farthest that is near enough."""
+    nics: Annotated[int, Meta(ge=1, le=16)] = 1
+    """How many NICs each GPU has there."""
+    gpus_per_nic: Annotated[int, Meta(ge=1, le=16)] = 1
+    """How many GPUs share a NIC."""
+    devices: tuple[PciId, ...] = ()
+    """Which NICs count; without it all do."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    said = emulated(evidence)
+    if said is not None:
+        yield said
+        return
+    nics = nics_of(evidence, params)
+    alone = one_node(evidence)
+    short, unsure = ((), "") if isinstance(nics, str) else shared(evidence, nics, alone, params)
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+            continue
+        found = pci_of(evidence, gpu)
+        if isinstance(found, Finding):
+            yield found
+        elif isinstance(nics, str):
+            yield unknown(subject_of(gpu), why=nics)
+        else:
+            there = [(between(found, nic, alone), nic.address) for nic in nics]
+            yield judge_gpu(gpu, there, params, found.address in short, unsure)
+
+
+def shared(
+    evidence: Evidence, nics: list[PciFunction], alone: bool | None, params: Params
+) -> tuple[Collection[str], str]:
+    """The GPUs that others leave no NIC for; and why it is not known of some GPU what it takes."""
+    shares, short, unsure = Shares(params), set(), ""
+    for function in on_the_bus(evidence):
+        there = [(between(function, nic, alone), nic.address) for nic in nics]
+        near = [address for distance, address in there if is_near(distance, params)]
+        unsure = unsure or next((distance.why for distance, _ in there if distance.why), "")
+        if len(near) >= params.nics and not shares.give(function.address, near):
+            short.add(function.address)
+    return short, unsure
+
+
+def on_the_bus(evidence: Evidence) -> Iterator[PciFunction]:
+    """Every GPU on the bus, by the bus itself or by NVML."""
+    gpus, bus = evidence[Gpus].data, evidence[Pci].data
+    own = {gpu.bus_id for gpu in (gpus.gpus if gpus else None) or ()}
+    own |= {function.address for function in gpu_functions(evidence)}
+    functions = (bus.functions if bus else None) or ()
+    yield from (each for each in functions if each.address in own)
+
+
+def nics_of(evidence: Evidence, params: Params) -> list[PciFunction] | str:
+    """The NICs that count, or why they are not known."""
+    section = evidence[Pci]
+    functions = section.data.functions if section.data else None
+    if functions is None:
+        return f"PCI: {section.data.why('functions') if section.data else section.why}"
+    for function in functions:
+        for field in ("class_code", "vendor"):
+            if getattr(function, field) is None:
+                return f"{function.address}: {field}: {function.why(field)}"
+    nics = [each for each in functions if each.kind == "nic"]
+    for nic in nics:
+        if nic.physfn is None:
+            return f"{nic.address}: physfn: {nic.why('physfn')}"
+        if params.devices and nic.device is None:
+            return f"{nic.address}: device: {nic.why('device')}"
+    found = list(cards([each for each in nics if not each.physfn and
+                        (not params.devices or each.id in params.devices)]))  # fmt: skip
+    return found if len(found) <= MOST else f"{len(found)} NICs are more than one node has"
+
+
+There = list[tuple[Distance, str]]
+
+
+def judge_gpu(gpu: Gpu, there: There, params: Params, taken: bool, unsure_of: str) -> Finding:
+    """`taken`: other GPUs have the NICs that are near enough; `unsure_of`: why that is unknown."""
+    subject = subject_of(gpu)
+    near = [address for distance, address in there if is_near(distance, params)]
+    unsure = [distance for distance, _ in there if not distance.level]
+    if len(near) < params.nics and unsure:
+        return unknown(subject, why=unsure[0].why)
+    if len(near) < params.nics:
+        return fail(
+            subject,
+            expected=expected_of(params),
+            actual=len(near),
+            why=nearest(there),
+            advice=ADVICE,
+        )
+    if taken:
+        return fail(
+            subject,
+            expected=f"{expected_of(params)}, one for {params.gpus_per_nic}",
+            actual=f"{', '.join(near[:4])}: other GPUs' already",
+            advice=SHARED,
+        )
+    if unsure_of:
+        return unknown(subject, why=f"whether another GPU has its NIC: {unsure_of}")
+    return ok(subject, expected=expected_of(params), actual=len(near), why=nearest(there))
+
+
+def is_near(distance: Distance, params: Params) -> bool:
+    return bool(distance.level) and distance.rank <= LEVELS.index(params.level)
+
+
+def expected_of(params: Params) -> str:
+    return f"{params.nics} at {params.level} or nearer"
+
+
+def nearest(there: There) -> str:
+    if not there:
+        return "the node has no NIC that counts"
+    distance, address = min(there, key=lambda one: (one[0].rank, one[1]))
+    return f"the nearest is {address} at {distance.level}"
+
+
+class Shares:
+    """Which GPUs have which NICs for themselves, each NIC for its share of them."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._near: dict[str, list[str]] = {}
+        self._users: dict[str, list[str]] = {}
+
+    def give(self, gpu: str, near: list[str]) -> bool:
+        """Whether there are NICs for this GPU, too; others may get another one of theirs."""
+        self._near[gpu] = near
+        return all(self._place(gpu, set()) for _ in range(self._params.nics))
+
+    def _place(self, gpu: str, tried: set[str]) -> bool:
+        for nic in self._near[gpu]:
+            users = self._users.setdefault(nic, [])
+            if nic in tried or gpu in users:
+                continue
+            tried.add(nic)
+            if len(users) < self._params.gpus_per_nic:
+                users.append(gpu)
+                return True
+            for at, other in enumerate(users):
+                if self._place(other, tried):
+                    users[at] = gpu
+                    return True
+        return False
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.PCIE,
+    reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id", "pci.functions[].device"),
+    judge=judge,
+)

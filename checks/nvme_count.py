@@ -1,0 +1,82 @@
+"""The node has as many NVMe drives as the baseline says.
+
+**Why it matters.** A drive that is not found any more leaves its array degraded or its scratch
+space smaller, and no error afterwards: the data set then lies on the wrong disk.
+
+**Read from** `/sys/bus/pci/devices`: functions of class 0108, whatever their driver. Virtual
+functions are left out.
+
+**Verdicts.** `count` is the number exactly, `minimum` the least. A drive whose configuration reads
+as ff no longer answers, and does not count. A function whose class was not read makes it unknown.
+
+**To fix it** look which slot lacks its drive in the BMC's inventory; reseat the drive, and check
+the slot's bifurcation in the BIOS and its cable.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+
+FEWER = (
+    "compare with the BMC's inventory which slot lacks its drive; reseat the drive, then check the "
+    "slot's bifurcation in the BIOS and its cable"
+)
+MORE = "the baseline is of a node with fewer drives: add `minimum`, or say how many there are"
+
+
+class Params(CheckParams):
+    """`nvme_count: 8` or `nvme_count: {minimum: 4}`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Annotated[int, Meta(ge=0, le=256)] | None = None
+    minimum: Annotated[int, Meta(ge=0, le=256)] | None = None
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Pci]
+    functions = section.data.functions if section.data else None
+    if section.status == "absent":
+        functions = ()
+    if functions is None:
+        yield unknown(why=f"PCI: {section.data.why('functions') if section.data else section.why}")
+    elif params.count is None and params.minimum is None:
+        yield unknown(why="the baseline says neither count nor minimum")
+    else:
+        yield judge_drives(functions, params)
+
+
+def judge_drives(functions: tuple[PciFunction, ...], params: Params) -> Finding:
+    for function in functions:
+        for field in ("class_code", *(("physfn", "revision") if function.kind == "nvme" else ())):
+            if getattr(function, field) is None:
+                return unknown(why=f"{function.address}: {field}: {function.why(field)}")
+    drives = [each for each in functions if each.kind == "nvme" and not each.physfn]
+    dead = [each.address for each in drives if each.revision == "ff"]
+    actual = len(drives) - len(dead)
+    why = f"no longer answers: {', '.join(dead[:8])}" if dead else ""
+    if params.count is not None and actual != params.count:
+        advice = FEWER if actual < params.count else MORE
+        return fail(expected=params.count, actual=actual, why=why, advice=advice)
+    if params.minimum is not None and actual < params.minimum:
+        least = f"at least {params.minimum}"
+        return fail(expected=least, actual=actual, why=why, advice=FEWER)
+    expected = params.count if params.count is not None else f"at least {params.minimum}"
+    return ok(expected=expected, actual=actual, why=why)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "pci.functions[].class_code",
+        "pci.functions[].physfn",
+        "pci.functions[].revision",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,177 @@
+"""The PCIe links of NICs and NVMe drives run at their full rate and width.
+
+**Why it matters.** A NIC at half its lanes has half its rate, a drive at an older generation feeds
+its GPUs too slowly, and both work without an error.
+
+**Read from** `/sys/bus/pci/devices/*/{current,max}_link_{speed,width}`, of the device and of the
+port above it.
+
+**Verdicts.** A link is to run at the most that device and port can both do; less fails. A link
+below what the device can do because its port cannot do more is ok, and the finding names the port;
+with `limited: false` it fails. `kinds` says which devices are judged, `ignore` which are not:
+vendor and device id (14e4:165f, a management NIC), or address. The ports of one card are one
+device. Devices without a PCIe link, and virtual machines, whose ports are the hypervisor's, are not
+applicable; virtual functions are left out.
+
+**To fix it** reboot once, which trains the link again; then reseat the card or the drive, and look
+at its cable, riser and the BIOS's bifurcation of the slot.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from nodevet.checking.pci_path import cards, emulated
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s per lane
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
+FIELDS = ("link_gts", "link_width", "link_gts_max", "link_width_max")
+RETRAIN = (
+    "reboot once, which retrains the link; if it stays, power the node off and reseat the card or "
+    "drive, then its riser, cable or backplane"
+)
+NARROW = (
+    "the port cannot do more: use a slot that can, and check its bifurcation and link speed in the "
+    "BIOS"
+)
+
+
+Device = Annotated[str, Meta(title="an id or PCI address", pattern=r"^[0-9a-f:.]{9,15}$")]
+
+
+class Params(CheckParams):
+    """`pci_links: {}` or `pci_links: {kinds: [nic], ignore: ["14e4:165f", "0000:01:00.0"]}`"""
+
+    kinds: tuple[Literal["nic", "nvme"], ...] = ("nic", "nvme")
+    ignore: tuple[Device, ...] = ()
+    """Devices that are not judged, by id or address."""
+    limited: bool = True
+    """Whether a link may be limited by its port."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    said = emulated(evidence)
+    section = evidence[Pci]
+    functions = section.data.functions if section.data else None
+    if said is not None:
+        yield said
+    elif functions is None:
+        yield unknown(why=f"PCI: {section.data.why('functions') if section.data else section.why}")
+    else:
+        yield from judge_all(section.data.by_address if section.data else {}, params)
+
+
+Functions = Mapping[str, PciFunction]
+Rate = tuple[float, int]  # GT/s per lane, lanes
+
+
+def judge_all(functions: Functions, params: Params) -> Iterator[Finding]:
+    for function in functions.values():
+        if function.class_code is None:
+            yield unknown(why=f"{function.address}: class_code: {function.why('class_code')}")
+    devices = [each for each in functions.values() if each.kind in params.kinds]
+    judged = [each for each in cards(devices) if not ignored(each, params) and not each.physfn]
+    for device in judged:
+        yield judge_device(device, functions, params)
+    if not judged:
+        yield not_applicable(why=f"no {' or '.join(params.kinds)} to judge")
+
+
+def ignored(function: PciFunction, params: Params) -> bool:
+    return function.id in params.ignore or function.address in params.ignore
+
+
+def judge_device(device: PciFunction, functions: Functions, params: Params) -> Finding:
+    subject = Subject(kind=device.kind, id=device.address, bus_id=device.address)
+    if device.physfn is None:
+        return unread(subject, device, "physfn")
+    if all(has_no_link(device, field) for field in FIELDS):
+        return not_applicable(subject, why="it has no PCIe link of its own")
+    own = rate(device, "")
+    most = rate(device, "_max")
+    if isinstance(own, str) or isinstance(most, str):
+        return unknown(subject, why=own if isinstance(own, str) else str(most))
+    at_best = min(own[0], most[0]), min(own[1], most[1])
+    if at_best == most:
+        return ok(subject, expected=words(most), actual=words(own))
+    port = port_above(device, functions)
+    if isinstance(port, str):
+        return unknown(subject, why=port)
+    limit = most if port is None else rate(port, "_max")
+    if isinstance(limit, str):
+        return unknown(subject, why=limit)
+    expected = min(most[0], limit[0]), min(most[1], limit[1])
+    name = port.address if port else ""
+    why = f"limited by port {name}, whose maximum is {words(limit)}" if expected != most else ""
+    if own[0] < expected[0] or own[1] < expected[1]:
+        wanted = expected if params.limited else most
+        return fail(subject, expected=words(wanted), actual=words(own), why=why, advice=RETRAIN)
+    if not params.limited:
+        return fail(subject, expected=words(most), actual=words(own), why=why, advice=NARROW)
+    return ok(subject, expected=words(expected), actual=words(own), why=f"{why}; the device "
+              f"could do {words(most)}")  # fmt: skip
+
+
+def has_no_link(device: PciFunction, field: str) -> bool:
+    reason = device.errors.get(field, "")
+    return getattr(device, field) is None and reason.startswith(("ENOENT", "the kernel says"))
+
+
+def rate(function: PciFunction, which: str) -> Rate | str:
+    """Of a link now, or at most (`_max`); or why it is not known."""
+    gts = getattr(function, f"link_gts{which}")
+    width = getattr(function, f"link_width{which}")
+    for field, value in ((f"link_gts{which}", gts), (f"link_width{which}", width)):
+        if value is None:
+            return f"{function.address}: {field}: {function.why(field)}"
+    if gts not in GENERATIONS or width not in WIDTHS:
+        return f"{function.address}: no PCIe link runs at {gts:g} GT/s x{width}"
+    return gts, width
+
+
+def words(rate: Rate) -> str:
+    return f"Gen{GENERATIONS[rate[0]]} x{rate[1]}"
+
+
+def port_above(device: PciFunction, functions: Functions) -> PciFunction | str | None:
+    """The port at the other end of the link; None if there is none; or why it is not known."""
+    if device.upstream is None or "upstream" in device.errors:
+        return f"upstream: {device.why('upstream')}"
+    if not device.upstream:
+        return None
+    return functions.get(device.upstream[0]) or "the port above it is not in the evidence"
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.PCIE,
+    reads=(
+        "host.virtualization",
+        "pci.functions[].address",
+        "pci.functions[].class_code",
+        "pci.functions[].device",
+        "pci.functions[].link_gts",
+        "pci.functions[].link_gts_max",
+        "pci.functions[].link_width",
+        "pci.functions[].link_width_max",
+        "pci.functions[].physfn",
+        "pci.functions[].upstream[]",
+        "pci.functions[].vendor",
+    ),
+    judge=judge,
+)

@@ -1,0 +1,106 @@
+"""How near two PCI functions are to each other: PIX, PXB, PHB, NODE, SYS, as `nvidia-smi topo -m`.
+
+PIX: below one switch, or one port; PXB: below more than one switch, and not by the CPU; PHB: by
+the CPU's host bridge that both hang on; NODE: by two host bridges of one NUMA node; SYS: by the
+link between NUMA nodes. NVLinks are not PCI and are not counted here.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Literal, NamedTuple
+
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.numa import Numa
+from nodevet.evidence.pci import PciFunction
+from nodevet.model import Finding, not_applicable, unknown
+
+Level = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+LEVELS: tuple[Level, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""The nearest first."""
+REAL = (None, "none", "container")
+"""Virtualization in which the PCI bus is the machine's own."""
+READS = (
+    "host.virtualization",
+    "numa.online",
+    "pci.functions[].address",
+    "pci.functions[].numa_node",
+    "pci.functions[].upstream[]",
+)
+"""What `between` and `emulated` depend on: part of `reads` of whoever uses them."""
+WITHIN_A_SWITCH = 1  # ports from a function to the top of its switch, the first is 0
+
+
+class Distance(NamedTuple):
+    """A level; or, if it is empty, why it is not known."""
+
+    level: Level | Literal[""]
+    why: str = ""
+
+    @property
+    def rank(self) -> int:
+        """0 is the nearest; what is not known is the farthest."""
+        return LEVELS.index(self.level) if self.level else len(LEVELS)
+
+
+def emulated(evidence: Evidence) -> Finding | None:
+    """Why the bus says nothing of the machine: in a virtual machine it is the hypervisor's."""
+    host = evidence[HostInfo].data
+    if host is None:
+        return unknown(why=f"host: {evidence[HostInfo].why}")
+    if not host.virtualization:
+        return unknown(why=f"virtualization: {host.why('virtualization')}")
+    if host.virtualization not in REAL:
+        return not_applicable(why="in a virtual machine the PCI topology is the hypervisor's")
+    return None
+
+
+def one_node(evidence: Evidence) -> bool | None:
+    """Whether the machine has one NUMA node only; None if that is not known."""
+    section = evidence[Numa]
+    online = numbers(section.data.online) if section.data else None
+    return len(online) == 1 if online else None
+
+
+def between(one: PciFunction, other: PciFunction, alone: bool | None) -> Distance:
+    """How near two functions are. `alone`: whether there is one NUMA node only."""
+    for function in (one, other):
+        if function.upstream is None or "upstream" in function.errors:
+            return Distance("", f"{function.address}: upstream: {function.why('upstream')}")
+    above_one, above_other = one.upstream or (), other.upstream or ()
+    places = {address: place for place, address in enumerate(above_other)}
+    for place, address in enumerate(above_one):
+        if address in places:
+            far = max(place, places[address]) > WITHIN_A_SWITCH
+            return Distance("PXB" if far else "PIX")
+    if host_bridge(one) == host_bridge(other):
+        return Distance("PHB")
+    nodes = []
+    for function in (one, other):
+        if function.numa_node is None:
+            return Distance("", f"{function.address}: numa_node: {function.why('numa_node')}")
+        if function.numa_node < 0 and alone is not True:
+            why = f"the firmware does not say on which NUMA node {function.address} is"
+            return Distance("", why)
+        nodes.append(function.numa_node)
+    return Distance("NODE" if nodes[0] == nodes[1] or min(nodes) < 0 else "SYS")
+
+
+def host_bridge(function: PciFunction) -> str:
+    """Domain and bus of the host bridge that a function hangs on: 0000:16."""
+    top = function.upstream[-1] if function.upstream else function.address
+    return top.rpartition(":")[0]
+
+
+def card(function: PciFunction) -> str:
+    """The address without the function: what the ports of one NIC share."""
+    return function.address.rpartition(".")[0]
+
+
+def cards(functions: Collection[PciFunction]) -> Iterator[PciFunction]:
+    """The first function of each card."""
+    seen = set()
+    for function in functions:
+        if card(function) not in seen:
+            seen.add(card(function))
+            yield function
