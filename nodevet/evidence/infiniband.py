@@ -61,10 +61,3 @@ class Infiniband(SectionRecord, frozen=True, kw_only=True):
 
     devices: Annotated[tuple[RdmaDevice, ...], bounds.RDMA_DEVICES] | None = None
     found: Annotated[tuple[Text, ...], bounds.RDMA_DEVICES] | None = None  # names of all of them
-
-    def contradiction(self) -> str:
-        for device in self.devices or ():
-            numbers = [port.number for port in device.ports or ()]
-            if len(set(numbers)) < len(numbers):
-                return f"two ports of {device.name} with the same number"
-        return ""

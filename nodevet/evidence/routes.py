@@ -10,18 +10,17 @@ from nodevet.evidence.core import Record, SectionRecord
 class DefaultRoute(Record, frozen=True, kw_only=True):
     """A default route of the main table. /proc/net/route, /proc/net/ipv6_route."""
 
-    family: int  # 4 or 6
     interface: Text  # of an IPv4 route with several next hops the first
     gateway: Text = ""  # empty: none, the link itself
-    metric: int = 0
+    metric: int
 
 
 class Addressed(Record, frozen=True, kw_only=True):
     """The addresses of one interface, IPv4 and IPv6, apart from loopback and link-local ones."""
 
     name: Text
-    addresses: Annotated[tuple[Text, ...], bounds.ADDRESSES] = ()  # 192.0.2.2/24
-    count: int = 0  # of all; the probe lists the first 64
+    addresses: Annotated[tuple[Text, ...], bounds.ADDRESSES]  # 192.0.2.2/24
+    count: int  # of all; the probe lists the first 64
 
 
 class Routes(SectionRecord, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ its place would make it not ok; then the check may not say ok without knowing it
 
 import copy
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,7 +24,9 @@ WORDS = ("other", "", "0", "1", "ff", "a1", "none", "kvm", "0-1", "10de", "03020
 NUMBERS = (-1, 0, 1, 2, 3, 4, 5, 8, 16, 32)
 REASONS = ("EIO", "NVML_ERROR_UNKNOWN", "NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_GPU_IS_LOST")
 SECTIONS = [name for name in Evidence.__struct_fields__ if name not in ("schema", "probe")]
-IDENTITIES = ("index", "address", "id", "link", "pid", "path", "policies")  # a record needs it
+IDENTITIES = (  # a record needs it
+    *("address", "gateway", "gid", "id", "index", "link", "number", "path", "pid", "policies"),
+)
 GONE = object()
 
 
@@ -314,6 +317,27 @@ def found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     yield from range(len(data["found"]))
 
 
+def devices_found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    data = data_of(document, "infiniband")
+    data["found"] = [each["name"] for each in data.get("devices") or ()]
+    ignored = getattr(wanted, "ignore", ())
+    yield from (
+        at
+        for at, name in enumerate(data["found"])
+        if not any(fnmatchcase(name, pattern) for pattern in ignored)
+    )
+
+
+def interfaces_found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """Those of RDMA ports, and those that are listed as found."""
+    data = data_of(document, "network")
+    data["found"] = [each["name"] for each in data.get("interfaces") or ()]
+    devices = data_of(document, "infiniband").get("devices") or ()
+    used = {port.get("netdev") for each in devices for port in each.get("ports") or ()}
+    names = used if check_id == "rdma" else set(data["found"])
+    yield from (at for at, name in enumerate(data["found"]) if name in names)
+
+
 def bound(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
     """A PCI function is bound to each module that is asked for."""
     modules = data_of(document, "modules").get("loaded") or []
@@ -353,6 +377,8 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("numa", "nodes"): (nodes_online,),
     ("processes", "processes"): (computing,),
     ("filesystems", "filesystems"): (found,),
+    ("infiniband", "devices"): (devices_found,),
+    ("network", "interfaces"): (interfaces_found,),
     ("modules", "loaded"): (bound,),
     ("services", "units"): (asked,),
     ("sysctl", "parameters"): (asked,),
@@ -378,6 +404,12 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("imex", "nodes"): "the baseline says how many there are",
     ("containers", "engines"): "one that is not there can only be called not installed",
     ("containers", "specifications"): "read whole or not at all",
+    ("infiniband", "found"): "it is such a count itself",
+    ("network", "found"): "it is such a count itself",
+    ("routes", "default_ipv4"): "one that is not there can only be called missing",
+    ("routes", "default_ipv6"): "one that is not there can only be called missing",
+    ("routes", "interfaces"): "one that is not there can only be called missing",
+    ("routes", "unplaced"): "an address of these can only be called unknown",
 }
 BUS = ("pci", "functions")
 NO_MORE_OF_THE_BUS = (

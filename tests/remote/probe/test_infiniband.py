@@ -5,8 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from nodevet.catalog import Catalog
+from nodevet.evidence.document import decode
 from nodevet.remote.probe.collectors import infiniband
 from nodevet.remote.probe.files import Absent
 
@@ -50,6 +53,36 @@ def test_a_node_with_eight_h100(h100: str, check: Check) -> None:
     }
     assert downed["mlx5_0"]["link_downed"] == 0 and downed["mlx5_1"]["link_downed"] == 255
     assert "lifespan" not in downed["mlx5_0"] and "out_of_sequence" in downed["mlx5_0"]
+
+
+@pytest.fixture
+def judged() -> Callable[[str, Any], dict[str, str]]:
+    """What the check infiniband says of a tree, by subject."""
+
+    def ask(root: str, said: dict[str, Any]) -> dict[str, str]:
+        section = {"status": "ok", "data": infiniband.collect(root, {})}
+        document = {"schema": 1, "probe": "0", "sections": {"infiniband": section}}
+        check = Catalog().check("infiniband")
+        params = check.params.model_validate(said)
+        found = check.judge(decode(msgspec.json.encode(document)), params)
+        return {finding.subject.id: finding.verdict.value for finding in found}
+
+    return ask
+
+
+def test_eight_ports_of_400_gbps_are_as_a_baseline_says(
+    h100: str, judged: Callable[..., dict[str, str]]
+) -> None:
+    said = {"count": 8, "rate_gbps": 400, "width": 4, "uniform": True}
+    assert set(judged(h100, said).values()) == {"unknown"}  # virtual functions? no link says
+    for device in (Path(h100) / CLASS).iterdir():
+        (device / "device").symlink_to("../../../../devices/pci0000:17/0000:1a:00.0")
+    (Path(h100) / "sys/devices/pci0000:17/0000:1a:00.0").mkdir(parents=True)
+    assert set(judged(h100, said).values()) == {"ok"}
+    found = judged(h100, {**said, "maximum": {"link_downed": 10}})
+    assert [name for name, verdict in found.items() if verdict == "fail"] == ["mlx5_1:1"]
+    assert judged(h100, {**said, "rate_gbps": 800})["mlx5_0:1"] == "fail"
+    assert judged(h100, {"count": 1, "link_layer": "Ethernet"})["mlx5_bond_0:1"] == "ok"
 
 
 def test_fixtures_of_procfs(capture: Callable[[str], str], check: Check) -> None:

@@ -67,12 +67,7 @@ def number(address):
 def default_ipv4(routes):
     """The default routes that lead somewhere. Raises ValueError."""
     return bounded(
-        {
-            "family": 4,
-            "interface": name,
-            "gateway": gateway if flags & GATEWAY else "",
-            "metric": metric,
-        }
+        {"interface": name, "gateway": gateway if flags & GATEWAY else "", "metric": metric}
         for name, destination, gateway, flags, metric, mask in routes
         if destination == mask == 0 and flags & UP and not flags & REJECT
     )
@@ -90,7 +85,7 @@ def parse_default_ipv6(text):
         flags, metric = int(words[8], 16), int(words[5], 16)
         if flags & UP and not flags & REJECT:
             gateway = ipv6(words[4]) if flags & GATEWAY else ""
-            found.append({"family": 6, "interface": words[9], "gateway": gateway, "metric": metric})
+            found.append({"interface": words[9], "gateway": gateway, "metric": metric})
     return bounded(found)
 
 

@@ -1,0 +1,107 @@
+"""The expected number of EFA devices is there, driven by efa, and active.
+
+**Why it matters.** A p5 instance has 32 EFA devices, a p4d four: with one that is missing, NCCL
+still runs, over fewer rails, and a job of hundreds of nodes takes its pace from this one.
+
+**Read from** `/sys/class/infiniband/*/device/driver` and `ports/*/state`; the PCI bus for what is
+there and has no driver.
+
+**Verdicts.** Counts RDMA devices whose driver is efa; each of their ports must be ACTIVE. How many
+there are depends on the instance type and on how it was launched: state it in the baseline of that
+type (p4d.24xlarge 4, p5.48xlarge 32, p5en.48xlarge 16, p6-b200.48xlarge 8).
+
+**To fix it** fewer on the PCI bus: the instance was launched without these network interfaces of
+type efa. On the bus and not here: `modprobe efa`, `dmesg | grep efa`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.rdma import DEVICES_READ, device_subject, each_device
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.infiniband import RdmaDevice
+from nodevet.evidence.pci import Pci
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, fail, ok, unknown
+
+AMAZON, EFA = "1d0f", "efa"  # PCI vendor; device efa0, efa1, efa2, ...
+UNBOUND = "`modprobe efa`; `dmesg | grep efa` says why it did not take the devices on the PCI bus"
+LAUNCH = (
+    "the instance was launched with other network interfaces: give each network card one of type "
+    "efa (or efa-only), and check the instance type"
+)
+DOWN = "`dmesg | grep efa`; reset it with a reboot, then stop and start the instance"
+
+
+class Params(CheckParams):
+    """`efa: 32`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Annotated[int, Field(ge=0, le=256)]
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    mine: list[RdmaDevice] = []
+    unjudged: list[Finding] = []
+    for each in each_device(evidence):
+        if isinstance(each, Finding):
+            unjudged.append(each)
+        elif each.driver is None:
+            unjudged.append(unread(device_subject(each), each, "driver"))
+        elif each.driver == EFA:
+            mine.append(each)
+    yield from unjudged
+    if mine or not any(finding.subject == NODE for finding in unjudged):
+        yield count(evidence, len(mine), bool(unjudged), params.count)
+    for device in mine:
+        yield from judged(device_subject(device), states(device), {})
+
+
+def count(evidence: Evidence, found: int, unsure: bool, wanted: int) -> Finding:
+    expected, actual = {"EFA devices": wanted}, {"EFA devices": found}
+    if unsure and found <= wanted:
+        return unknown(expected=expected, why=f"{found} were read, and not all")
+    if found == wanted:
+        return ok(expected=expected, actual=actual)
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
+    on_bus = sum(
+        each.vendor == AMAZON and (each.device or "").startswith(EFA) for each in functions
+    )
+    why = f"{on_bus} on the PCI bus" if functions else ""
+    advice = UNBOUND if on_bus > found else LAUNCH
+    return fail(expected=expected, actual=actual, why=why, advice=advice)
+
+
+def states(device: RdmaDevice) -> Iterator[Aspect]:
+    if device.ports is None:
+        yield unread_aspect(device, "ports")
+    elif not device.ports:
+        yield met("state", False, expected="ACTIVE", actual="no port", advice=DOWN)
+    for port in device.ports or ():
+        if port.state is None:
+            yield unread_aspect(port, "state")
+        else:
+            right = port.state == "ACTIVE"
+            yield met("state", right, expected="ACTIVE", actual=port.state, advice=DOWN)
+
+
+def learn(evidence: Evidence) -> Value:
+    devices = [each for each in each_device(evidence) if isinstance(each, RdmaDevice)]
+    return sum(device.driver == EFA for device in devices) or None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        *DEVICES_READ,
+        "infiniband.devices[].driver",
+        "infiniband.devices[].ports[].state",
+    ),
+    judge=judge,
+    learn=learn,
+)

@@ -1,0 +1,357 @@
+"""The expected number of InfiniBand or RoCE ports is up, at the expected rate and width.
+
+**Why it matters.** A collective is as fast as its slowest link: one port of eight that is down, or
+that trained at half its lanes, halves the bandwidth of a job over a thousand nodes, or hangs it.
+The node itself goes on as if nothing had happened.
+
+**Read from** `/sys/class/infiniband/*/ports/*/{state,phys_state,rate,link_layer}`, `counters` and
+`hw_counters`, `pkeys`, and `fw_ver`, `board_id`, `hca_type` of the device.
+
+**Verdicts.** A port of the expected `link_layer` counts if it is there, and must be ACTIVE and
+LinkUp. Faster than expected is ok; rate and width of a port that is down say nothing and are not
+judged. A port that is down on purpose (storage, management) is named in `ignore`, by its device
+(`mlx5_2`, `mlx5_bond_*`) or by itself (`mlx5_2:1`), and not counted. Virtual functions are not
+counted on the host that has them for its guests; in a guest they are its ports. An Ethernet one
+does not say the rate of the NIC below, which is not applicable there. `uniform` compares the ports
+of adapters of one kind (PSID) with one another: firmware, and rate and width of those that are up.
+A count since the driver was loaded is not by itself a fault: `maximum` judges the counters that it
+names, and no others. One that cannot count any further (link_downed: 255) is unknown, if it may be
+that high.
+
+**To fix it** INIT: look for the subnet manager (`sminfo`). Polling: the cable, the transceiver,
+the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A low rate or
+width: reseat or replace the cable, then compare with the switch's own port.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.counts import counted
+from nodevet.checking.learning import usual
+from nodevet.checking.rdma import (
+    DEVICES_READ,
+    NOT_LOADED,
+    each_port,
+    named,
+    port_name,
+    port_subject,
+)
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.infiniband import RdmaDevice, RdmaPort
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    Verdict,
+    fail,
+    ok,
+    unknown,
+)
+
+GUEST_FUNCTIONS = ("MT4114", "MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126")
+"""hca_type of mlx5's virtual functions, in mlx5_core's own table."""
+HERE = ("none", "container")
+CABLE = (
+    "reseat the cable at both ends, then swap it with a known-good one; `mlxlink -m` shows the "
+    "transceiver, and the switch whether its port agrees"
+)
+STATES = {
+    "INIT": "the subnet manager has not brought it up: `sminfo` on a healthy node says whether one "
+    "runs, its log why it leaves this port out",
+    "ARMED": "the subnet manager is bringing it up: check again",
+    "Polling": f"no link partner answers: {CABLE}",
+    "Disabled": "it was disabled: `ibportstate -D 0 1 enable`, or `ip link set dev NAME up` of an "
+    "Ethernet port; find out who disabled it",
+}
+SLOW = f"it trained below what it can: {CABLE}"
+COUNTS = (
+    "it counts since the driver was loaded: see whether it still rises (`perfquery -x`), and then "
+    f"{CABLE}"
+)
+FIRMWARE = "`mlxfwmanager --query` shows what is installed; new firmware needs a reset of the NIC"
+
+Number = Annotated[int, Field(ge=0, le=4096)]
+Count = Annotated[int, Field(ge=0)]
+Text = Annotated[str, Field(min_length=1, max_length=128)]
+Texts = Annotated[tuple[Text, ...], Field(strict=False)]
+PKey = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{4}$")]
+
+
+class Params(CheckParams):
+    """`infiniband: 8` or `infiniband: {count: 8, rate_gbps: 400, width: 4, uniform: true}` or
+    `infiniband: {minimum: 4, ignore: [mlx5_2, "mlx5_bond_*"], maximum: {link_downed: 10}}`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Number | None = None
+    """Ports of this link layer."""
+    minimum: Number | None = None
+    link_layer: Literal["InfiniBand", "Ethernet"] = "InfiniBand"
+    """Ethernet: RoCE."""
+    ignore: Texts = ()
+    """Devices and ports that are not judged, `mlx5_2` or `mlx5_2:1`; `*` stands for any text."""
+    rate_gbps: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    width: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Lanes."""
+    firmware: Text | Texts = ()
+    """Versions of which each adapter must have one, `28.43.*`."""
+    uniform: bool = False
+    """Adapters of one kind must be alike."""
+    pkeys: Annotated[tuple[PKey, ...], Field(strict=False)] = ()
+    """Partition keys that each port must have."""
+    maximum: Annotated[dict[Text, Count], Field(default_factory=dict)]
+    """The most that a counter may stand at, by its name in `counters` or `hw_counters`."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "Params":
+        if (self.count is None) == (self.minimum is None):
+            raise ValueError("give either count or minimum")
+        return self
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return (self.firmware,) if isinstance(self.firmware, str) else self.firmware
+
+
+Port = tuple[RdmaDevice, RdmaPort]
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    ports: list[Port] = []
+    unjudged: list[Finding] = []
+    others: list[str] = []
+    for each in each_port(evidence, params.ignore):
+        if isinstance(each, Finding):
+            unjudged.append(each)
+            continue
+        device, port = each
+        if port.link_layer is None:
+            unjudged.append(unread(port_subject(device, port), port, "link_layer"))
+        elif port.link_layer == params.link_layer:
+            ports.append(each)
+        else:
+            others.append(f"{port_name(device, port)} ({port.link_layer})")
+    if ports or not any(finding.subject == NODE for finding in unjudged):
+        yield count(len(ports), bool(unjudged), others, params)
+    yield from unjudged
+    for device, port in ports:
+        found = aspects(evidence, device, port, params)
+        yield from judged(port_subject(device, port), found, details(device, port))
+    yield from uniform(ports, bool(unjudged)) if params.uniform else ()
+
+
+def count(found: int, unsure: bool, others: list[str], params: Params) -> Finding:
+    """How many ports there are; `unsure`: there may be more."""
+    names = f"{params.link_layer} ports"
+    if params.count is None:
+        least = params.minimum or 0
+        expected, right, short = f"at least {least}", found >= least, found < least
+    else:
+        expected, right = str(params.count), found == params.count and not unsure
+        short = found <= params.count
+    if short and not right and unsure:
+        return unknown(expected={names: expected}, why=f"{found} were read, and not all")
+    told = f"not counted: {', '.join(sorted(others)[:16])}" if others and not right else ""
+    return (ok if right else fail)(
+        expected={names: expected},
+        actual={names: str(found)},
+        why=told,
+        advice="" if right else GONE if found or others else NOT_LOADED,
+    )
+
+
+GONE = (
+    "`lspci -d 15b3:` shows which NIC is not on the bus, `dmesg | grep mlx5` why one has no port; "
+    "a port of another link layer is set in the NIC (`mlxconfig query LINK_TYPE_P1`)"
+)
+
+
+def aspects(
+    evidence: Evidence, device: RdmaDevice, port: RdmaPort, params: Params
+) -> Iterator[Aspect]:
+    yield (state := link_state(port))
+    if state.verdict is Verdict.OK:
+        yield from speed(evidence, device, port, params)
+    if params.versions:
+        if device.fw_ver is None:
+            yield unread_aspect(device, "fw_ver")
+        else:
+            yield met(
+                "firmware",
+                named(device.fw_ver, params.versions),
+                expected=" or ".join(params.versions),
+                actual=device.fw_ver,
+                advice=FIRMWARE,
+            )
+    yield from partitions(port, params)
+    yield from counted(port.counters, params.maximum, why=port.why("counters"), advice=COUNTS)
+
+
+def link_state(port: RdmaPort) -> Aspect:
+    if port.state is None or port.phys_state is None:
+        return unread_aspect(port, "state" if port.state is None else "phys_state")
+    actual = f"{port.state} ({port.phys_state})"
+    advice = STATES.get(port.phys_state) or STATES.get(port.state) or CABLE
+    right = port.state == "ACTIVE" and port.phys_state == "LinkUp"
+    return met("state", right, expected="ACTIVE (LinkUp)", actual=actual, advice=advice)
+
+
+def speed(
+    evidence: Evidence, device: RdmaDevice, port: RdmaPort, params: Params
+) -> Iterator[Aspect]:
+    found = []
+    for field, least in (("rate_gbps", params.rate_gbps), ("width", params.width)):
+        actual = getattr(port, field)
+        if least is not None and actual is None:
+            found.append(unread_aspect(port, field))
+        elif least is not None:
+            expected, shown = unit(field, least), unit(field, actual)
+            found.append(met(LABELS[field], actual >= least, expected=expected, actual=shown,
+                             advice=SLOW))  # fmt: skip
+    slow = any(aspect.verdict is Verdict.FAIL for aspect in found)
+    hidden = hides_rate(evidence, device) if slow and port.link_layer == "Ethernet" else None
+    yield from found if hidden is None else (hidden,)
+
+
+def hides_rate(evidence: Evidence, device: RdmaDevice) -> Aspect | None:
+    """Why the rate of an Ethernet port is not that of its NIC; None if it is."""
+    if device.hca_type is None:
+        return unread_aspect(device, "hca_type")
+    if device.hca_type not in GUEST_FUNCTIONS:
+        return None
+    host = evidence[HostInfo].data
+    if host is None or not host.virtualization:
+        why = evidence[HostInfo].why if host is None else host.why("virtualization")
+        return Aspect(Verdict.UNKNOWN, "rate", why=f"virtualization: {why}")
+    if host.virtualization in HERE:
+        return None
+    why = "a virtual function does not say the rate of the host's NIC"
+    return Aspect(Verdict.NOT_APPLICABLE, "rate", why=why)
+
+
+LABELS = {"rate_gbps": "rate", "width": "width", "fw_ver": "firmware"}
+
+
+def unit(field: str, value: Value) -> Value:
+    """As people write it: 400 Gb/s, 4X."""
+    if field == "rate_gbps":
+        return f"{value:g} Gb/s"
+    return f"{value}X" if field == "width" else value
+
+
+def uniform(ports: Iterable[Port], unsure: bool) -> Iterator[Finding]:
+    """A finding for each kind of adapter, by its PSID: whether its ports are alike. `unsure`:
+    there may be more of them."""
+    kinds: dict[str, list[Port]] = defaultdict(list)
+    for device, port in ports:
+        if device.board_id is None:
+            unsure = True
+            yield unread(port_subject(device, port), device, "board_id")
+        else:
+            kinds[device.board_id].append((device, port))
+    for board, alike in kinds.items():
+        up = [each for each in alike if link_state(each[1]).verdict is not Verdict.FAIL]
+        found = [*same("rate_gbps", up), *same("width", up), *same("fw_ver", alike)]
+        if unsure:
+            found.append(Aspect(Verdict.UNKNOWN, "ports", why="not all ports were read"))
+        yield from judged(Subject(kind="adapter", id=board), found, {})
+
+
+def same(field: str, ports: Sequence[Port]) -> Iterator[Aspect]:
+    """Whether a field of several ports, or of their devices, has one value."""
+    names: dict[Value, list[str]] = defaultdict(list)
+    for device, port in ports:
+        record = device if field == "fw_ver" else port
+        value = getattr(record, field)
+        if value is None:
+            yield unread_aspect(record, field)
+        else:
+            names[value].append(port_name(device, port))
+    ordered = sorted(names, key=lambda value: (len(names[value]), value), reverse=True)
+    if ordered:
+        advice = FIRMWARE if field == "fw_ver" else SLOW
+        told = [f"{unit(field, ordered[0])} ({len(names[ordered[0]])} ports)"]
+        told += [f"{unit(field, value)} ({', '.join(names[value][:8])})" for value in ordered[1:]]
+        yield met(
+            LABELS[field],
+            len(ordered) == 1,
+            expected=f"{unit(field, ordered[0])} on all",
+            actual=", ".join(told),
+            advice=advice,
+        )
+
+
+def partitions(port: RdmaPort, params: Params) -> Iterator[Aspect]:
+    if not params.pkeys:
+        return
+    if port.pkeys is None:
+        yield unread_aspect(port, "pkeys")
+        return
+    wanted = [key.lower().removeprefix("0x") for key in params.pkeys]
+    missing = [key for key in wanted if key not in port.pkeys]
+    yield met(
+        "pkeys",
+        not missing,
+        expected=[f"0x{key}" for key in wanted],
+        actual=[f"0x{key}" for key in port.pkeys[:16]],
+        advice="the subnet manager hands out partition keys: see its partitions.conf",
+    )
+
+
+def details(device: RdmaDevice, port: RdmaPort) -> dict[str, str]:
+    known = {
+        "bus id": device.bus_id,
+        "interface": port.netdev,
+        "node GUID": device.node_guid,
+        "PSID": device.board_id,
+        "firmware": device.fw_ver,
+    }
+    return {what: text for what, text in known.items() if text}
+
+
+def learn(evidence: Evidence) -> Value:
+    each = [each for each in each_port(evidence) if not isinstance(each, Finding)]
+    ports = [port for _, port in each if port.link_layer == "InfiniBand" and port.state == "ACTIVE"]
+    if not ports:
+        return None
+    found: dict[str, Value] = {"count": len(ports)}
+    for field in ("rate_gbps", "width"):
+        value = usual(getattr(port, field) for port in ports)
+        found.update({field: value} if value is not None else {})
+    down = [port_name(device, port) for device, port in each
+            if port.link_layer == "InfiniBand" and port.state != "ACTIVE"]  # fmt: skip
+    return {**found, "ignore": down} if down else found
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        *DEVICES_READ,
+        "host.virtualization",
+        "infiniband.devices[].board_id",
+        "infiniband.devices[].fw_ver",
+        "infiniband.devices[].hca_type",
+        "infiniband.devices[].ports[].counters[].name",
+        "infiniband.devices[].ports[].counters[].value",
+        "infiniband.devices[].ports[].link_layer",
+        "infiniband.devices[].ports[].number",
+        "infiniband.devices[].ports[].phys_state",
+        "infiniband.devices[].ports[].pkeys[]",
+        "infiniband.devices[].ports[].rate_gbps",
+        "infiniband.devices[].ports[].state",
+        "infiniband.devices[].ports[].width",
+    ),
+    judge=judge,
+    learn=learn,
+)

@@ -1,0 +1,350 @@
+"""Network interfaces are up, as fast as expected, with the expected MTU.
+
+**Why it matters.** A NIC that fell back to a tenth of its speed, half of a bond, or one interface
+with an MTU of 1500 among jumbo frames: the node answers, and storage, checkpoints and NCCL over TCP
+crawl or hang at large messages.
+
+**Read from** `/sys/class/net/*/{operstate,carrier,speed,duplex,mtu,master,statistics}`,
+carrier_changes, and the driver of the device below.
+
+**Verdicts.** `interfaces` are named, or a pattern (`ens*`), which at least one must fit; `drivers`
+are for all physical interfaces of a kernel driver, apart from virtual functions. What names an
+interface exactly stands alone for it, and what patterns and drivers say does not hold. Each must
+be up unless `state` says otherwise: dormant is not (802.1X), unknown is, if it has a carrier.
+Faster than expected is ok; speed and duplex of what is down say nothing and are not judged. In a
+virtual machine a NIC that tells neither is not applicable for them. A count since boot is not by
+itself a fault: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped,
+tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, and for members
+of a bond link_failure_count.
+
+**To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
+shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
+and switches of the network. Carrier changes that go on: reseat or replace the cable.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+import pydantic
+from pydantic import ConfigDict, Field, model_validator
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.counts import counted
+from nodevet.checking.learning import usual
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.network import Interface, Network
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    Verdict,
+    fail,
+    ok,
+    unknown,
+)
+
+HERE = ("none", "container")
+PATTERN = re.compile(r"[*?\[]")
+CABLE = (
+    "check cable, transceiver and switch port (`ethtool NAME`, `ethtool -m NAME`, and what the "
+    "switch says of its end)"
+)
+STATES = {
+    "dormant": "it waits for a supplicant: 802.1X has not authenticated it (`wpa_cli status`)",
+    "lowerlayerdown": "the interface below it is down",
+    "notpresent": "its device is gone: see `dmesg` and the PCI bus",
+}
+TURNED_OFF = "`ip link set dev NAME up`, and find out why nothing turned it on at boot"
+TURNED_ON = "`ip link set dev NAME down`, and find out what turned it on"
+SLOW = f"both ends agreed on less: {CABLE}; autonegotiation and FEC must be alike on both"
+MTU = "set it where the interface is configured (netplan, NetworkManager, systemd-networkd, udev)"
+MISSING = "`ip -d link` and `dmesg` show what is there: a driver, a NIC or a name may be missing"
+COUNTS = (
+    "it counts since the interface came to be: see whether it still rises (`ip -s link show NAME`, "
+    f"`ethtool -S NAME`), and then {CABLE}"
+)
+BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
+
+Number = Annotated[int, Field(ge=0, le=1024)]
+Count = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[^/\s]{1,64}$")]
+
+
+class LinkWish(pydantic.BaseModel):
+    """What is expected of an interface."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    state: Literal["up", "down", "any"] = "up"
+    speed_gbps: Annotated[float, Field(gt=0, le=1e5)] | None = None
+    duplex: Literal["full", "half"] | None = None
+    mtu: Annotated[int, Field(ge=68, le=1 << 17)] | None = None
+    members: Number | None = None  # of a bond: how many are up
+    count: Number | None = None  # interfaces that the pattern or the driver fits
+    maximum: Annotated[dict[Name, Count], Field(default_factory=dict)]
+
+
+class Params(CheckParams):
+    """`network_link: {interfaces: {bond0: {speed_gbps: 200, mtu: 9000, members: 2}}}` or
+    `network_link: {drivers: {mlx5_core: {count: 8, speed_gbps: 400, mtu: 9000}}}` or
+    `network_link: {interfaces: {"eno*": {speed_gbps: 1}, eno4: {state: any}}}`"""
+
+    interfaces: Annotated[dict[Name, LinkWish], Field(default_factory=dict)]
+    """What is expected of those of a name; `*` and `?` stand for any text."""
+    drivers: Annotated[dict[Name, LinkWish], Field(default_factory=dict)]
+    """What is expected of those of a kernel driver."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "Params":
+        if not self.interfaces and not self.drivers:
+            raise ValueError("give interfaces, drivers or both")
+        return self
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Network]
+    if section.data is None:
+        yield unknown(why=f"network: {section.why}")
+        return
+    data = section.data
+    if data.interfaces is None or data.found is None:
+        field = "interfaces" if data.interfaces is None else "found"
+        yield unknown(why=f"{field}: {data.why(field)}")
+        return
+    missing = sorted(set(data.found) - set(data.by_name))
+    if missing:
+        yield unknown(why=f"interfaces that were not read: {', '.join(missing[:8])}")
+    wishes: dict[str, list[LinkWish]] = {}
+    for pattern, wish in params.interfaces.items():
+        fitting = [each for each in data.interfaces if fits(each.name, pattern, params)]
+        yield from present(pattern, wish, fitting, unsure=bool(missing))
+        for each in fitting:
+            wishes.setdefault(each.name, []).append(wish)
+    physical = [each for each in data.interfaces if each.kind != "virtual_function"]
+    unread = [each for each in physical if each.kind is None or each.driver is None]
+    for driver, wish in params.drivers.items():
+        fitting = [each for each in physical if each.driver == driver and each not in unread]
+        yield from driven(driver, wish, fitting, unread, unsure=bool(missing))
+        for each in fitting:
+            if each.name not in params.interfaces:
+                wishes.setdefault(each.name, []).append(wish)
+    for name, several in wishes.items():
+        aspects = [
+            aspect
+            for wish in several
+            for aspect in aspects_of(evidence, data, data.by_name[name], wish)
+        ]
+        yield from judged(subject_of(name), dict.fromkeys(aspects), details(data.by_name[name]))
+
+
+def subject_of(name: str) -> Subject:
+    return Subject(kind="interface", id=name)
+
+
+def fits(name: str, pattern: str, params: Params) -> bool:
+    return name == pattern or (name not in params.interfaces and fnmatchcase(name, pattern))
+
+
+def present(
+    pattern: str, wish: LinkWish, fitting: list[Interface], *, unsure: bool
+) -> Iterator[Finding]:
+    """Whether there are as many interfaces of a name as expected; nothing of one that is there."""
+    exact = not PATTERN.search(pattern)
+    if exact and wish.count is None:
+        if not fitting and wish.state == "up":
+            subject = subject_of(pattern)
+            if unsure:
+                yield unknown(subject, why="it was not read, or is not there")
+            else:
+                yield fail(subject, expected="present", actual="missing", advice=MISSING)
+        return
+    yield number(f"interfaces {pattern}", wish.count, len(fitting), unsure=unsure)
+
+
+def driven(
+    driver: str,
+    wish: LinkWish,
+    fitting: list[Interface],
+    unread: list[Interface],
+    *,
+    unsure: bool,
+) -> Iterator[Finding]:
+    """Whether a driver has as many interfaces as expected."""
+    for each in unread:
+        field = "kind" if each.kind is None else "driver"
+        yield unknown(subject_of(each.name), why=f"{field}: {each.why(field)}")
+    unsure = unsure or bool(unread)
+    yield number(f"interfaces of {driver}", wish.count, len(fitting), unsure=unsure)
+
+
+def number(what: str, count: int | None, found: int, *, unsure: bool) -> Finding:
+    """How many there are: `count`, or at least one."""
+    expected: dict[str, Value] = {what: "at least 1" if count is None else count}
+    short = found < (count or 1) if count is None else found <= count
+    right = found >= 1 if count is None else found == count and not unsure
+    if unsure and short and not right:
+        return unknown(expected=expected, why=f"{found} were read, and not all")
+    verdict = ok if right else fail
+    return verdict(expected=expected, actual={what: found}, advice="" if right else MISSING)
+
+
+def aspects_of(
+    evidence: Evidence, data: Network, interface: Interface, wish: LinkWish
+) -> Iterator[Aspect]:
+    state = link_state(interface, wish)
+    if state is not None:
+        yield state
+    if is_up(interface) is not False:
+        yield from speed(evidence, interface, wish)
+    if wish.mtu is not None:
+        if interface.mtu is None:
+            yield unread_aspect(interface, "mtu")
+        else:
+            right = interface.mtu == wish.mtu
+            yield met("mtu", right, expected=wish.mtu, actual=interface.mtu, advice=MTU)
+    if wish.members is not None:
+        yield members(data, interface, wish.members)
+    yield from counted(
+        interface.counters, wish.maximum, why=interface.why("counters"), advice=COUNTS
+    )
+
+
+def is_up(interface: Interface) -> bool | None:
+    """Whether it carries traffic; None if that was not read."""
+    if interface.operstate == "unknown":
+        return interface.carrier
+    return None if interface.operstate is None else interface.operstate == "up"
+
+
+def link_state(interface: Interface, wish: LinkWish) -> Aspect | None:
+    if wish.state == "any":
+        return None
+    up = is_up(interface)
+    if up is None:
+        return unread_aspect(interface, "operstate" if interface.operstate is None else "carrier")
+    actual = interface.operstate or ""
+    if actual == "unknown":
+        actual = "up" if up else "no carrier"
+    elif actual == "down" and interface.admin_up is False:
+        actual = "turned off"
+    advice = TURNED_ON if wish.state == "down" else STATES.get(actual, CABLE)
+    if actual == "turned off":
+        advice = TURNED_OFF
+    return met("state", up is (wish.state == "up"), expected=wish.state, actual=actual,
+               advice=advice)  # fmt: skip
+
+
+def speed(evidence: Evidence, interface: Interface, wish: LinkWish) -> Iterator[Aspect]:
+    if wish.speed_gbps is not None:
+        if interface.speed_mbps is None:
+            yield untold(evidence, interface, "speed_mbps")
+        else:
+            actual = interface.speed_mbps / 1000
+            yield met(
+                "speed",
+                actual >= wish.speed_gbps,
+                expected=f"{wish.speed_gbps:g} Gb/s",
+                actual=f"{actual:g} Gb/s",
+                advice=SLOW,
+            )
+    if wish.duplex is not None:
+        if interface.duplex in (None, "unknown"):
+            yield untold(evidence, interface, "duplex")
+        else:
+            right = interface.duplex == wish.duplex
+            yield met("duplex", right, expected=wish.duplex, actual=interface.duplex, advice=SLOW)
+
+
+def untold(evidence: Evidence, interface: Interface, field: str) -> Aspect:
+    """Of what a NIC does not say: of that of a virtual machine it is not to be known."""
+    host = evidence[HostInfo].data
+    if host and host.virtualization and host.virtualization not in HERE:
+        why = "the NIC of a virtual machine does not say it"
+        return Aspect(Verdict.NOT_APPLICABLE, field, why=f"{field}: {why}")
+    if getattr(interface, field) is not None:
+        return Aspect(Verdict.UNKNOWN, field, why=f"{field}: the driver does not say it")
+    return unread_aspect(interface, field)
+
+
+def members(data: Network, interface: Interface, wanted: int) -> Aspect:
+    """Whether so many interfaces of a bond are up."""
+    if interface.lower is None:
+        return unread_aspect(interface, "lower")
+    states = {name: is_up(data.by_name[name]) if name in data.by_name else None
+              for name in interface.lower}  # fmt: skip
+    up = sum(state is True for state in states.values())
+    unread = [name for name, state in states.items() if state is None]
+    if up < wanted <= up + len(unread):
+        return Aspect(Verdict.UNKNOWN, "members", why=f"{', '.join(unread[:8])} were not read")
+    down = sorted(name for name, state in states.items() if state is False)
+    actual = f"{up} up" + (f", down: {', '.join(down[:8])}" if down else "")
+    return met("members", up >= wanted, expected=f"{wanted} up", actual=actual, advice=BOND)
+
+
+def details(interface: Interface) -> Mapping[str, str]:
+    known = {
+        "bus id": interface.bus_id,
+        "MAC": interface.address,
+        "driver": interface.driver,
+        "member of": interface.master,
+    }
+    return {what: text for what, text in known.items() if text}
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"network": tuple(params.interfaces)}
+
+
+def learn(evidence: Evidence) -> Value:
+    """What the physical interfaces that are up have in common, by driver."""
+    data = evidence[Network].data
+    up = [
+        each
+        for each in (data.interfaces if data else None) or ()
+        if each.kind == "physical" and each.driver and is_up(each)
+    ]
+    found: dict[str, dict[str, Value]] = {}
+    for driver in sorted({each.driver or "" for each in up}):
+        mine = [each for each in up if each.driver == driver]
+        every = [each for each in (data.interfaces if data else None) or ()
+                 if each.driver == driver and each.kind == "physical"]  # fmt: skip
+        if len(mine) < len(every):
+            continue  # one is down, and by its driver alone that cannot be said
+        found[driver] = {"count": len(mine)}
+        mbps = usual(each.speed_mbps for each in mine)
+        if mbps is not None:
+            found[driver]["speed_gbps"] = mbps / 1000
+        mtu = usual(each.mtu for each in mine)
+        if mtu is not None:
+            found[driver]["mtu"] = mtu
+    return {"drivers": found} if found else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        "host.virtualization",
+        "network.found[]",
+        "network.interfaces[].carrier",
+        "network.interfaces[].counters[].name",
+        "network.interfaces[].counters[].value",
+        "network.interfaces[].driver",
+        "network.interfaces[].duplex",
+        "network.interfaces[].kind",
+        "network.interfaces[].lower[]",
+        "network.interfaces[].mtu",
+        "network.interfaces[].name",
+        "network.interfaces[].operstate",
+        "network.interfaces[].speed_mbps",
+    ),
+    judge=judge,
+    asks=asks,
+    learn=learn,
+)

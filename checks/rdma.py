@@ -1,0 +1,210 @@
+"""RDMA devices have the expected names and network interfaces; RoCE ones have usable GIDs.
+
+**Why it matters.** Jobs name devices and GID indexes (NCCL_IB_HCA, NCCL_IB_GID_INDEX). After a
+kernel or udev update mlx5_3 may be another port than before; a RoCE device whose interface is down
+or has no address has no GID to talk with, and a job hangs or falls back to TCP.
+
+**Read from** `/sys/class/infiniband/*/{device/net,ports/*/gids,ports/*/gid_attrs}` and the state
+of the interfaces in /sys/class/net.
+
+**Verdicts.** `devices` names the interface of each device, `names` devices that must be there.
+`count` is of all devices, but for those in `ignore` and virtual functions that this host has for
+its guests. Of each Ethernet port: it has a network interface, that is up, and a GID of `gid_type`
+in use; with `gid_index` the GID there is of this type. A GID of type RoCE v2 comes with each
+address of the interface; without an address it has only that of its link (fe80). InfiniBand ports
+and EFA need neither.
+
+**To fix it** names: `rdma link` and the udev rule rdma-persistent-naming of rdma-core. No GID:
+`ip addr show dev NAME`; give the interface its address. `show_gids` lists what is there.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.rdma import (
+    DEVICES_READ,
+    NOT_LOADED,
+    device_subject,
+    each_device,
+)
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.infiniband import RdmaDevice, RdmaPort
+from nodevet.evidence.network import Network
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    Verdict,
+    fail,
+    ok,
+    unknown,
+)
+
+NAMES = (
+    "`rdma link` shows what is there; names follow the PCI slot with rdma-core's udev rule "
+    "rdma-persistent-naming, or else the order in which drivers come up"
+)
+NO_GID = "`ip addr show` of the interface: each address gives a GID; `show_gids` lists them"
+UP = "`ip link set dev NAME up`; without a carrier check cable, transceiver and switch port"
+
+Number = Annotated[int, Field(ge=0, le=4096)]
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+
+
+class Params(CheckParams):
+    """`rdma: 9` or `rdma: {count: 8, gid_type: RoCE v2, gid_index: 3}` or
+    `rdma: {devices: {mlx5_0: ens1f0np0, mlx5_1: ens2f0np0}, ignore: ["mlx5_bond_*"]}`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Number | None = None
+    """RDMA devices."""
+    names: Names = ()
+    """Devices that must be there."""
+    devices: Annotated[dict[Name, Name], Field(default_factory=dict)]
+    """The network interface of each device."""
+    ignore: Names = ()
+    """Devices that are not judged; `*` stands for any text."""
+    gid_type: Literal["RoCE v2", "IB/RoCE v1"] = "RoCE v2"
+    """The type of which each Ethernet port has a GID."""
+    gid_index: Annotated[int, Field(ge=0, le=1023)] | None = None
+    """Where in its table."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    found = list(each_device(evidence, params.ignore))
+    devices = {device.name: device for device in found if isinstance(device, RdmaDevice)}
+    unjudged = [finding for finding in found if isinstance(finding, Finding)]
+    yield from unjudged
+    if any(finding.subject == NODE for finding in unjudged) and not devices:
+        return
+    if params.count is not None:
+        yield count(len(devices), bool(unjudged), params.count)
+    for name in dict.fromkeys((*params.names, *params.devices)):
+        if name not in devices:
+            yield missing(name, bool(unjudged))
+    for device in devices.values():
+        yield from judged(device_subject(device), aspects(evidence, device, params), {})
+
+
+def count(found: int, unsure: bool, wanted: int) -> Finding:
+    expected, actual = {"RDMA devices": wanted}, {"RDMA devices": found}
+    if unsure and found <= wanted:
+        return unknown(expected=expected, why=f"{found} were read, and not all")
+    if found != wanted:
+        return fail(expected=expected, actual=actual, advice=NAMES if found else NOT_LOADED)
+    return ok(expected=expected, actual=actual)
+
+
+def missing(name: str, unsure: bool) -> Finding:
+    subject = Subject(kind="rdma", id=name)
+    if unsure:
+        return unknown(subject, why="it was not read, or is not there")
+    return fail(subject, expected="present", actual="missing", advice=NAMES)
+
+
+def aspects(evidence: Evidence, device: RdmaDevice, params: Params) -> Iterator[Aspect]:
+    wanted = params.devices.get(device.name)
+    if device.name in params.names or wanted is not None:
+        yield met("device", True, expected="present", actual="present")
+    if device.ports is None:
+        yield unread_aspect(device, "ports")
+        return
+    if wanted is not None:
+        yield mapped(device, device.ports, wanted)
+    for port in device.ports:
+        name = f"port {port.number} " if len(device.ports) > 1 else ""
+        if port.link_layer is None:
+            yield unread_aspect(port, "link_layer")
+        elif port.link_layer == "Ethernet":
+            yield netdev(evidence, port, name)
+            yield gid(port, params, name)
+
+
+def mapped(device: RdmaDevice, ports: tuple[RdmaPort, ...], wanted: str) -> Aspect:
+    """Whether a device has this interface, on any of its ports."""
+    names = sorted({port.netdev for port in ports if port.netdev})
+    if wanted not in names:
+        for port in ports:
+            if port.netdev is None:
+                return unread_aspect(port, "netdev")
+    actual = ", ".join(names) or "none"
+    return met("interface", wanted in names, expected=wanted, actual=actual, advice=NAMES)
+
+
+def netdev(evidence: Evidence, port: RdmaPort, name: str) -> Aspect:
+    """Whether an Ethernet port has an interface that is up."""
+    if port.netdev is None:
+        return unread_aspect(port, "netdev")
+    if not port.netdev:
+        return met(f"{name}interface state", False, expected="up", actual="no interface",
+                   advice=NAMES)  # fmt: skip
+    section = evidence[Network]
+    interface = section.data.by_name.get(port.netdev) if section.data else None
+    if interface is None or interface.operstate is None:
+        why = f"interface {port.netdev} was not read"
+        if section.data is None:
+            why = f"network: {section.why}"
+        elif interface is not None:
+            why = f"operstate: {interface.why('operstate')}"
+        return Aspect(Verdict.UNKNOWN, f"{name}interface state", why=why)
+    return met(
+        f"{name}interface state",
+        interface.operstate == "up",
+        expected="up",
+        actual=interface.operstate,
+        advice=UP,
+    )
+
+
+def gid(port: RdmaPort, params: Params, name: str) -> Aspect:
+    """Whether a port has a GID of the type, where it is expected."""
+    label = f"{name}GID" if params.gid_index is None else f"{name}GID {params.gid_index}"
+    if port.gids is None:
+        return unread_aspect(port, "gids")
+    there = [each for each in port.gids if params.gid_index in (None, each.index)]
+    if any(each.type == params.gid_type for each in there):
+        return met(label, True, expected=params.gid_type, actual=params.gid_type)
+    for each in there:
+        if each.type is None:
+            return unread_aspect(each, "type")
+    actual = ", ".join(dict.fromkeys(each.type or "" for each in there)) or "none"
+    return met(label, False, expected=params.gid_type, actual=actual, advice=NO_GID)
+
+
+def learn(evidence: Evidence) -> Mapping[str, Value] | None:
+    devices = [each for each in each_device(evidence) if isinstance(each, RdmaDevice)]
+    if not devices:
+        return None
+    pairs = {
+        device.name: port.netdev
+        for device in devices
+        for port in device.ports or ()
+        if port.netdev and port.link_layer == "Ethernet"
+    }
+    return {"count": len(devices), **({"devices": pairs} if pairs else {})}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        *DEVICES_READ,
+        "infiniband.devices[].ports[].gids[].index",
+        "infiniband.devices[].ports[].gids[].type",
+        "infiniband.devices[].ports[].link_layer",
+        "infiniband.devices[].ports[].netdev",
+        "network.interfaces[].name",
+        "network.interfaces[].operstate",
+    ),
+    judge=judge,
+    learn=learn,
+)

@@ -1,0 +1,183 @@
+"""The node has its default route, and addresses in the networks where it should have them.
+
+**Why it matters.** After a new image or a changed switch port a node may come up with an address of
+the wrong network, or with the storage network as its way out: it answers over SSH, and jobs cannot
+reach their licences, registries or each other.
+
+**Read from** /proc/net/route and ipv6_route, the main table; addresses from the kernel (rtnetlink)
+and /proc/net/if_inet6.
+
+**Verdicts.** Of several default routes the one with the lowest metric counts; its interface must
+fit one of the given names or patterns. A default route that is unreachable or a blackhole is none.
+Of an IPv4 route with several next hops the kernel's file names the first. `addresses` names
+interfaces, and for each a network in which it has an address, or several. Loopback and link-local
+addresses are not counted, nor routes of other tables and VRFs.
+
+**To fix it** `ip route get 1.1.1.1`, `ip -br addr`; then the configuration of netplan,
+NetworkManager or systemd-networkd, and what the DHCP server hands out.
+"""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.routes import Addressed, DefaultRoute, Routes
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+WAY_OUT = (
+    "`ip route show default`: it comes from DHCP or from the configuration of one interface; of "
+    "several the lowest metric wins"
+)
+ADDRESS = (
+    "`ip -br addr` and the configuration of the interface (netplan, NetworkManager, "
+    "systemd-networkd); with DHCP what the server knows of its MAC"
+)
+
+
+def network(text: str) -> Network:
+    """A network as people write it. Raises ValueError."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"is not a network such as 10.1.0.0/16: {error}") from None
+
+
+def checked(text: str) -> str:
+    """The text of a network that an interface's address can be in. Raises ValueError."""
+    if network(text).is_link_local:
+        raise ValueError("is link-local; such addresses are not read")
+    return text
+
+
+Name = Annotated[str, Field(pattern=r"^[^/\s]{1,64}$")]
+Names = Name | Annotated[tuple[Name, ...], Field(strict=False, min_length=1)]
+Text = Annotated[str, AfterValidator(checked)]
+Networks = Text | Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
+
+
+class Params(CheckParams):
+    """`routes: {default_ipv4: bond0}` or
+    `routes: {default_ipv4: [eno1, "ens*"], default_ipv6: "*"}` or
+    `routes: {addresses: {bond0: 10.1.0.0/16, ib0: [10.2.0.0/16, "fd00:2::/64"]}}`"""
+
+    default_ipv4: Names | None = None
+    """The interface of the IPv4 default route; `*` stands for any text."""
+    default_ipv6: Names | None = None
+    """The interface of the IPv6 default route."""
+    addresses: Annotated[dict[Name, Networks], Field(default_factory=dict)]
+    """For each interface a network in which it has an address, or several."""
+
+    @model_validator(mode="after")
+    def _something(self) -> "Params":
+        if self.default_ipv4 is self.default_ipv6 is None and not self.addresses:
+            raise ValueError("give default_ipv4, default_ipv6 or addresses")
+        return self
+
+
+def each(words: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (words,) if isinstance(words, str) else words
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Routes]
+    if section.data is None:
+        yield unknown(why=f"routes: {section.why}")
+        return
+    for field, wanted in (
+        ("default_ipv4", params.default_ipv4),
+        ("default_ipv6", params.default_ipv6),
+    ):
+        if wanted is not None:
+            yield judge_default(section.data, field, each(wanted))
+    found = {known.name: known for known in section.data.interfaces or ()}
+    for name, networks in params.addresses.items():
+        for text in each(networks):
+            yield judge_address(section.data, name, found.get(name), network(text))
+
+
+def judge_default(data: Routes, field: str, wanted: tuple[str, ...]) -> Finding:
+    subject = Subject(kind="route", id=field.replace("_ipv4", " IPv4").replace("_ipv6", " IPv6"))
+    routes: tuple[DefaultRoute, ...] | None = getattr(data, field)
+    if routes is None:
+        return unread(subject, data, field)
+    expected = " or ".join(wanted)
+    if not routes:
+        return fail(subject, expected=expected, actual=None, advice=WAY_OUT)
+    lowest = min(route.metric for route in routes)
+    first = [route for route in routes if route.metric == lowest]
+    actual = ", ".join(dict.fromkeys(route.interface for route in first))
+    right = all(fits(route, wanted) for route in first)
+    gateways = ", ".join(filter(None, (route.gateway for route in first)))
+    return (ok if right else fail)(
+        subject,
+        expected=expected,
+        actual=actual,
+        advice="" if right else WAY_OUT,
+        details={"gateway": gateways} if gateways and not right else {},
+    )
+
+
+def fits(route: DefaultRoute, wanted: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(route.interface, pattern) for pattern in wanted)
+
+
+def judge_address(data: Routes, name: str, found: Addressed | None, wanted: Network) -> Finding:
+    subject = Subject(kind="interface", id=name)
+    if data.interfaces is None or data.unplaced is None:
+        return unread(subject, data, "interfaces" if data.interfaces is None else "unplaced")
+    expected = f"an address in {wanted}"
+    there = found.addresses if found else ()
+    inside = [text for text in there if is_inside(text, wanted)]
+    if inside:
+        return ok(subject, expected=expected, actual=", ".join(inside[:4]))
+    if found and found.count > len(found.addresses):
+        why = f"{len(found.addresses)} of its {found.count} addresses were read"
+        return unknown(subject, expected=expected, why=why)
+    if any(is_inside(text, wanted) for text in data.unplaced):
+        why = f"the node has an address in {wanted}; which interface has it was not read"
+        return unknown(subject, expected=expected, why=why)
+    actual = ", ".join(there[:4]) or "none"
+    return fail(subject, expected=expected, actual=actual, advice=ADDRESS)
+
+
+def is_inside(text: str, wanted: Network) -> bool:
+    """Whether an address, `192.0.2.2/24` or without a prefix, is in a network."""
+    try:
+        return ipaddress.ip_address(text.partition("/")[0]) in wanted
+    except ValueError:
+        return False
+
+
+def learn(evidence: Evidence) -> Mapping[str, Value] | None:
+    """The way out; addresses are a host's own."""
+    data = evidence[Routes].data
+    found: dict[str, Value] = {}
+    for field in ("default_ipv4", "default_ipv6"):
+        routes = getattr(data, field, None)
+        if routes:
+            found[field] = min(routes, key=lambda route: route.metric).interface
+    return found or None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        "routes.default_ipv4[].interface",
+        "routes.default_ipv4[].metric",
+        "routes.default_ipv6[].interface",
+        "routes.default_ipv6[].metric",
+        "routes.interfaces[].addresses[]",
+        "routes.interfaces[].count",
+        "routes.interfaces[].name",
+        "routes.unplaced[]",
+    ),
+    judge=judge,
+    learn=learn,
+)
