@@ -131,13 +131,15 @@ def judge_address(data: Routes, name: str, found: Addressed | None, wanted: Netw
     subject = Subject(kind="interface", id=name)
     if data.interfaces is None or data.unplaced is None:
         return unread(subject, data, "interfaces" if data.interfaces is None else "unplaced")
+    if found and found.addresses is None:
+        return unread(subject, found, "addresses")
     expected = f"an address in {wanted}"
-    there = found.addresses if found else ()
+    there = (found.addresses if found else None) or ()
     inside = [text for text in there if is_inside(text, wanted)]
     if inside:
         return ok(subject, expected=expected, actual=", ".join(inside[:4]))
-    if found and found.count > len(found.addresses):
-        why = f"{len(found.addresses)} of its {found.count} addresses were read"
+    if found and found.count > len(there):
+        why = f"{len(there)} of its {found.count} addresses were read"
         return unknown(subject, expected=expected, why=why)
     if any(is_inside(text, wanted) for text in data.unplaced):
         why = f"the node has an address in {wanted}; which interface has it was not read"

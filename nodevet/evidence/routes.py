@@ -19,7 +19,7 @@ class Addressed(Record, frozen=True, kw_only=True):
     """The addresses of one interface, IPv4 and IPv6, apart from loopback and link-local ones."""
 
     name: Text
-    addresses: Annotated[tuple[Text, ...], bounds.ADDRESSES]  # 192.0.2.2/24
+    addresses: Annotated[tuple[Text, ...], bounds.ADDRESSES] | None = None  # 192.0.2.2/24
     count: int  # of all; the probe lists the first 64
 
 
