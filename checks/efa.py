@@ -17,7 +17,7 @@ type efa. On the bus and not here: `modprobe efa`, `dmesg | grep efa`.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.rdma import DEVICES_READ, device_subject, each_device
@@ -41,7 +41,7 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "count"
 
-    count: Annotated[int, Field(ge=0, le=256)]
+    count: Annotated[int, Meta(ge=0, le=256)]
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -24,19 +24,19 @@ width: reseat or replace the cable, then compare with the switch's own port.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import counted
+from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.learning import usual
 from nodevet.checking.rdma import (
     DEVICES_READ,
     NOT_LOADED,
     each_port,
-    named,
     port_name,
     port_subject,
 )
@@ -80,11 +80,13 @@ COUNTS = (
 )
 FIRMWARE = "`mlxfwmanager --query` shows what is installed; new firmware needs a reset of the NIC"
 
-Number = Annotated[int, Field(ge=0, le=4096)]
-Count = Annotated[int, Field(ge=0)]
-Text = Annotated[str, Field(min_length=1, max_length=128)]
-Texts = Annotated[tuple[Text, ...], Field(strict=False)]
-PKey = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{4}$")]
+Number = Annotated[int, Meta(ge=0, le=4096)]
+Count = Annotated[int, Meta(ge=0)]
+Text = Annotated[str, Meta(min_length=1, max_length=128)]
+PKey = Annotated[
+    str,
+    Meta(pattern=r"^0x[0-9a-fA-F]{4}$", title="a partition key of four hex digits, such as 0xffff"),
+]
 
 
 class Params(CheckParams):
@@ -98,29 +100,23 @@ class Params(CheckParams):
     minimum: Number | None = None
     link_layer: Literal["InfiniBand", "Ethernet"] = "InfiniBand"
     """Ethernet: RoCE."""
-    ignore: Texts = ()
+    ignore: Words = ()
     """Devices and ports that are not judged, `mlx5_2` or `mlx5_2:1`; `*` stands for any text."""
-    rate_gbps: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    width: Annotated[int, Field(ge=1, le=64)] | None = None
+    rate_gbps: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    width: Annotated[int, Meta(ge=1, le=64)] | None = None
     """Lanes."""
-    firmware: Text | Texts = ()
+    firmware: Words | None = None
     """Versions of which each adapter must have one, `28.43.*`."""
     uniform: bool = False
     """Adapters of one kind must be alike."""
-    pkeys: Annotated[tuple[PKey, ...], Field(strict=False)] = ()
+    pkeys: tuple[PKey, ...] = ()
     """Partition keys that each port must have."""
-    maximum: Annotated[dict[Text, Count], Field(default_factory=dict)]
+    maximum: Mapping[Text, Count] = {}
     """The most that a counter may stand at, by its name in `counters` or `hw_counters`."""
 
-    @model_validator(mode="after")
-    def _one(self) -> "Params":
+    def __post_init__(self) -> None:
         if (self.count is None) == (self.minimum is None):
             raise ValueError("give either count or minimum")
-        return self
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        return (self.firmware,) if isinstance(self.firmware, str) else self.firmware
 
 
 Port = tuple[RdmaDevice, RdmaPort]
@@ -182,14 +178,14 @@ def aspects(
     yield (state := link_state(port))
     if state.verdict is Verdict.OK:
         yield from speed(evidence, device, port, params)
-    if params.versions:
+    if params.firmware:
         if device.fw_ver is None:
             yield unread_aspect(device, "fw_ver")
         else:
             yield met(
                 "firmware",
-                named(device.fw_ver, params.versions),
-                expected=" or ".join(params.versions),
+                matches(device.fw_ver, params.firmware),
+                expected=said(params.firmware),
                 actual=device.fw_ver,
                 advice=FIRMWARE,
             )

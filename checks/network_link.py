@@ -27,8 +27,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-import pydantic
-from pydantic import ConfigDict, Field, model_validator
+from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import counted
@@ -71,23 +70,24 @@ COUNTS = (
 )
 BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
 
-Number = Annotated[int, Field(ge=0, le=1024)]
-Count = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[^/\s]{1,64}$")]
+Number = Annotated[int, Meta(ge=0, le=1024)]
+Count = Annotated[int, Meta(ge=0)]
+Name = Annotated[
+    str, Meta(pattern=r"^[^/\s]{1,64}$", title="the name of a network interface, such as ens1f0")
+]
+Word = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class LinkWish(pydantic.BaseModel):
+class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is expected of an interface."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     state: Literal["up", "down", "any"] = "up"
-    speed_gbps: Annotated[float, Field(gt=0, le=1e5)] | None = None
+    speed_gbps: Annotated[float, Meta(gt=0, le=1e5)] | None = None
     duplex: Literal["full", "half"] | None = None
-    mtu: Annotated[int, Field(ge=68, le=1 << 17)] | None = None
+    mtu: Annotated[int, Meta(ge=68, le=1 << 17)] | None = None
     members: Number | None = None  # of a bond: how many are up
     count: Number | None = None  # interfaces that the pattern or the driver fits
-    maximum: Annotated[dict[Name, Count], Field(default_factory=dict)]
+    maximum: Mapping[Word, Count] = {}
 
 
 class Params(CheckParams):
@@ -95,16 +95,14 @@ class Params(CheckParams):
     `network_link: {drivers: {mlx5_core: {count: 8, speed_gbps: 400, mtu: 9000}}}` or
     `network_link: {interfaces: {"eno*": {speed_gbps: 1}, eno4: {state: any}}}`"""
 
-    interfaces: Annotated[dict[Name, LinkWish], Field(default_factory=dict)]
+    interfaces: Mapping[Name, LinkWish] = {}
     """What is expected of those of a name; `*` and `?` stand for any text."""
-    drivers: Annotated[dict[Name, LinkWish], Field(default_factory=dict)]
+    drivers: Mapping[Word, LinkWish] = {}
     """What is expected of those of a kernel driver."""
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
         if not self.interfaces and not self.drivers:
             raise ValueError("give interfaces, drivers or both")
-        return self
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

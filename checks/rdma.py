@@ -21,9 +21,10 @@ and EFA need neither.
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.expected import Words
 from nodevet.checking.rdma import (
     DEVICES_READ,
     NOT_LOADED,
@@ -54,9 +55,8 @@ NAMES = (
 NO_GID = "`ip addr show` of the interface: each address gives a GID; `show_gids` lists them"
 UP = "`ip link set dev NAME up`; without a carrier check cable, transceiver and switch port"
 
-Number = Annotated[int, Field(ge=0, le=4096)]
-Name = Annotated[str, Field(min_length=1, max_length=64)]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Number = Annotated[int, Meta(ge=0, le=4096)]
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class Params(CheckParams):
@@ -67,15 +67,15 @@ class Params(CheckParams):
 
     count: Number | None = None
     """RDMA devices."""
-    names: Names = ()
+    names: tuple[Name, ...] = ()
     """Devices that must be there."""
-    devices: Annotated[dict[Name, Name], Field(default_factory=dict)]
+    devices: Mapping[Name, Name] = {}
     """The network interface of each device."""
-    ignore: Names = ()
+    ignore: Words = ()
     """Devices that are not judged; `*` stands for any text."""
     gid_type: Literal["RoCE v2", "IB/RoCE v1"] = "RoCE v2"
     """The type of which each Ethernet port has a GID."""
-    gid_index: Annotated[int, Field(ge=0, le=1023)] | None = None
+    gid_index: Annotated[int, Meta(ge=0, le=1023)] | None = None
     """Where in its table."""
 
 

@@ -19,15 +19,26 @@ NetworkManager or systemd-networkd, and what the DHCP server hands out.
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta
 
+from nodevet.checking.expected import Words, each, matches, said
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.routes import Addressed, DefaultRoute, Routes
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    FieldError,
+    Finding,
+    Subject,
+    Value,
+    fail,
+    ok,
+    unknown,
+)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 WAY_OUT = (
@@ -40,25 +51,18 @@ ADDRESS = (
 )
 
 
-def network(text: str) -> Network:
-    """A network as people write it. Raises ValueError."""
+def network(text: str, name: str) -> Network:
+    """A network as people write it, for the interface `name`. Raises FieldError."""
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError(f"is not a network such as 10.1.0.0/16: {error}") from None
+        message = f"must be a network, such as 10.1.0.0/16: {error}"
+        raise FieldError(message, "addresses", name) from None
 
 
-def checked(text: str) -> str:
-    """The text of a network that an interface's address can be in. Raises ValueError."""
-    if network(text).is_link_local:
-        raise ValueError("is link-local; such addresses are not read")
-    return text
-
-
-Name = Annotated[str, Field(pattern=r"^[^/\s]{1,64}$")]
-Names = Name | Annotated[tuple[Name, ...], Field(strict=False, min_length=1)]
-Text = Annotated[str, AfterValidator(checked)]
-Networks = Text | Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
+Name = Annotated[
+    str, Meta(pattern=r"^[^/\s]{1,64}$", title="the name of a network interface, such as bond0")
+]
 
 
 class Params(CheckParams):
@@ -66,22 +70,22 @@ class Params(CheckParams):
     `routes: {default_ipv4: [eno1, "ens*"], default_ipv6: "*"}` or
     `routes: {addresses: {bond0: 10.1.0.0/16, ib0: [10.2.0.0/16, "fd00:2::/64"]}}`"""
 
-    default_ipv4: Names | None = None
+    default_ipv4: Words | None = None
     """The interface of the IPv4 default route; `*` stands for any text."""
-    default_ipv6: Names | None = None
+    default_ipv6: Words | None = None
     """The interface of the IPv6 default route."""
-    addresses: Annotated[dict[Name, Networks], Field(default_factory=dict)]
+    addresses: Mapping[Name, Words] = {}
     """For each interface a network in which it has an address, or several."""
 
-    @model_validator(mode="after")
-    def _something(self) -> "Params":
+    def __post_init__(self) -> None:
         if self.default_ipv4 is self.default_ipv6 is None and not self.addresses:
             raise ValueError("give default_ipv4, default_ipv6 or addresses")
-        return self
-
-
-def each(words: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (words,) if isinstance(words, str) else words
+        for name, words in self.addresses.items():
+            for text in each(words):
+                if network(text, name).is_link_local:
+                    raise FieldError(
+                        f"{text}: link-local addresses are not read", "addresses", name
+                    )
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -94,25 +98,25 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         ("default_ipv6", params.default_ipv6),
     ):
         if wanted is not None:
-            yield judge_default(section.data, field, each(wanted))
+            yield judge_default(section.data, field, wanted)
     found = {known.name: known for known in section.data.interfaces or ()}
     for name, networks in params.addresses.items():
         for text in each(networks):
-            yield judge_address(section.data, name, found.get(name), network(text))
+            yield judge_address(section.data, name, found.get(name), network(text, name))
 
 
-def judge_default(data: Routes, field: str, wanted: tuple[str, ...]) -> Finding:
+def judge_default(data: Routes, field: str, wanted: Words) -> Finding:
     subject = Subject(kind="route", id=field.replace("_ipv4", " IPv4").replace("_ipv6", " IPv6"))
     routes: tuple[DefaultRoute, ...] | None = getattr(data, field)
     if routes is None:
         return unread(subject, data, field)
-    expected = " or ".join(wanted)
+    expected = said(wanted)
     if not routes:
         return fail(subject, expected=expected, actual=None, advice=WAY_OUT)
     lowest = min(route.metric for route in routes)
     first = [route for route in routes if route.metric == lowest]
     actual = ", ".join(dict.fromkeys(route.interface for route in first))
-    right = all(fits(route, wanted) for route in first)
+    right = all(matches(route.interface, wanted) for route in first)
     gateways = ", ".join(filter(None, (route.gateway for route in first)))
     return (ok if right else fail)(
         subject,
@@ -121,10 +125,6 @@ def judge_default(data: Routes, field: str, wanted: tuple[str, ...]) -> Finding:
         advice="" if right else WAY_OUT,
         details={"gateway": gateways} if gateways and not right else {},
     )
-
-
-def fits(route: DefaultRoute, wanted: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(route.interface, pattern) for pattern in wanted)
 
 
 def judge_address(data: Routes, name: str, found: Addressed | None, wanted: Network) -> Finding:

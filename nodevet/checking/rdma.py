@@ -1,8 +1,8 @@
 """RDMA devices and their ports, as several checks ask for them."""
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
+from nodevet.checking.expected import Words, matches
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
 from nodevet.model import Finding, Subject, unknown
@@ -30,11 +30,7 @@ def port_subject(device: RdmaDevice, port: RdmaPort) -> Subject:
     return Subject(kind="port", id=port_name(device, port))
 
 
-def named(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def each_device(evidence: Evidence, ignore: tuple[str, ...] = ()) -> Iterator[RdmaDevice | Finding]:
+def each_device(evidence: Evidence, ignore: Words = ()) -> Iterator[RdmaDevice | Finding]:
     """Every RDMA device of this machine's own; the unknown finding in place of what was not read.
 
     Left out are those that `ignore` names, and virtual functions (SR-IOV) of a NIC that is this
@@ -49,11 +45,11 @@ def each_device(evidence: Evidence, ignore: tuple[str, ...] = ()) -> Iterator[Rd
         yield unknown(why=f"{field}: {section.data.why(field)}")
         return
     there = {device.name for device in section.data.devices}
-    missing = sorted(name for name in set(section.data.found) - there if not named(name, ignore))
+    missing = sorted(name for name in set(section.data.found) - there if not matches(name, ignore))
     if missing:
         yield unknown(why=f"RDMA devices that were not read: {', '.join(missing[:8])}")
     for device in section.data.devices:
-        if named(device.name, ignore):
+        if matches(device.name, ignore):
             continue
         if device.physfn is None:
             why = f"physfn: {device.why('physfn')}"
@@ -63,7 +59,7 @@ def each_device(evidence: Evidence, ignore: tuple[str, ...] = ()) -> Iterator[Rd
 
 
 def each_port(
-    evidence: Evidence, ignore: tuple[str, ...] = ()
+    evidence: Evidence, ignore: Words = ()
 ) -> Iterator[tuple[RdmaDevice, RdmaPort] | Finding]:
     """Every port of these devices, apart from those that `ignore` names."""
     for device in each_device(evidence, ignore):
@@ -73,5 +69,5 @@ def each_port(
             yield unknown(device_subject(device), why=f"ports: {device.why('ports')}")
         else:
             for port in device.ports:
-                if not named(port_name(device, port), ignore):
+                if not matches(port_name(device, port), ignore):
                     yield device, port

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodevet import typed
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
 from nodevet.remote.probe.collectors import infiniband
@@ -63,7 +64,7 @@ def judged() -> Callable[[str, Any], dict[str, str]]:
         section = {"status": "ok", "data": infiniband.collect(root, {})}
         document = {"schema": 1, "probe": "0", "sections": {"infiniband": section}}
         check = Catalog().check("infiniband")
-        params = check.params.model_validate(said)
+        params = typed.convert(said, check.params)
         found = check.judge(decode(msgspec.json.encode(document)), params)
         return {finding.subject.id: finding.verdict.value for finding in found}
 
