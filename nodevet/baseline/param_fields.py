@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -76,7 +76,7 @@ def _forms(annotation: Any) -> list[str]:
         return [word for each in inner if each is not type(None) for word in _forms(each)]
     if origin in (tuple, list, frozenset, set):
         return [f"list of {_form(inner[0])}"]
-    if origin is dict:
+    if origin in (dict, Mapping):
         return [f"map of {_form(inner[0])} to {_form(inner[1])}"]
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return [f"a map of {', '.join(f'`{name}`' for name in annotation.__struct_fields__)}"]
