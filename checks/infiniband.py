@@ -24,7 +24,7 @@ width: reseat or replace the cable, then compare with the switch's own port.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
