@@ -58,7 +58,7 @@ def _definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dict[str,
         told = found[each.__name__]
         for name, text in field_notes(each).items():
             told["properties"][name]["description"] = text
-        if not told["required"]:
+        if told.get("required") == []:
             del told["required"]
         if "description" in told:
             told["description"] = cleandoc(told["description"])
