@@ -28,4 +28,7 @@ class Modules(SectionRecord, frozen=True, kw_only=True):
     )
     nvidia_version: Text | None = None  # /sys/module/nvidia/version
     nvidia_flavour: Text | None = None  # open or proprietary, from /proc/driver/nvidia/version
+    # /sys/module/mlx5_core/version, of OFED or DOCA: 24.10-1.1.4; "" of the kernel's own driver
+    mlx5_core_version: Text | None = None
+    secure_boot: bool | None = None  # the EFI variable SecureBoot; False without UEFI
     device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None

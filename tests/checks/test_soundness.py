@@ -401,6 +401,8 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("filesystems", "found"): "it is such a count itself",
     ("dcgm", "incidents"): "`overall` says whether there are any",
     ("environment", "variables"): "`unread` says which files were not read",
+    ("dkms", "kernels"): "read whole or not at all",
+    ("dkms", "modules"): "read whole or not at all",
     ("imex", "nodes"): "the baseline says how many there are",
     ("containers", "engines"): "one that is not there can only be called not installed",
     ("containers", "specifications"): "read whole or not at all",

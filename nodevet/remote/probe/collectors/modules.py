@@ -1,7 +1,8 @@
 """Kernel modules and the NVIDIA driver's device nodes.
 
 /proc/modules, /sys/module, /lib/modules/<release>/modules.builtin,
-/proc/driver/nvidia/version, /dev/nvidia*.
+/proc/driver/nvidia/version, /dev/nvidia*; /sys/module/mlx5_core/version; what the firmware says of
+secure boot.
 """
 
 import os
@@ -18,10 +19,14 @@ from nodevet.remote.probe.files import (
     parsed,
     path_under,
     quote,
+    read_bytes,
 )
 
 DEVICE = re.compile(r"nvidia[0-9A-Za-z_-]{0,40}\Z")
 LARGEST = 1024  # device nodes
+MLX5 = "/sys/module/mlx5_core"
+EFI = "/sys/firmware/efi"
+SECURE_BOOT = EFI + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
 def parse_modules(text):
@@ -110,6 +115,38 @@ def device_nodes(root):
     return [node for node in nodes if node is not None]
 
 
+def mlx5_version(root):
+    """That of the loaded mlx5_core; "" if it is the kernel's own. Raises OSError, ValueError."""
+    if not os.path.isdir(path_under(root, MLX5)):
+        raise ValueError("mlx5_core is not loaded")
+    try:
+        return line(root, MLX5 + "/version")
+    except FileNotFoundError:
+        return ""
+
+
+def parse_secure_boot(data):
+    """Four bytes of attributes and one of data (UEFI 2.10, 3.3). Raises ValueError.
+
+    >>> parse_secure_boot(b"\\6\\0\\0\\0\\1")
+    True
+    """
+    if len(data) != 5 or data[4] not in (0, 1):
+        raise ValueError("not a valid variable SecureBoot")
+    return data[4] == 1
+
+
+def secure_boot(root):
+    """Whether the firmware lets signed kernels boot only; False without UEFI. Raises OSError,
+    ValueError."""
+    if not os.path.isdir(path_under(root, EFI)):
+        return False
+    try:
+        return parse_secure_boot(read_bytes(root, SECURE_BOOT, 16))
+    except FileNotFoundError:
+        raise ValueError("efivarfs has no variable SecureBoot, or is not mounted")
+
+
 def collect(root, request):
     modules = Reading()
     modules.take("loaded", loaded, root)
@@ -120,5 +157,7 @@ def collect(root, request):
     modules.take("on_demand", on_demand, root)
     modules.take("nvidia_version", line, root, "/sys/module/nvidia/version")
     modules.take("nvidia_flavour", parsed, root, "/proc/driver/nvidia/version", parse_flavour)
+    modules.take("mlx5_core_version", mlx5_version, root)
+    modules.take("secure_boot", secure_boot, root)
     modules.take("device_nodes", device_nodes, root)
     return modules

@@ -1,0 +1,33 @@
+"""Section dkms: modules that are built on the node, and the kernels that they are built for."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class DkmsBuild(Record, frozen=True, kw_only=True):
+    """A module that is installed for a kernel: /var/lib/dkms/<module>/kernel-<release>-<arch>."""
+
+    kernel: Text | None = None  # 5.15.0-105-generic
+    version: Text | None = None  # the module's: 550.90.07
+    missing: int | None = None  # of its files, that are not below /lib/modules/<kernel>
+
+
+class DkmsModule(Record, frozen=True, kw_only=True):
+    """A module that DKMS knows."""
+
+    name: Text  # nvidia
+    builds: Annotated[tuple[DkmsBuild, ...], bounds.BUILDS] | None = None
+
+
+class Dkms(SectionRecord, frozen=True, kw_only=True):
+    """/var/lib/dkms, /lib/modules, /boot. `absent` if DKMS has no modules."""
+
+    unique = ("modules[].name",)
+
+    running: Text | None = None  # /proc/sys/kernel/osrelease
+    # releases in /lib/modules with a vmlinuz to boot
+    kernels: Annotated[tuple[Text, ...], bounds.BUILDS] | None = None
+    modules: Annotated[tuple[DkmsModule, ...], bounds.BUILDS] | None = None
