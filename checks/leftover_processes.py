@@ -1,0 +1,228 @@
+"""No process holds a GPU's memory while no job should run.
+
+**Why it matters.** A process that a job left behind, or memory that was not given back, takes what
+the next job counts on: it dies of out of memory minutes after its start, on a node that looks idle.
+
+**Read from** NVML: nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetMemoryInfo; from /proc of
+each process that computes on a GPU or has /dev/nvidia<N> open its command, user, control group and
+start.
+
+**Verdicts.** To be asked when the node is idle, in a gate or a scheduler's epilog: it does not know
+which jobs should run. With `ignore_jobs`, processes in a job of Slurm or a pod of Kubernetes are
+left out, and what runs beside them fails. A process that computes on a GPU fails unless its command
+is in `allow`, its user in `allow_uids`, or it is a monitoring daemon of NVIDIA's under a system
+user. More memory in use than `maximum_mib` beyond what these processes have fails too: a context
+that leaked, or a process that NVML does not list; if a display server has the GPU open, memory is
+not applicable. A process that NVML names and /proc does not show, as of another container or one
+that has just ended, is unknown.
+
+**To fix it** end the process (`kill PID`, then `kill -9`), and let the scheduler clean up by
+control group: Slurm with `proctrack/cgroup`. Memory without a process: drain the node and reset
+the GPU.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import NOT_SUPPORTED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, GpuProcess, board, subject_of
+from nodevet.evidence.host import HostInfo, at_uptime, boot_time
+from nodevet.evidence.processes import Process, Processes
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+MIB = 1 << 20
+COMM = 15  # characters of a command in /proc
+MOST_TOLD = 8  # processes
+SYSTEM_UIDS = range(1000)
+DAEMONS = (  # of NVIDIA's; as system users only, for any process can take such a name
+    "dcgm-exporter",
+    "gpu-feature-discovery",
+    "nv-fabricmanager",
+    "nv-hostengine",
+    "nvidia-dcgm",
+    "nvidia-device-plugin",
+    "nvidia-imex",
+    "nvidia-persistenced",
+    "nvidia-smi",
+)
+DISPLAYS = ("Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "sway", "weston")
+JOB = re.compile(r"/(?:slurm[^/]*|slurmstepd\.scope)/(?:[^/]+/)*job_[0-9]+|/kubepods[./-]")
+
+END = (
+    "make sure that no job owns it, then `kill PID` and, if it stays, `kill -9 PID`; one that "
+    "stays even then waits for the driver: drain the node and reboot"
+)
+LEAKED = (
+    "`fuser -v /dev/nvidia*` as root shows who has the GPU open; if nobody has, drain the node and "
+    "reset the GPU (`nvidia-smi --gpu-reset -i N`), or reboot"
+)
+
+
+class Params(CheckParams):
+    """`leftover_processes: {}` or `leftover_processes: {allow: [site-agent], ignore_jobs: true}`"""
+
+    allow: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Commands that may compute on a GPU at any time, as `ps -o comm` has them."""
+    allow_uids: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)] = ()
+    """Users whose processes may, by number."""
+    ignore_jobs: bool = False
+    """Whether processes of Slurm's jobs and of Kubernetes' pods are left out."""
+    maximum_mib: Annotated[int, Field(ge=0)] | None = 1024
+    """The most memory that may be in use and is of no process; null: it is not judged."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Processes]
+    processes = (section.data.processes if section.data else None) or ()
+    known = {each.pid: each for each in processes}
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif section.data is None:
+            yield unknown(subject_of(gpu), why=f"processes: {section.why}")
+        elif section.data.processes is None:
+            yield unread(subject_of(gpu), section.data, "processes")
+        elif gpu.processes is None:
+            yield unread(subject_of(gpu), gpu, "processes")
+        else:
+            yield from judge_gpu(evidence, gpu, gpu.processes, known, params)
+
+
+def judge_gpu(
+    evidence: Evidence,
+    gpu: Gpu,
+    users: Sequence[GpuProcess],
+    known: Mapping[int, Process],
+    params: Params,
+) -> Iterator[Finding]:
+    leftover, doubts = [], []
+    for user in users:
+        allowed = is_allowed(known.get(user.pid), params)
+        if isinstance(allowed, str):
+            doubts.append(f"pid {user.pid}: {allowed}")
+        elif not allowed:
+            leftover.append(user)
+    if leftover:
+        yield fail(
+            subject_of(gpu),
+            expected=[],
+            actual=[told(user, known[user.pid]) for user in leftover[:MOST_TOLD]],
+            why=f"{len(leftover)} in all" if len(leftover) > MOST_TOLD else "",
+            advice=END,
+            details={**board(gpu), **since(evidence, known[leftover[0].pid])},
+        )
+    if doubts:
+        yield unknown(subject_of(gpu), why="; ".join(doubts[:MOST_TOLD]))
+    elif not leftover:
+        yield judge_memory(evidence, gpu, users, known, params.maximum_mib)
+
+
+def is_allowed(process: Process | None, params: Params) -> bool | str:
+    """Whether it may be there; or why that cannot be told."""
+    if process is None:
+        return "NVML names it, /proc does not show it: of another container, or just ended"
+    for field in ("command", "uid", *(["cgroup"] if params.ignore_jobs else [])):
+        if getattr(process, field) is None:
+            return f"{field}: {process.why(field)}"
+    listed = {command[:COMM] for command in params.allow}
+    return (
+        process.command in listed
+        or process.uid in params.allow_uids
+        or is_daemon(process)
+        or (params.ignore_jobs and JOB.search(process.cgroup or "") is not None)
+    )
+
+
+def is_daemon(process: Process) -> bool:
+    names = {name[:COMM] for name in DAEMONS}
+    return process.command in names and process.uid in SYSTEM_UIDS
+
+
+def told(user: GpuProcess, process: Process) -> str:
+    memory = "" if user.memory_used_b is None else f", {user.memory_used_b // MIB} MiB"
+    return f"{(process.command or '')[:COMM]} (pid {user.pid}, uid {process.uid}{memory})"
+
+
+def since(evidence: Evidence, process: Process) -> dict[str, str]:
+    """When the first of them was started, and what it is part of."""
+    booted = boot_time(evidence[HostInfo].data)
+    started = "" if process.started_s is None else at_uptime(booted, process.started_s)
+    told = {"since": started, "unit": (process.unit or "")[:80]}
+    return {word: text for word, text in told.items() if text}
+
+
+def judge_memory(
+    evidence: Evidence,
+    gpu: Gpu,
+    users: Sequence[GpuProcess],
+    known: Mapping[int, Process],
+    maximum_mib: int | None,
+) -> Finding:
+    """The memory that no process accounts for: what may compute may take what it needs."""
+    subject = subject_of(gpu)
+    if maximum_mib is None:
+        return ok(subject, expected=[], actual=[])
+    if gpu.memory_used_b is None and gpu.errors.get("memory_used_b") in NOT_SUPPORTED:
+        return not_applicable(subject, why="no process; this GPU does not tell its memory in use")
+    if gpu.memory_used_b is None or gpu.memory_used_b < 0:
+        return unread(subject, gpu, "memory_used_b")
+    if any(user.memory_used_b is None for user in users):
+        return not_applicable(subject, why="NVML does not tell how much memory its processes have")
+    theirs = sum(user.memory_used_b or 0 for user in users)
+    loose = max(gpu.memory_used_b - theirs, 0) // MIB
+    if loose <= maximum_mib:
+        return ok(subject, expected=[], actual=[])
+    holders = [each for each in known.values() if gpu.minor_number in (each.gpu_minors or ())]
+    if any(each.command in DISPLAYS for each in holders):
+        why = f"{loose} MiB in use, and a display server has the GPU open"
+        return not_applicable(subject, why=why)
+    data = evidence[Processes].data
+    if data is None or not data.complete:
+        why = f"{loose} MiB in use; who has the GPU open could not be seen of every process"
+        return unknown(subject, why=why)
+    names = [f"{each.command} (pid {each.pid})" for each in holders if not is_daemon(each)]
+    return fail(
+        subject,
+        expected=f"at most {maximum_mib} MiB in use",
+        actual=f"{loose} MiB",
+        why=f"the GPU is open in {', '.join(names[:MOST_TOLD])}" if names else "of no process",
+        advice=LEAKED,
+        details=board(gpu),
+    )
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(
+        *IN_HAND,
+        "gpu.gpus[].memory_used_b",
+        "gpu.gpus[].minor_number",
+        "gpu.gpus[].processes[].memory_used_b",
+        "gpu.gpus[].processes[].pid",
+        "processes.complete",
+        "processes.processes[].cgroup",
+        "processes.processes[].command",
+        "processes.processes[].gpu_minors[]",
+        "processes.processes[].pid",
+        "processes.processes[].uid",
+    ),
+    judge=judge,
+    learn=lambda evidence: None,  # it is for the moments when a node is idle
+    severity=Severity.WARNING,
+)
