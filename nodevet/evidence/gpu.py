@@ -53,6 +53,24 @@ class RetiredPages(Record, frozen=True, kw_only=True):
     pending: bool | None = None
 
 
+class Repair(Record, frozen=True, kw_only=True):
+    """nvmlDeviceGetRepairStatus, nvmlDeviceGetUnrepairableMemoryFlag_v1; Blackwell and later."""
+
+    channel_pending: bool | None = None  # of the memory; at the next reset
+    tpc_pending: bool | None = None  # of the cores
+    unrepairable_memory: bool | None = None
+
+
+class Peer(Record, frozen=True, kw_only=True):
+    """What a GPU can do with another one's memory, as far as NVML knows. nvmlDeviceGetP2PStatus:
+    OK, CHIPSET_NOT_SUPPORTED, GPU_NOT_SUPPORTED, IOH_TOPOLOGY_NOT_SUPPORTED, DISABLED_BY_REGKEY,
+    NOT_SUPPORTED, UNKNOWN."""
+
+    index: int  # of the other
+    read: Text | None = None  # over PCIe or NVLink
+    nvlink: Text | None = None
+
+
 class NvLink(Record, frozen=True, kw_only=True):
     """One NVLink. nvmlDeviceGetNvLinkState, fields NVML_FI_DEV_NVLINK_*."""
 
@@ -177,10 +195,13 @@ class Gpu(Record, frozen=True, kw_only=True):
     ecc: EccCounts = EccCounts()
     remapping: Remapping = Remapping()
     retired_pages: RetiredPages = RetiredPages()
+    repair: Repair = Repair()
     recovery_action: Text | None = None  # NONE, GPU_RESET, NODE_REBOOT, DRAIN_P2P, DRAIN_AND_RESET
     # fabric
     nvlinks: Annotated[tuple[NvLink, ...], bounds.NVLINKS] | None = None
     fabric: Fabric = Fabric()
+    # every other GPU; null on a node with more of them than are asked about
+    peers: Annotated[tuple[Peer, ...], bounds.GPUS] | None = None
     # load
     utilization_gpu_percent: int | None = None
     utilization_memory_percent: int | None = None
@@ -228,7 +249,8 @@ def lost(gpu: Gpu) -> str | None:
     handle = gpu.errors.get("handle")
     if handle in NO_HANDLE:
         return handle
-    parts = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.fabric, *(gpu.nvlinks or ()))
+    parts = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.repair, gpu.fabric)
+    parts = (*parts, *(gpu.nvlinks or ()))
     return next((why for part in parts for why in part.errors.values() if why in LOST), None)
 
 

@@ -19,12 +19,14 @@ SINCE_BOOT = "# set since boot"
 
 GPU_KEY = re.compile(r"gpu\.(\d+|\*)\.(.+)")
 SETTING = re.compile(r"gpu\.(\d+)\.(.+)")
-KEPT = ("ecc", "remapping.", "retired_pages.", "recovery_action")
+KEPT = ("ecc", "remapping.", "retired_pages.", "repair.", "recovery_action")
 """What a setter or a reset did to these stays: the board remembers it, or it is over."""
 
 CURED = {
     "remapping.pending": ("1",),
     "retired_pages.pending": ("1",),
+    "repair.channel_pending": ("1",),
+    "repair.tpc_pending": ("1",),
     "recovery_action": ("GPU_RESET", "NODE_REBOOT", "DRAIN_AND_RESET", "SYSTEM_REBOOT"),
 }
 """The values that a boot ends."""

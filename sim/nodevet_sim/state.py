@@ -17,7 +17,7 @@ from nodevet.evidence.gpu import Gpu, NvLink
 from nodevet.problems import did_you_mean
 
 SYSTEM_KEYS = frozenset({"init", "count", "driver_version", "nvml_version", "cuda_version"})
-EXTRA_GPU_KEYS = frozenset({"handle", "lost", "fabric.version"})
+EXTRA_GPU_KEYS = frozenset({"handle", "lost", "fabric.version", "peers.nvlink", "peers.read"})
 GPU_KEY = re.compile(r"gpu\.(\*|\d{1,3})\.(.+)")
 LINK_KEY = re.compile(r"nvlinks\.(?:\*|\d{1,2})\.(\w+)")
 
@@ -48,7 +48,7 @@ def gpu_keys() -> frozenset[str]:
             keys.update(f"{field.name}.{part}" for part in _values(field.type))
         else:
             keys.add(field.name)
-    return frozenset(keys - {"index", "errors", "mig_devices"})
+    return frozenset(keys - {"index", "errors", "mig_devices", "peers"})
 
 
 def _values(record: type[Record]) -> Iterator[str]:

@@ -94,6 +94,13 @@ RETIRED_PAGES = (
     ("pending", flag, None, ("nvmlDeviceGetRetiredPagesPendingStatus",)),
 )
 
+REPAIR_STATUS = ("nvmlDeviceGetRepairStatus",)
+REPAIR = (
+    ("channel_pending", flag, 0, REPAIR_STATUS),
+    ("tpc_pending", flag, 1, REPAIR_STATUS),
+    ("unrepairable_memory", flag, None, ("nvmlDeviceGetUnrepairableMemoryFlag_v1",)),
+)
+
 
 def cluster_uuid(value):
     """16 bytes as a UUID is written.

@@ -7,6 +7,10 @@
 static const struct word recovery_actions[] = {
     {"NONE", 0}, {"GPU_RESET", 1}, {"NODE_REBOOT", 2}, {"DRAIN_P2P", 3}, {"DRAIN_AND_RESET", 4},
     {"RECOVER_IMEX_DOMAIN", 5}, {"BUS_RESET", 6}, {"SYSTEM_REBOOT", 7}, {NULL, 0}};
+static const struct word peer_states[] = {
+    {"OK", 0}, {"CHIPSET_NOT_SUPPORTED", 1}, {"GPU_NOT_SUPPORTED", 2},
+    {"IOH_TOPOLOGY_NOT_SUPPORTED", 3}, {"DISABLED_BY_REGKEY", 4}, {"NOT_SUPPORTED", 5},
+    {"UNKNOWN", 6}, {NULL, 0}};
 static const struct word fabric_states[] = {
     {"NOT_SUPPORTED", 0}, {"NOT_STARTED", 1}, {"IN_PROGRESS", 2}, {"COMPLETED", 3}, {NULL, 0}};
 static const struct word fabric_summaries[] = {
@@ -109,6 +113,24 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int 
 }
 
 UINT(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pages.pending")
+
+EXPORT nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *out)
+{
+    CALL(device, out);
+    if (out->version != 0x100000c)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    TRY(get_uint(device, NULL, "repair.channel_pending", &out->bChannelRepairPending));
+    return get_uint(device, NULL, "repair.tpc_pending", &out->bTpcRepairPending);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device,
+                                                           nvmlUnrepairableMemory_t *out)
+{
+    CALL(device, out);
+    if (out->version != 0x1000008)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    return get_uint(device, NULL, "repair.unrepairable_memory", &out->unrepairableMemory);
+}
 
 /* NVLink and fabric. `nvlinks` is how many links there are. */
 
@@ -228,6 +250,23 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabr
         out->healthSummary = told == NVML_SUCCESS ? (unsigned char)summary : 0;
     }
     return get_uint(device, NULL, "fabric.health_mask", &out->healthMask);
+}
+
+/* By nvmlGpuP2PCapsIndex_t: 0 and 1 are read and write, 2 is NVLink. A GPU is described as what
+ * it can do with every other one, and two can do what both can. */
+EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other,
+                                           unsigned int capability, unsigned int *out)
+{
+    const char *key = capability == 2 ? "peers.nvlink" : "peers.read";
+    unsigned int its;
+    CALL(one, out);
+    CALL(other, out);
+    if (one == other || capability > 2)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    TRY(get_uint(one, peer_states, key, out));
+    TRY(get_uint(other, peer_states, key, &its));
+    *out = *out ? *out : its;
+    return NVML_SUCCESS;
 }
 
 /* fields */

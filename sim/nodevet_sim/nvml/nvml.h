@@ -103,6 +103,17 @@ typedef struct {
     unsigned char healthSummary; /* since version 3 */
 } nvmlGpuFabricInfoV_t;
 
+typedef struct {
+    unsigned int version;
+    unsigned int bChannelRepairPending;
+    unsigned int bTpcRepairPending;
+} nvmlRepairStatus_t;
+
+typedef struct {
+    unsigned int version;
+    unsigned int unrepairableMemory;
+} nvmlUnrepairableMemory_t;
+
 typedef union {
     double dVal;
     unsigned int uiVal;
@@ -268,6 +279,11 @@ nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
 nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause,
                                        unsigned int *count, unsigned long long *pages);
 nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, unsigned int *pending);
+nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *status);
+nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device,
+                                                    nvmlUnrepairableMemory_t *flag);
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, unsigned int capability,
+                                    unsigned int *status);
 
 /* NVLink, fabric, fields */
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, unsigned int *number);

@@ -171,7 +171,8 @@ static const char *const aggregate_errors[] = {
     "ecc.aggregate_corrected", "ecc.aggregate_uncorrected", "ecc.aggregate_sram_corrected",
     "ecc.aggregate_sram_uncorrected", "ecc.aggregate_dram_corrected",
     "ecc.aggregate_dram_uncorrected", "ecc.sram_threshold_exceeded", NULL};
-static const char *const done_by_reset[] = {"remapping.pending", "retired_pages.pending", NULL};
+static const char *const done_by_reset[] = {"remapping.pending", "retired_pages.pending",
+                                            "repair.channel_pending", "repair.tpc_pending", NULL};
 
 EXPORT nvmlReturn_t nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, unsigned int lifetime)
 {

@@ -7,7 +7,7 @@ say which NVML call answers each. Names of elements are those of the schemas v10
 What the evidence has and `nvidia-smi -q -x` does not print, so that NVML answers
 NOT_SUPPORTED: the NVLinks, gsp_firmware_enabled, event_reasons_supported, the locked
 clocks. What it prints and the evidence cannot carry: MIG devices and their memory, the
-counters by part of the SRAM, channel and TPC repairs, remapped rows that are inactive,
+counters by part of the SRAM, remapped rows that are inactive,
 addresses of retired pages, reset_required, power of memory and module, power smoothing,
 fans, PCIe throughput, encoders, supported clocks, the microseconds of each event reason,
 platform (chassis, tray, slot), graphics processes, accounting.
@@ -164,6 +164,9 @@ READINGS: tuple[Row, ...] = (
         switch,
         ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
     ),
+    ("repair.channel_pending", switch, ("ecc_errors/channel_repair_pending",)),
+    ("repair.tpc_pending", switch, ("ecc_errors/tpc_repair_pending",)),
+    ("repair.unrepairable_memory", switch, ("ecc_errors/unrepairable_memory",)),
 )
 
 

@@ -72,6 +72,7 @@ TOGETHER = (  # values that one NVML call gives, so that they fail as one
     ("bus_id", "pci_device", "pci_subsystem"),
     ("memory_total_b", "memory_used_b", "memory_reserved_b"),
     ("remapping.corrected", "remapping.uncorrected", "remapping.pending", "remapping.failure"),
+    ("repair.channel_pending", "repair.tpc_pending"),
     tuple(f"remapping.banks_{kind}" for kind in ("max", "high", "partial", "low", "none")),
     ("fabric.clique_id", "fabric.health_mask", *(key for key in TEXTS if key[:7] == "fabric.")),
 )
@@ -93,6 +94,7 @@ def values_of(record, prefix=""):
             "link",
             "mig_devices",
             "nvlinks",
+            "peers",
             "processes",
             *LOCKED,
         ):
@@ -253,9 +255,39 @@ def test_a_value_that_fails_leaves_the_others(node):
     for gpu, key in zip(found.gpus, keys, strict=True):
         failed = next((group for group in TOGETHER if key in group), (key,))
         unread = {name for name, value in flat(gpu).items() if value is None} - CACHES.keys()
-        assert unread == {*LOCKED, *failed}, key
+        assert unread == {*LOCKED, "peers", *failed}, key  # of so many GPUs it is not asked
         assert why(gpu, key) == chosen[key], key
         assert "handle" not in gpu.errors, key
+
+
+PEERS = """\
+gpu.*.peers.read = OK
+gpu.*.peers.nvlink = OK
+gpu.2.peers.nvlink = NOT_SUPPORTED
+gpu.1.peers.read = CHIPSET_NOT_SUPPORTED
+"""
+
+
+def test_what_gpus_can_do_with_one_another(node):
+    gpus = node.gpus(full_state(3) + PEERS).gpus
+    told = {(gpu.index, peer.index): (peer.read, peer.nvlink) for gpu in gpus for peer in gpu.peers}
+    chipset, no_link = ("CHIPSET_NOT_SUPPORTED", "OK"), ("OK", "NOT_SUPPORTED")
+    both = (chipset[0], no_link[1])
+    ways = {(0, 1): chipset, (0, 2): no_link, (1, 2): both}
+    assert told == {**ways, **{(one, other): way for (other, one), way in ways.items()}}
+
+
+def test_a_pair_that_does_not_answer_costs_itself_alone(node):
+    gpus = node.gpus(full_state(3) + PEERS + "gpu.2.handle = NVML_ERROR_UNKNOWN\n").gpus
+    assert gpus[2].peers is None and gpus[2].errors["handle"] == "NVML_ERROR_UNKNOWN"
+    assert [peer.index for peer in gpus[0].peers] == [1]
+    (peer,) = node.gpus(full_state(2)).gpus[0].peers
+    assert (peer.read, peer.why("read")) == (None, NOT_SUPPORTED)
+
+
+def test_of_too_many_gpus_pairs_are_not_asked(node):
+    gpus = node.gpus(full_state(17) + PEERS).gpus
+    assert {gpu.why("peers") for gpu in gpus} == {"more than 16 GPUs: not asked"}
 
 
 def test_every_error_keeps_its_name(node):
@@ -280,7 +312,10 @@ def test_a_lost_gpu_leaves_the_others_readable(node):
     assert (lost.index, lost.why("handle"), lost.why("power_limit_mw")) == (2, LOST, LOST)
     assert lost.nvlinks is None
     assert lost.why("nvlinks") == LOST
-    assert (found.gpus[0], found.gpus[3]) == (healthy[0], healthy[3])
+    for index in (0, 3):
+        assert {peer.index for peer in found.gpus[index].peers} == {0, 3} - {index}
+        alone = msgspec.structs.replace(found.gpus[index], peers=healthy[index].peers)
+        assert alone == healthy[index]
 
 
 def test_a_lost_gpu_of_which_the_driver_still_knows_the_identity(node):

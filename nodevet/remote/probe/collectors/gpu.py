@@ -9,6 +9,7 @@ from nodevet.remote.probe import settle
 from nodevet.remote.probe.files import Absent, Reading, is_this_machine, silent
 from nodevet.remote.probe.gpu_health import (
     REMAPPING,
+    REPAIR,
     RETIRED_PAGES,
     ecc,
     fabric,
@@ -16,6 +17,7 @@ from nodevet.remote.probe.gpu_health import (
     nvlinks,
 )
 from nodevet.remote.probe.gpu_nvml import CallError, Device, Nvml, System, fill, load
+from nodevet.remote.probe.gpu_peers import peers
 from nodevet.remote.probe.gpu_values import IDENTITY, NVML, VALUES
 
 ALONE = True
@@ -24,6 +26,7 @@ share = settle.share
 unsettled = settle.unsettled
 LOST = "NVML_ERROR_GPU_IS_LOST"
 NO_GETTER = "NVML has no call that reads it"
+RECORDS = (("remapping", REMAPPING), ("retired_pages", RETIRED_PAGES), ("repair", REPAIR))
 LOCKED_CLOCKS = (
     "locked_clock_graphics_min_mhz",
     "locked_clock_graphics_max_mhz",
@@ -32,20 +35,30 @@ LOCKED_CLOCKS = (
 )
 
 
-def read_gpu(nvml, index):
-    """One GPU. Without a handle it is its index and why; `handle` also fails when lost."""
-    gpu = Reading(index=index)
-    try:
-        device = Device(nvml, index)
-    except CallError as failure:
-        gpu["errors"]["handle"] = str(failure)
-        return gpu
+def read_gpus(nvml, count):
+    """All of them. Without a handle one is its index and why; `handle` also fails when lost."""
+    gpus, devices = [Reading(index=index) for index in range(count)], {}
+    for gpu in gpus:
+        try:
+            device = Device(nvml, gpu["index"])
+        except CallError as failure:
+            gpu["errors"]["handle"] = str(failure)
+        else:
+            read_gpu(gpu, device)
+            if "handle" not in gpu["errors"]:
+                devices[gpu["index"]] = device
+    peers(gpus, devices)
+    return gpus
+
+
+def read_gpu(gpu, device):
+    """The values of one GPU."""
     fill(gpu, device, IDENTITY)
     fill(gpu, device, VALUES)
     for field in LOCKED_CLOCKS:
         gpu.fail(field, NO_GETTER)
     gpu["ecc"] = ecc(device)
-    for field, rows in (("remapping", REMAPPING), ("retired_pages", RETIRED_PAGES)):
+    for field, rows in RECORDS:
         gpu[field] = Reading()
         fill(gpu[field], device, rows)
     gpu["fabric"] = fabric(device)
@@ -53,7 +66,6 @@ def read_gpu(nvml, index):
     nvlinks(gpu, device)
     if is_lost(gpu):
         gpu["errors"]["handle"] = LOST
-    return gpu
 
 
 def is_lost(gpu):
@@ -79,7 +91,7 @@ def collect(root, request):
         if found["count"] is None:
             found.fail("gpus", found["errors"]["count"])
         else:
-            found["gpus"] = [read_gpu(nvml, index) for index in range(found["count"])]
+            found["gpus"] = read_gpus(nvml, found["count"])
         return found
     finally:
         nvml.close()

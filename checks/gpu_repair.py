@@ -1,0 +1,73 @@
+"""No GPU waits for a repair of its memory channels or cores, or has memory beyond repair.
+
+**Why it matters.** From Blackwell on, a GPU takes a faulty memory channel or group of cores (TPC)
+out of use by itself, at its next reset; until then the fault can hit a job. Memory that cannot be
+repaired keeps failing.
+
+**Read from** NVML: nvmlDeviceGetRepairStatus and nvmlDeviceGetUnrepairableMemoryFlag_v1.
+
+**Verdicts.** A pending repair fails, and so does unrepairable memory. What a GPU or driver does not
+tell is not applicable; see `row_remapping` and `ecc_errors` there.
+
+**To fix it** pending: drain the node, then reset the GPU or reboot. Unrepairable: have the board
+replaced.
+"""
+
+from collections.abc import Iterator
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import NOT_SUPPORTED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+
+NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_ARGUMENT_VERSION_MISMATCH")
+SIGNS = ("channel_pending", "tpc_pending", "unrepairable_memory")
+RESET = (
+    "drain the node, then reset the GPU with no job left, or reboot: that completes the repair; if "
+    "one is still pending afterwards, run field diagnostics"
+)
+REPLACE = (
+    "drain the node and have the GPU replaced; attach nvidia-bug-report.sh's output to the RMA: no "
+    "reset repairs this memory"
+)
+
+
+class Params(CheckParams):
+    """`gpu_repair: {}`"""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu)
+
+
+def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
+    subject, repair = subject_of(gpu), gpu.repair
+    told = {sign: value for sign in SIGNS if (value := getattr(repair, sign)) is not None}
+    wrong = {sign: True for sign, value in told.items() if value}
+    silent = [sign for sign in SIGNS if sign not in told and repair.errors.get(sign) in NOT_TOLD]
+    unread = [sign for sign in SIGNS if sign not in told and sign not in silent]
+    if wrong:
+        yield fail(
+            subject,
+            expected=dict.fromkeys(wrong, False),
+            actual=wrong,
+            advice=REPLACE if "unrepairable_memory" in wrong else RESET,
+            details=board(gpu),
+        )
+    if unread:
+        yield unknown(subject, why="; ".join(f"{sign}: {repair.why(sign)}" for sign in unread))
+    elif told and not wrong:
+        yield ok(subject, expected=dict.fromkeys(told, False), actual=told)
+    if silent:
+        why = f"this GPU or driver does not tell: {', '.join(silent)}"
+        yield not_applicable(subject, why=why)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, *(f"gpu.gpus[].repair.{sign}" for sign in SIGNS)),
+    judge=judge,
+)

@@ -1,0 +1,100 @@
+"""Each GPU module sits at the PCI address that the baseline gives for it.
+
+**Why it matters.** A cabling list, a cold plate's leak report and a service order name a module by
+its place; NVML and the scheduler by PCI address or index. If the two drift apart, after a
+baseboard was replaced or two cables were swapped, the wrong GPU is pulled.
+
+**Read from** NVML: nvmlDeviceGetModuleId, the place on the baseboard that a GPU itself reports, and
+its PCI address.
+
+**Verdicts.** A GPU with another module id than its address has in the baseline fails, and so does
+an address at which there is no GPU: its module is the one to look at. A GPU at an address that the
+baseline does not name fails too. A GPU that does not tell its module is not applicable.
+
+**To fix it** compare the cables between baseboard, retimers and PCIe switches with the vendor's
+plan. If every GPU of many nodes is off, the firmware numbers the bus differently now: correct the
+baseline.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unread, unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    compare,
+    fail,
+    not_applicable,
+    unknown,
+)
+
+CABLES = (
+    "compare the cabling of baseboard and PCIe switches with the vendor's plan; if the firmware or "
+    "a new baseboard numbers the bus differently, correct the baseline"
+)
+EMPTY = (
+    "gpu_count and gpu_lost say whether the GPU is gone altogether; this module is the one to look "
+    "at: reseat it, swap it with a known-good one"
+)
+
+Address = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+
+
+class Params(CheckParams):
+    """`gpu_slots: {modules: {"0000:19:00.0": 2, "0000:3b:00.0": 4}}`"""
+
+    modules: Annotated[dict[Address, Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)]
+    """The module id by PCI address, of every GPU."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    left, nameless = dict(params.modules), False
+    for gpu in each_gpu(evidence):
+        if isinstance(gpu, Finding):
+            left.pop(gpu.subject.bus_id or "", None)
+            nameless = nameless or gpu.subject.bus_id is None
+            yield gpu
+        elif gpu.bus_id is None:
+            nameless = True
+            yield unread(subject_of(gpu), gpu, "bus_id")
+        else:
+            yield judge_gpu(gpu, left.pop(gpu.bus_id, None))
+    for address, module in left.items():
+        subject = Subject(kind="pci", id=address, bus_id=address)
+        if nameless:
+            yield unknown(subject, why="not every GPU tells its PCI address")
+        else:
+            yield fail(subject, expected=module, actual="no GPU", advice=EMPTY, cause="gpu_count")
+
+
+def judge_gpu(gpu: Gpu, module: int | None) -> Finding:
+    subject = subject_of(gpu)
+    if module is None:
+        expected, actual = "an address of the baseline", gpu.bus_id
+        return fail(subject, expected=expected, actual=actual, advice=CABLES, details=board(gpu))
+    if unsupported(gpu, "module_id"):
+        return not_applicable(subject, why="this GPU does not tell its module")
+    if gpu.module_id is None:
+        return unread(subject, gpu, "module_id")
+    same = gpu.module_id == module
+    more = {} if same else {"advice": CABLES, "details": board(gpu)}
+    return compare(subject, expected=module, actual=gpu.module_id, **more)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, "gpu.gpus[].bus_id", "gpu.gpus[].module_id"),
+    judge=judge,
+    severity=Severity.WARNING,
+)

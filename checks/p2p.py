@@ -1,0 +1,122 @@
+"""Every GPU can read the memory of every other GPU of the node, over NVLink if asked.
+
+**Why it matters.** Without peer-to-peer access NCCL copies through the host's memory: a job runs,
+at a fraction of its bandwidth. The cause is often outside the GPU: ACS, the IOMMU, a virtual
+machine's topology, a module parameter that a debugging session left behind.
+
+**Read from** NVML, nvmlDeviceGetP2PStatus of each pair: read access, and NVLink.
+
+**Verdicts.** A GPU fails with the peers that it cannot reach, and why NVML says so. In a virtual
+machine a topology that does not allow it is the host's affair and not applicable, unless NVLink is
+asked for. A node with one GPU, a GPU in MIG mode and a vGPU are not applicable. Of more than 16
+GPUs the pairs are not read.
+
+**To fix it** CHIPSET_NOT_SUPPORTED, IOH_TOPOLOGY_NOT_SUPPORTED: the GPUs are on different root
+complexes, or ACS and IOMMU send their traffic through the host. DISABLED_BY_REGKEY: look for
+NVreg_RegistryDwords in /etc/modprobe.d. GPU_NOT_SUPPORTED: this model has no such access
+(GeForce). Over NVLink: see `nvlink` and `fabric`.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import NOT_SUPPORTED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, Peer, board, subject_of
+from nodevet.evidence.host import HostInfo
+from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
+
+NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
+BARE = ("none", "container")
+TOPOLOGY = ("CHIPSET_NOT_SUPPORTED", "IOH_TOPOLOGY_NOT_SUPPORTED")
+PCIE = (
+    "compare `nvidia-smi topo -p2p r` and `lspci -vv` (ACSCtl) with a healthy node: ACS or IOMMU "
+    "in the BIOS or on the kernel's command line, NVreg_RegistryDwords in /etc/modprobe.d"
+)
+LINKS = "see nvlink and fabric; `nvidia-smi topo -p2p n` shows the pairs without a link"
+
+
+class Params(CheckParams):
+    """`p2p: any` or `p2p: {over: nvlink}`"""
+
+    bare: ClassVar[str] = "over"
+
+    over: Literal["any", "nvlink"] = "any"
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield gpu if isinstance(gpu, Finding) else judge_gpu(evidence, gpu, params.over)
+
+
+def judge_gpu(evidence: Evidence, gpu: Gpu, over: str) -> Finding:
+    subject, field = subject_of(gpu), "nvlink" if over == "nvlink" else "read"
+    if gpu.virtualization_mode == "VGPU":
+        return not_applicable(subject, why="a vGPU: its host decides")
+    if gpu.peers is None:
+        return unread(subject, gpu, "peers")
+    if not gpu.peers:
+        return not_applicable(subject, why="no other GPU of the node was reached")
+    apart = [peer for peer in gpu.peers if getattr(peer, field) not in (None, "OK")]
+    silent = [peer for peer in gpu.peers if getattr(peer, field) is None]
+    if gpu.mig_current and (apart or silent):
+        return not_applicable(subject, why="there is no peer access in MIG mode")
+    if apart:
+        return failed(evidence, gpu, apart, field)
+    if len(silent) == len(gpu.peers) and all(is_untold(peer, field) for peer in silent):
+        return not_applicable(subject, why="this GPU or driver does not tell")
+    if silent:
+        return unknown(subject, why=f"GPU {silent[0].index}: {field}: {silent[0].why(field)}")
+    return ok(subject, expected=[], actual=[], why=f"{len(gpu.peers)} peers")
+
+
+def is_untold(peer: Peer, field: str) -> bool:
+    return peer.errors.get(field) in NOT_TOLD
+
+
+def failed(evidence: Evidence, gpu: Gpu, apart: list[Peer], field: str) -> Finding:
+    """The finding about peers out of reach; of a guest's topology its host has to answer."""
+    subject, host = subject_of(gpu), evidence[HostInfo].data
+    shown = [f"GPU {peer.index}: {getattr(peer, field)}" for peer in apart]
+    if field == "read" and all(peer.read in TOPOLOGY for peer in apart):
+        if host is None or not host.virtualization:
+            why = host.why("virtualization") if host else evidence[HostInfo].why
+            return unknown(subject, why=f"{shown[0]}; virtualization: {why}")
+        if host.virtualization not in BARE:
+            return not_applicable(subject, why=f"{shown[0]}: the topology of a virtual machine")
+    over_nvlink = field == "nvlink"
+    return fail(
+        subject,
+        expected=[],
+        actual=shown,
+        advice=LINKS if over_nvlink else PCIE,
+        details=board(gpu),
+        **({"cause": "fabric"} if over_nvlink else {}),
+    )
+
+
+def learn(evidence: Evidence) -> dict[str, str] | None:
+    """How the GPUs of a good node reach one another; nothing if some do not, or there is one."""
+    gpus = [gpu for gpu in each_gpu(evidence) if isinstance(gpu, Gpu)]
+    pairs = [peer for gpu in gpus for peer in gpu.peers or ()]
+    for over, field in (("nvlink", "nvlink"), ("any", "read")):
+        if pairs and all(getattr(peer, field) == "OK" for peer in pairs):
+            return {"over": over}
+    return None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(
+        *IN_HAND,
+        "gpu.gpus[].mig_current",
+        "gpu.gpus[].peers[].nvlink",
+        "gpu.gpus[].peers[].read",
+        "gpu.gpus[].virtualization_mode",
+        "host.virtualization",
+    ),
+    judge=judge,
+    learn=learn,
+)
