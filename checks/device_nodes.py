@@ -21,7 +21,7 @@ NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID.
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread
@@ -44,7 +44,7 @@ OPEN = (
     "driver's default), remove the node and make it again, or put the user into its group"
 )
 
-Path = Annotated[str, Field(pattern=r"^/dev/nvidia[0-9A-Za-z_-]{1,40}$")]
+Path = Annotated[str, Meta(pattern=r"^/dev/nvidia[0-9A-Za-z_-]{1,40}$")]
 
 
 class Params(CheckParams):
@@ -52,9 +52,9 @@ class Params(CheckParams):
 
     bare: ClassVar[str] = "mode"
 
-    mode: Annotated[str, Field(pattern=r"^0[0-7]{3}$")] | None = None
+    mode: Annotated[str, Meta(pattern=r"^0[0-7]{3}$")] | None = None
     """Permissions of each of them, in octal."""
-    paths: Annotated[tuple[Path, ...], Field(strict=False)] = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+    paths: tuple[Path, ...] = ("/dev/nvidiactl", "/dev/nvidia-uvm")
     """Which there must be, besides one for each GPU."""
 
 

@@ -17,9 +17,9 @@ baseline.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
@@ -47,13 +47,15 @@ EMPTY = (
     "at: reseat it, swap it with a known-good one"
 )
 
-Address = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+Address = Annotated[str, Meta(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 
 
 class Params(CheckParams):
-    """`gpu_slots: {modules: {"0000:19:00.0": 2, "0000:3b:00.0": 4}}`"""
+    """`gpu_slots: {"0000:19:00.0": 2, "0000:3b:00.0": 4}`"""
 
-    modules: Annotated[dict[Address, Annotated[int, Field(ge=0, le=255)]], Field(min_length=1)]
+    whole: ClassVar[str] = "modules"
+
+    modules: Annotated[dict[Address, Annotated[int, Meta(ge=0, le=255)]], Meta(min_length=1)]
     """The module id by PCI address, of every GPU."""
 
 

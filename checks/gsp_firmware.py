@@ -35,6 +35,7 @@ from nodevet.model import (
     fail,
     not_applicable,
     ok,
+    one_or_more,
     unknown,
 )
 
@@ -50,12 +51,15 @@ FIRMWARE = (
 
 
 class Params(CheckParams):
-    """`gsp_firmware: {}` or `gsp_firmware: {enabled: true, one_of: [580.105.08]}`"""
+    """`gsp_firmware: {}` or `gsp_firmware: {enabled: true, one_of: 580.105.08}`"""
 
     enabled: bool | None = None
     """Whether GSP firmware is expected; without it the GPUs must be alike."""
-    one_of: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
+    one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The versions that are allowed; without it the driver's own."""
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "one_of")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from nodevet.checking.alike import BOARD, each_version, learn_versions
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, one_or_more
 
 CORRUPTED = "NVML_ERROR_CORRUPTED_INFOROM"
 REPLACE = (
@@ -42,12 +42,15 @@ ADVICE = (
 
 
 class Params(CheckParams):
-    """`inforom: {}` or `inforom: [G520.0200.00.05]`"""
+    """`inforom: {}` or `inforom: G520.0200.00.05`"""
 
     bare: ClassVar[str] = "one_of"
 
-    one_of: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
+    one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The image versions that are allowed; without it the GPUs must be alike."""
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "one_of")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

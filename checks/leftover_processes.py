@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread
@@ -76,13 +76,13 @@ LEAKED = (
 class Params(CheckParams):
     """`leftover_processes: {}` or `leftover_processes: {allow: [site-agent], ignore_jobs: true}`"""
 
-    allow: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    allow: tuple[str, ...] = ()
     """Commands that may compute on a GPU at any time, as `ps -o comm` has them."""
-    allow_uids: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)] = ()
+    allow_uids: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Users whose processes may, by number."""
     ignore_jobs: bool = False
     """Whether processes of Slurm's jobs and of Kubernetes' pods are left out."""
-    maximum_mib: Annotated[int, Field(ge=0)] | None = 1024
+    maximum_mib: Annotated[int, Meta(ge=0)] | None = 1024
     """The most memory that may be in use and is of no process; null: it is not judged."""
 
 

@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from nodevet.checking.alike import BOARD, each_version, learn_versions
 from nodevet.evidence.document import Evidence
-from nodevet.model import Area, Check, CheckParams, Finding, Severity
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, one_or_more
 
 ADVICE = (
     "drain the node and bring it to one level with the server vendor's firmware bundle (nvfwupd "
@@ -33,12 +33,15 @@ ADVICE = (
 
 
 class Params(CheckParams):
-    """`vbios: {}` or `vbios: [96.00.99.00.01, 96.00.A5.00.01]`"""
+    """`vbios: {}`, `vbios: 96.00.99.00.01` or `vbios: [96.00.99.00.01, 96.00.A5.00.01]`"""
 
     bare: ClassVar[str] = "one_of"
 
-    one_of: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
+    one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The versions that are allowed, as NVML spells them; without it the GPUs must be alike."""
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "one_of")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:

@@ -249,9 +249,16 @@ def lost(gpu: Gpu) -> str | None:
     handle = gpu.errors.get("handle")
     if handle in NO_HANDLE:
         return handle
-    parts = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.repair, gpu.fabric)
-    parts = (*parts, *(gpu.nvlinks or ()))
-    return next((why for part in parts for why in part.errors.values() if why in LOST), None)
+    own = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.repair, gpu.fabric)
+    return next(
+        (
+            why
+            for part in (*own, *(gpu.nvlinks or ()))
+            for why in part.errors.values()
+            if why in LOST
+        ),
+        None,
+    )
 
 
 NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND"
