@@ -38,6 +38,7 @@ EVENTS = _most(4096)  # that differ; a broken node has tens, and the probe keeps
 TIMES = _most(64)  # of one event: the probe keeps the latest
 CRASHES = _most(64)  # that kernels left records of; the probe keeps the latest
 FILE_SYSTEMS = _most(64)  # paths that are asked about: 8
+UNITS = _most(1 << 14)  # of systemd; large hosts have 3,000, most of them mounts
 ASKED = _most(512)  # kernel parameters or units; a request has 500 names
 INTERFACES = _most(1024)  # that are read of a machine; the probe reads 512
 COUNTERS = _most(512)  # of an interface or a port; mlx5 has 60

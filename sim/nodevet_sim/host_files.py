@@ -6,6 +6,8 @@ from nodevet_sim.machine import SimulatedMachine
 CLOCK = "sys/devices/system/clocksource/clocksource0"
 EDAC = "sys/devices/system/edac/mc"
 DMI = "sys/devices/virtual/dmi/id"
+ROOT_FILES = {"/etc/security/limits.d/90-rdma.conf": "* - memlock unlimited\n* - nofile 1048576\n"}
+"""On the node's own disk."""
 CONTROLLERS = 2  # of memory, in a socket
 
 

@@ -356,6 +356,7 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
         "environment": "units",
         "installed": "packages",
         "libraries": "libraries",
+        "limits": "limits",
         "services": "units",
         "sysctl": "parameters",
     }[section]
@@ -367,6 +368,12 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
 def settings_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
     data = data_of(document, "pci_settings")
     data["count"] = len(data.get("functions") or ())
+    yield from range(data["count"])
+
+
+def failed_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    data = data_of(document, "failed_units")
+    data["count"] = len(data.get("units") or ())
     yield from range(data["count"])
 
 
@@ -383,6 +390,8 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("services", "units"): (asked,),
     ("sysctl", "parameters"): (asked,),
     ("pci_settings", "functions"): (settings_counted,),
+    ("failed_units", "units"): (failed_counted,),
+    ("limits", "limits"): (asked,),
     ("installed", "packages"): (asked,),
     ("dcgm", "diagnostics"): (asked,),
     ("environment", "units"): (asked,),

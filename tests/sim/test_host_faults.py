@@ -28,6 +28,7 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params
     "file_handles": {},
     "iommu": {"one_of": ["disabled", "identity"]},
     "irq_affinity": {},
+    "limits": {"of": ["login"], "minimum_memlock_b": "unlimited", "minimum_nofile": 65536},
     "load": {"maximum": 2},
     "memory_errors": {},
     "memory_fragmentation": {"minimum_percent": 20},
@@ -44,8 +45,10 @@ FOUND = {  # fault -> the checks and subjects that fail
     "high-load": {("load", "")},
     "iommu-translates": {("iommu", address) for address in (*GPUS, *NICS)},
     "irqs-on-one-cpu": {("irq_affinity", address) for address in (*GPUS[:4], *NICS[:4])},
+    "memlock-small": {("limits", "login")},
     "memory-fragmented": {("memory_fragmentation", "")},
     "out-of-files": {("file_handles", "open files")},
+    "unit-failed": set(),  # a node that has systemd is needed
     "read-request-small": {("pcie_settings", address) for address in NICS},
 }
 PARAMS = {

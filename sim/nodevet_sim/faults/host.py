@@ -152,6 +152,33 @@ def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
     return _there(healthy, files, "MSI interrupt")
 
 
+LIMITS = "/etc/security/limits.d/95-site.conf"
+
+
+def memlock_small(healthy: Healthy, want: NoParams) -> Patch:
+    """Whoever logs in may lock 64 KiB of memory."""
+    return Patch(root_files={LIMITS: "* - memlock 64\n"})
+
+
+UNIT = """\
+[Unit]
+Description=Checks the scratch disk of this site
+
+[Service]
+Type=oneshot
+ExecStart=/bin/false
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit_failed(healthy: Healthy, want: NoParams) -> Patch:
+    """A unit of the site's own, site-scratch.service, has failed at boot."""
+    files = {"/etc/systemd/system/site-scratch.service": UNIT}
+    return Patch(root_files=files, services={"site-scratch.service": True})
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "acs-redirect": (OneGpu, acs_redirect),
     "bios-old": (OldBios, bios_old),
@@ -160,7 +187,9 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "high-load": (Load, high_load),
     "iommu-translates": (NoParams, iommu_translates),
     "irqs-on-one-cpu": (NoParams, irqs_on_one_cpu),
+    "memlock-small": (NoParams, memlock_small),
     "memory-fragmented": (NoParams, fragmented),
     "out-of-files": (Handles, out_of_files),
     "read-request-small": (NoParams, read_request_small),
+    "unit-failed": (NoParams, unit_failed),
 }

@@ -9,6 +9,7 @@ from nodevet_sim import captured, tree
 from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode, SwapArea
 from nodevet_sim.faults import FAULTS, Healthy, Patch, combine
 from nodevet_sim.faults.node import governors
+from nodevet_sim.host_files import ROOT_FILES
 from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.modules import described
 from nodevet_sim.scenario.format import LEVELS, LogPart
@@ -58,7 +59,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         load=tuple(_loads(spec, files, devices)),
         modules=modules,
         swap=swap,
-        root_files={**_fstab(swap), **patch.root_files},
+        root_files={**ROOT_FILES, **_fstab(swap), **patch.root_files},
         services=_services(machine, state, patch),
         boot=patch.boot,
         disk_mb=spec.part.disk_mb,

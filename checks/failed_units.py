@@ -1,0 +1,104 @@
+"""No systemd unit has failed.
+
+**Why it matters.** What failed at boot or died since is mostly something that somebody counted
+on: a mount, a driver's start, monitoring, the fabric manager. systemd remembers it, and nobody
+looks.
+
+**Read from** systemd: `systemctl --failed`.
+
+**Verdicts.** Every failed unit fails by itself, but for those that `ignore` names; `*` stands for
+any characters. A node that is still starting is looked at again for 45 s, and then unknown if
+nothing has failed so far. So is everything without systemd.
+
+**To fix it** `journalctl -b -u UNIT` says why it failed; mend that and start it again. `systemctl
+reset-failed UNIT` forgets one that is of no account now, until it fails again.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import Field
+
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.failed_units import FailedUnits
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    fail,
+    ok,
+    unknown,
+)
+
+SETTLED = ("running", "degraded")
+READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
+RESCUE = "it is in rescue or emergency mode: `systemctl --failed` and `journalctl -b` say why"
+
+
+class Params(CheckParams):
+    """`failed_units: {}` or `failed_units: {ignore: [systemd-networkd-wait-online.service]}`"""
+
+    ignore: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] = ()
+    """Names or patterns: `snap-*.mount`."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[FailedUnits]
+    if section.data is None:
+        again = section.why == NOT_ASKED
+        yield unknown(
+            why=section.why if again else f"failed_units: {section.why}",
+            advice=READ_AGAIN if again else "",
+        )
+    elif section.data.units is None:
+        yield unread(NODE, section.data, "units")
+    else:
+        failed = [unit.name for unit in section.data.units]
+        told = [
+            name
+            for name in failed
+            if not any(fnmatchcase(name, pattern) for pattern in params.ignore)
+        ]
+        yield from (failure(name) for name in told)
+        if not told:
+            yield judge_state(section.data, len(failed))
+
+
+def failure(name: str) -> Finding:
+    return fail(
+        Subject(kind="unit", id=name),
+        expected="not failed",
+        actual="failed",
+        advice="`journalctl -b -u UNIT` says why it failed; mend that, then `systemctl restart` it",
+    )
+
+
+def judge_state(units: FailedUnits, listed: int) -> Finding:
+    """Of a node on which no unit has failed, or none that counts."""
+    for field in ("state", "count"):
+        if getattr(units, field) is None:
+            return unread(NODE, units, field)
+    if units.state == "maintenance":
+        return fail(expected="running", actual="maintenance", advice=RESCUE)
+    if units.state not in SETTLED:
+        return unknown(why=f"systemd is {(units.state or 'silent')[:60]}: units may fail yet")
+    if units.count != listed:
+        return unknown(why=f"{listed} of {units.count} failed units were read")
+    ignored = f"{listed} ignored" if listed else "none"
+    return ok(expected="none", actual=ignored)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=("failed_units.count", "failed_units.state", "failed_units.units[].name"),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=lambda params: {"failed_units": ("failed",)},
+)

@@ -1,0 +1,144 @@
+"""Services and logins have the resource limits that jobs need.
+
+**Why it matters.** RDMA and CUDA lock memory: with the kernel's default of 8 MiB an MPI or NCCL job
+fails to register its buffers, or silently goes by TCP. A data loader runs out of 1024 open files,
+a large job out of processes. A job inherits the limits of whoever starts it: slurmd, containerd,
+the kubelet, or sshd.
+
+**Read from** systemd for the units that `of` names: LimitMEMLOCK, LimitNOFILE, LimitNPROC and
+LimitSTACK. For `login` from /etc/security/limits.conf and limits.d, the rows of `*`; what they do
+not say is what the session has in which nodevet reads.
+
+**Verdicts.** The soft limit is judged, since that is what a program begins with. A unit that is not
+installed is not applicable. slurmd may set other limits for jobs: PropagateResourceLimits.
+
+**To fix it** a drop-in of the unit, `systemctl edit slurmd`: `[Service]` and
+`LimitMEMLOCK=infinity`, then restart it. For logins a file in /etc/security/limits.d with
+`* - memlock unlimited`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from nodevet.checking.named import each_named
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.limits import LOGIN, UNLIMITED, ResourceLimits, SoftLimits
+from nodevet.evidence.services import UNIT_NAME
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    not_applicable,
+    ok,
+)
+
+UNIT = re.compile(UNIT_NAME + r"\.(service|socket|mount|swap)")
+WORDS = {"memlock_b": "memlock", "nofile": "nofile", "nproc": "nproc", "stack_b": "stack"}
+OF_A_UNIT = (
+    "`systemctl edit UNIT`: under [Service] LimitMEMLOCK=infinity (LimitNOFILE, LimitNPROC, "
+    "LimitSTACK), then restart it: running jobs keep what they have"
+)
+OF_A_LOGIN = (
+    "a file in /etc/security/limits.d with `* - memlock unlimited` (nofile, nproc, stack), which "
+    "new sessions have; a later file there may set it again"
+)
+Least = Literal["unlimited"] | Annotated[int, Field(ge=0)]
+
+
+class Params(CheckParams):
+    """`limits: {of: [slurmd.service, login], minimum_memlock_b: unlimited}` or
+    `limits: {of: [containerd.service], minimum_nofile: 1048576, minimum_nproc: unlimited}`"""
+
+    of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """Units by their whole names, and `login`."""
+    minimum_memlock_b: Least | None = None
+    minimum_nofile: Least | None = None
+    minimum_nproc: Least | None = None
+    minimum_stack_b: Least | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Params":
+        for name in self.of:
+            if name != LOGIN and not UNIT.fullmatch(name):
+                raise ValueError(f"{name[:60]} is not a unit; include the suffix: slurmd.service")
+        if not self.least:
+            raise ValueError("give at least one minimum")
+        return self
+
+    @property
+    def least(self) -> Mapping[str, int | str]:
+        """The minima that are given, by the evidence's field."""
+        given = {field: getattr(self, f"minimum_{field}") for field in WORDS}
+        return {field: least for field, least in given.items() if least is not None}
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[ResourceLimits]
+    found = {each.name: each for each in (section.data.limits if section.data else None) or ()}
+    names = tuple(dict.fromkeys(params.of))
+    for each in each_named(section, names, label="limits", listed="limits", kind="limits"):
+        if isinstance(each, Finding):
+            yield each
+        else:
+            subject, name = each
+            yield judge_limits(subject, found[name], params.least)
+
+
+def judge_limits(subject: Subject, limits: SoftLimits, least: Mapping[str, int | str]) -> Finding:
+    """One finding: what is too low, else what was not read, else all that is right."""
+    if limits.load_state is None:
+        return unread(subject, limits, "load_state")
+    if limits.load_state == "not-found":
+        return not_applicable(subject, why="the unit is not installed")
+    answers = [(field, wanted, getattr(limits, field)) for field, wanted in least.items()]
+    bad = [each for each in answers if each[2] is not None and not enough(each[1], each[2])]
+    doubtful = [field for field, _, actual in answers if actual is None]
+    if doubtful and not bad:
+        return unread(subject, limits, doubtful[0])
+    told = bad or answers
+    return (fail if bad else ok)(
+        subject,
+        expected=", ".join(f"{WORDS[field]} {at_least(wanted)}" for field, wanted, _ in told),
+        actual=", ".join(f"{WORDS[field]} {shown(actual)}" for field, _, actual in told),
+        advice=(OF_A_LOGIN if limits.name == LOGIN else OF_A_UNIT) if bad else "",
+        details={"from": limits.source or "not known"},
+    )
+
+
+def enough(wanted: int | str, actual: int) -> bool:
+    """
+    >>> enough(65536, UNLIMITED), enough("unlimited", 1 << 40)
+    (True, False)
+    """
+    return actual == UNLIMITED or (isinstance(wanted, int) and actual >= wanted)
+
+
+def at_least(wanted: int | str) -> str:
+    return wanted if isinstance(wanted, str) else f"at least {wanted}"
+
+
+def shown(actual: int) -> str:
+    return "unlimited" if actual == UNLIMITED else str(actual)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "limits.limits[].name",
+        "limits.limits[].load_state",
+        "limits.limits[].memlock_b",
+        "limits.limits[].nofile",
+        "limits.limits[].nproc",
+        "limits.limits[].stack_b",
+    ),
+    judge=judge,
+    asks=lambda params: {"limits": tuple(dict.fromkeys(params.of))},
+)
