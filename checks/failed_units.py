@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -44,7 +44,7 @@ RESCUE = "it is in rescue or emergency mode: `systemctl --failed` and `journalct
 class Params(CheckParams):
     """`failed_units: {}` or `failed_units: {ignore: [systemd-networkd-wait-online.service]}`"""
 
-    ignore: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] = ()
+    ignore: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
     """Names or patterns: `snap-*.mount`."""
 
 

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from nodevet.checking.named import each_named
 from nodevet.evidence.core import unread
@@ -49,28 +49,26 @@ OF_A_LOGIN = (
     "a file in /etc/security/limits.d with `* - memlock unlimited` (nofile, nproc, stack), which "
     "new sessions have; a later file there may set it again"
 )
-Least = Literal["unlimited"] | Annotated[int, Field(ge=0)]
+Least = Literal["unlimited"] | Annotated[int, Meta(ge=0)]
 
 
 class Params(CheckParams):
     """`limits: {of: [slurmd.service, login], minimum_memlock_b: unlimited}` or
     `limits: {of: [containerd.service], minimum_nofile: 1048576, minimum_nproc: unlimited}`"""
 
-    of: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    of: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Units by their whole names, and `login`."""
     minimum_memlock_b: Least | None = None
     minimum_nofile: Least | None = None
     minimum_nproc: Least | None = None
     minimum_stack_b: Least | None = None
 
-    @model_validator(mode="after")
-    def _whole(self) -> "Params":
+    def __post_init__(self) -> None:
         for name in self.of:
             if name != LOGIN and not UNIT.fullmatch(name):
                 raise ValueError(f"{name[:60]} is not a unit; include the suffix: slurmd.service")
         if not self.least:
             raise ValueError("give at least one minimum")
-        return self
 
     @property
     def least(self) -> Mapping[str, int | str]:
