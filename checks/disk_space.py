@@ -5,13 +5,14 @@ and the container runtime stop working. After a disk error the kernel makes a fi
 read-only, and much goes on as if nothing had happened.
 
 **Read from** statvfs(3) of /, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, each file
-system once, and /proc/self/mounts.
+system once, of the `paths` that the baseline adds (/scratch, /local_nvme), and /proc/self/mounts.
 
 **Verdicts.** Free space is what unprivileged users may still write, as a percentage of the whole.
 A file system that does not count inodes is judged by its free space alone. A network file system
 is not applicable and never queried, since an unreachable server would block the probe. One that
 is read-only by design is not applicable: images (squashfs, erofs), overlays without an upper
-layer, and the paths that `read_only` names.
+layer, and the paths that `read_only` names. One of `paths` that does not exist fails; where its
+file system is not mounted, it is judged as part of the one below it: see the check mounts.
 
 **To fix it** `du -xh --max-depth=2 / | sort -h` shows what uses the space; `journalctl
 --vacuum-size=1G`, old kernels, container images and core dumps are the usual finds. Files that
@@ -21,11 +22,13 @@ anything else.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem, FileSystems
 from nodevet.model import (
@@ -46,13 +49,15 @@ Percent = (
     | Annotated[float, Meta(ge=0, lt=100)]
 )
 PLAIN = re.compile(r"/[A-Za-z0-9._/-]{0,100}")  # what a shell reads as nothing else
+NOT_THERE = "create it and mount what belongs there, or correct the baseline's `paths`"
 IN_MEMORY = ("/dev/shm", "/run")  # noqa: S108 - nothing is written there
 
 Path = Annotated[str, Meta(pattern=r"^/", title="a path that begins with /")]
 
 
 class Params(CheckParams):
-    """`disk_space: 5%` or `disk_space: {minimum_percent: 10, read_only: [/]}`"""
+    """`disk_space: 5%` or `disk_space: {minimum_percent: 10, paths: [/scratch]}` or
+    `disk_space: {read_only: [/]}`"""
 
     bare: ClassVar[str] = "minimum_percent"
 
@@ -60,6 +65,8 @@ class Params(CheckParams):
     """Room that must be left."""
     minimum_inodes_percent: Percent = 5.0
     """Inodes that must be left."""
+    paths: tuple[Path, ...] = ()
+    """Further paths that need room: /scratch, /local_nvme."""
     read_only: tuple[Path, ...] = ()
     """Paths that are read-only by design; they need no room."""
 
@@ -77,6 +84,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unknown(Subject(kind="filesystem", id="/"), why="it was not found")
         for found in section.data.filesystems:
             yield judge_one(found, params)
+        read = {found.path for found in section.data.filesystems}
+        for path in dict.fromkeys(params.paths):
+            if path not in read:
+                why, subject = NOT_ASKED, Subject(kind="filesystem", id=path)
+                yield unknown(subject, why=why, advice=READ_AGAIN)
         there = set(section.data.found or ())
         left = sorted(there - {found.path for found in section.data.filesystems})
         if left:
@@ -86,8 +98,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
 
 def judge_one(found: FileSystem, params: Params) -> Finding:
     subject = Subject(kind="filesystem", id=found.path)
+    if found.missing:
+        return fail(subject, expected="a directory", actual="not there", advice=NOT_THERE)
     if found.remote:
-        return not_applicable(subject, why=f"on the network ({found.type}: not queried")
+        return not_applicable(subject, why=f"on the network ({found.type}): not queried")
     wanted: dict[str, str] = {}
     actual: dict[str, str] = {}
     bad: list[str] = []
@@ -167,6 +181,10 @@ def room(found: FileSystem) -> str:
     return f"{(found.available_b or 0) / 1e9:.3g} GB of {(found.size_b or 0) / 1e9:.3g} GB"
 
 
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"filesystems": params.paths}
+
+
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
@@ -175,6 +193,7 @@ CHECK = Check(
         "filesystems.filesystems[].immutable",
         "filesystems.filesystems[].inodes",
         "filesystems.filesystems[].inodes_available",
+        "filesystems.filesystems[].missing",
         "filesystems.filesystems[].path",
         "filesystems.filesystems[].read_only",
         "filesystems.filesystems[].remote",
@@ -182,5 +201,6 @@ CHECK = Check(
         "filesystems.found[]",
     ),
     judge=judge,
+    asks=asks,
     severity=Severity.WARNING,
 )

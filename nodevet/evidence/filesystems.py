@@ -11,6 +11,7 @@ class FileSystem(Record, frozen=True, kw_only=True):
     """statvfs(3) of the file system that holds a path."""
 
     path: Text
+    missing: bool = False  # nothing is there; of paths that a baseline names
     type: Text | None = None  # ext4, xfs, tmpfs, nfs4: /proc/self/mounts
     remote: bool | None = None  # on the network, and so not asked
     size_b: int | None = None
@@ -23,7 +24,7 @@ class FileSystem(Record, frozen=True, kw_only=True):
 
 class FileSystems(SectionRecord, frozen=True, kw_only=True):
     """/, /tmp, /var, /var/log, /var/tmp, /dev/shm, /home and /run, of each file system the
-    first of them. `absent` for captured files."""
+    first of them; and each that a baseline names. `absent` for captured files."""
 
     unique = ("filesystems[].path",)
 

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from nodevet.remote.probe.cpulist import format_cpulist
-from nodevet_sim import cpu_files, host_files, modules, pci_files, pci_setting_files
+from nodevet_sim import cpu_files, host_files, modules, pci_files, pci_setting_files, storage_files
 from nodevet_sim.cpu_files import Content, Files, Links, lines
 from nodevet_sim.machine import (
     SimulatedFunction,
@@ -44,6 +44,7 @@ def files(machine: SimulatedMachine) -> dict[str, Content]:
         cpu_files.files,
         pci_files.files,
         host_files.files,
+        storage_files.files,
         pci_setting_files.files,
         _dmi,
         _modules,
@@ -54,7 +55,7 @@ def files(machine: SimulatedMachine) -> dict[str, Content]:
 
 def links(machine: SimulatedMachine) -> dict[str, str]:
     """The hardware's symbolic links, path -> target as readlink(2) gives it."""
-    parts = (cpu_files.links, pci_files.links, pci_setting_files.links)
+    parts = (cpu_files.links, pci_files.links, pci_setting_files.links, storage_files.links)
     found = dict(chain.from_iterable(part(machine) for part in parts))
     return {**found, "sys/class/dmi/id": "../../devices/virtual/dmi/id"}
 
@@ -78,7 +79,10 @@ def write_out(
 
     Raises FileExistsError like `write`.
     """
-    content = {**dict(chain(_host(machine), _processes(machine))), **hardware}
+    content = {
+        **dict(chain(_host(machine), _processes(machine), storage_files.own(machine))),
+        **hardware,
+    }
     targets = {**targets, **dict(_process_links(machine))}
     if into.exists() and any(into.iterdir()):
         raise FileExistsError(f"{into} is not empty")

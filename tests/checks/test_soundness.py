@@ -357,6 +357,7 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
         "installed": "packages",
         "libraries": "libraries",
         "limits": "limits",
+        "mounts": "mounts",
         "services": "units",
         "sysctl": "parameters",
     }[section]
@@ -375,6 +376,17 @@ def failed_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iter
     data = data_of(document, "failed_units")
     data["count"] = len(data.get("units") or ())
     yield from range(data["count"])
+
+
+def said_to_be_there(section: str, listed: str, count: str) -> Any:
+    """The section says how many it found."""
+
+    def tell(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+        data = data_of(document, section)
+        data[count] = len(data.get(listed) or ())
+        yield from range(data[count])
+
+    return tell
 
 
 COUNTED = {  # section, list: what else in the evidence says which items there are
@@ -396,6 +408,10 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("dcgm", "diagnostics"): (asked,),
     ("environment", "units"): (asked,),
     ("libraries", "libraries"): (asked,),
+    ("mounts", "mounts"): (asked,),
+    ("nfs", "mounts"): (said_to_be_there("nfs", "mounts", "found"),),
+    ("raid", "arrays"): (said_to_be_there("raid", "arrays", "arrays_found"),),
+    ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("edac", "controllers"): "each counts for itself, and nothing else says how many there are",

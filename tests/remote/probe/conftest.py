@@ -30,6 +30,8 @@ WANTED = re.compile(
     r"|sys/devices/system/cpu/(cpu\d+|cpufreq)/.*(_list|_id|_freq|governors?|_driver|_cpus|prefer.*)"
     r"|sys/devices/pci.*/[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d/[^/]+"
     r"|sys/bus/pci/devices/.*"
+    r"|proc/mdstat|proc/\d+/mountstats|sys/block/[^/]+/md/array_state"
+    r"|sys/class/nvme/.*|sys/devices/pci.*/nvme/nvme\d+/([^/]+|hwmon\d+/temp1_input)"
     r"|sys/(class|devices/pci.*)/(net|infiniband)/.*)$"
 )
 TTAR_HEAD = re.compile(r"(Path|Directory|SymlinkTo|Lines|Mode): ?(.*)$")

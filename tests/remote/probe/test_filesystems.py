@@ -95,6 +95,17 @@ def test_this_machine(check: Check) -> None:
     assert 0 <= first.available_b <= first.size_b
 
 
+def test_further_paths_by_name(check: Check, tmp_path: Path) -> None:
+    here, gone = str(tmp_path), str(tmp_path / "gone")
+    asks = {"asks": {"filesystems": [here, gone, "relative", "/"]}}
+    found = check("filesystems", filesystems.collect("/", asks))
+    told = {each.path: each for each in found.filesystems}
+    assert told[here].missing is False and told[here].size_b > 0
+    assert told[gone].missing is True and told[gone].size_b is None
+    assert "relative" not in told
+    assert set(found.found) == set(told)
+
+
 def test_captured_files_have_none(node: Path) -> None:
     with pytest.raises(Absent):
         filesystems.collect(str(node), {})

@@ -1,7 +1,7 @@
 """The file systems that a node needs room in: statvfs(3) and /proc/self/mounts.
 
 A file system whose server is gone blocks whoever asks it, so nothing below a network
-mount is asked; what it is stands in /proc/self/mounts.
+mount is asked; what it is stands in /proc/self/mounts. A baseline may name further paths.
 """
 
 import os
@@ -131,19 +131,25 @@ def collect(root, request):
         raise Absent("a captured tree has no file systems of its own")
     text = read_bytes("/", MOUNTS, MOUNTS_LIMIT).decode("utf-8", "backslashreplace")
     mounts = parse_mounts(text)
+    asked = [path for path in request.get("asks", {}).get("filesystems", ()) if path[:1] == "/"]
     found, seen = [], set()
-    for path in PATHS:
+    for path in list(PATHS) + sorted(set(asked).difference(PATHS)):
         note(path)
         try:
             key, record = file_system(mounts, path, os.path.join(root, path.lstrip("/")))
         except FileNotFoundError:
+            if path not in asked:
+                continue
+            record = Reading(path=path, missing=True)
+            record.fail_all(("type", "remote") + ASKED, "ENOENT")
+            found.append(record)
             continue
         except (OSError, LookupError, ValueError) as error:
             record = Reading(path=path)
             record.fail_all(("type", "remote") + ASKED, reason(error))
             found.append(record)
             continue
-        if key not in seen:
+        if key not in seen or path in asked:
             seen.add(key)
             found.append(record)
     return Reading(filesystems=found, found=[record["path"] for record in found])

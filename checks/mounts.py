@@ -1,0 +1,276 @@
+"""What the baseline names is mounted, from where and how it should be.
+
+**Why it matters.** Where /scratch or /local_nvme is not mounted, jobs write to the root disk and
+fill it; a dataset on the wrong disk, a file system mounted read-only or an NFS mount with other
+options than its peers cost hours before anyone looks at the mount.
+
+**Read from** /proc/1/mountinfo, else /proc/self/mountinfo. The mounts themselves are never touched.
+
+**Verdicts.** Of several mounts on one path the topmost counts; one that another mount hides is not
+mounted. An automount (autofs, systemd.automount) whose file system is not in use at the moment is
+not applicable: it would be mounted on first use. `options` are those of the mount and of its file
+system together; a value may hold `*`. The kernel does not list defaults: exec, suid, dev, atime,
+async and diratime stand for the absence of their opposite. Paths are those of mountinfo, without
+symbolic links. A file system is expected to be read-write unless `read_only` is true.
+
+**To fix it** `findmnt --verify` checks /etc/fstab; `systemctl status PATH.mount` and `journalctl -b
+-u PATH.mount` say why it was not mounted; `mount -o remount,OPTIONS PATH` changes most options.
+Read-only: look for disk errors in the kernel log before anything else.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Meta, Struct
+
+from nodevet.checking.expected import Words, matches, said
+from nodevet.checking.named import each_named
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.mounts import Mount, Mounts
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+OPPOSITES = {
+    "exec": "noexec",
+    "suid": "nosuid",
+    "dev": "nodev",
+    "atime": "noatime",
+    "diratime": "nodiratime",
+    "async": "sync",
+}
+NOT_MOUNTED = (
+    "`findmnt --verify` and `systemctl status` of its mount unit say why; do not start jobs before "
+    "it is mounted, since they would write below it"
+)
+LEFT_OVER = (
+    "ask who uses it (`fuser -vm`), unmount it, and remove its line in /etc/fstab or its unit"
+)
+Path = Annotated[str, Meta(pattern=r"^/", max_length=256, title="a path that begins with /")]
+
+
+class ExpectedMount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What must be mounted at a path."""
+
+    type: Words | None = None
+    """ext4, xfs, nfs4, lustre, or several."""
+    source: Words | None = None
+    """/dev/md0, server:/export, or several."""
+    options: tuple[str, ...] = ()
+    """Options that it must have: noatime, vers=4.2, nconnect=16."""
+    without: tuple[str, ...] = ()
+    """Options that it must not have."""
+    read_only: bool = False
+
+
+ABSENT = "absent"
+
+
+class Params(CheckParams):
+    """`mounts: {/scratch: xfs, /home: {type: nfs4, options: [hard, vers=4.2]}}` or
+    `mounts: {/models: {read_only: true}, /mnt/old: absent}`"""
+
+    whole: ClassVar[str] = "paths"
+
+    paths: Mapping[Path, str | ExpectedMount] = {}
+    """By path what must be mounted there: its type, or more; or `absent`."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Mounts]
+    listed = (section.data.mounts if section.data else None) or ()
+    found = {mount.name: mount for mount in listed}
+    for each in each_named(section, params.paths, label="mounts", listed="mounts", kind="mount"):
+        if isinstance(each, Finding):
+            yield each
+            continue
+        subject, path = each
+        wanted = params.paths[path]
+        if wanted == ABSENT:
+            yield judge_absent(subject, found[path])
+        else:
+            mount = ExpectedMount(type=wanted) if isinstance(wanted, str) else wanted
+            yield judge_mount(subject, found[path], mount)
+
+
+def judge_absent(subject: Subject, mount: Mount) -> Finding:
+    for field in ("mounted", "automount"):
+        if getattr(mount, field) is None:
+            return unknown(subject, why=f"{field}: {mount.why(field)}")
+    if mount.mounted:
+        actual = mount.type or "mounted"
+        return fail(subject, expected="not mounted", actual=actual, advice=LEFT_OVER)
+    if mount.automount:
+        return fail(subject, expected="not mounted", actual="an automount", advice=LEFT_OVER)
+    return ok(subject, expected="not mounted", actual="not mounted")
+
+
+def judge_mount(subject: Subject, mount: Mount, wanted: ExpectedMount) -> Finding:
+    if mount.mounted is None:
+        return unknown(subject, why=f"mounted: {mount.why('mounted')}")
+    if not mount.mounted:
+        if mount.automount and wanted.type != "autofs":
+            return not_applicable(subject, why="an automount: not in use at the moment")
+        if mount.automount is None:
+            return unknown(subject, why=f"automount: {mount.why('automount')}")
+        if not mount.automount:
+            expected = said(wanted.type) if wanted.type else "mounted"
+            return fail(subject, expected=expected, actual="not mounted", advice=NOT_MOUNTED)
+        return ok(subject, expected="autofs", actual="autofs")
+    return judge_mounted(subject, mount, wanted)
+
+
+class MountAnswer(NamedTuple):
+    """One thing that was expected of a mount."""
+
+    name: str
+    expected: str
+    actual: str
+    right: bool | None  # None: it is not known
+    why: str = ""
+
+
+def judge_mounted(subject: Subject, mount: Mount, wanted: ExpectedMount) -> Finding:
+    answers = (*texts(mount, wanted), *access(mount, wanted), *named_options(mount, wanted))
+    bad = [answer for answer in answers if answer.right is False]
+    doubtful = [answer for answer in answers if answer.right is None]
+    if doubtful and not bad:
+        return unknown(subject, why=doubtful[0].why)
+    told = bad or answers
+    return (fail if bad else ok)(
+        subject,
+        expected={answer.name: answer.expected for answer in told},
+        actual={answer.name: answer.actual for answer in told},
+        advice=advice([answer.name for answer in bad], wanted),
+    )
+
+
+def advice(bad: list[str], wanted: ExpectedMount) -> str:
+    if not bad:
+        return ""
+    if "type" in bad or "source" in bad:
+        return "drain the node and mount what belongs there: correct its line in /etc/fstab"
+    if "access" in bad and not wanted.read_only:
+        return (
+            "drain the node; `dmesg` and `smartctl -x` tell whether the disk is failing. If not, "
+            "fsck it and remount it read-write"
+        )
+    return (
+        "correct its line in /etc/fstab or the automounter's map; `mount -o remount` changes most "
+        "options, those of NFS hold once it is mounted again"
+    )
+
+
+def texts(mount: Mount, wanted: ExpectedMount) -> Iterator[MountAnswer]:
+    for name, words, told in (
+        ("type", wanted.type, mount.type),
+        ("source", wanted.source, mount.source),
+    ):
+        if words is not None and told is None:
+            yield MountAnswer(name, said(words), "", None, f"{name}: {mount.why(name)}")
+        elif words is not None and told is not None:
+            yield MountAnswer(name, said(words), told, matches(told, words))
+
+
+def unread(mount: Mount) -> str:
+    """Why not all options are known; empty if they are."""
+    for field in ("options", "super_options"):
+        if getattr(mount, field) is None:
+            return f"{field}: {mount.why(field)}"
+    return ""
+
+
+def options_of(mount: Mount) -> tuple[str, ...]:
+    return (*(mount.options or ()), *(mount.super_options or ()))
+
+
+def access(mount: Mount, wanted: ExpectedMount) -> Iterator[MountAnswer]:
+    is_read_only = "ro" in options_of(mount)
+    expected = "read-only" if wanted.read_only else "read-write"
+    if is_read_only or not unread(mount):
+        actual = "read-only" if is_read_only else "read-write"
+        yield MountAnswer("access", expected, actual, actual == expected)
+    else:
+        yield MountAnswer("access", expected, "", None, unread(mount))
+
+
+def named_options(mount: Mount, wanted: ExpectedMount) -> Iterator[MountAnswer]:
+    if not wanted.options and not wanted.without:
+        return
+    options = options_of(mount)
+    lacking = [option for option in wanted.options if not has(options, option)]
+    over = [option for option in wanted.without if has(options, option)]
+    if unread(mount):
+        yield MountAnswer("options", "", "", None, unread(mount))
+    elif lacking or over:
+        found = [there for option in lacking for there in instead(options, option)]
+        expected = ", ".join((*lacking, *(f"no {option}" for option in over)))
+        yield MountAnswer("options", expected, ", ".join((*found, *over)), False)
+    else:
+        expected = ", ".join((*wanted.options, *(f"no {option}" for option in wanted.without)))
+        yield MountAnswer("options", expected, expected, True)
+
+
+def has(options: tuple[str, ...], wanted: str) -> bool:
+    """
+    >>> has(("rw", "vers=4.2"), "vers=4.*"), has(("rw",), "exec"), has(("noexec",), "exec")
+    (True, True, False)
+    """
+    if wanted in OPPOSITES and wanted not in options:
+        return OPPOSITES[wanted] not in options
+    return any(matches(option, wanted) for option in options)
+
+
+def instead(options: tuple[str, ...], wanted: str) -> list[str]:
+    """What there is in place of an option: another value, its opposite, nothing.
+
+    >>> instead(("rw", "vers=3"), "vers=4.2"), instead(("rw",), "hard")
+    (['vers=3'], ['no hard'])
+    """
+    name = wanted.partition("=")[0]
+    found = [each for each in options if each.partition("=")[0] == name]
+    found += [each for each in options if each == OPPOSITES.get(wanted)]
+    return found or [f"no {wanted}"]
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"mounts": tuple(params.paths)}
+
+
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Mounts].data
+    mounts = (*(data.mounts or ()), *(data.others or ())) if data else ()
+    found: dict[str, Value] = {}
+    for mount in mounts:
+        if mount.mounted and mount.type and mount.name != "/":
+            found[mount.name] = {"type": mount.type}
+            if "ro" in options_of(mount):
+                found[mount.name]["read_only"] = True
+    return {"paths": found} if found else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "mounts.mounts[].automount",
+        "mounts.mounts[].mounted",
+        "mounts.mounts[].name",
+        "mounts.mounts[].options[]",
+        "mounts.mounts[].source",
+        "mounts.mounts[].super_options[]",
+        "mounts.mounts[].type",
+    ),
+    judge=judge,
+    learn=learn,
+    asks=asks,
+)

@@ -1,0 +1,247 @@
+"""NFS file systems are mounted with the expected options and answer without retransmissions.
+
+**Why it matters.** A mount without `hard` gives jobs I/O errors when the server is slow; one
+without nconnect, or with a small rsize, reads a dataset at a fraction of the speed of its peers.
+Requests that are sent again mean a lossy network or a server that cannot keep up: data loading
+stalls and GPUs wait.
+
+**Read from** /proc/1/mountstats, else /proc/self/mountstats: the kernel's own counters. Neither the
+mount nor its server is touched, so that a dead server blocks nothing.
+
+**Verdicts.** Without `paths` every NFS mount is judged; a node without any is not applicable, and
+so is a path that is not mounted now (see the check mounts). `options` are those that the kernel
+shows, `vers=4.2`, `hard`, `proto=tcp`; a value may hold `*`. Retransmissions and times are since
+the file system was mounted, per operation; below 1,000 operations they are not judged. `queue` is
+what an operation waited on the node before it was sent, which more connections shorten; `rtt` is
+network and server.
+
+**To fix it** change the options in /etc/fstab or the automounter's map; most take effect when it is
+mounted again, not with remount. Retransmissions: `nfsiostat 5` and `mountstats` show whether they
+go on, `ethtool -S` and the switch whether packets are dropped; then look at the server.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.expected import matches
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.nfs import Nfs, NfsMount
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Subject,
+    Value,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+FEW = 1000  # operations
+BYTES = ("rsize", "wsize")
+Path = Annotated[str, Meta(pattern=r"^/", max_length=256, title="a path that begins with /")]
+Positive = Annotated[int, Meta(ge=1)]
+Limit = Annotated[float, Meta(ge=0)]
+
+
+class Params(CheckParams):
+    """`nfs: {options: [hard, proto=tcp], maximum_retransmissions_percent: 0.1}` or
+    `nfs: {paths: [/data], options: [vers=4.2], minimum_nconnect: 8, minimum_rsize: 1048576}`"""
+
+    paths: tuple[Path, ...] = ()
+    """Mount points that are judged; none: all that are mounted."""
+    options: tuple[str, ...] = ()
+    """Options that each must have."""
+    without: tuple[str, ...] = ()
+    """Options that none may have."""
+    minimum_nconnect: Positive | None = None
+    """Connections to the server."""
+    minimum_rsize: Positive | None = None
+    """Bytes of one read."""
+    minimum_wsize: Positive | None = None
+    """Bytes of one write."""
+    maximum_retransmissions_percent: Limit | None = None
+    """Of the operations since it was mounted."""
+    maximum_queue_ms: Limit | None = None
+    """Per operation, before it is sent."""
+    maximum_rtt_ms: Limit | None = None
+    """Per operation, network and server together."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Nfs]
+    if params == Params(paths=params.paths):
+        yield unknown(why="the baseline names nothing to check")
+    elif section.data is None:
+        yield unknown(why=f"NFS mounts: {section.why}")
+    elif section.data.mounts is None:
+        yield unread(NODE, section.data, "mounts")
+    elif section.data.found is None:
+        yield unread(NODE, section.data, "found")
+    elif section.data.found > len(section.data.mounts):
+        there = f"{len(section.data.mounts)} of {section.data.found} NFS mounts were read"
+        yield unknown(why=there)
+    else:
+        yield from judge_mounts(section.data.mounts, params)
+
+
+def judge_mounts(mounts: tuple[NfsMount, ...], params: Params) -> Iterator[Finding]:
+    if not mounts and not params.paths:
+        yield not_applicable(why="no NFS file system is mounted")
+    for mount in mounts:
+        if not params.paths or mount.point in params.paths:
+            yield judge_mount(mount, params)
+    there = {mount.point for mount in mounts}
+    for path in dict.fromkeys(params.paths):
+        if path not in there:
+            subject = Subject(kind="mount", id=path)
+            yield not_applicable(subject, why="no NFS file system is mounted there")
+
+
+def judge_mount(mount: NfsMount, params: Params) -> Finding:
+    """One finding: what differs, else what was not read, else all that is right."""
+    subject = Subject(kind="mount", id=mount.point)
+    answers = [*judged_options(mount, params), *judged_counts(mount, params)]
+    bad = [answer for answer in answers if answer[3] is False]
+    doubtful = [answer for answer in answers if answer[3] is None]
+    if doubtful and not bad:
+        return unknown(subject, why=doubtful[0][2])
+    told = bad or answers
+    if not told:
+        return not_applicable(subject, why=f"fewer than {FEW} operations since it was mounted")
+    return (fail if bad else ok)(
+        subject,
+        expected={name: expected for name, expected, _, _ in told},
+        actual={name: actual for name, _, actual, _ in told},
+        advice=advice([name for name, _, _, _ in bad]),
+    )
+
+
+def advice(bad: list[str]) -> str:
+    if not bad:
+        return ""
+    if {"retransmissions", "rtt"} & set(bad):
+        return (
+            "`nfsiostat 5` shows whether it goes on; then `ethtool -S` and the switch, whether "
+            "packets are dropped, and the load of the server"
+        )
+    if bad == ["queue"]:
+        return "requests wait on the node: more connections (nconnect) shorten it"
+    return "correct the options in /etc/fstab or the automounter's map, and mount it again"
+
+
+Answer = tuple[str, str, str, bool | None]
+"""What, expected, actual or why it is not known, whether it is right."""
+
+
+def judged_options(mount: NfsMount, params: Params) -> Iterator[Answer]:
+    sizes = {"rsize": params.minimum_rsize, "wsize": params.minimum_wsize}
+    least = {name: size for name, size in sizes.items() if size is not None}
+    if params.options or params.without or least:
+        if mount.options is None:
+            yield "options", "", f"options: {mount.why('options')}", None
+            return
+        lacking = [each for each in params.options if not has(mount.options, each)]
+        over = [each for each in params.without if has(mount.options, each)]
+        if lacking or over:
+            told = [*lacking, *(f"no {each}" for each in over)]
+            found = [*(instead(mount.options, each) for each in lacking), *over]
+            yield "options", ", ".join(told), ", ".join(found), False
+        elif params.options or params.without:
+            told = [*params.options, *(f"no {each}" for each in params.without)]
+            yield "options", ", ".join(told), ", ".join(told), True
+        for name, size in least.items():
+            yield at_least(name, size, number(mount.options, name), f"no {name} among the options")
+    if params.minimum_nconnect is not None:
+        why = f"connections: {mount.why('connections')}"
+        yield at_least("nconnect", params.minimum_nconnect, mount.connections, why)
+
+
+def at_least(name: str, minimum: int, found: int | None, why: str) -> Answer:
+    if found is None:
+        return name, "", why, None
+    return name, f"at least {minimum}", str(found), found >= minimum
+
+
+def has(options: tuple[str, ...], wanted: str) -> bool:
+    return any(matches(option, wanted) for option in options)
+
+
+def instead(options: tuple[str, ...], wanted: str) -> str:
+    """What there is in place of an option.
+
+    >>> instead(("soft", "vers=3"), "vers=4.2"), instead(("soft", "vers=3"), "hard")
+    ('vers=3', 'no hard')
+    """
+    name = wanted.partition("=")[0]
+    return next((each for each in options if each.partition("=")[0] == name), f"no {wanted}")
+
+
+def number(options: tuple[str, ...], name: str) -> int | None:
+    """The value of an option such as rsize=1048576.
+
+    >>> number(("rw", "rsize=65536"), "rsize")
+    65536
+    """
+    for option in options:
+        key, _, value = option.partition("=")
+        if key == name and value.isascii() and value.isdigit() and len(value) < 16:
+            return int(value)
+    return None
+
+
+def judged_counts(mount: NfsMount, params: Params) -> Iterator[Answer]:
+    for name, limit, field, factor, unit in (
+        ("retransmissions", params.maximum_retransmissions_percent, "retransmissions", 100, "%"),
+        ("queue", params.maximum_queue_ms, "queue_ms", 1, " ms"),
+        ("rtt", params.maximum_rtt_ms, "rtt_ms", 1, " ms"),
+    ):
+        if limit is None:
+            continue
+        total, operations = getattr(mount, field), mount.operations
+        if operations is None or total is None:
+            missing = "operations" if operations is None else field
+            yield name, "", f"{missing}: {mount.why(missing)}", None
+        elif operations < 0 or total < 0:
+            yield name, "", f"{field}: {total} of {operations} operations", None
+        elif operations >= FEW:
+            share = factor * total / operations
+            yield name, f"at most {limit:g}{unit}", f"{share:.3g}{unit}", share <= limit
+
+
+LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")
+
+
+def learn(evidence: Evidence) -> Value:
+    """The options that all mounts have in common and that change how they perform."""
+    data = evidence[Nfs].data
+    told = [mount.options for mount in (data.mounts if data else None) or () if mount.options]
+    common = [each for each in told[0] if all(each in other for other in told)] if told else []
+    options = [each for each in common if each.partition("=")[0] in LEARNT]
+    return {"options": options} if options else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "nfs.found",
+        "nfs.mounts[].connections",
+        "nfs.mounts[].operations",
+        "nfs.mounts[].options[]",
+        "nfs.mounts[].point",
+        "nfs.mounts[].queue_ms",
+        "nfs.mounts[].retransmissions",
+        "nfs.mounts[].rtt_ms",
+    ),
+    judge=judge,
+    learn=learn,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,176 @@
+"""Every software RAID array and ZFS pool is complete and at work.
+
+**Why it matters.** An array that lost a disk works on, slower and without any reserve: the next
+disk takes the node, or the data, with it. Nobody notices unless mail from mdadm is read.
+
+**Read from** /proc/mdstat, /sys/block/md*/md/array_state and /proc/spl/kstat/zfs/*/state. Neither
+`mdadm` nor `zpool` is run, and RAID controllers (storcli, ssacli) are not looked at.
+
+**Verdicts.** An array fails if it is inactive, has fewer active devices than it should have, while
+it is rebuilt too, or has a failed member. A check, and a resync of a complete array, are not
+failures. A container of IMSM or DDF metadata is not judged: the arrays in it are. A node without
+any is not applicable, unless the baseline says how many there are (`arrays`, `pools`).
+
+**To fix it** `mdadm --detail /dev/mdN` names the disk, `smartctl -x` tells its state. `mdadm
+/dev/mdN --fail /dev/sdX1 --remove /dev/sdX1`, replace the disk, partition it as its peers are, and
+`mdadm /dev/mdN --add /dev/sdX1`. For ZFS: `zpool status -x`, `zpool replace`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.raid import MdArray, Raid, ZfsPool
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    compare,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+BROKEN = ("broken", "inactive", "clear")
+NO_DISK = "`mdadm --detail` of the array names the missing disk; `smartctl -x` tells its state"
+NOT_STARTED = "`mdadm --detail` and `journalctl -b -k | grep md` say why it was not started"
+ARRAYS = "`mdadm --assemble --scan` starts what it finds; `mdadm --examine --scan` lists that"
+POOLS = "`zpool import` lists the pools that it could import"
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Params(CheckParams):
+    """`raid: {}` or `raid: {arrays: 2}` or `raid: {pools: 1}`"""
+
+    arrays: Count | None = None
+    """Arrays of software RAID that there must be."""
+    pools: Count | None = None
+    """ZFS pools that there must be."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Raid]
+    if section.data is None:
+        yield unknown(why=f"RAID: {section.why}")
+        return
+    found = [*judge_arrays(section.data, params), *judge_pools(section.data, params)]
+    yield from found
+    if not found:
+        yield not_applicable(why="there is neither software RAID nor a ZFS pool")
+
+
+def judge_arrays(raid: Raid, params: Params) -> Iterator[Finding]:
+    if raid.arrays is None:
+        yield unread(NODE, raid, "arrays")
+    elif raid.arrays_found != len(raid.arrays):
+        yield unknown(why=f"{len(raid.arrays)} of {raid.arrays_found} arrays were read")
+    else:
+        arrays = [array for array in raid.arrays if not array.container]
+        unsure = [array for array in arrays if array.container is None]
+        if params.arrays is not None and unsure:
+            yield unread(NODE, unsure[0], "container")
+        elif params.arrays is not None:
+            yield judge_count("arrays", params.arrays, len(arrays), ARRAYS)
+        yield from map(judge_array, arrays)
+
+
+def judge_count(name: str, expected: int, actual: int, advice: str) -> Finding:
+    advice = "" if expected == actual else advice
+    return compare(NODE, expected={name: expected}, actual={name: actual}, advice=advice)
+
+
+def judge_array(array: MdArray) -> Finding:
+    subject = Subject(kind="raid", id=array.name)
+    for field in ("active", "container", "failed", "level"):
+        if getattr(array, field) is None:
+            return unread(subject, array, field)
+    if not array.active or array.array_state in BROKEN:
+        actual = "inactive" if not array.active else str(array.array_state)
+        return fail(subject, expected="active", actual=actual, advice=NOT_STARTED)
+    failed = ", ".join((array.failed or ())[:8])
+    if array.devices is None or array.devices_active is None:
+        return judge_without_count(subject, array, failed)
+    whole = f"{array.devices} of {array.devices} devices"
+    actual = f"{array.devices_active} of {array.devices} devices"
+    if not 0 <= array.devices_active <= array.devices:
+        return unknown(subject, why=f"devices_active: {actual}")
+    if array.devices_active < array.devices or failed:
+        told = f"{actual}, failed: {failed}" if failed else actual
+        return fail(subject, expected=whole, actual=told, why=progress(array), advice=NO_DISK)
+    return ok(subject, expected=whole, actual=actual, why=progress(array))
+
+
+def judge_without_count(subject: Subject, array: MdArray, failed: str) -> Finding:
+    """Of a level without redundancy, whose devices are all needed."""
+    if failed:
+        return fail(subject, expected="active", actual=f"failed: {failed}", advice=NO_DISK)
+    if not str(array.level).startswith(("raid0", "linear", "faulty")):
+        return unread(subject, array, "devices")
+    if array.array_state is None:
+        return unread(subject, array, "array_state")
+    return ok(subject, expected="active", actual="active")
+
+
+def progress(array: MdArray) -> str:
+    """As `recovery: 8.5%`."""
+    if not array.sync_action or array.sync_percent is None:
+        return array.sync_action or ""
+    return f"{array.sync_action}: {array.sync_percent:g}%"
+
+
+def judge_pools(raid: Raid, params: Params) -> Iterator[Finding]:
+    if raid.pools is None:
+        yield unread(NODE, raid, "pools")
+    elif raid.pools_found != len(raid.pools):
+        yield unknown(why=f"{len(raid.pools)} of {raid.pools_found} pools were read")
+    else:
+        if params.pools is not None:
+            yield judge_count("pools", params.pools, len(raid.pools), POOLS)
+        yield from map(judge_pool, raid.pools)
+
+
+def judge_pool(pool: ZfsPool) -> Finding:
+    subject = Subject(kind="zpool", id=pool.name)
+    if pool.state is None:
+        return unread(subject, pool, "state")
+    advice = "" if pool.state == "ONLINE" else "`zpool status -x` names the disk and what to do"
+    return compare(subject, expected="ONLINE", actual=pool.state, advice=advice)
+
+
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Raid].data
+    if data is None or data.arrays is None or data.pools is None:
+        return None
+    arrays = sum(not array.container for array in data.arrays)
+    counts = {"arrays": arrays, "pools": len(data.pools)}
+    return {name: count for name, count in counts.items() if count}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "raid.arrays[].active",
+        "raid.arrays[].array_state",
+        "raid.arrays[].container",
+        "raid.arrays[].devices",
+        "raid.arrays[].devices_active",
+        "raid.arrays[].failed[]",
+        "raid.arrays[].level",
+        "raid.arrays[].name",
+        "raid.arrays_found",
+        "raid.pools[].name",
+        "raid.pools[].state",
+        "raid.pools_found",
+    ),
+    judge=judge,
+    learn=learn,
+)

@@ -1,0 +1,31 @@
+"""Section mounts."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class Mount(Record, frozen=True, kw_only=True):
+    """What is mounted at a path, as whoever opens it would see it. /proc/1/mountinfo."""
+
+    name: Text  # the path
+    mounted: bool | None = None  # a file system, and not only an automount
+    automount: bool | None = None  # autofs is there, or above: what it mounts was not used yet
+    type: Text | None = None  # ext4, xfs, nfs4, fuse.juicefs
+    source: Text | None = None  # /dev/md0, server:/export
+    root: Text | None = None  # what of the file system: / unless it is a bind mount or a subvolume
+    options: Annotated[tuple[Text, ...], bounds.MOUNT_OPTIONS] | None = None  # of the mount
+    # of the file system: `ro` if either has it
+    super_options: Annotated[tuple[Text, ...], bounds.MOUNT_OPTIONS] | None = None
+
+
+class Mounts(SectionRecord, frozen=True, kw_only=True):
+    """The paths that a baseline names, and the other mounts that hold data, without those of
+    containers."""
+
+    unique = ("mounts[].name", "others[].name")
+
+    mounts: Annotated[tuple[Mount, ...], bounds.ASKED] | None = None
+    others: Annotated[tuple[Mount, ...], bounds.MOUNTS] | None = None

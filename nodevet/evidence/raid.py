@@ -1,0 +1,44 @@
+"""Section raid."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class MdArray(Record, frozen=True, kw_only=True):
+    """An array of Linux software RAID. /proc/mdstat, /sys/block/<name>/md."""
+
+    name: Text  # md0
+    active: bool | None = None
+    read_only: Text | None = None  # "", read-only, auto-read-only: until it is written to
+    level: Text | None = None  # raid1; "" if it is inactive
+    container: bool | None = None  # of metadata alone (IMSM, DDF): never active, holds arrays
+    members: Annotated[tuple[Text, ...], bounds.RAID_MEMBERS] | None = None
+    failed: Annotated[tuple[Text, ...], bounds.RAID_MEMBERS] | None = None
+    spares: Annotated[tuple[Text, ...], bounds.RAID_MEMBERS] | None = None
+    devices: int | None = None  # that it should have; none of a level without redundancy
+    devices_active: int | None = None
+    sync_action: Text | None = None  # "", recovery, resync, check, reshape, resync delayed
+    sync_percent: float | None = None
+    array_state: Text | None = None  # clean, active, readonly, broken, ...
+
+
+class ZfsPool(Record, frozen=True, kw_only=True):
+    """A ZFS pool. /proc/spl/kstat/zfs/<name>/state."""
+
+    name: Text
+    state: Text | None = None  # ONLINE, DEGRADED, FAULTED, SUSPENDED
+
+
+class Raid(SectionRecord, frozen=True, kw_only=True):
+    """Arrays of software RAID and pools of ZFS. RAID controllers are not seen."""
+
+    unique = ("arrays[].name", "pools[].name")
+    plural = "RAID arrays"
+
+    arrays_found: int | None = None  # how many of them there are
+    arrays: Annotated[tuple[MdArray, ...], bounds.RAID_ARRAYS] | None = None
+    pools_found: int | None = None
+    pools: Annotated[tuple[ZfsPool, ...], bounds.RAID_ARRAYS] | None = None

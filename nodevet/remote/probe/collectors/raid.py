@@ -1,0 +1,130 @@
+"""Software RAID and ZFS pools: /proc/mdstat, /sys/block/md*/md, /proc/spl/kstat/zfs/*/state.
+
+See Documentation/admin-guide/md.rst in the kernel tree. No program is run: `zpool status` can wait
+for a pool that hangs.
+"""
+
+import re
+
+from nodevet.remote.probe.files import Reading, line, names, quote, read
+
+MDSTAT = "/proc/mdstat"
+ZFS = "/proc/spl/kstat/zfs"
+ARRAYS = 256
+POOLS = 64
+HEAD = re.compile(
+    r"(md[^\s/:]{0,60}) : (active|inactive|broken)((?: \((?:auto-)?read-only\))?)((?: \S+)*)\Z"
+)
+MEMBER = re.compile(r"(\S{1,60})\[([0-9]{1,6})\]((?:\([A-Z]\))*)\Z")
+DEVICES = re.compile(r"\[([0-9]{1,6})/([0-9]{1,6})\]")
+PROGRESS = re.compile(r"(recovery|resync|check|reshape|repair) ?= {0,3}([0-9]{1,3}(?:\.[0-9]+)?)%")
+WAITING = re.compile(r"(recovery|resync|check|reshape)=(DELAYED|PENDING|REMOTE)")
+EXTERNAL = re.compile(r"super external:([a-z]{1,20})(?: |\Z)")
+
+
+def parse_arrays(text):
+    """[(heading, [the rows below it])] of /proc/mdstat. Raises ValueError."""
+    if not text.startswith("Personalities"):
+        raise ValueError("not the beginning of {}: {}".format(MDSTAT, quote(text)))
+    blocks = []
+    for row in text.splitlines()[1:]:
+        if row.startswith("md"):
+            blocks.append((row.rstrip(), []))
+        elif row.startswith(" ") and blocks:
+            blocks[-1][1].append(row.strip())
+    return blocks
+
+
+def array(root, heading, rows):
+    """One array. Raises ValueError if its heading is not one."""
+    match = HEAD.match(heading)
+    if match is None:
+        raise ValueError("not an array of {}: {}".format(MDSTAT, quote(heading)))
+    name, state, read_only, rest = match.groups()
+    words = rest.split()
+    members = [MEMBER.match(word) for word in words]
+    level = words[0] if words and members[0] is None else ""
+    known = [member for member in members if member]
+    if len(known) + bool(level) != len(words):
+        raise ValueError("not a list of members: {}".format(quote(rest)))
+    text = "\n".join(rows)
+    external = EXTERNAL.search(text)
+    record = Reading(
+        name=name,
+        active=state == "active",
+        read_only=read_only.strip(" ()"),
+        level=level,
+        members=sorted(member.group(1) for member in known),
+        failed=sorted(member.group(1) for member in known if "(F)" in member.group(3)),
+        spares=sorted(member.group(1) for member in known if "(S)" in member.group(3)),
+        container=bool(external) and not level,
+    )
+    devices = DEVICES.search(text)
+    if devices:
+        record["devices"], record["devices_active"] = map(int, devices.groups())
+    else:
+        record.fail_all(("devices", "devices_active"), "the kernel does not count them")
+    action, percent = sync(text)
+    record["sync_action"] = action
+    if percent is None:
+        record.fail("sync_percent", "nothing is under way")
+    else:
+        record["sync_percent"] = percent
+    place = "/sys/block/{}/md/".format(name)
+    record.take("array_state", line, root, place + "array_state")
+    return record
+
+
+def sync(text):
+    """(what is going on, percent) of an array's rows.
+
+    >>> sync("[=>..]  recovery =  8.5% (1/2) finish=17.0min"), sync("resync=DELAYED"), sync("")
+    (('recovery', 8.5), ('resync delayed', None), ('', None))
+    """
+    match = PROGRESS.search(text)
+    if match:
+        return match.group(1), float(match.group(2))
+    match = WAITING.search(text)
+    return ("{} {}".format(match.group(1), match.group(2).lower()) if match else "", None)
+
+
+def mdstat(root):
+    """The arrays; none if the kernel has no md. Raises OSError, ValueError."""
+    try:
+        blocks = parse_arrays(read(root, MDSTAT))
+    except FileNotFoundError:
+        return []
+    if len(blocks) > ARRAYS:
+        raise ValueError("more than {} arrays".format(ARRAYS))
+    return [array(root, heading, rows) for heading, rows in blocks]
+
+
+def pools(root):
+    """The ZFS pools; none if the kernel has no ZFS. Raises OSError, ValueError."""
+    try:
+        found = names(root, ZFS)
+    except FileNotFoundError:
+        return []
+    records = []
+    for name in found:
+        record = Reading(name=name[:200])
+        record.take("state", line, root, "{}/{}/state".format(ZFS, name))
+        if record["errors"].get("state") not in ("ENOENT", "ENOTDIR"):  # not a pool's folder
+            records.append(record)
+    if len(records) > POOLS:
+        raise ValueError("more than {} pools".format(POOLS))
+    return records
+
+
+def collect(root, request):
+    raid = Reading()
+    for field, look, count in (
+        ("arrays", mdstat, "arrays_found"),
+        ("pools", pools, "pools_found"),
+    ):
+        raid.take(field, look, root)
+        if raid[field] is None:
+            raid.fail(count, raid["errors"][field])
+        else:
+            raid[count] = len(raid[field])
+    return raid

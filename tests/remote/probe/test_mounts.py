@@ -1,0 +1,138 @@
+"""What is mounted where, as the kernel would look it up."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.evidence.mounts import Mount
+from nodevet.remote.probe.collectors import mounts
+
+Check = Callable[[str, dict[str, Any]], Any]
+CAPTURES = Path(__file__).parents[3] / ".." / "shared" / "captures"
+ROOT = "20 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw\n"
+NFS = "filer:/home rw,vers=4.2,hard"
+
+
+@pytest.fixture
+def look(tmp_path: Path, check: Check) -> Callable[..., Any]:
+    def looked(text: str, *paths: str, file: str = "proc/1/mountinfo") -> Any:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+        asks = {"asks": {"mounts": list(paths)}}
+        return check("mounts", mounts.collect(str(tmp_path.resolve()), asks))
+
+    return looked
+
+
+def only(found: Any) -> Mount:
+    (mount,) = found.mounts
+    assert isinstance(mount, Mount)
+    return mount
+
+
+def test_what_is_mounted_and_what_is_not(look: Callable[..., Any]) -> None:
+    text = ROOT + "30 20 9:0 / /scratch rw,noatime shared:2 master:1 - xfs /dev/md0 rw,noquota\n"
+    found = look(text, "/scratch/", "/data", "/scratch/jobs", "/")
+    told = {each.name: (each.mounted, each.type, each.source) for each in found.mounts}
+    assert told == {
+        "/": (True, "ext4", "/dev/sda2"),
+        "/data": (False, None, None),
+        "/scratch/": (True, "xfs", "/dev/md0"),
+        "/scratch/jobs": (False, None, None),
+    }
+    scratch = next(each for each in found.mounts if each.name == "/scratch/")
+    assert scratch.options == ("rw", "noatime")
+    assert scratch.super_options == ("rw", "noquota")
+    assert not any(each.automount for each in found.mounts)
+
+
+def test_of_mounts_on_top_of_each_other_the_topmost_counts(look: Callable[..., Any]) -> None:
+    # the kernel lists them by age, and the older one may be on top
+    text = (
+        ROOT
+        + "30 40 0:50 / /data rw - tmpfs tmpfs rw\n"
+        + "40 20 9:0 / /data rw - xfs /dev/md0 rw\n"
+    )
+    assert only(look(text, "/data")).type == "tmpfs"
+
+
+def test_what_is_below_another_mount_is_not_mounted(look: Callable[..., Any]) -> None:
+    text = (
+        ROOT
+        + "30 20 9:0 / /mnt/data rw - xfs /dev/md0 rw\n"
+        + "40 20 0:50 / /mnt rw - tmpfs tmpfs rw\n"
+    )
+    assert only(look(text, "/mnt/data")).mounted is False
+    assert "/mnt/data" not in [each.name for each in look(text).others]
+
+
+def test_an_automount_that_was_not_used_is_told_apart(look: Callable[..., Any]) -> None:
+    direct = "30 20 0:40 / /data rw - autofs systemd-1 rw,fd=44,timeout=0\n"
+    indirect = "31 20 0:41 / /home rw - autofs /etc/auto.home rw,fd=6\n"
+    used = f"32 30 0:42 / /data rw - nfs4 {NFS}\n"
+    waiting = only(look(ROOT + direct, "/data"))
+    assert (waiting.mounted, waiting.automount, waiting.type) == (False, True, None)
+    below = only(look(ROOT + indirect, "/home/jane"))
+    assert (below.mounted, below.automount) == (False, True)
+    mounted = only(look(ROOT + direct + used, "/data"))
+    assert (mounted.mounted, mounted.automount, mounted.type) == (True, False, "nfs4")
+
+
+def test_our_own_mounts_where_those_of_the_first_process_are_hidden(
+    look: Callable[..., Any],
+) -> None:
+    assert only(look(ROOT, "/", file="proc/self/mountinfo")).type == "ext4"
+
+
+def test_escaped_paths_and_odd_rows(look: Callable[..., Any]) -> None:
+    text = ROOT + r"30 20 9:0 / /my\040data rw - fuse.juicefs JuiceFS:a\040b rw" + "\n"
+    assert only(look(text, "/my data")).source == "JuiceFS:a b"
+    with pytest.raises(ValueError, match="not a row of mountinfo"):
+        look("30 20 9:0\n", "/")
+    with pytest.raises(ValueError, match="no root among the mounts"):
+        look("", "/")
+    assert only(look(ROOT, "relative")).errors["mounted"] == "not an absolute path"
+
+
+def test_a_row_without_its_end_costs_that_mount_alone(look: Callable[..., Any]) -> None:
+    text = ROOT + "30 20 9:0 / /data rw shared:2 xfs /dev/md0 rw\n"
+    found = look(text, "/data", "/")
+    assert [(each.name, each.mounted) for each in found.mounts] == [("/", True), ("/data", None)]
+    assert found.others is None or [each.name for each in found.others] == []
+
+
+def test_mounts_of_containers_are_not_listed_and_can_be_asked_for(
+    look: Callable[..., Any],
+) -> None:
+    pods = "".join(
+        f"{100 + at} 20 0:{100 + at} / /run/containerd/task/{at}/rootfs rw - overlay overlay rw\n"
+        f"{9000 + at} 20 0:5 / /var/lib/kubelet/pods/{at}/volumes/pv rw - nfs4 {NFS}\n"
+        for at in range(3000)
+    )
+    asked = "/var/lib/kubelet/pods/7/volumes/pv"
+    found = look(ROOT + pods + "90 20 9:0 / /scratch rw - xfs /dev/md0 rw\n", asked)
+    assert only(found).type == "nfs4"
+    assert [each.name for each in found.others] == ["/", "/scratch"]
+
+
+def test_more_disks_than_anyone_has_are_not_listed(look: Callable[..., Any]) -> None:
+    disks = "".join(f"{100 + at} 20 9:{at} / /d{at} rw - xfs /dev/x{at} rw\n" for at in range(300))
+    found = look(ROOT + disks, "/d299")
+    assert only(found).mounted is True
+    assert (found.others, found.errors["others"]) == (None, "more than 256 of them")
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures at {CAPTURES}")
+def test_a_kubernetes_node(look: Callable[..., Any]) -> None:
+    text = (CAPTURES / "disk" / "gpud-mountinfo").read_text()
+    volume = "/var/lib/juicefs/volume/pv-ws-test-storage-rsync-training-by-lepton-0-rupytp"
+    found = look(text, volume, "/nowhere", "/root/tmproot")
+    told = {each.name: (each.mounted, each.type) for each in found.mounts}
+    assert told == {
+        "/nowhere": (False, None),
+        "/root/tmproot": (True, "ext4"),
+        volume: (True, "fuse.testfs"),
+    }
+    assert not any("kubelet" in each.name for each in found.others)
