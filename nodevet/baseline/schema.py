@@ -95,7 +95,7 @@ def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dic
     inner = {f"{prefix}{name}": value for name, value in found.items()}
     if params.whole is not None:
         own = {**own, **own["properties"][params.whole], "properties": {}}
-        del own["default"]
+        own.pop("default", None)
     own.pop("required", None)
     choices = [_nullable_fields(own), {"type": "null", "description": "Do not ask for it"}]
     if params.bare is not None:
