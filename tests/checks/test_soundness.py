@@ -354,15 +354,17 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     listed = {
         "dcgm": "diagnostics",
         "environment": "units",
+        "framework": "interpreters",
         "installed": "packages",
         "libraries": "libraries",
         "limits": "limits",
         "mounts": "mounts",
         "services": "units",
+        "slurm": "nodes",
         "sysctl": "parameters",
     }[section]
     items = data_of(document, section).get(listed) or ()
-    key = "path" if section == "dcgm" else "name"
+    key = {"dcgm": "path", "framework": "python"}.get(section, "name")
     yield from (at for at, item in enumerate(items) if item[key] in names)
 
 
@@ -406,6 +408,8 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("limits", "limits"): (asked,),
     ("installed", "packages"): (asked,),
     ("dcgm", "diagnostics"): (asked,),
+    ("framework", "interpreters"): (asked,),
+    ("slurm", "nodes"): (asked,),
     ("environment", "units"): (asked,),
     ("libraries", "libraries"): (asked,),
     ("mounts", "mounts"): (asked,),

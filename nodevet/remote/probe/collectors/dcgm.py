@@ -22,6 +22,8 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.program import find, run
 
+ASKED = True
+ALONE = True
 HEALTH = "health"
 SECONDS = 12  # for each of the programs
 OUTPUT = 4 << 20  # bytes

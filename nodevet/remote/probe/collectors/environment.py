@@ -53,6 +53,11 @@ UNIT = unit_names("service", "socket", "timer", "slice", "mount")
 UNIT_FILE = re.compile(r"(/\S+) \(ignore_errors=(?:yes|no)\)")
 
 
+def ALONE(request):  # noqa: N802
+    """Units are asked of systemd."""
+    return bool(request.get("asks", {}).get("environment"))
+
+
 def assignments(row):
     """(name, value) of every variable of these families that a row sets.
 

@@ -1,0 +1,141 @@
+"""Slurm has the node in an expected state, with all its GPUs.
+
+**Why it matters.** A node that was drained for a fault and repaired stays out of use until someone
+resumes it; one that lost a GPU and whose gres.conf was never corrected gets jobs for GPUs that it
+does not have.
+
+**Read from** `scontrol show node -o`, with a deadline, of the node's short host name or of `node`.
+The controller answers for every node that asks: keep it out of sweeps that run often.
+
+**Verdicts.** Every part of the state must be allowed: IDLE+DRAIN is not, unless `allow` has drain.
+DOWN* is down and not responding. The number of GPUs must be NVML's; without gres/gpu in CfgTRES it
+is not judged, and with MIG, whose parts Slurm counts, say `gpus: false`. What Kubernetes has
+allocatable is not told on the node.
+
+**To fix it** once the fault in `Reason` is mended: `scontrol update nodename=NODE state=resume`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.slurm import Slurm, SlurmNode
+from nodevet.model import Area, Check, CheckParams, Finding, Severity, Subject, fail, ok, unknown
+
+SELF = "self"
+FLAGS = {
+    "*": "not_responding",
+    "~": "powered_down",
+    "#": "powering_up",
+    "%": "powering_down",
+    "!": "powering_down",
+    "$": "maint",
+    "@": "reboot",
+    "^": "reboot",
+    "-": "planned",
+}
+
+State = Annotated[str, Meta(pattern=r"^[a-z_]{2,40}$")]
+
+
+class Params(CheckParams):
+    """`slurm_node: {}` or `slurm_node: {allow: [idle, mixed, allocated], node: gpu-07}`"""
+
+    allow: Annotated[tuple[State, ...], Meta(min_length=1)] = (
+        "idle",
+        "mixed",
+        "allocated",
+        "completing",
+        "planned",
+        "reserved",
+    )
+    """States, in lower case as sinfo has them."""
+    node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,250}$")] = SELF
+    """Its NodeName, if that is not the short host name."""
+    gpus: bool = True
+    """Whether Slurm must count the GPUs that NVML counts."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Slurm]
+    listed = (section.data.nodes if section.data else None) or ()
+    found = next((each for each in listed if each.name == params.node), None)
+    if section.data is None:
+        yield unknown(why=f"Slurm: {section.why}")
+    elif section.data.nodes is None:
+        yield unread(Subject(), section.data, "nodes")
+    elif found is None:
+        yield unknown(why=NOT_ASKED, advice=READ_AGAIN)
+    else:
+        yield judge_state(found, params)
+        if params.gpus and found.gpus != 0:
+            yield judge_gpus(evidence, found)
+
+
+def states_of(text: str) -> tuple[str, ...]:
+    """
+    >>> states_of("MIXED+DRAIN"), states_of("DOWN*")
+    (('mixed', 'drain'), ('down', 'not_responding'))
+    """
+    found: list[str] = []
+    for part in text.lower().split("+"):
+        bare = part.rstrip("".join(FLAGS))
+        found += [bare, *(FLAGS[mark] for mark in part[len(bare) :])]
+    return tuple(dict.fromkeys(found))
+
+
+def judge_state(found: SlurmNode, params: Params) -> Finding:
+    subject = Subject(kind="slurm", id="state")
+    if found.state is None:
+        return unread(subject, found, "state")
+    states = states_of(found.state)
+    expected = " or ".join(params.allow)
+    if all(state in params.allow for state in states):
+        return ok(subject, expected=expected, actual=found.state)
+    why = f"Reason={found.reason}" if found.reason else ""
+    return fail(subject, expected=expected, actual=found.state, why=why, advice=RESUME)
+
+
+def judge_gpus(evidence: Evidence, found: SlurmNode) -> Finding:
+    subject = Subject(kind="slurm", id="GPUs")
+    nvml = evidence[Gpus]
+    if found.gpus is None:
+        return unread(subject, found, "gpus")
+    if nvml.data is None:
+        return unknown(subject, why=f"NVML: {nvml.why}")
+    if nvml.data.count is None:
+        return unread(subject, nvml.data, "count")
+    right = found.gpus == nvml.data.count
+    advice = "" if right else GRES
+    return (ok if right else fail)(
+        subject, expected=nvml.data.count, actual=found.gpus, advice=advice
+    )
+
+
+RESUME = "mend what Reason names, then `scontrol update nodename=NODE state=resume`"
+GRES = "correct gres.conf and slurm.conf, or find the GPU that is missing: see gpu_count"
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"slurm": (params.node,)}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "gpu.count",
+        "slurm.nodes[].gpus",
+        "slurm.nodes[].name",
+        "slurm.nodes[].state",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=asks,
+    learn=lambda evidence: None,
+)

@@ -1,0 +1,72 @@
+"""What Slurm's controller says of this node, only if a baseline asks for it.
+
+`scontrol show node -o NAME` is run once: the controller answers it from memory, but a sweep over
+thousands of nodes is as many questions to it. `self` is this machine's short host name.
+"""
+
+import re
+
+from nodevet.remote.probe.files import Absent, Reading, SectionError, line, quote
+from nodevet.remote.program import find, run
+
+ASKED = True
+ALONE = True
+SELF = "self"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}\Z")
+KEY = re.compile(r"(?:^| )([A-Z][A-Za-z]{1,40})=")
+GPUS = re.compile(r"(?:^|,)gres/gpu=([0-9]{1,4})(?:,|\Z)")
+SECONDS = 12
+OUTPUT = 1 << 18  # bytes
+FIELDS = ("state", "reason", "gpus")
+
+
+def parse_node(text):
+    """{key: value} of one row of `scontrol show node -o`; a value may hold spaces.
+
+    >>> parse_node("NodeName=a State=IDLE+DRAIN Reason=bad GPU 3 [root@now] Comment=x")["Reason"]
+    'bad GPU 3 [root@now]'
+    """
+    parts = KEY.split(text.strip())
+    return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2])}
+
+
+def node(name):
+    """What scontrol says of a node, as a record. Raises SectionError."""
+    code, text, complaint = run((find("scontrol"), "show", "node", "-o", name), SECONDS, OUTPUT)
+    if code:
+        said = " ".join((complaint or text).split())
+        raise SectionError("scontrol ended with {}: {}".format(code, quote(said)))
+    rows = [parse_node(row) for row in text.splitlines() if row.startswith("NodeName=")]
+    if len(rows) != 1 or rows[0].get("NodeName") != name:
+        raise SectionError("scontrol answered for {} nodes, none or another one".format(len(rows)))
+    found = rows[0]
+    record = Reading(reason=found.get("Reason", "")[:1000])
+    if found.get("State"):
+        record["state"] = found["State"][:200]
+    else:
+        record.fail("state", "scontrol does not say it")
+    gpus = GPUS.search(found.get("CfgTRES", ""))
+    record["gpus"] = int(gpus.group(1)) if gpus else 0
+    return record
+
+
+def collect(root, request):
+    asked = sorted(set(request.get("asks", {}).get("slurm", ())))
+    if root != "/":
+        raise Absent("scontrol is run on a running machine only")
+    found = []
+    for asked_name in asked:
+        record = Reading(name=asked_name)
+        try:
+            name = asked_name
+            if name == SELF:
+                name = line(root, "/proc/sys/kernel/hostname").split(".", 1)[0]
+            if not NAME.match(name):
+                raise SectionError("not a valid node name")
+            record["node"] = name
+            record.update(node(name))
+        except SectionError as error:
+            record.setdefault("node", "")
+            record.fail_all(FIELDS, str(error))
+        found.append(record)
+    return Reading(nodes=found)
