@@ -38,6 +38,7 @@ EVENTS = _most(4096)  # that differ; a broken node has tens, and the probe keeps
 TIMES = _most(64)  # of one event: the probe keeps the latest
 CRASHES = _most(64)  # that kernels left records of; the probe keeps the latest
 FILE_SYSTEMS = _most(64)  # paths that are asked about: 8
+STUCK = _most(256)  # processes, of those that do not come back; the probe keeps as many
 UNITS = _most(1 << 14)  # of systemd; large hosts have 3,000, most of them mounts
 FILE_SYSTEMS = _most(512)  # paths that are asked about: 8, and those that a baseline names
 MOUNTS = _most(512)  # that hold data; the probe keeps 256

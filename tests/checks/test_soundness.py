@@ -418,6 +418,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
+    ("stuck", "blocked"): "`blocked_count` says how many there are, and each that is there fails",
     ("edac", "controllers"): "each counts for itself, and nothing else says how many there are",
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",

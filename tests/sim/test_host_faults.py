@@ -33,6 +33,7 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params
     "memory_errors": {},
     "memory_fragmentation": {"minimum_percent": 20},
     "pcie_settings": {"minimum_read_request_b": 4096, "minimum_payload_b": 256, "aspm": "disabled"},
+    "stuck_processes": {"seconds": 1},
 }
 BUSES = (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)
 GPUS = [f"0000:{bus:02x}:00.0" for bus in BUSES]

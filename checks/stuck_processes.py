@@ -1,0 +1,141 @@
+"""No process hangs in the kernel, and zombies do not pile up.
+
+**Why it matters.** A process in state D waits for a file system, a disk or a driver, and cannot
+even be killed. One that stays there means that NFS hangs, a disk dies or the GPU driver is stuck:
+its job never ends, and the node often needs a reboot. Many zombies mean a parent that does not
+look after its children, until no pid is left.
+
+**Read from** /proc: the state of every process, and of those in D again twice a second for as long
+as the baseline says. Only what is in D at every look and was never scheduled in between is blocked.
+
+**Verdicts.** Each blocked process fails by itself, with the function of the kernel that it waits
+in. Zombies are counted, and their parents named. Kernel threads are not judged: many of them wait
+in D by design. Other threads of a process than the first are not looked at; the kernel logs any
+that hangs for two minutes, see `kernel_faults`. Inside a container it is unknown: not every process
+is seen.
+
+**To fix it** what it waits in says where to look: nfs or rpc, the file server; blk, nvme or xfs,
+the disk; nvidia or uvm, the driver. Then drain the node and reboot it.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.stuck import Stuck, StuckProcess
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    fail,
+    ok,
+    unknown,
+)
+
+READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
+WAITS = (
+    "wchan says what it waits for: nfs, rpc: the file server; blk, nvme, xfs: the disk; nvidia, "
+    "uvm: the driver. `cat /proc/PID/stack` shows more; drain and reboot if it does not end"
+)
+PARENTS = "restart their parent: zombies go once it has waited for them or has ended itself"
+
+
+class Params(CheckParams):
+    """`stuck_processes: {}` or `stuck_processes: {seconds: 10, zombies: 100}`"""
+
+    seconds: Annotated[int, Meta(ge=1, le=15)] = 5
+    """That a blocked process is watched."""
+    zombies: Annotated[int, Meta(ge=0)] = 50
+    """The most that are allowed."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Stuck]
+    if section.data is None:
+        again = section.why == NOT_ASKED
+        yield unknown(
+            why=section.why if again else f"stuck: {section.why}",
+            advice=READ_AGAIN if again else "",
+        )
+        return
+    data = section.data
+    for process in data.blocked or ():
+        yield judge_blocked(process)
+    yield judge_zombies(data, params.zombies)
+    doubt = doubtful(data, params)
+    if doubt is not None:
+        yield doubt
+    elif not data.blocked:
+        yield ok(Subject(kind="processes", id="blocked"), expected="none", actual="none")
+
+
+def judge_blocked(process: StuckProcess) -> Finding:
+    details = {"waits in": process.wchan or "not known"}
+    return fail(
+        Subject(kind="process", id=f"{process.pid} {process.command or ''}".strip()),
+        expected="not blocked",
+        actual="blocked (D)",
+        details=details,
+        advice=WAITS,
+    )
+
+
+def judge_zombies(data: Stuck, most: int) -> Finding:
+    subject = Subject(kind="processes", id="zombie")
+    count = data.zombie_count
+    if count is None:
+        return unread(subject, data, "zombie_count")
+    if count < 0:
+        return unknown(subject, why=f"zombie_count: {count}")
+    expected = f"at most {most}"
+    if count > most:
+        parents = [each.parent for each in data.zombies or () if each.parent is not None]
+        common = max(sorted(set(parents)), key=parents.count, default=None)
+        details = {} if common is None else {"parent of most": str(common)}
+        return fail(subject, expected=expected, actual=count, details=details, advice=PARENTS)
+    if data.complete is not True:
+        return unknown(subject, why=hidden(data))
+    return ok(subject, expected=expected, actual=count)
+
+
+def doubtful(data: Stuck, params: Params) -> Finding | None:
+    """Why more may be blocked than are listed; None if not."""
+    subject = Subject(kind="processes", id="blocked")
+    if data.complete is not True:
+        return unknown(subject, why=hidden(data))
+    for field in ("blocked", "blocked_count", "watched_s"):
+        if getattr(data, field) is None:
+            return unread(subject, data, field)
+    if data.watched_s is not None and data.watched_s < params.seconds:
+        why = f"watched for {data.watched_s:g} s, and the baseline says {params.seconds} s"
+        return unknown(subject, why=why, advice=READ_AGAIN)
+    listed = len(data.blocked or ())
+    if data.blocked_count != listed:
+        return unknown(subject, why=f"{listed} of {data.blocked_count} blocked ones are listed")
+    return None
+
+
+def hidden(data: Stuck) -> str:
+    if data.complete is None:
+        return f"complete: {data.why('complete')}"
+    return "/proc does not show every process here"
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "stuck.watched_s",
+        "stuck.complete",
+        "stuck.blocked_count",
+        "stuck.blocked[].pid",
+        "stuck.zombie_count",
+    ),
+    judge=judge,
+    asks=lambda params: {"stuck": (str(params.seconds),)},
+)

@@ -1,0 +1,34 @@
+"""Section stuck."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class StuckProcess(Record, frozen=True, kw_only=True):
+    """/proc/<pid>/stat and wchan. Only its first thread is looked at."""
+
+    pid: int
+    command: Text | None = None  # comm
+    state: Text | None = None  # D, Z
+    parent: int | None = None  # pid
+    started_s: float | None = None  # seconds after boot
+    wchan: Text | None = None  # the kernel's function that it waits in; 0: not told
+
+
+class Stuck(SectionRecord, frozen=True, kw_only=True):
+    """Processes that do not come back; kernel threads are none. `absent`: not asked for.
+
+    The lists hold the first 256."""
+
+    plural = "processes"
+
+    watched_s: float | None = None  # that the blocked ones were seen so, and were not scheduled
+    complete: bool | None = None  # whether /proc shows every process
+    processes: int | None = None
+    blocked_count: int | None = None
+    zombie_count: int | None = None
+    blocked: Annotated[tuple[StuckProcess, ...], bounds.STUCK] | None = None
+    zombies: Annotated[tuple[StuckProcess, ...], bounds.STUCK] | None = None
