@@ -122,6 +122,8 @@ class FilePart(Part, frozen=True, kw_only=True):
     """Which nodes the baseline is for"""
     expect: dict[str, Any] | None = None
     """Check id: what is expected"""
+    allow_commands: bool = False
+    """Whether checks may have commands run on nodes; `extends` does not inherit it"""
     severity: dict[str, Severity] | None = None
     """Check id: how severe a failure is"""
     fix: CheckIds | Switches = ()

@@ -147,10 +147,13 @@ class _Reader:
         merged = merge(chain, self._catalog)
         self.problems.extend(merged.problems)
         severity, fix, statements = _overrides(chain)
+        allowed = _allows_commands(chain[-1])
         expectations = []
         for check, ask in merged.asks.items():
             params = self._params(check, ask, whole=identity(path) not in self._incomplete)
             if params is not None:
+                if not allowed:
+                    self.problems.extend(_forbidden(check, ask, params, chain[-1]))
                 expectations.append(
                     Expectation(
                         check=check,
@@ -172,6 +175,7 @@ class _Reader:
                 sha256=sha256("".join(file.source.sha256 for file in chain).encode()).hexdigest(),
                 applies=_applies(chain),
                 expectations=tuple(expectations),
+                allow_commands=allowed,
                 waivers=tuple(waiver for file in chain for waiver in _waivers(file)),
                 lineage=tuple(file.source.shown for file in chain[:-1]),
             ),
@@ -216,6 +220,27 @@ class _Reader:
                 )
             )
         return None
+
+
+def _allows_commands(file: File) -> bool:
+    """Whether a baseline may have commands run: it says so itself, whatever it extends says."""
+    return file.part is not None and file.part.allow_commands
+
+
+def _forbidden(check: str, ask: Ask, params: object, top: File) -> Iterator[Problem]:
+    """What the commands of a check are that its baseline does not allow."""
+    commands = ask.check.runs(params) if ask.check.runs else ()
+    if not commands:
+        return
+    more = f" and {len(commands) - 1} more" if len(commands) > 1 else ""
+    message = f"has commands run on every node, which is not allowed: {brief(commands[0])}{more}"
+    if ask.file is top:
+        advice = "add allow_commands: true at the top of this file"
+        yield top.problem(ask.place, dotted(("expect", check)), message, advice)
+        return
+    told = f"{check} of {ask.file.origin(ask.place)} {message}"
+    advice = f"add allow_commands: true to this file, too, or under expect {check}: ~"
+    yield top.problem(top.place("extends"), "extends", told, advice)
 
 
 def _title(chain: Sequence[File]) -> str:

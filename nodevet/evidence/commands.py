@@ -20,7 +20,7 @@ class CommandAnswer(Record, frozen=True, kw_only=True):
     """A command that a baseline asked for and allowed: how it ended, and what was asked of it."""
 
     name: Text  # its words as a shell has them, and whom the baseline named to run it
-    user: Text = ""  # who ran it
+    user: Text | None = None  # who ran it
     exit: int | None = None  # of one that a signal ended 128 and the signal, as a shell has it
     text: Text | None = None  # the beginning of its output, if that was to equal a text
     complaint: Text | None = None  # the beginning of its standard error, if exit is not 0

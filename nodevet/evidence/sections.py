@@ -68,7 +68,8 @@ def unknown_path(path: str) -> str:
 def misses(record: type[msgspec.Struct], path: str) -> str:
     """Why a path such as `gpus[].uuid` leads to nothing in a record; empty if it does lead."""
     kind: Any = record
-    for part in path.split("."):
+    parts = path.split(".")
+    for place, part in enumerate(parts):
         name = part.removesuffix("[]")
         owner = kind
         fields = _fields(owner)
@@ -77,7 +78,7 @@ def misses(record: type[msgspec.Struct], path: str) -> str:
             return "; ".join(filter(None, (f"{owner.__name__} has no field {name!r}", near)))
         kind = fields[name]
         if kind is None:
-            rest = path.split(part, 1)[1]
+            rest = "".join(f".{each}" for each in parts[place + 1 :])
             return f"{owner.__name__}.{name} has no fields: {rest!r}" if rest else ""
     return ""
 

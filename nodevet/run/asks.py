@@ -38,7 +38,7 @@ def asks(context: VetContext, *, fixes: bool = False) -> dict[str, Asked]:
         for wish in baseline.expectations:
             for section, asked in _asked(context.catalog, wish, fixes):
                 if section == COMMANDS and asked and not baseline.allow_commands:
-                    told = "runs commands, which this baseline does not allow (allow_commands)"
+                    told = "has commands run, which this baseline does not allow (allow_commands)"
                     raise AskError(f"{wish.origin}: {wish.check} {told}")
                 found.setdefault(section, {}).update({_text(each): each for each in asked})
     count = sum(map(len, found.values()))

@@ -169,6 +169,13 @@ def expected(resolved: Resolved, check: str, catalog: Catalog) -> list[str]:
     lines = [f"{baseline.name} ({baseline.path}) expects:"]
     found = [wish for wish in baseline.expectations if wish.check == check]
     lines += [f"  {line}" for wish in found for line in _values(wish)] or ["  nothing"]
+    runs = catalog.check(check).runs
+    commands = [command for wish in found for command in (runs(wish.params) if runs else ())]
+    if commands:
+        lines += [
+            "and has these commands run on every host, by root as nobody:",
+            *(f"  {each}" for each in commands),
+        ]
     said = provenance(resolved, check)
     if said:
         width = max(len(_said(one)) for one in said)

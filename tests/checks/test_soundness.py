@@ -352,8 +352,10 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     """The baseline asks for each by name."""
     (section, names), *_ = CATALOG.check(check_id).asks(wanted).items()
     listed = {
+        "commands": "commands",
         "dcgm": "diagnostics",
         "environment": "units",
+        "files": "files",
         "framework": "interpreters",
         "installed": "packages",
         "libraries": "libraries",
@@ -364,8 +366,9 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
         "sysctl": "parameters",
     }[section]
     items = data_of(document, section).get(listed) or ()
-    key = {"dcgm": "path", "framework": "python"}.get(section, "name")
-    yield from (at for at, item in enumerate(items) if item[key] in names)
+    key = {"dcgm": "path", "files": "path", "framework": "python"}.get(section, "name")
+    wanted = {name if isinstance(name, str) else name[key] for name in names}
+    yield from (at for at, item in enumerate(items) if item[key] in wanted)
 
 
 def settings_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
@@ -402,6 +405,8 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("network", "interfaces"): (interfaces_found,),
     ("modules", "loaded"): (bound,),
     ("services", "units"): (asked,),
+    ("files", "files"): (asked,),
+    ("commands", "commands"): (asked,),
     ("sysctl", "parameters"): (asked,),
     ("pci_settings", "functions"): (settings_counted,),
     ("failed_units", "units"): (failed_counted,),

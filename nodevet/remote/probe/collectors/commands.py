@@ -53,7 +53,7 @@ def command(question, left):
         code, text, complaint = run([path] + words[1:], seconds, OUTPUT, who)
     except (ToolError, OSError, LookupError, ValueError) as error:
         why = str(error) if isinstance(error, ToolError) else reason(error)
-        record.setdefault("user", "")
+        record.setdefault("user", None)
         record.fail_all(FIELDS, why)
         record["matches"] = matches(question, None, why)
         record["values"] = values(question, None, why)

@@ -1,0 +1,260 @@
+"""Commands of the site's own end and print as its rules say.
+
+**Why it matters.** A vendor's tool often knows what no file of the kernel tells: firmware levels,
+the state of a fabric, a licence. A site's rules ask it, without any Python.
+
+**Read from** the commands that the baseline names, each under a name of the site's own. They run on
+the node without a shell, with an empty standard input, a fixed environment and a deadline: as
+`nobody` if the session is root's, unless `user` names another one, and else as the session's user.
+What they print is judged there and stays there, but for the values that `json` names, an output
+that was to equal `text`, and what a command that failed says of that. A baseline has commands run
+only if it says `allow_commands: true` itself; what it extends cannot say it for it. As a host's
+baseline is chosen by what the probe finds, the commands of all baselines of a run are run on all
+its hosts: name one with `-b` to have no others.
+
+**Verdicts.** One finding for each rule. `exit` is 0 unless the rule says otherwise. `text` is the
+whole output, `contains` texts that are in it, `pattern` regular expressions (Python's), `^` and `$`
+at each line; of several each must be found. `json` is a value in an output that is JSON. A command
+that is not there, may not be run as this user, took too long or printed more than 1 MiB is unknown,
+as is one that saved evidence was not asked.
+
+**To fix it** run the command on the node, as the user that the report names.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, Struct
+
+from nodevet.checking.rules import (
+    NOTHING,
+    Answer,
+    RuleName,
+    answered,
+    check_texts,
+    finding,
+    not_asked,
+    questions,
+)
+from nodevet.evidence.commands import CommandAnswer, CommandAnswers
+from nodevet.evidence.core import NOT_ASKED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.questions import by_question
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    FieldError,
+    Finding,
+    Subject,
+    one_or_more,
+    unknown,
+)
+
+LONGEST = 1000  # characters of a word
+WORDS = 64
+SHOWN = 200  # characters of an output, in a finding
+
+User = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", title="a user's name")]
+Wanted = bool | int | float | str
+PATH = re.compile(r"(?:[^.\[\]]+|\[[0-9]{1,6}\])(?:\.[^.\[\]]+|\[[0-9]{1,6}\])*")
+STEP = re.compile(r"\[([0-9]{1,6})\]|([^.\[\]]+)")
+ADVICE = "run it on the node as the same user: its output says more"
+
+
+class JsonRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a value in an output is to be."""
+
+    path: str
+    """Keys and numbers: gpus[0].link.speed."""
+    value: Wanted | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            steps(self.path)
+        except ValueError as error:
+            raise FieldError(str(error), "path") from None
+        ends = [end for end in (self.minimum, self.maximum) if end is not None]
+        if bool(ends) == (self.value is not None):
+            raise ValueError("give value, or minimum, maximum or both")
+        if ends != sorted(ends):
+            raise ValueError("the minimum is above the maximum")
+
+
+class CommandRule(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What a command is to answer."""
+
+    run: Annotated[
+        tuple[Annotated[str, Meta(max_length=LONGEST)], ...], Meta(min_length=1, max_length=WORDS)
+    ]
+    """Its words, one by one: [ibstat, -p]."""
+    exit: Annotated[int, Meta(ge=0, le=255)] = 0
+    text: str | None = None
+    """The whole output; white space at its end is of no account."""
+    contains: str | tuple[str, ...] = ()
+    pattern: str | tuple[str, ...] = ()
+    json: JsonRule | tuple[JsonRule, ...] = ()
+    user: User = ""
+    """Who runs it, if the session is root's; without it nobody."""
+    deadline_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "contains", "pattern", "json")
+        if not self.run[0] or any("\0" in word for word in self.run):
+            raise FieldError("must be a program and its words", "run")
+        if "/" in self.run[0] and not self.run[0].startswith("/"):
+            raise FieldError("must be a program's name or absolute path", "run", 0)
+        check_texts(self)
+
+    @property
+    def name(self) -> str:
+        """As a person would type it."""
+        words = shlex.join(self.run)
+        return f"{words} (as {self.user})" if self.user else words
+
+
+class Params(CheckParams):
+    """`command: {fabric: {run: [ibstat, -p], contains: "0x"}}` or
+    `command: {bios: {run: [nvsm, show], json: {path: bios.level, minimum: 3}, user: root}}`"""
+
+    whole: ClassVar[str] = "rules"
+
+    rules: Mapping[RuleName, CommandRule] = {}
+
+
+def steps(path: str) -> list[str | int]:
+    """Keys and numbers of a path. Raises ValueError.
+
+    >>> steps("gpus[0].link.speed")
+    ['gpus', 0, 'link', 'speed']
+    """
+    if not path or len(path) > LONGEST or not PATH.fullmatch(path):
+        raise ValueError("must be keys and numbers, such as gpus[0].link.speed")
+    return [int(number) if number else key for number, key in STEP.findall(path)]
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[CommandAnswers]
+    if not params.rules:
+        yield unknown(why=NOTHING)
+    commands = section.data.commands if section.data else None
+    found = {command.name: command for command in commands or ()}
+    for name, rule in params.rules.items():
+        subject = Subject(kind="command", id=name)
+        details = {"command": rule.name}
+        if section.data is None:
+            yield unknown(subject, why=f"commands: {section.why}", details=details)
+        elif commands is None:
+            why = f"commands: {section.data.why('commands')}"
+            yield unknown(subject, why=why, details=details)
+        elif rule.name not in found:
+            yield not_asked(subject, details=details)
+        else:
+            yield judge_rule(subject, found[rule.name], rule, details)
+
+
+def judge_rule(
+    subject: Subject, command: CommandAnswer, rule: CommandRule, details: Mapping[str, str]
+) -> Finding:
+    if command.exit is None:
+        return unknown(subject, why=f"exit: {command.why('exit')}", details=details)
+    if command.user:
+        details = {**details, "ran as": command.user}
+    ended = Answer(
+        name="exit", expected=rule.exit, actual=command.exit, right=command.exit == rule.exit
+    )
+    shown = command.text[:SHOWN] if command.text else "another output"
+    otherwise = {"text": shown, "contains": "not in it", "pattern": "not found"}
+    answers = [
+        ended,
+        *answered(rule, by_question(command.matches), otherwise),
+        *valued(rule, command),
+    ]
+    said = "" if ended.right else (command.complaint or "").split("\n")[0][:SHOWN]
+    return finding(subject, answers, ADVICE, said, details=details)
+
+
+def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[Answer]:
+    """What `json` wants of the output."""
+    found = {each.path: each for each in command.values or ()}
+    for each in rule.json if isinstance(rule.json, tuple) else (rule.json,):
+        name, expected = f"json {each.path}", span(each)
+        answer = found.get(each.path)
+        if answer is None:
+            yield Answer(name=name, expected=expected, why=NOT_ASKED)
+        elif answer.there is None:
+            yield Answer(name=name, expected=expected, why=answer.why("there"))
+        elif not answer.there:
+            yield Answer(name=name, expected=expected, actual="not there", right=False)
+        elif answer.value is None:
+            yield Answer(name=name, expected=expected, why=answer.why("value"))
+        else:
+            yield Answer(
+                name=name, expected=expected, actual=answer.value, right=fits(each, answer.value)
+            )
+
+
+def span(rule: JsonRule) -> object:
+    if rule.value is not None:
+        return rule.value
+    if rule.minimum is None:
+        return f"at most {rule.maximum}"
+    if rule.maximum is None:
+        return f"at least {rule.minimum}"
+    return f"{rule.minimum} to {rule.maximum}"
+
+
+def fits(rule: JsonRule, value: Wanted) -> bool:
+    """Whether a value is as wanted; true is no number, and a text is none."""
+    if rule.value is not None:
+        return isinstance(value, bool) is isinstance(rule.value, bool) and value == rule.value
+    if isinstance(value, (bool, str)):
+        return False
+    return (rule.minimum is None or value >= rule.minimum) and (
+        rule.maximum is None or value <= rule.maximum
+    )
+
+
+def asks(params: Params) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+    return {"commands": tuple(asked(rule) for rule in params.rules.values())}
+
+
+def asked(rule: CommandRule) -> Mapping[str, Any]:
+    found: dict[str, Any] = {
+        "name": rule.name,
+        "run": list(rule.run),
+        "user": rule.user,
+        "deadline": rule.deadline_s,
+        **questions(rule),
+    }
+    values = rule.json if isinstance(rule.json, tuple) else (rule.json,)
+    return {**found, "json": [steps(each.path) for each in values]} if values else found
+
+
+def runs(params: Params) -> tuple[str, ...]:
+    return tuple(rule.name for rule in params.rules.values())
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "commands.commands[].exit",
+        "commands.commands[].matches[].found",
+        "commands.commands[].matches[].kind",
+        "commands.commands[].matches[].text",
+        "commands.commands[].name",
+        "commands.commands[].values[].path",
+        "commands.commands[].values[].there",
+        "commands.commands[].values[].value",
+    ),
+    judge=judge,
+    asks=asks,
+    runs=runs,
+)

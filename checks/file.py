@@ -1,0 +1,178 @@
+"""Files are as the site's own rules say.
+
+**Why it matters.** What a site puts on its nodes itself, a limits file, a mount helper's
+configuration, a banner, a certificate, drifts apart like everything else, and no check of nodevet
+knows of it.
+
+**Read from** the files that the baseline names, each under a name of the site's own: stat(2), links
+followed, and what is asked of their text, which is judged on the node and stays there. The names
+of users and groups are the node's.
+
+**Verdicts.** One finding for each rule. A file that is not there fails every rule but
+`exists: false`. `text` is the whole text, `contains` texts that are in it, `pattern` regular
+expressions (Python's), `^` and `$` at each line; of several each must be found. Of a file larger
+than 1 MiB these are unknown, as is whatever the probe may not read, and what saved evidence was
+not asked.
+
+**To fix it** use what puts the file there: nodevet does not know what it is for.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, Struct
+
+from nodevet.checking.rules import (
+    NOTHING,
+    Answer,
+    RuleName,
+    answered,
+    check_texts,
+    finding,
+    not_asked,
+    questions,
+)
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.files import AskedFile, Files
+from nodevet.evidence.questions import by_question
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    FieldError,
+    Finding,
+    Subject,
+    fail,
+    ok,
+    one_or_more,
+    unknown,
+)
+
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", title="a SHA-256 of 64 hex digits")]
+Mode = Annotated[str, Meta(pattern="^0?[0-7]{3,4}$", title='permissions in octal: "0644"')]
+Owner = Annotated[str, Meta(min_length=1, max_length=256)] | Annotated[int, Meta(ge=0)]
+SAID = ("text", "contains", "pattern", "sha256", "mode", "owner", "group")
+OTHERWISE = {"text": "another text", "contains": "not in it", "pattern": "not found"}
+ADVICE = "put it right with what manages this file, and see `ls -l` for when it changed"
+
+
+class FileRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a file is to be."""
+
+    path: str
+    """Absolute."""
+    exists: bool = True
+    text: str | None = None
+    """The whole text; white space at its end is of no account."""
+    contains: str | tuple[str, ...] = ()
+    pattern: str | tuple[str, ...] = ()
+    sha256: Hash | None = None
+    mode: Mode | None = None
+    """In quotes: "0644"."""
+    owner: Owner | None = None
+    """A user's name, or number."""
+    group: Owner | None = None
+
+    def __post_init__(self) -> None:
+        one_or_more(self, "contains", "pattern")
+        if not self.path.startswith("/") or "\0" in self.path or len(self.path) > 1024:
+            raise FieldError("must be an absolute path", "path")
+        said = [field for field in SAID if getattr(self, field) not in (None, ())]
+        if said and not self.exists:
+            raise FieldError("a file that is not to be there has none", said[0])
+        check_texts(self)
+
+
+class Params(CheckParams):
+    """`file: {banner: {path: /etc/motd, contains: Authorised use only, mode: "0644"}}` or
+    `file: {no_core_dumps: {path: /etc/security/limits.d/core.conf, exists: false}}`"""
+
+    whole: ClassVar[str] = "rules"
+
+    rules: Mapping[RuleName, FileRule] = {}
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Files]
+    if not params.rules:
+        yield unknown(why=NOTHING)
+    files = section.data.files if section.data else None
+    found = {file.path: file for file in files or ()}
+    for name, rule in params.rules.items():
+        subject = Subject(kind="file", id=name)
+        details = {"path": rule.path}
+        if section.data is None:
+            yield unknown(subject, why=f"files: {section.why}", details=details)
+        elif files is None:
+            yield unknown(subject, why=f"files: {section.data.why('files')}", details=details)
+        elif rule.path not in found:
+            yield not_asked(subject, details=details)
+        else:
+            yield judge_rule(subject, found[rule.path], rule, details)
+
+
+def judge_rule(
+    subject: Subject, file: AskedFile, rule: FileRule, details: Mapping[str, str]
+) -> Finding:
+    if file.exists is None:
+        return unknown(subject, why=f"exists: {file.why('exists')}", details=details)
+    if not file.exists or not rule.exists:
+        return (ok if file.exists is rule.exists else fail)(
+            subject,
+            expected="there" if rule.exists else "not there",
+            actual="there" if file.exists else "not there",
+            advice="" if file.exists is rule.exists else ADVICE,
+            details=details,
+        )
+    answers = [*owned(file, rule), *answered(rule, by_question(file.matches), OTHERWISE)]
+    answers = answers or [Answer(name="exists", expected=True, actual=True, right=True)]
+    return finding(subject, answers, ADVICE, details=details)
+
+
+def owned(file: AskedFile, rule: FileRule) -> Iterator[Answer]:
+    """What stat(2) answers, and the hash."""
+    if rule.mode is not None:
+        yield value(file, "mode", "mode", f"{int(rule.mode, 8):04o}")
+    for field, number in (("owner", "uid"), ("group", "gid")):
+        wanted = getattr(rule, field)
+        if wanted is not None:
+            yield value(file, field, number if isinstance(wanted, int) else field, wanted)
+    if rule.sha256 is not None:
+        yield value(file, "sha256", "sha256", rule.sha256)
+
+
+def value(file: AskedFile, name: str, field: str, wanted: object) -> Answer:
+    actual = getattr(file, field)
+    if actual is None:
+        return Answer(name=name, expected=wanted, why=f"{file.why(field)}")
+    return Answer(name=name, expected=wanted, actual=actual, right=actual == wanted)
+
+
+def asks(params: Params) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+    return {"files": tuple(asked(rule) for rule in params.rules.values())}
+
+
+def asked(rule: FileRule) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"path": rule.path, **questions(rule)}
+    return found if rule.sha256 is None else {**found, "sha256": True}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.SOFTWARE,
+    reads=(
+        "files.files[].exists",
+        "files.files[].gid",
+        "files.files[].group",
+        "files.files[].matches[].found",
+        "files.files[].matches[].kind",
+        "files.files[].matches[].text",
+        "files.files[].mode",
+        "files.files[].owner",
+        "files.files[].path",
+        "files.files[].sha256",
+        "files.files[].uid",
+    ),
+    judge=judge,
+    asks=asks,
+)

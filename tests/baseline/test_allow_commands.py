@@ -1,0 +1,148 @@
+"""Which baselines have commands run on nodes: those that say it themselves."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodevet.baseline import BaselineErrors, load
+from nodevet.baseline.library import shipped
+from nodevet.catalog import Catalog
+from nodevet.model import Baseline
+from nodevet.run.asks import AskError, asks
+from nodevet.run.context import open_context
+
+Load = Callable[..., Baseline]
+RULE = "expect: {command: {me: {run: [id, -un]}}}"
+ALLOWED = "allow_commands: true"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Load:
+    """The baseline `x` of these files."""
+
+    def read(**files: str) -> Baseline:
+        for name, text in files.items():
+            (tmp_path / f"{name}.yaml").write_text(f"nodevet: 1\n{text}\n")
+        (found,) = load(["x"], folders=[tmp_path], catalog=Catalog())
+        return found
+
+    return read
+
+
+def test_a_baseline_that_says_so(read: Load) -> None:
+    assert read(x=f"{ALLOWED}\n{RULE}").allow_commands
+    assert not read(x="expect: {gpu_count: 8}").allow_commands
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"x": RULE}, "x.yaml:2:10: expect.command: has commands run on every node"),
+        ({"x": f"allow_commands: false\n{RULE}"}, "not allowed: id -un; add allow_commands: true"),
+        (
+            {"x": "extends: part", "part": f"{ALLOWED}\n{RULE}"},
+            "extends: command of .*part.yaml:3 has",
+        ),
+        (
+            {"x": f"extends: part\n{RULE}", "part": f"{ALLOWED}\n{RULE}"},
+            "expect.command: has commands",
+        ),
+        (
+            {"x": f"extends: part\n{RULE}", "part": f"{ALLOWED}\nexpect: {{}}"},
+            "expect.command: has",
+        ),
+    ],
+)
+def test_what_it_extends_does_not_say_it_for_it(
+    read: Load, files: dict[str, str], words: str
+) -> None:
+    with pytest.raises(BaselineErrors, match=words):
+        read(**files)
+
+
+def test_an_inherited_command_that_is_taken_out_needs_no_leave(read: Load) -> None:
+    found = read(x="extends: part\nexpect: {command: ~}", part=f"{ALLOWED}\n{RULE}")
+    assert not found.expectations
+
+
+def test_rules_are_laid_over_one_another_by_name(read: Load) -> None:
+    found = read(
+        x=f"extends: part\n{ALLOWED}\nexpect: {{command: {{me: ~, b: {{run: [b]}}}}}}",
+        part=f"{ALLOWED}\nexpect: {{command: {{me: {{run: [id]}}, a: {{run: [a]}}}}}}",
+    )
+    assert sorted(found.expectations[0].params.rules) == ["a", "b"]
+
+
+def test_no_shipped_baseline_has_commands_run() -> None:
+    for path in shipped().glob("*.yaml"):
+        assert "allow_commands" not in path.read_text(encoding="utf-8"), path
+
+
+def project(folder: Path, text: str, check: str = "") -> Any:
+    for name in ("baselines", "checks"):
+        (folder / name).mkdir()
+    (folder / "baselines/x.yaml").write_text(f"nodevet: 1\n{text}\n")
+    if check:
+        (folder / "checks/own.py").write_text(check)
+    return open_context(folder, [])
+
+
+def test_what_the_probe_is_asked(tmp_path: Path) -> None:
+    rules = (
+        "{a: {run: [id, -un], text: root, user: root, deadline_s: 3},"
+        " b: {run: [x, --json], pattern: '^a', json: {path: 'a[0].b', value: 1}}}"
+    )
+    context = project(tmp_path, f"{ALLOWED}\nexpect: {{command: {rules}}}")
+    assert asks(context) == {
+        "commands": (
+            {
+                "name": "x --json",
+                "run": ["x", "--json"],
+                "user": "",
+                "deadline": 10.0,
+                "pattern": ["^a"],
+                "json": [["a", 0, "b"]],
+            },
+            {
+                "name": "id -un (as root)",
+                "run": ["id", "-un"],
+                "user": "root",
+                "deadline": 3.0,
+                "equals": ["root"],
+            },
+        )
+    }
+
+
+def test_two_rules_that_ask_the_same_are_one_question(tmp_path: Path) -> None:
+    rules = "{a: {path: /a, mode: '0600'}, b: {path: /a, owner: root}, c: {path: /a, sha256: HASH}}"
+    context = project(tmp_path, f"expect: {{file: {rules.replace('HASH', 'a' * 64)}}}")
+    assert asks(context) == {"files": ({"path": "/a", "sha256": True}, {"path": "/a"})}
+
+
+def test_a_check_that_does_not_say_what_it_runs_gets_nothing_run(tmp_path: Path) -> None:
+    own = """
+from nodevet.model import Check, CheckParams, unknown
+def judge(evidence, params):
+    yield unknown(why="never asked")
+def asks(params):
+    return {"commands": ({"name": "id", "run": ["id"], "user": "", "deadline": 1},)}
+CHECK = Check(params=CheckParams, reads=(), judge=judge, asks=asks)
+"""
+    with pytest.raises(AskError, match="own has commands run, which this baseline does not allow"):
+        asks(project(tmp_path, "expect: {own: {}}", own))
+
+
+def test_questions_are_bounded(tmp_path: Path) -> None:
+    rules = {f"r{each}": {"path": f"/a{each}", "contains": ["x" * 900]} for each in range(490)}
+    context = project(tmp_path, f"expect: {json.dumps({'file': rules})}")
+    assert len(asks(context)["files"]) == 490
+    for rule in rules.values():
+        rule["contains"] = ["x" * 900, "y" * 900]
+    text = json.dumps({"nodevet": 1, "expect": {"file": rules}})
+    (tmp_path / "baselines/x.yaml").write_text(text)
+    with pytest.raises(AskError, match="more than 512 KiB"):
+        asks(open_context(tmp_path, []))

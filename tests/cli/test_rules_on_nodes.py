@@ -1,0 +1,77 @@
+"""A site's own rules, from its baseline to simulated nodes and back: no Python of its own."""
+
+import json
+
+import pytest
+
+from simulated_fleet import Boot, SimulatedFleet
+
+pytestmark = pytest.mark.timeout(900)
+SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}}}\n"
+BASELINE = r"""nodevet: 1
+allow_commands: true
+expect:
+  file:
+    banner: {path: /etc/motd, contains: Authorised, mode: "0644", owner: root}
+    secret: {path: /root/secret, pattern: "^token=[a-z]+$", mode: "0600"}
+    gone: {path: /etc/cron.d/old, exists: false}
+  command:
+    me: {run: [id, -un], text: nobody}
+    root: {run: [id, -un], text: root, user: root}
+    denied: {run: [cat, /root/secret], exit: 1}
+    level: {run: [cat, /etc/level.json], json: {path: "gpus[0].level", minimum: 3}}
+    missing: {run: [no-such-tool]}
+"""
+GOOD = """
+echo 'Authorised use only' >/etc/motd && chmod 644 /etc/motd
+rm -f /etc/cron.d/old
+umask 077; echo token=abc >/root/secret
+umask 022; echo '{"gpus": [{"level": 4}]}' >/etc/level.json
+"""
+
+
+@pytest.fixture(scope="module")
+def fleet(boot: Boot) -> SimulatedFleet:
+    fleet = boot("rules", SCENARIO, BASELINE)
+    fleet.on("n1", GOOD)
+    return fleet
+
+
+def verdicts(fleet: SimulatedFleet, *words: str) -> dict[str, str]:
+    done = fleet.at("check", *(words or fleet.reach), "--format", "json")
+    (host,) = json.loads(done.stdout)["hosts"]
+    return {each["subject"]["id"]: each["verdict"] for each in host["findings"]}
+
+
+def test_a_node_that_is_as_its_site_wants_it(fleet: SimulatedFleet) -> None:
+    found = verdicts(fleet)
+    assert found.pop("missing") == "unknown"
+    assert set(found.values()) == {"ok"} and len(found) == 7
+
+
+def test_what_differs_fails_and_what_was_read_stays_on_the_node(fleet: SimulatedFleet) -> None:
+    fleet.on("n1", "chmod 666 /etc/motd; echo token=WRONG >/root/secret; touch /etc/cron.d/old")
+    fleet.on("n1", 'echo \'{"gpus": [{"level": 2}]}\' >/etc/level.json')
+    wrong = {"banner", "secret", "gone", "level"}
+    try:
+        found = verdicts(fleet, *map(str, fleet.reach), "--save", "kept")
+        assert {name for name, verdict in found.items() if verdict == "fail"} == wrong
+        (saved,) = (fleet.project / "kept").iterdir()
+        assert "WRONG" not in saved.read_text()
+        assert verdicts(fleet, "--evidence", "kept", "-b", "base") == found
+    finally:
+        fleet.on("n1", GOOD)
+
+
+def test_saved_evidence_without_the_answer_is_unknown(fleet: SimulatedFleet) -> None:
+    fleet.at("check", *fleet.reach, "--save", "before")
+    later = BASELINE.replace("contains: Authorised", "contains: Welcome")
+    (fleet.project / "later.yaml").write_text(
+        later.replace("[id, -un], text: root", "[id], exit: 0")
+    )
+    found = verdicts(fleet, "--evidence", "before", "-b", "later.yaml")
+    assert {name for name, verdict in found.items() if verdict == "unknown"} == {
+        "banner",
+        "root",
+        "missing",
+    }
