@@ -30,7 +30,7 @@ from msgspec import Meta, Struct
 
 from nodevet.checking.rules import (
     NOTHING,
-    Answer,
+    RuleAnswer,
     RuleName,
     answered,
     check_texts,
@@ -166,7 +166,7 @@ def judge_rule(
         return unknown(subject, why=f"exit: {command.why('exit')}", details=details)
     if command.user:
         details = {**details, "ran as": command.user}
-    ended = Answer(
+    ended = RuleAnswer(
         name="exit", expected=rule.exit, actual=command.exit, right=command.exit == rule.exit
     )
     shown = command.text[:SHOWN] if command.text else "another output"
@@ -180,22 +180,22 @@ def judge_rule(
     return finding(subject, answers, ADVICE, said, details=details)
 
 
-def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[Answer]:
+def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[RuleAnswer]:
     """What `json` wants of the output."""
     found = {each.path: each for each in command.values or ()}
     for each in rule.json if isinstance(rule.json, tuple) else (rule.json,):
         name, expected = f"json {each.path}", span(each)
         answer = found.get(each.path)
         if answer is None:
-            yield Answer(name=name, expected=expected, why=NOT_ASKED)
+            yield RuleAnswer(name=name, expected=expected, why=NOT_ASKED)
         elif answer.there is None:
-            yield Answer(name=name, expected=expected, why=answer.why("there"))
+            yield RuleAnswer(name=name, expected=expected, why=answer.why("there"))
         elif not answer.there:
-            yield Answer(name=name, expected=expected, actual="not there", right=False)
+            yield RuleAnswer(name=name, expected=expected, actual="not there", right=False)
         elif answer.value is None:
-            yield Answer(name=name, expected=expected, why=answer.why("value"))
+            yield RuleAnswer(name=name, expected=expected, why=answer.why("value"))
         else:
-            yield Answer(
+            yield RuleAnswer(
                 name=name, expected=expected, actual=answer.value, right=fits(each, answer.value)
             )
 

@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 
 from nodevet.checking.rules import (
     NOTHING,
-    Answer,
+    RuleAnswer,
     RuleName,
     answered,
     check_texts,
@@ -125,11 +125,11 @@ def judge_rule(
             details=details,
         )
     answers = [*owned(file, rule), *answered(rule, by_question(file.matches), OTHERWISE)]
-    answers = answers or [Answer(name="exists", expected=True, actual=True, right=True)]
+    answers = answers or [RuleAnswer(name="exists", expected=True, actual=True, right=True)]
     return finding(subject, answers, ADVICE, details=details)
 
 
-def owned(file: AskedFile, rule: FileRule) -> Iterator[Answer]:
+def owned(file: AskedFile, rule: FileRule) -> Iterator[RuleAnswer]:
     """What stat(2) answers, and the hash."""
     if rule.mode is not None:
         yield value(file, "mode", "mode", f"{int(rule.mode, 8):04o}")
@@ -141,11 +141,11 @@ def owned(file: AskedFile, rule: FileRule) -> Iterator[Answer]:
         yield value(file, "sha256", "sha256", rule.sha256)
 
 
-def value(file: AskedFile, name: str, field: str, wanted: object) -> Answer:
+def value(file: AskedFile, name: str, field: str, wanted: object) -> RuleAnswer:
     actual = getattr(file, field)
     if actual is None:
-        return Answer(name=name, expected=wanted, why=f"{file.why(field)}")
-    return Answer(name=name, expected=wanted, actual=actual, right=actual == wanted)
+        return RuleAnswer(name=name, expected=wanted, why=f"{file.why(field)}")
+    return RuleAnswer(name=name, expected=wanted, actual=actual, right=actual == wanted)
 
 
 def asks(params: Params) -> Mapping[str, tuple[Mapping[str, Any], ...]]:

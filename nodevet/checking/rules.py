@@ -24,7 +24,7 @@ RuleName = Annotated[
 NOTHING = "the baseline names nothing to check"
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class RuleAnswer(Struct, frozen=True, kw_only=True):
     """One thing that a rule wants. `right` is None if it was not read, and `why` says so."""
 
     name: str
@@ -63,22 +63,22 @@ def questions(rule: Any) -> dict[str, list[str]]:
 
 def answered(
     rule: Any, found: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
-) -> Iterator[Answer]:
+) -> Iterator[RuleAnswer]:
     """What a text answers; `otherwise`: what is so of it if it is not as wanted, by field."""
     for field, word in QUESTIONS:
         for text in texts(rule, field):
             answer = found.get((word, text))
             if answer is None:
-                yield Answer(name=field, expected=text, why=NOT_ASKED)
+                yield RuleAnswer(name=field, expected=text, why=NOT_ASKED)
             elif answer.found is None:
-                yield Answer(name=field, expected=text, why=answer.why("found"))
+                yield RuleAnswer(name=field, expected=text, why=answer.why("found"))
             else:
                 actual = text if answer.found else otherwise[field]
-                yield Answer(name=field, expected=text, actual=actual, right=answer.found)
+                yield RuleAnswer(name=field, expected=text, actual=actual, right=answer.found)
 
 
 def finding(
-    subject: Subject, answers: Sequence[Answer], advice: str, why: str = "", **rest: Any
+    subject: Subject, answers: Sequence[RuleAnswer], advice: str, why: str = "", **rest: Any
 ) -> Finding:
     """One finding: all that differs, else what was not read, else all that is right."""
     bad = [answer for answer in answers if answer.right is False]
