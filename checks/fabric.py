@@ -45,6 +45,7 @@ from nodevet.model import (
     unknown,
 )
 
+UNIT = "nvidia-fabricmanager.service"
 NONE_HERE = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 YOUNG_S = 300
 STATES = ("NOT_STARTED", "IN_PROGRESS", "COMPLETED")
@@ -150,7 +151,14 @@ def not_completed(evidence: Evidence, gpu: Gpu, state: str) -> Finding:
     if host.data.uptime_s < YOUNG_S:
         why = f"{state}, {host.data.uptime_s:.0f} s after boot: check again when it has settled"
         return unknown(subject, why=why)
-    return fail(subject, expected="COMPLETED", actual=state, advice=REGISTER, details=board(gpu))
+    return fail(
+        subject,
+        expected="COMPLETED",
+        actual=state,
+        advice=REGISTER,
+        details=board(gpu),
+        cause=f"services unit {UNIT}",
+    )
 
 
 def switches(evidence: Evidence) -> int | None:

@@ -28,7 +28,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from nodevet.evidence.across import INSTALL_LIBRARY, gpu_functions, half_a_driver, located
+from nodevet.evidence.across import DRIVER, INSTALL_LIBRARY, gpu_functions, half_a_driver, located
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
@@ -121,6 +121,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         seen = ", ".join(there) if advice == ABSENT and len(there) <= MOST_TOLD else ""
         details = {"on the PCI bus": seen} if seen else {}
         found = msgspec.structs.replace(found, advice=advice, details=details)
+    if found.verdict is Verdict.FAIL and evidence[Gpus].data is None:
+        found = msgspec.structs.replace(found, cause=DRIVER)
     yield found
     untold = [each for each in unread_layers(layers) if each not in found.why]
     if found.verdict is Verdict.FAIL and untold:

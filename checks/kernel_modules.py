@@ -24,9 +24,9 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from nodevet.evidence.across import INSTALL_LIBRARY, half_a_driver
+from nodevet.evidence.across import DRIVER, INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
@@ -38,6 +38,7 @@ from nodevet.model import (
     Finding,
     Subject,
     Value,
+    Verdict,
     compare,
     fail,
     not_applicable,
@@ -80,12 +81,25 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             if section.data is None:
                 yield unknown(Subject(kind="module", id=name), why=f"modules: {section.why}")
             else:
-                yield judge_module(section.data, name, expected)
+                yield driven(evidence, judge_module(section.data, name, expected))
     yield from unlisted(evidence, (*params.loaded, *params.absent))
     if params.version_matches:
         yield judge_version(evidence)
     elif not params.loaded and not params.absent:
         yield unknown(why="the baseline names nothing to check")
+
+
+def driven(evidence: Evidence, finding: Finding) -> Finding:
+    """What NVML says without the module nvidia; those built on it are not loaded for want of it."""
+    if finding.verdict is not Verdict.FAIL or finding.expected != "loaded":
+        return finding
+    nvml, modules = evidence[Gpus], evidence[Modules].data
+    if finding.subject.id == "nvidia" and nvml.data is None:
+        return replace(finding, why=f"NVML: {nvml.why}")
+    needs_it = finding.subject.id.startswith("nvidia_")
+    if needs_it and modules is not None and "nvidia" not in (modules.loaded or ()):
+        return replace(finding, cause=DRIVER)
+    return finding
 
 
 def judge_module(modules: Modules, name: str, expected: str) -> Finding:
@@ -143,7 +157,7 @@ def judge_version(evidence: Evidence) -> Finding:
         return unknown(subject, why=f"modules: {modules.why}")
     loaded = modules.data.loaded or ()
     if modules.data.errors.get("nvidia_version") == "ENOENT" and "nvidia" not in loaded:
-        return unknown(subject, why=NO_DRIVER)
+        return unknown(subject, why=NO_DRIVER, cause=DRIVER)
     if not modules.data.nvidia_version:
         return unknown(subject, why=f"nvidia_version: {modules.data.why('nvidia_version')}")
     if nvml.data is None:

@@ -29,6 +29,7 @@ hands (reseat, riser, cable, retimer), protocol errors need firmware or driver u
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from nodevet.evidence.across import located, logged
@@ -88,6 +89,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
     logged = by_address(evidence)
     ports = frozenset(section.data.aer_ports or ())
+    below = partners(section.data.functions, gpus)
     counted: list[PciFunction] = []
     silent: list[PciFunction] = []
     bad = 0
@@ -100,7 +102,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         above = excess(function, events, params, hours, tells)
         if above:
             bad += 1
-            yield fault(function, gpus.get(function.address), *above)
+            found = fault(function, gpus.get(function.address), *above)
+            device = below.get(function.address)
+            yield msgspec.structs.replace(found, cause=device) if device else found
             continue
         doubts += unread(function)
         if any(getattr(function.aer, field) is not None for field in FIELDS):
@@ -266,6 +270,18 @@ def unread(function: PciFunction) -> Iterator[str]:
             yield f"aer {field}: {count} is not a valid count"
 
 
+def partners(functions: Sequence[PciFunction], gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
+    """By the address of a port the finding of the device at the other end of its link: both ends
+    count the errors of one link."""
+    found: dict[str, str] = {}
+    for function in functions:
+        if function.upstream and function.kind != "port":
+            gpu = gpus.get(function.address)
+            label = subject_of(gpu).label if gpu else f"pci {function.address}"
+            found.setdefault(function.upstream[0], f"pcie_errors {label}")
+    return found
+
+
 def fault(
     function: PciFunction,
     gpu: Gpu | None,
@@ -316,6 +332,7 @@ def lines(events: Sequence[KernelEvent]) -> str:
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
+    follows=("gpu_lost",),
     reads=(
         "host.uptime_s",
         "host.virtualization",

@@ -20,10 +20,11 @@ masked unit must be unmasked first.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 from msgspec.structs import force_setattr
 
 from nodevet.checking.named import each_named
+from nodevet.evidence.across import DRIVER
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
@@ -44,6 +45,10 @@ Name = Annotated[
     str,
     Meta(pattern=UNIT, title="a systemd unit with its suffix, such as nvidia-persistenced.service"),
 ]
+
+
+OF_THE_DRIVER = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")
+"""They end at once without it."""
 
 
 class Params(CheckParams):
@@ -97,11 +102,13 @@ def judge_unit(subject: Subject, unit: Unit, params: Params) -> Finding:
     if doubtful and not bad:
         return unknown(subject, why=doubtful[0][3])
     told = bad or answers
+    needs_it = bool(bad) and unit.name in OF_THE_DRIVER
     return (fail if bad else ok)(
         subject,
         expected=", ".join(wanted for wanted, _, _, _ in told),
         actual=", ".join(dict.fromkeys(actual for _, actual, _, _ in told)),
         advice=advice(unit) if bad else "",
+        cause=DRIVER if needs_it and all(each[0] == "running" for each in bad) else UNSET,
     )
 
 

@@ -36,7 +36,7 @@ def judge(
     Of a check with more than `most` findings those that matter most, and how many more there
     are of each verdict. Once `late` says so, the rest is unknown: it is asked between findings.
     """
-    return tuple(
+    found = tuple(
         finding
         for wish in baseline.expectations
         for finding in _most(
@@ -47,6 +47,24 @@ def judge(
             most,
         )
     )
+    return tuple(_caused(found, catalog))
+
+
+def _caused(findings: tuple[Finding, ...], catalog: Catalog) -> Iterator[Finding]:
+    """The findings, with the cause that their check declares if that fails on the same part."""
+    failed = {(each.check, each.subject) for each in findings if each.verdict is Verdict.FAIL}
+    for finding in findings:
+        trouble = finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+        follows = _follows(finding.check, catalog) if trouble and not finding.cause else ()
+        cause = next((each for each in follows if (each, finding.subject) in failed), None)
+        yield replace(finding, cause=cause) if cause else finding
+
+
+def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
+    try:
+        return catalog.check(check).follows
+    except (Exception, SystemExit):  # it cannot be loaded, which its finding says
+        return ()
 
 
 def _most(findings: Iterable[Finding], most: int | None) -> Iterator[Finding]:

@@ -147,7 +147,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     # of this part alone: its serial, what was measured besides
     details: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
     last: str | msgspec.UnsetType = msgspec.UNSET  # when it last happened, ISO 8601
-    # the check that tells where this comes from, if that fails on the same host
+    # where this comes from, if that fails on the same host: a check, on the same part or of the
+    # node on any; or a check and the part, `services unit nvidia-fabricmanager.service`
     cause: str | msgspec.UnsetType = msgspec.UNSET
 
     check: str = ""
@@ -291,6 +292,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     judge: Judge
     area: Area = Area.SITE
     severity: Severity = Severity.CRITICAL
+    follows: tuple[str, ...] = ()
+    """The checks from whose failure on a part follows whatever this one finds on the same part."""
     asks: Callable[[Any], Mapping[str, tuple[Any, ...]]] | None = None
     """From its params: what the probe must read, by section (sysctl, services, …): names, or of
     each a JSON object with what is asked of it."""

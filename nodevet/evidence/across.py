@@ -147,6 +147,8 @@ def half_a_driver(evidence: Evidence) -> str:
     return f"kernel module nvidia {modules.nvidia_version} is loaded; NVML: {section.why}"
 
 
+DRIVER = "kernel_modules module nvidia"
+"""The finding that others follow from if the driver is not loaded or not whole."""
 INSTALL_LIBRARY = (
     "install the library of the loaded module's own version (Ubuntu and Debian: libnvidia-compute "
     "of the branch, RHEL: nvidia-driver-cuda-libs); of a driver that a container brings (GPU "

@@ -5,16 +5,18 @@ by line. Hosts that differ in the same way share one diff under their nodeset. L
 with `#` belong to no diff: hosts without findings, the commands of fixes, and the totals.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import msgspec
 
-from nodevet.model import Finding, HostReport, Run, Verdict, show
+from nodevet.changes import Marks
+from nodevet.model import Finding, HostReport, Run, Severity, Verdict, show
 from nodevet.printable import brief, plain
 from nodevet.report.parts import fixes
-from nodevet.report.parts.fold import lines, summary
+from nodevet.report.parts.causes import causes_of
+from nodevet.report.parts.fold import lines, listed, summary
 from nodevet.report.parts.hunks import Pair
 from nodevet.report.parts.hunks import hunks as hunks_of
 from nodevet.report.parts.text import nodeset, wrap
@@ -59,24 +61,26 @@ def groups(run: Run) -> list[AlikeHosts]:
     """Every host that differs, once, in the order of the run."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for report in run.hosts:
-        if body := "\n".join(hunks(report)):
+        if body := "\n".join(hunks(report, run.fail_on)):
             hosts.setdefault((report.baseline, body), []).append(report.host)
     return [AlikeHosts(baseline, tuple(some), body) for (baseline, body), some in hosts.items()]
 
 
-def documents(report: HostReport) -> tuple[list[str], list[str]]:
+def documents(
+    report: HostReport, fail_on: Severity = Severity.WARNING
+) -> tuple[list[str], list[str]]:
     """The host as expected and as it is, line by line; `hunks` turn the one into the other."""
-    pairs = [_pair(finding) for _, findings in _checks(report) for finding in findings]
+    pairs = [pair for _, some in _parts(report, fail_on) for pair in some]
     return [line for pair in pairs for line in pair[0]], [
         line for pair in pairs for line in pair[1]
     ]
 
 
-def hunks(report: HostReport) -> Iterator[str]:
+def hunks(report: HostReport, fail_on: Severity = Severity.WARNING) -> Iterator[str]:
     """The hunks of one host, without file header; none if nothing differs."""
     if all(finding.verdict in _ALIKE for finding in report.findings):
         return
-    yield from labelled(_parts(report))
+    yield from labelled(_parts(report, fail_on))
 
 
 def labelled(parts: Iterable[tuple[str, list[Pair]]]) -> Iterator[str]:
@@ -90,24 +94,30 @@ def labelled(parts: Iterable[tuple[str, list[Pair]]]) -> Iterator[str]:
         after += sum(len(other) for _, other in pairs)
 
 
-def _parts(report: HostReport) -> Iterator[tuple[str, list[Pair]]]:
-    for check, findings in _checks(report):
-        origin = next((f"  {plain(f.origin)}" for f in findings if f.origin), "")
-        yield f"{plain(check)}{origin}", [_pair(finding) for finding in findings]
-
-
-def _checks(report: HostReport) -> Iterator[tuple[str, list[Finding]]]:
+def _parts(report: HostReport, fail_on: Severity) -> Iterator[tuple[str, list[Pair]]]:
+    """What follows from another finding is named below that one, and not told by itself."""
+    causes = causes_of(report, fail_on, Marks())
+    effects: dict[int, list[Finding]] = {}
+    for place, cause in causes.items():
+        effects.setdefault(cause, []).append(report.findings[place])
     asked = (
-        finding for finding in report.findings if finding.verdict is not Verdict.NOT_APPLICABLE
+        (place, finding)
+        for place, finding in enumerate(report.findings)
+        if finding.verdict is not Verdict.NOT_APPLICABLE and place not in causes
     )
-    for check, findings in groupby(asked, key=lambda finding: finding.check):
-        yield check, list(findings)
+    for check, some in groupby(asked, key=lambda entry: entry[1].check):
+        findings = list(some)
+        origin = next((f"  {plain(each.origin)}" for _, each in findings if each.origin), "")
+        pairs = [_pair(each, effects.get(place, ())) for place, each in findings]
+        yield f"{plain(check)}{origin}", pairs
 
 
-def _pair(finding: Finding) -> Pair:
-    """A finding as expected and as it is: alike for ok, unlike for every other verdict."""
+def _pair(finding: Finding, effects: Sequence[Finding]) -> Pair:
+    """A finding as expected and as it is: alike for ok, unlike for every other verdict. `effects`:
+    what follows from it."""
     note = "; ".join(plain(note) for note in (finding.why, finding.waiver) if note)
-    advice = _advice(finding)
+    follows = [f"  {line}" for line in wrap(_with(effects), ROOM)] if effects else []
+    advice = [*follows, *_advice(finding)]
     verdict = finding.verdict
     bare = finding.expected is finding.actual is None
     if verdict is Verdict.OK:
@@ -126,6 +136,15 @@ def _pair(finding: Finding) -> Pair:
     if actual == expected:
         actual = _entry(finding, [values(finding)[1]], verdict.value)
     return expected, [*actual, *advice]
+
+
+def _with(effects: Sequence[Finding]) -> str:
+    """`with xid, gpu_count; unknown: ecc_mode, power_limit`."""
+    failed, unsaid = (
+        listed(sorted({finding.check for finding in effects if finding.verdict is verdict}))
+        for verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+    )
+    return f"with {'; '.join(filter(None, (failed, unsaid and f'unknown: {unsaid}')))}"
 
 
 def _advice(finding: Finding) -> list[str]:

@@ -1,7 +1,8 @@
 """JUnit XML for CI systems: one testsuite per host, one testcase per finding, or per fix.
 
 A finding that fails is a failure, whatever its severity; unknown, and a host that could not be
-judged, is an error; not applicable and waived are skipped.
+judged, is an error; not applicable and waived are skipped. So is what follows from a failure of the
+same host, so that one fault is one failure; it says from which.
 
 A run of fixes has a testcase for the host and one per step. A host is a failure if it is not right
 afterwards, and an error if its state is unknown, or if nothing was begun; only then is a step that
@@ -19,6 +20,7 @@ from nodevet.model import Finding, HostReport, Run, Verdict
 from nodevet.printable import plain
 from nodevet.report.parts import fixes
 from nodevet.report.parts.ages import read_at
+from nodevet.report.parts.causes import follows_from
 from nodevet.report.parts.text import name
 from nodevet.report.parts.words import difference
 from nodevet.resource import Contents
@@ -65,21 +67,29 @@ def _suite(report: HostReport, run: Run) -> tuple[TestSuite, float]:
         ("boot_id", report.boot_id or ""),
         ("read", read_at(report)),
     )
-    return _suite_of(report.host, run.started, properties, _cases(report)), report.seconds
+    return _suite_of(report.host, run.started, properties, _cases(report, run)), report.seconds
 
 
-def _cases(report: HostReport) -> Iterator[TestCase]:
+def _cases(report: HostReport, run: Run) -> Iterator[TestCase]:
     host = name(report.host)
     if why := report.unjudged:
         case = TestCase("visit", classname=host)
         case.result = [Error(plain(why), report.status.value)]
         yield case
-    for finding in report.findings:
+    causes = follows_from(report, run.fail_on)
+    for place, finding in enumerate(report.findings):
         label = f"{finding.check} {finding.subject.label}".rstrip()
         case = TestCase(plain(label), classname=f"{host}.{plain(finding.check)}")
-        result = _result(finding)
+        result = _follows(finding, causes[place]) if place in causes else _result(finding)
         case.result = [result] if result else []
         yield case
+
+
+def _follows(finding: Finding, cause: str) -> FinalResult:
+    what, why = difference(finding)
+    result = Skipped(f"follows from {plain(cause)}: {finding.verdict.value}: {what}", "follows")
+    result.text = plain(why)
+    return result
 
 
 def _result(finding: Finding) -> FinalResult | None:

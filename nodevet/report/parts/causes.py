@@ -1,13 +1,19 @@
 """Which findings of a host follow from another one: one fault is one piece of news. Pure.
 
-A finding follows from a failed one of the same host and subject if its check says so (`cause` names
-the failed finding's check), or if it is unknown for the very reason that the failed one shows:
-a GPU that answers NVML_ERROR_GPU_IS_LOST is lost once, not once for each check that asks it.
+A finding follows from a failed one of the same host if its check says so, in `cause`: by the name
+of the check that fails on the same part, or by that and the part, `services unit X`. An unknown one
+does, too, if it is unknown for the very reason that a failed one shows: a GPU that answers
+NVML_ERROR_GPU_IS_LOST is lost once, not once for each check that asks it, and a driver that is not
+loaded is missing once. What follows from an effect follows from its cause.
 What nothing shows on its own counts no less: a finding that counts for the exit code never follows
 from one that does not, nor a failed one from a lesser one, nor what is new from what is not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from nodevet.changes import Marks
 from nodevet.model import NODE, Finding, HostReport, Severity, Verdict
@@ -16,9 +22,10 @@ SHORTEST = 8  # characters of a reason that says something by itself: EACCES may
 
 
 def causes_of(report: HostReport, fail_on: Severity, marks: Marks) -> Mapping[int, int]:
-    """The places of the findings that follow from another one, and that one's place."""
+    """The places of the findings that follow from another one, and that one's place: of the first
+    cause, which follows from none."""
     failed = _Failed(report.findings)
-    found = {}
+    direct = {}
     for place, finding in enumerate(report.findings):
         cause = failed.told_by(finding)
         if cause is None or cause == place:
@@ -29,8 +36,37 @@ def causes_of(report: HostReport, fail_on: Severity, marks: Marks) -> Mapping[in
             least = fail_on.rank if least >= fail_on.rank else 0
         new = (report.host, place) in marks.findings and (report.host, cause) not in marks.findings
         if told.severity.rank >= least and not new:
-            found[place] = cause
-    return found
+            direct[place] = cause
+    roots = {place: _root(place, direct) for place in direct}
+    return {place: root for place, root in roots.items() if root is not None}
+
+
+def _root(place: int, direct: Mapping[int, int]) -> int | None:
+    """What a finding follows from in the end; None if that goes round in a circle."""
+    seen = {place}
+    while place in direct:
+        place = direct[place]
+        if place in seen:
+            return None
+        seen.add(place)
+    return place
+
+
+def follows_from(report: HostReport, fail_on: Severity) -> Mapping[int, str]:
+    """The places of the findings that follow from another one, and that one's name:
+    `gpu_lost GPU 6`."""
+    causes = causes_of(report, fail_on, Marks())
+    named = {place: report.findings[cause] for place, cause in causes.items()}
+    return {place: f"{one.check} {one.subject.label}".rstrip() for place, one in named.items()}
+
+
+def with_causes(report: HostReport, fail_on: Severity) -> tuple[Finding, ...]:
+    """The findings, with a cause if they follow from one here, and else with none."""
+    causes = follows_from(report, fail_on)
+    return tuple(
+        replace(finding, cause=causes.get(place, UNSET))
+        for place, finding in enumerate(report.findings)
+    )
 
 
 Part = tuple[str, str]  # kind and id of a subject
@@ -44,32 +80,53 @@ class _Failed:
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._findings = tuple(findings)
         self._by_check: dict[tuple[Part, str], int] = {}
+        self._by_name: dict[tuple[str, str], int] = {}
         self._by_reason: dict[tuple[Part, str], int] = {}
         for place, finding in enumerate(self._findings):
-            if finding.verdict is not Verdict.FAIL or finding.cause:
+            if finding.verdict is not Verdict.FAIL:
                 continue
             part = _part(finding)
             self._keep(self._by_check, (part, finding.check), place)
             self._keep(self._by_check, (ANYWHERE, finding.check), place)
-            for text in {finding.why, *_texts(finding.actual)}:
+            self._keep(self._by_name, (finding.check, finding.subject.label), place)
+            for text in {*_parts_of(finding.why), *_texts(finding.actual)}:
                 if len(text) >= SHORTEST:
                     self._keep(self._by_reason, (part, text), place)
+                    self._keep(self._by_reason, (ANYWHERE, text), place)
 
-    def _keep(self, places: dict[tuple[Part, str], int], key: tuple[Part, str], place: int) -> None:
+    def _keep(self, places: dict[Any, int], key: Any, place: int) -> None:
+        """What has a cause itself stands behind what has none."""
         known = places.setdefault(key, place)
-        if self._findings[place].severity.rank > self._findings[known].severity.rank:
+        if self._weight(place) > self._weight(known):
             places[key] = place
+
+    def _weight(self, place: int) -> tuple[bool, int]:
+        finding = self._findings[place]
+        return not finding.cause, finding.severity.rank
 
     def told_by(self, finding: Finding) -> int | None:
         """The place of the failed finding that this one follows from, if there is one."""
         if finding.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
             return None
         if finding.cause:
+            check, _, label = finding.cause.partition(" ")
+            if label:
+                return self._by_name.get((check, label))
             part = ANYWHERE if finding.subject == NODE else _part(finding)
-            return self._by_check.get((part, finding.cause))
+            return self._by_check.get((part, check))
         if finding.verdict is Verdict.UNKNOWN:
-            return self._by_reason.get((_part(finding), finding.why.rpartition(": ")[2]))
+            reason = finding.why.rpartition(": ")[2]
+            told = self._by_reason.get((_part(finding), reason))
+            if told is None and finding.subject == NODE:  # and so of no part alone
+                told = self._by_reason.get((ANYWHERE, finding.why))
+            return told
         return None
+
+
+def _parts_of(why: str) -> Iterator[str]:
+    """A reason, and the reasons that it is put together of."""
+    yield why
+    yield from why.split("; ")
 
 
 def _part(finding: Finding) -> Part:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from nodevet.model import Finding, HostReport, Run, Severity, Status, Verdict
 from nodevet.printable import plain
 from nodevet.report.parts.ages import read_at
+from nodevet.report.parts.causes import with_causes
 from nodevet.report.parts.facts import baseline_of, rows
 from nodevet.report.parts.passed import passed
 from nodevet.report.parts.text import columns, name, wrap
@@ -25,7 +26,8 @@ def render(
     run: Run, host: HostReport, *, check: str = "", colour: bool = False, width: int | None = None
 ) -> str:
     """The host with its findings, of one check if `check` names it."""
-    findings = [one for one in host.findings if not check or one.check == check]
+    told = with_causes(host, run.fail_on)
+    findings = [one for one in told if not check or one.check == check]
     blocks = [_head(run, host, colour)] if not check else []
     for group in _alike(findings):
         blocks.append([_title(group, colour), *_below(group, width)])

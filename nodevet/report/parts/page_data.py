@@ -14,6 +14,7 @@ from nodevet.printable import brief
 from nodevet.report.diff import value_lines
 from nodevet.report.parts import facts
 from nodevet.report.parts.ages import read_at
+from nodevet.report.parts.causes import with_causes
 from nodevet.report.parts.fold import Line, lines, totals
 from nodevet.report.parts.hunks import hunks
 from nodevet.report.parts.text import count, name, nodeset
@@ -61,7 +62,7 @@ def data(run: Run, since: Changes | None) -> dict[str, Any]:
     for report in run.hosts:
         members: list[int] = []
         new: list[int] = []
-        groups = _alike(report.findings)
+        groups = _alike(with_causes(report, run.fail_on))
         for group in groups:
             key = (_key(group.findings[0]), tuple(map(_subject, group.findings)))
             if key not in known:
