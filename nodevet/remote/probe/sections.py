@@ -51,7 +51,9 @@ def declared(name, what, default):
 
 def unasked(wanted, asks):
     """Those of the sections that nothing is asked of, and that are not read without."""
-    return [name for name in wanted if declared(name, "ASKED", False) and not asks.get(name)]
+    return [
+        name for name in wanted if declared(name, "ASKED", False) is True and not asks.get(name)
+    ]
 
 
 def stages(wanted):

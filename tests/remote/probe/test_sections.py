@@ -46,6 +46,12 @@ def test_what_a_collector_declares_names_sections() -> None:
         assert set(sections.declared(name, "AGAIN", ())) <= known
 
 
+def test_a_constant_of_a_collector_is_not_taken_for_a_declaration() -> None:
+    for name in sections.names():
+        for what in ("ASKED", "ALONE"):
+            assert isinstance(sections.declared(name, what, False), bool), (name, what)
+
+
 def test_what_needs_another_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sections.stages(["processes", "cpu", "gpu"]) == [["cpu", "gpu"], ["processes"]]
     assert sections.stages(["processes", "cpu"]) == [["processes", "cpu"]]

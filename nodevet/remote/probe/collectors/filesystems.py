@@ -23,7 +23,7 @@ from nodevet.remote.probe.files import (
 PATHS = ("/", "/tmp", "/var", "/var/log", "/var/tmp", "/dev/shm", "/home", "/run")  # noqa: S108
 MOUNTS = "/proc/self/mounts"
 MOUNTS_LIMIT = 16 << 20  # bytes; a node of many containers has thousands of mounts
-ASKED = ("size_b", "available_b", "inodes", "inodes_available", "read_only", "immutable")
+FIELDS = ("size_b", "available_b", "inodes", "inodes_available", "read_only", "immutable")
 REMOTE = frozenset(
     "9p afs autofs beegfs ceph cifs fhgfs fuse gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 orangefs"
     " panfs pvfs2 smb3 smbfs wekafs".split()
@@ -104,7 +104,7 @@ def file_system(mounts, path, place):
     kind, options = mount_of(mounts, place)
     record = Reading(path=path, type=kind, remote=is_remote(kind))
     if record["remote"]:
-        record.fail_all(ASKED, "network file systems are not read")
+        record.fail_all(FIELDS, "network file systems are not read")
         return place, record
     found = os.statvfs(place)
     record["size_b"] = found.f_blocks * found.f_frsize
@@ -146,7 +146,7 @@ def collect(root, request):
             continue
         except (OSError, LookupError, ValueError) as error:
             record = Reading(path=path)
-            record.fail_all(("type", "remote") + ASKED, reason(error))
+            record.fail_all(("type", "remote") + FIELDS, reason(error))
             found.append(record)
             continue
         if key not in seen or path in asked:
