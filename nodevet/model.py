@@ -300,6 +300,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     runs: Callable[[Any], tuple[str, ...]] | None = None
     """From its params: the commands that are run on each node, as a person would type them. Only a
     baseline that says `allow_commands: true` may ask for them."""
+    unasked: str = ""
+    """Why no shipped baseline asks it, if that is not that its params need a value of the site."""
     learn: Callable[[Any], Value] | None = None
     """From the evidence of a good node: what a baseline would say of it, as YAML has it (a plain
     value or a mapping of the params' fields); None where the evidence does not say. Never what is

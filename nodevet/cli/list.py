@@ -1,6 +1,7 @@
 """`nodevet list`: what there is."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -48,7 +49,7 @@ def command(
     KIND is one of:
       checks     what nodevet can check: severity, area, title
       fixes      the checks that have a fix: its highest risk, title
-      baselines  what `-b` may name: title, file
+      baselines  what `-b` may name: title, checks asked for, file, and what is left out
       formats    of reports, for --format
       sources    the kinds of inventories, for -i
       sections   the parts of the evidence, for `nodevet probe`
@@ -66,8 +67,31 @@ def command(
         found = [{"name": host.name, "groups": ",".join(sorted(host.groups))} for host in hosts]
     else:
         found = list(listing.KINDS[kind](project))
+    unasked = listing.left_out(project) if kind == "baselines" else {}
     if form == "json":
-        click.echo(json.dumps(found, indent=2))
+        more = [{"left_out": unasked[row["name"]]} if unasked else {} for row in found]
+        click.echo(
+            json.dumps([row | rest for row, rest in zip(found, more, strict=True)], indent=2)
+        )
         return
     for line in columns([[plain(cell) for cell in row.values()] for row in found]):
         click.echo(line)
+    if unasked:
+        _tell_unasked(unasked)
+
+
+def _tell_unasked(baselines: Mapping[str, Mapping[str, str]]) -> None:
+    """The checks that not all of the baselines ask for: which do not, and why."""
+    from nodevet.printable import plain
+    from nodevet.report.parts.text import columns, count
+
+    whys = {check: why for left in baselines.values() for check, why in left.items()}
+    rows = []
+    for check, why in sorted(whys.items()):
+        without = [name for name, left in baselines.items() if check in left]
+        asking = len(baselines) - len(without)
+        rows.append([f"  {check}", f"asked by {asking}" if asking else "", plain(why)])
+    if rows:
+        click.echo(f"\n{count(len(rows), 'check')} that not all of them ask for:")
+        for line in columns(rows):
+            click.echo(line)

@@ -3,9 +3,13 @@
 Importing this costs nothing; listing imports what it lists.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodevet.catalog import Catalog
 
 Row = dict[str, str]
 """One thing: its name first, then what it is for; every row of a kind has the same keys."""
@@ -43,14 +47,55 @@ def fixes(project: Path) -> Iterator[Row]:
 
 
 def baselines(project: Path) -> Iterator[Row]:
-    """Every baseline: its title and its file."""
+    """Every baseline: its title, how many of all checks it asks for, and its file."""
     from nodevet.baseline import available
     from nodevet.document.text import shown
     from nodevet.run.context import open_project
 
-    _, folders = open_project(project)
+    catalog, folders = open_project(project)
     for name, path in available(folders):
-        yield {"name": name, "title": _title(path), "file": shown(path)}
+        asked = checks_of(path, folders, catalog)
+        counted = f"{len(asked)} of {len(catalog.ids)} checks" if asked else "cannot be used"
+        yield {"name": name, "title": _title(path), "checks": counted, "file": shown(path)}
+
+
+def checks_of(path: Path, folders: "Sequence[Path]", catalog: "Catalog") -> tuple[str, ...]:
+    """The checks that a baseline asks for; none if it cannot be used."""
+    from nodevet.baseline import BaselineErrors, load
+
+    try:
+        (baseline,) = load([str(path)], folders=folders, catalog=catalog)
+    except BaselineErrors:
+        return ()
+    return tuple(wish.check for wish in baseline.expectations)
+
+
+def left_out(project: Path) -> dict[str, dict[str, str]]:
+    """Of every baseline the checks that it does not ask for, and why."""
+    from nodevet.baseline import available
+    from nodevet.run.context import open_project
+
+    catalog, folders = open_project(project)
+    whys = {name: _unasked(name, catalog) for name in catalog.ids}
+    found = {}
+    for name, path in available(folders):
+        asked = set(checks_of(path, folders, catalog))
+        found[name] = {check: why for check, why in whys.items() if check not in asked}
+    return found
+
+
+def _unasked(name: str, catalog: "Catalog") -> str:
+    """Why a check is not asked: what its file says, or that it takes a value of the site."""
+    from nodevet.baseline import params_of
+    from nodevet.baseline.param_fields import examples
+
+    check = catalog.check(name)
+    if check.unasked:
+        return check.unasked
+    if params_of(check, {}) is None:
+        example = next(iter(examples(check.params)), name)
+        return f"only a site knows what is right: {example}"
+    return f"not true of every such node: say {name}: {{}} where it is of yours"
 
 
 def _title(path: Path) -> str:

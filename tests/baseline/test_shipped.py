@@ -15,17 +15,30 @@ from nodevet.model import Host
 
 NAMES = (
     "generic",
+    "nvidia-a10",
     "nvidia-a100-sxm-40",
     "nvidia-a100-sxm-80",
     "nvidia-a100-sxm-80-500w",
+    "nvidia-a40",
+    "nvidia-b200",
     "nvidia-datacenter",
+    "nvidia-h100-nvl",
+    "nvidia-h100-pcie",
     "nvidia-h100-sxm",
     "nvidia-h200-sxm",
+    "nvidia-hgx",
+    "nvidia-l4",
     "nvidia-l40s",
+    "nvidia-rtx-3090",
     "nvidia-rtx-4090",
+    "nvidia-rtx-6000-ada",
+    "nvidia-rtx-a6000",
     "nvidia-t4",
+    "workstation",
 )
-COMMON = ("generic", "nvidia-datacenter")
+COMMON = ("generic", "nvidia-datacenter", "nvidia-hgx", "workstation")
+NO_ECC = ("generic", "workstation", "nvidia-rtx-3090", "nvidia-rtx-4090")
+ECC_BY_TASTE = ("nvidia-rtx-6000-ada", "nvidia-rtx-a6000")
 CATALOG = Catalog()
 
 
@@ -78,6 +91,15 @@ def test_only_the_common_parts_are_for_no_node(name):
         ("nvidia-l40s", "10de:26b9", 4, 8, 350, None),
         ("nvidia-t4", "10de:1eb8", 3, 8, 70, None),
         ("nvidia-rtx-4090", "10de:2684", "max", "max", "default", None),
+        ("nvidia-h100-pcie", "10de:2331", 5, 16, "default", None),
+        ("nvidia-h100-nvl", "10de:2321", 5, 16, "default", None),
+        ("nvidia-b200", "10de:2901", "max", "max", "default", 8),
+        ("nvidia-a10", "10de:2236", "max", "max", "default", None),
+        ("nvidia-a40", "10de:2235", "max", "max", "default", None),
+        ("nvidia-l4", "10de:27b8", "max", "max", "default", None),
+        ("nvidia-rtx-3090", "10de:2204", "max", "max", "default", None),
+        ("nvidia-rtx-a6000", "10de:2230", "max", "max", "default", None),
+        ("nvidia-rtx-6000-ada", "10de:26b1", "max", "max", "default", None),
     ],
 )
 def test_what_each_states(name, device, generation, width, watts, count):
@@ -96,10 +118,10 @@ def test_each_asks_for_sound_gpus_and_a_right_clock(name):
     assert checks >= {"gpu_lost", "ecc_errors", "row_remapping", "clock_skew"}
 
 
-def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_a_4090():
+def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_workstations():
     for name in NAMES:
         checks = {one.check for one in baseline(name).expectations}
-        assert ("ecc_mode" in checks) == (name not in ("generic", "nvidia-rtx-4090"))
+        assert ("ecc_mode" in checks) == (name not in (*NO_ECC, *ECC_BY_TASTE))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +135,9 @@ def test_ecc_is_wanted_of_every_data_center_gpu_and_not_of_a_4090():
         ("10de:26b9", "10de:1851", "nvidia-l40s"),
         ("10de:1eb8", "10de:12a2", "nvidia-t4"),
         ("10de:2684", "1458:40bf", "nvidia-rtx-4090"),
+        ("10de:2321", "10de:1839", "nvidia-h100-nvl"),
+        ("10de:2901", "10de:1999", "nvidia-b200"),
+        ("10de:2204", "1458:403b", "nvidia-rtx-3090"),
     ],
 )
 @pytest.mark.parametrize("count", [1, 7, 8])
@@ -122,12 +147,28 @@ def test_each_node_gets_its_own(gpu_node, device, subsystem, wanted, count):
 
 
 def test_a_gpu_that_none_is_for(gpu_node):
-    found = choose(every(), gpu_node(8, "10de:2901", "10de:1999"), Host(name="n"))
-    assert "fits: the GPUs are 8 × 10de:2901; name one with -b (-b generic judges any GPU)" in found
-    assert found.endswith('or write one with `applies: {gpu: {device: "10de:2901"}}`')
+    found = choose(every(), gpu_node(8, "10de:3182", "10de:20e6"), Host(name="n"))
+    assert "fits: the GPUs are 8 × 10de:3182; name one with -b (-b generic judges any GPU)" in found
+    assert found.endswith('or write one with `applies: {gpu: {device: "10de:3182"}}`')
 
 
 def test_they_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (generic,) = load(["generic"], catalog=CATALOG)
     assert Path(generic.path).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("name", "links"),
+    [("nvidia-h100-sxm", 18), ("nvidia-h100-nvl", 12), ("nvidia-a100-sxm-80", 12)],
+)
+def test_links_of_nvlink_are_counted_where_the_board_decides_how_many(name, links):
+    assert params(name, "nvlink").active == links
+
+
+def test_what_only_hgx_boards_have_is_asked_of_these_alone():
+    for name in NAMES:
+        checks = {one.check for one in baseline(name).expectations}
+        hgx = name == "nvidia-hgx" or "-sxm" in name or name == "nvidia-b200"
+        assert ("swap" in checks) == hgx
+        assert ("services" in checks) == (hgx and name != "nvidia-a100-sxm-80-500w")

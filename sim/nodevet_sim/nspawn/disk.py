@@ -5,6 +5,7 @@ a tmpfs of the node's own. What is written here stays over reboots of the node.
 """
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -113,7 +114,7 @@ def write(
         os.mknod(place, stat.S_IFCHR, os.makedev(0, 0))  # a whiteout; see overlayfs.rst
     inside(upper, "/root").chmod(0o700)
     for path, built in tools.items():
-        put(upper, path, built.read_bytes(), 0o755)
+        put_tool(upper, path, built, _driver_version(node))
     for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
         put(upper, f"{LIBRARY}/{name}", _unit(name), 0o755)
     for path in KMOD:
@@ -134,6 +135,22 @@ def write(
         place.parent.mkdir(parents=True, exist_ok=True)
         own = inside(upper, f"/etc/systemd/system/{unit}").exists()
         place.symlink_to(f"{'/etc/systemd/system' if own else VENDOR}/{unit}")
+
+
+def put_tool(upper: Path, path: str, built: Path, version: str) -> None:
+    """A built program, or a library of the driver, whose file has its version in its name."""
+    if not version or not path.endswith(".so.1"):
+        put(upper, path, built.read_bytes(), 0o755)
+        return
+    file = f"{path.removesuffix('1')}{version}"
+    put(upper, file, built.read_bytes(), 0o755)
+    inside(upper, path).symlink_to(Path(file).name)
+
+
+def _driver_version(node: SimulatedNode) -> str:
+    """As NVML tells it; empty without a driver."""
+    found = re.search(r"(?m)^driver_version *= *([0-9.]+)$", node.state or "")
+    return found[1] if found else ""
 
 
 def _files(node: SimulatedNode, identity: NodeIdentity) -> Iterator[tuple[str, Content]]:

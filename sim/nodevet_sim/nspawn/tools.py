@@ -16,6 +16,10 @@ from nodevet_sim.description import SimulatedNode
 from nodevet_sim.nspawn.disk import LIBRARY
 
 CLOCK = "clock.so"
+"""Makes a wall clock wrong, for LD_PRELOAD."""
+EMPTY = "empty.so"
+UNUSED = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1")
+"""The driver's libraries that nothing here calls; they are looked at."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,10 @@ def build(cache: Path) -> BuiltTools:
             _compile(new)
             with suppress(OSError):  # another fleet was first
                 new.rename(folder)
-    driver = {f"{place}/{library.NAME}": folder / library.NAME for place in _library_folders()}
+    driver = {}
+    for place in _library_folders():
+        driver[f"{place}/{library.NAME}"] = folder / library.NAME
+        driver |= {f"{place}/{name}": folder / EMPTY for name in UNUSED}
     common = {f"{LIBRARY}/{CLOCK}": folder / CLOCK}
     for name in ("swapon", "swapoff"):
         common[f"/usr/sbin/{name}"] = folder / "nodevet-sim-swap"
@@ -56,7 +63,8 @@ def _compile(into: Path) -> None:
     into.mkdir()
     with ThreadPoolExecutor() as pool:
         jobs = [pool.submit(make, into) for make in (programs.build, library.build, kernel.build)]
-        _clock(into)
+        _shared(into / CLOCK, "nspawn/clock.c")
+        _shared(into / EMPTY, "nspawn/empty.c")
         for job in jobs:
             job.result()
 
@@ -70,15 +78,13 @@ def _version() -> str:
     return digest.hexdigest()[:16]
 
 
-def _clock(into: Path) -> Path:
-    """The library that makes a wall clock wrong, for LD_PRELOAD."""
-    target = into / CLOCK
-    with as_file(files("nodevet_sim").joinpath("nspawn/clock.c")) as source:
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(target), str(source)]
+def _shared(target: Path, source: str) -> None:
+    """A library from one source."""
+    with as_file(files("nodevet_sim").joinpath(source)) as file:
+        command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(target), str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise library.LibraryError(f"gcc could not build {target}:\n{done.stderr.strip()}")
-    return target
 
 
 def _library_folders() -> tuple[str, ...]:

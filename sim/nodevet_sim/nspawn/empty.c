@@ -1,0 +1,2 @@
+/* A library that is there, and does nothing. */
+int nodevet_sim_nothing;
