@@ -133,10 +133,21 @@ def test_list_says_what_each_is_for(nodevet: Run, kind: str, row: dict[str, str]
     found = json.loads(nodevet("list", kind, "--format", "json").stdout)
     (mine,) = (each for each in found if each["name"] == row["name"])
     assert row.items() <= mine.items()
-    lines = nodevet("list", kind).stdout.splitlines()
+    lines = nodevet("list", kind).stdout.split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in lines] == [each["name"] for each in found]
     for line, each in zip(lines, found, strict=True):
-        assert all(text and text in line for text in each.values()), each
+        told = [text for text in each.values() if isinstance(text, str)]
+        assert all(text and text in line for text in told), each
+
+
+def test_list_says_what_a_baseline_leaves_out_and_why(nodevet: Run) -> None:
+    found = json.loads(nodevet("list", "baselines", "--format", "json").stdout)
+    left = {each["name"]: each["left_out"] for each in found}
+    assert "swap" in left["generic"]
+    assert "swap" not in left["nvidia-h100-sxm"]
+    assert all(why for each in left.values() for why in each.values())
+    below = nodevet("list", "baselines").stdout.split("\n\n")[1]
+    assert "  kernel " in below
 
 
 def test_list_shows_a_check_that_cannot_be_used(nodevet: Run, tmp_path: Path) -> None:
