@@ -141,7 +141,7 @@ def collect(root, request):
             if path not in asked:
                 continue
             record = Reading(path=path, missing=True)
-            record.fail_all(("type", "remote") + ASKED, "ENOENT")
+            record.fail_all(("type", "remote") + FIELDS, "ENOENT")
             found.append(record)
             continue
         except (OSError, LookupError, ValueError) as error:
