@@ -49,7 +49,7 @@ def command(
     KIND is one of:
       checks     what nodevet can check: severity, area, title
       fixes      the checks that have a fix: its highest risk, title
-      baselines  what `-b` may name: title, checks asked for, file, and what is left out
+      baselines  what `-b` may name: title, how many checks, file, and why not all
       formats    of reports, for --format
       sources    the kinds of inventories, for -i
       sections   the parts of the evidence, for `nodevet probe`
