@@ -13,7 +13,7 @@ from nodevet.remote.probe.files import (
     reason,
     silent,
 )
-from nodevet.remote.probe.questions import KINDS
+from nodevet.remote.probe.questions import KINDS as OF_TEXT
 from nodevet.remote.probe.questions import matches, merged
 
 LARGEST = 64 << 20  # bytes of a file of which the hash is asked
@@ -65,7 +65,7 @@ def file(root, question):
         record.take("sha256", sha256, root, path)
     else:
         record.fail("sha256", NOT_ASKED)
-    asked = any(question.get(kind) for kind in KINDS)
+    asked = any(question.get(kind) for kind in OF_TEXT)
     text, why = attempt(read, root, path) if asked else (None, None)
     record["matches"] = matches(question, text, why)
     return record
