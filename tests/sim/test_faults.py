@@ -21,7 +21,17 @@ from nodevet.judge import judge
 from nodevet.model import Finding, Host, Verdict
 from nodevet_sim import tree
 from nodevet_sim.description import SimulatedNode
-from nodevet_sim.faults import FAULTS, FaultError, Healthy, combine, describe, host, kernel, summary
+from nodevet_sim.faults import (
+    FAULTS,
+    FaultError,
+    Healthy,
+    combine,
+    describe,
+    gpu_health,
+    host,
+    kernel,
+    summary,
+)
 from nodevet_sim.library import environment
 from nodevet_sim.machine import SimulatedMachine, machine_id
 from nodevet_sim.scenario import ScenarioError
@@ -130,7 +140,7 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3")},
 }
-OF_OTHER_TESTS = host.FAULTS.keys() | kernel.FAULTS.keys()
+OF_OTHER_TESTS = gpu_health.FAULTS.keys() | host.FAULTS.keys() | kernel.FAULTS.keys()
 SILENT = sorted(
     FAULTS.keys() - SEEN.keys() - OF_OTHER_TESTS - {"gpu-lost", "nvml-hang", "sshd-stopped"}
 )

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodevet_sim.faults import devices, gpu, host, kernel, node
+from nodevet_sim.faults import devices, gpu, gpu_health, host, kernel, node
 from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
@@ -54,6 +54,7 @@ FAULTS: Mapping[str, NamedFault] = {
     "thermal-throttle": NamedFault(gpu.Thermal, gpu.thermal_throttle),
     "xid": NamedFault(gpu.AnyXid, gpu.xid),
     "xid-79": NamedFault(gpu.Xid79, gpu.xid_79),
+    **{name: NamedFault(*each) for name, each in gpu_health.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in host.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in kernel.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in devices.FAULTS.items()},

@@ -1,0 +1,241 @@
+"""Faults of what NVML tells of GPUs beyond their settings: links, fabric, firmware, heat, memory.
+A function's docstring is the fault's documentation."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet_sim.faults.node import NoParams
+from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.state import count_of
+
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
+ROUTE_UNHEALTHY, NO_FAULT = 0x10, 0x1AA  # NVML_GPU_FABRIC_HEALTH_MASK_*
+NVSWITCH = "/drivers/nvidia-nvswitch"
+MIB = 1 << 20
+
+
+def _set(healthy: Healthy, gpu: int, **said: object) -> Patch:
+    """These values of a GPU in place of those that its NVML tells. Raises FaultError."""
+    keys = {key.replace("__", "."): str(value) for key, value in said.items()}
+    for key in keys:
+        if healthy.text(gpu, key) is None:
+            raise FaultError(f"GPU {gpu} tells no {key}")
+    return Patch(state={f"gpu.{gpu}.{key}": value for key, value in keys.items()}, gpu=gpu)
+
+
+class Links(OneGpu):
+    links: Annotated[int, Field(ge=1, le=64)] = 2
+
+
+def nvlink_down(healthy: Healthy, want: Links) -> Patch:
+    """NVLinks of a GPU are down.
+
+    `gpu`; `links`, how many, the last ones: 2.
+    """
+    gpu = healthy.gpu(want.gpu)
+    there = healthy.number(gpu, "nvlinks")
+    if want.links > there:
+        raise FaultError(f"GPU {gpu} has {there} NVLinks")
+    down = range(there - want.links, there)
+    return Patch(state={f"gpu.{gpu}.nvlinks.{link}.active": "0" for link in down}, gpu=gpu)
+
+
+class LinkErrors(OneGpu):
+    count: Annotated[int, Field(ge=1)] = 5000
+
+
+def nvlink_errors(healthy: Healthy, want: LinkErrors) -> Patch:
+    """An NVLink of a GPU has CRC errors and replays.
+
+    `gpu`; `count`, of each: 5000.
+    """
+    gpu = healthy.gpu(want.gpu)
+    if not healthy.number(gpu, "nvlinks"):
+        raise FaultError(f"GPU {gpu} has no NVLink")
+    counters = ("crc_flit_errors", "replay_errors")
+    return Patch(
+        state={f"gpu.{gpu}.nvlinks.0.{each}": str(want.count) for each in counters}, gpu=gpu
+    )
+
+
+def nvlink_slow(healthy: Healthy, want: OneGpu) -> Patch:
+    """An NVLink of a GPU runs at half of its speed.
+
+    `gpu`.
+    """
+    gpu = healthy.gpu(want.gpu)
+    speed = healthy.number(gpu, "nvlinks.*.speed_mbps")
+    return Patch(state={f"gpu.{gpu}.nvlinks.0.speed_mbps": str(speed // 2)}, gpu=gpu)
+
+
+def fabric_down(healthy: Healthy, want: NoParams) -> Patch:
+    """The fabric manager does not run, and no GPU is registered with its fabric."""
+    state = {}
+    for gpu in healthy.gpus("all"):
+        if healthy.text(gpu, "fabric.state") != "COMPLETED":
+            raise FaultError(f"GPU {gpu} is in no fabric")
+        state[f"gpu.{gpu}.fabric.state"] = "NOT_STARTED"
+    return Patch(state=state, services={FABRIC_MANAGER: False})
+
+
+def fabric_degraded(healthy: Healthy, want: OneGpu) -> Patch:
+    """The fabric has an unhealthy route for a GPU.
+
+    `gpu`.
+    """
+    gpu = healthy.gpu(want.gpu)
+    mask = hex(NO_FAULT & ~0x30 | ROUTE_UNHEALTHY)
+    found = _set(healthy, gpu, fabric__health_mask=mask)
+    return Patch(state={**found.state, f"gpu.{gpu}.fabric.health_summary": "UNHEALTHY"}, gpu=gpu)
+
+
+class Margin(OneGpu):
+    margin: Annotated[int, Field(ge=-20, le=50)] = 2
+
+
+def gpu_hot(healthy: Healthy, want: Margin) -> Patch:
+    """A GPU is close to its maximum operating temperature, and not throttled.
+
+    `gpu`; `margin`, degrees below it, 2.
+    """
+    gpu = healthy.gpu(want.gpu)
+    if healthy.text(gpu, "temperature_margin_c") is not None:
+        return _set(healthy, gpu, temperature_margin_c=want.margin)
+    limit = healthy.number(gpu, "temperature_gpu_max_c")
+    return _set(healthy, gpu, temperature_gpu_c=limit - want.margin)
+
+
+class Version(OneGpu):
+    version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.]{1,32}$")] | None = None
+
+
+def vbios_other(healthy: Healthy, want: Version) -> Patch:
+    """A GPU has another VBIOS than the others.
+
+    `gpu`; `version`, 90.00.00.00.01.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), vbios_version=want.version or "90.00.00.00.01")
+
+
+def inforom_corrupted(healthy: Healthy, want: OneGpu) -> Patch:
+    """The InfoROM of a GPU is corrupted.
+
+    `gpu`.
+    """
+    corrupted = "NVML_ERROR_CORRUPTED_INFOROM"
+    return _set(healthy, healthy.gpu(want.gpu), inforom_image_version=corrupted)
+
+
+def gsp_mismatch(healthy: Healthy, want: Version) -> Patch:
+    """A GPU runs the GSP firmware of another driver.
+
+    `gpu`; `version`, 535.54.03.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), gsp_firmware_version=want.version or "535.54.03")
+
+
+class Cuda(FaultParams):
+    version: Annotated[str, Field(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}$")] = "11.4"
+
+
+def cuda_old(healthy: Healthy, want: Cuda) -> Patch:
+    """The driver supports no recent CUDA.
+
+    `version`, 11.4.
+    """
+    if not count_of(healthy.state):
+        raise FaultError("the node has no GPU")
+    return Patch(state={"cuda_version": want.version})
+
+
+class Pages(OneGpu):
+    count: Annotated[int, Field(ge=1, le=64)] = 62
+
+
+def pages_retired(healthy: Healthy, want: Pages) -> Patch:
+    """A GPU that retires pages (a T4, a V100) has retired nearly as many as it can.
+
+    `gpu`; `count`, because of double-bit errors, 62.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), retired_pages__double_bit=want.count)
+
+
+def bar1_small(healthy: Healthy, want: SomeGpus) -> Patch:
+    """The firmware left BAR1 at 256 MiB: no Resizable BAR.
+
+    `gpu`, by default all.
+    """
+    state: dict[str, str] = {}
+    for gpu in healthy.gpus(want.gpu):
+        state |= _set(healthy, gpu, bar1_total_b=256 * MIB).state
+    return Patch(state=state)
+
+
+def nvswitch_narrow(healthy: Healthy, want: NoParams) -> Patch:
+    """The PCIe link of an NVSwitch runs on one lane."""
+    bound = sorted(path for path, target in healthy.links.items() if target.endswith(NVSWITCH))
+    if not bound:
+        raise FaultError("the node has no NVSwitch")
+    place = bound[0].rpartition("/")[0]
+    return Patch(healthy.present({f"{place}/current_link_width": "1\n"}))
+
+
+class Leaked(OneGpu):
+    mib: Annotated[int, Field(ge=1)] = 20_000
+
+
+def memory_leaked(healthy: Healthy, want: Leaked) -> Patch:
+    """Memory of a GPU is in use that is of no process.
+
+    `gpu`; `mib`, 20000.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), memory_used_b=want.mib * MIB)
+
+
+def p2p_off(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU and the others cannot reach one another's memory, as with ACS.
+
+    `gpu`.
+    """
+    off = {"peers__read": "CHIPSET_NOT_SUPPORTED", "peers__nvlink": "NOT_SUPPORTED"}
+    return _set(healthy, healthy.gpu(want.gpu), **off)
+
+
+def modules_swapped(healthy: Healthy, want: NoParams) -> Patch:
+    """The first two GPUs are in one another's place on the baseboard."""
+    if count_of(healthy.state) < 2:
+        raise FaultError("it takes two GPUs")
+    first, second = (healthy.number(gpu, "module_id") for gpu in (0, 1))
+    return Patch(state={"gpu.0.module_id": str(second), "gpu.1.module_id": str(first)})
+
+
+def repair_pending(healthy: Healthy, want: OneGpu) -> Patch:
+    """A memory channel of a GPU waits to be repaired at the next reset.
+
+    `gpu`.
+    """
+    return _set(healthy, healthy.gpu(want.gpu), repair__channel_pending=1)
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "bar1-small": (SomeGpus, bar1_small),
+    "cuda-old": (Cuda, cuda_old),
+    "fabric-degraded": (OneGpu, fabric_degraded),
+    "fabric-down": (NoParams, fabric_down),
+    "gpu-hot": (Margin, gpu_hot),
+    "gsp-mismatch": (Version, gsp_mismatch),
+    "inforom-corrupted": (OneGpu, inforom_corrupted),
+    "memory-leaked": (Leaked, memory_leaked),
+    "modules-swapped": (NoParams, modules_swapped),
+    "nvlink-down": (Links, nvlink_down),
+    "nvlink-errors": (LinkErrors, nvlink_errors),
+    "nvlink-slow": (OneGpu, nvlink_slow),
+    "nvswitch-narrow": (NoParams, nvswitch_narrow),
+    "p2p-off": (OneGpu, p2p_off),
+    "pages-retired": (Pages, pages_retired),
+    "repair-pending": (OneGpu, repair_pending),
+    "vbios-other": (Version, vbios_other),
+}
