@@ -26,11 +26,11 @@ def _set(healthy: Healthy, gpu: int, **said: object) -> Patch:
     return Patch(state={f"gpu.{gpu}.{key}": value for key, value in keys.items()}, gpu=gpu)
 
 
-class Links(OneGpu):
+class LinksDown(OneGpu):
     links: Annotated[int, Field(ge=1, le=64)] = 2
 
 
-def nvlink_down(healthy: Healthy, want: Links) -> Patch:
+def nvlink_down(healthy: Healthy, want: LinksDown) -> Patch:
     """NVLinks of a GPU are down.
 
     `gpu`; `links`, how many, the last ones: 2.
@@ -230,7 +230,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "inforom-corrupted": (OneGpu, inforom_corrupted),
     "memory-leaked": (Leaked, memory_leaked),
     "modules-swapped": (NoParams, modules_swapped),
-    "nvlink-down": (Links, nvlink_down),
+    "nvlink-down": (LinksDown, nvlink_down),
     "nvlink-errors": (LinkErrors, nvlink_errors),
     "nvlink-slow": (OneGpu, nvlink_slow),
     "nvswitch-narrow": (NoParams, nvswitch_narrow),
