@@ -10,7 +10,15 @@ from itertools import chain
 from pathlib import Path
 
 from nodevet.remote.probe.cpulist import format_cpulist
-from nodevet_sim import cpu_files, host_files, modules, pci_files, pci_setting_files, storage_files
+from nodevet_sim import (
+    cpu_files,
+    host_files,
+    modules,
+    network_files,
+    pci_files,
+    pci_setting_files,
+    storage_files,
+)
 from nodevet_sim.cpu_files import Content, Files, Links, lines
 from nodevet_sim.machine import (
     SimulatedFunction,
@@ -46,6 +54,7 @@ def files(machine: SimulatedMachine) -> dict[str, Content]:
         host_files.files,
         storage_files.files,
         pci_setting_files.files,
+        network_files.files,
         _dmi,
         _modules,
         _cmdline,
@@ -55,7 +64,13 @@ def files(machine: SimulatedMachine) -> dict[str, Content]:
 
 def links(machine: SimulatedMachine) -> dict[str, str]:
     """The hardware's symbolic links, path -> target as readlink(2) gives it."""
-    parts = (cpu_files.links, pci_files.links, pci_setting_files.links, storage_files.links)
+    parts = (
+        cpu_files.links,
+        pci_files.links,
+        pci_setting_files.links,
+        storage_files.links,
+        network_files.links,
+    )
     found = dict(chain.from_iterable(part(machine) for part in parts))
     return {**found, "sys/class/dmi/id": "../../devices/virtual/dmi/id"}
 

@@ -1,6 +1,7 @@
 """Faults that the kernel log tells of. A function's docstring is the fault's documentation."""
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -66,7 +67,7 @@ def nvme_timeout(healthy: Healthy, want: Disk) -> Patch:
     return Patch(log=tuple(LogLine(line, want.after) for line in told))
 
 
-FAULTS = {
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "hung-task": (LoggedProcess, hung_task),
     "nvme-timeout": (Disk, nvme_timeout),
     "oom-kill": (LoggedProcess, oom_kill),

@@ -30,6 +30,7 @@ BOOT_SECONDS = 120.0
 KERNEL_SECONDS = 20.0
 STOP_SECONDS = 60.0
 NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own interfaces show
+OWN = {f"sys/class/net/{name}": f"../../devices/virtual/net/{name}" for name in ("eth0", "lo")}
 AGE_S = 3600
 """How long a new node says that it was up already, so that its kernel log has a past."""
 
@@ -237,7 +238,8 @@ class RunningNode:
         ]
         swap = "".join(f"{each.name} {each.kb} {each.used_kb}\n" for each in self.node.swap)
         files = {**self.node.files, kernel.SWAP: swap, kernel.MODULES: known(self.node.modules)}
-        replace(self.manifest, kernel.manifest(files, self.node.links, folders=NET, log=log))
+        links = {**OWN, **self.node.links}
+        replace(self.manifest, kernel.manifest(files, links, folders=NET, log=log))
 
     def log(self, line: LogLine) -> None:
         """Inject a line into the kernel log. Raises OSError."""

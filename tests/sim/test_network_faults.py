@@ -1,0 +1,144 @@
+"""Faults of NICs and their links are found by their check and by no other: probed, not booted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet import typed
+from nodevet.catalog import Catalog
+from nodevet.evidence.document import Evidence, decode
+from nodevet.evidence.infiniband import Infiniband
+from nodevet.evidence.network import Network
+from nodevet.evidence.pci import Pci
+from nodevet.model import Finding, Verdict
+from nodevet.remote.probe.collectors import infiniband, pci
+from nodevet.remote.probe.collectors import network as network_of
+from nodevet_sim import tree
+from nodevet_sim.faults import network
+from nodevet_sim.machine import SimulatedMachine, machine_id
+from nodevet_sim.scenario import describe as describe_node
+from nodevet_sim.scenario.errors import ScenarioError
+from nodevet_sim.scenario.format import NodePart
+from nodevet_sim.scenario.spec import NodeSpec, Origin
+
+CATALOG = Catalog()
+COUNTERS = {"link_downed": 10, "symbol_error": 100}
+SAID: dict[str, dict[str, Any]] = {  # check -> its params, but for how many there are
+    "infiniband": {"rate_gbps": 400, "width": 4, "uniform": True, "maximum": COUNTERS},
+    "network_link": {"speed_gbps": 400, "mtu": 4092, "maximum": {"carrier_changes": 20}},
+    "rdma": {},
+}
+FIRST, FOURTH = "ibp26s0", "ibp94s0"  # below 0000:1a:00.0 and 0000:5e:00.0
+FOUND = {  # fault -> the checks and subjects that fail
+    "ib-port-down": {("infiniband", "mlx5_3:1"), ("network_link", FOURTH)},
+    "ib-rate-degraded": {
+        ("infiniband", "mlx5_3:1"),
+        ("infiniband", "MT_0000000838"),
+        ("network_link", FOURTH),
+    },
+    "link-flapping": {("infiniband", "mlx5_3:1"), ("network_link", FOURTH)},
+    "mtu-wrong": {("network_link", FIRST)},
+    "nic-down": {("network_link", FIRST)},
+}
+
+Judged = Callable[..., list[tuple[str, Finding]]]
+
+
+@pytest.fixture
+def probed(tmp_path: Path) -> Callable[..., Evidence]:
+    """What the probe reads of the network of a node with these faults."""
+
+    def run(faults: list[object], **said: object) -> Evidence:
+        known: dict[str, object] = {"gpus": "h100-sxm", "cores": 1, "faults": faults, **said}
+        part = NodePart.model_validate_json(json.dumps(known))
+        node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
+        machine = SimulatedMachine("n1", machine_id("n1"), sockets=1, cores_per_socket=1)
+        tree.write_out(machine, node.files, node.links, node.device_nodes, tmp_path / "root")
+        root = str((tmp_path / "root").resolve())
+        found = {
+            "infiniband": infiniband.collect(root, {}),
+            "network": network_of.collect(root, {}),
+            "pci": pci.collect(root, {}),
+        }
+        sections = {name: {"status": "ok", "data": data} for name, data in found.items()}
+        return decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": sections}))
+
+    return run
+
+
+@pytest.fixture
+def judged(probed: Callable[..., Evidence]) -> Judged:
+    def run(faults: list[object], count: int = 8, **said: object) -> list[tuple[str, Finding]]:
+        evidence = probed(faults, **said)
+        params: dict[str, dict[str, Any]] = {
+            "infiniband": {**SAID["infiniband"], "count": count},
+            "network_link": {"drivers": {"mlx5_core": {**SAID["network_link"], "count": count}}},
+            "rdma": {"count": count},
+        }
+        return [
+            (name, finding)
+            for name, given in params.items()
+            for finding in CATALOG.check(name).judge(
+                evidence, typed.convert(given, CATALOG.check(name).params)
+            )
+        ]
+
+    return run
+
+
+def wrong(findings: list[tuple[str, Finding]]) -> set[tuple[str, str]]:
+    return {(name, each.subject.id) for name, each in findings if each.verdict is Verdict.FAIL}
+
+
+@pytest.mark.parametrize(
+    ("profile", "count"),
+    [("h100-sxm", 8), ("h200-sxm", 8), ("a100-sxm-80", 2), ("l40s", 2), ("t4", 2)],
+)
+def test_a_healthy_node_is_ok(profile: str, count: int, judged: Judged) -> None:
+    odd = [
+        (name, each)
+        for name, each in judged([], count, gpus=profile)
+        if each.verdict is not Verdict.OK
+    ]
+    assert odd == []
+
+
+@pytest.mark.parametrize("fault", sorted(network.FAULTS))
+def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
+    assert wrong(judged([fault])) == FOUND[fault]
+
+
+def test_what_a_port_its_interface_and_the_bus_say_agrees(
+    probed: Callable[..., Evidence],
+) -> None:
+    evidence = probed([])
+    devices = (evidence[Infiniband].data or Infiniband()).devices or ()
+    interfaces = (evidence[Network].data or Network()).by_name
+    functions = (evidence[Pci].data or Pci()).by_address
+    assert [device.name for device in devices] == [f"mlx5_{number}" for number in range(8)]
+    for device in devices:
+        (port,) = device.ports or ()
+        interface = interfaces[port.netdev or ""]
+        function = functions[device.bus_id or ""]
+        assert interface.bus_id == device.bus_id and function.kind == "nic"
+        assert interface.driver == device.driver == function.driver == "mlx5_core"
+        assert interface.numa_node == device.numa_node == function.numa_node
+        assert (port.pkeys, [gid.index for gid in port.gids or ()]) == (("ffff",), [0])
+
+
+def test_nics_that_are_added_come_with_their_interfaces(judged: Judged) -> None:
+    assert wrong(judged([], 10, nics=10)) == set()
+
+
+def test_a_node_without_nics_cannot_have_such_a_fault(judged: Judged) -> None:
+    for fault, words in (("ib-port-down", "no RDMA device"), ("nic-down", "no NIC")):
+        with pytest.raises(ScenarioError, match=words):
+            judged([fault], nics=0)
+    with pytest.raises(ScenarioError, match="there is no mlx5_9; the node has 8, from 0"):
+        judged([{"ib-port-down": {"device": 9}}])
+    with pytest.raises(ScenarioError, match="there is no interface eth7"):
+        judged([{"nic-down": {"interface": "eth7"}}])
