@@ -11,6 +11,7 @@ from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
 from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
 from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
+from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
 from simulated_fleet import Boot
 
 pytestmark = pytest.mark.timeout(1500)
@@ -102,7 +103,11 @@ def labels(host: dict[str, Any], verdict: str) -> dict[str, list[str]]:
 def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
     tried = (set(WRONG) | set(NOT_VETTED)) - {"healthy", "kernel-and-firmware"}
     elsewhere = (
-        OF_GPUS.keys() | OF_THE_HOST.keys() | OF_THE_KERNEL.keys() | OF_DEVICES.keys()
+        OF_GPUS.keys()
+        | OF_THE_HOST.keys()
+        | OF_THE_KERNEL.keys()
+        | OF_DEVICES.keys()
+        | OF_THE_NETWORK.keys()
     )  # by tests of their own, without booting
     assert set(FAULTS) - elsewhere == tried
     assert len(hosts) == len(WRONG) + len(NOT_VETTED) + SPARE

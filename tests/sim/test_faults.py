@@ -27,9 +27,11 @@ from nodevet_sim.faults import (
     Healthy,
     combine,
     describe,
+    devices,
     gpu_health,
     host,
     kernel,
+    network,
     summary,
 )
 from nodevet_sim.library import environment
@@ -140,7 +142,9 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3")},
 }
-OF_OTHER_TESTS = gpu_health.FAULTS.keys() | host.FAULTS.keys() | kernel.FAULTS.keys()
+OF_OTHER_TESTS = {
+    name for each in (devices, gpu_health, host, kernel, network) for name in each.FAULTS
+}
 SILENT = sorted(
     FAULTS.keys() - SEEN.keys() - OF_OTHER_TESTS - {"gpu-lost", "nvml-hang", "sshd-stopped"}
 )

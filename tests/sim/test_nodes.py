@@ -114,6 +114,19 @@ def test_systemd_is_up_and_clean(on: Callable[[str, str], str]) -> None:
     assert 3600 <= float(on("gpu001", "cut -d' ' -f1 /proc/uptime")) < 7200
 
 
+def test_interfaces_of_nics_are_simulated_beside_the_real_one(
+    on: Callable[[str, str], str],
+) -> None:
+    names = on("gpu001", "ls /sys/class/net").split()
+    assert {"eth0", "lo", "ibp26s0"} < set(names) and len(names) == 10
+    assert on("gpu001", "cat /sys/class/net/*/operstate").split().count("up") == 9
+    assert on("gpu001", "cat /sys/class/infiniband/mlx5_0/device/net/*/mtu") == "4092\n"
+    assert (
+        on("gpu001", "cat /sys/class/infiniband/*/ports/1/state").split("\n", 1)[0] == "4: ACTIVE"
+    )
+    assert on("ws001", "ls /sys/class/net").split() == ["eth0", "lo"]
+
+
 def test_no_hardware_of_this_machine_shows(on: Callable[[str, str], str]) -> None:
     """What the scenario describes is all that there is: CPUs, NUMA nodes, PCI, memory, DMI."""
     assert on("gpu001", "cat /sys/devices/system/cpu/online").strip() == "0-223"
