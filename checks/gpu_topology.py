@@ -18,6 +18,7 @@ for NUMA and sub-NUMA clustering; a baseline for another chassis says the same o
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Annotated
 
 from msgspec import Meta
@@ -31,12 +32,12 @@ from nodevet.checking.pci_path import (
     emulated,
     one_node,
 )
-from nodevet.evidence.across import IN_HAND, each_gpu, pci_of
+from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, subject_of
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import NODE, Area, Check, CheckParams, Finding, compare, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Value, compare, unknown
 
 ADVICE = (
     "compare slot and riser of the GPU with the chassis manual and with a node that is as "
@@ -102,12 +103,11 @@ def not_all(evidence: Evidence) -> Finding | None:
 
 def judge_pairs(found: list[Placed], expected: Mapping[Level, int], alone: bool | None) -> Finding:
     counts: Counter[str] = Counter()
-    for at, (_, one) in enumerate(found):
-        for _, other in found[at + 1 :]:
-            distance = between(one, other, alone)
-            if not distance.level:
-                return unknown(why=distance.why)
-            counts[distance.level] += 1
+    for (_, one), (_, other) in combinations(found, 2):
+        distance = between(one, other, alone)
+        if not distance.level:
+            return unknown(why=distance.why)
+        counts[distance.level] += 1
     wanted = {level: expected[level] for level in LEVELS if expected.get(level)}
     actual = {level: counts[level] for level in LEVELS if counts[level]}
     advice = "" if wanted == actual else ADVICE
@@ -118,7 +118,8 @@ def judge_rows(
     found: list[Placed], matrix: tuple[str, ...], alone: bool | None
 ) -> Iterator[Finding]:
     if len(matrix) != len(found):
-        yield unknown(why=f"the matrix is of {len(matrix)} GPUs, the node has {len(found)}")
+        why = f"the matrix is of {len(matrix)} GPUs, the node has {len(found)}"
+        yield unknown(why=why, cause="gpu_lost")
         return
     for at, (gpu, one) in enumerate(found):
         row = [Distance("") if other is one else between(one, other, alone) for _, other in found]
@@ -132,9 +133,20 @@ def judge_rows(
             yield compare(subject_of(gpu), expected=expected, actual=actual, advice=advice)
 
 
+def learn(evidence: Evidence) -> Value:
+    gpus = [pci_of(evidence, gpu) for gpu in answering(evidence)]
+    there = [each for each in gpus if isinstance(each, PciFunction)]
+    alone = one_node(evidence)
+    if emulated(evidence) is not None or len(there) < max(2, len(gpus)):
+        return None
+    counts = Counter(between(one, other, alone).level for one, other in combinations(there, 2))
+    return None if "" in counts else {"pairs": {x: counts[x] for x in LEVELS if counts[x]}}
+
+
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
     reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id"),
     judge=judge,
+    learn=learn,
 )

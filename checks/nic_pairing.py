@@ -35,7 +35,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu, gpu_functions, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, subject_of
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Value, Verdict, fail, ok, unknown
 
 MOST = 128  # NICs of one node; a hundred physical ones are in no server
 ADVICE = (
@@ -201,9 +201,20 @@ class Shares:
         return False
 
 
+def learn(evidence: Evidence) -> Value:
+    """The nearest level at which each GPU has a NIC of its own, or shares one with few others."""
+    for level in ("PIX", "PXB", "PHB", "NODE"):
+        for sharing in (1, 2, 4):
+            found = list(judge(evidence, Params(level=level, gpus_per_nic=sharing)))
+            if found and all(each.verdict is Verdict.OK for each in found):
+                return {"level": level, **({"gpus_per_nic": sharing} if sharing > 1 else {})}
+    return None
+
+
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
     reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id", "pci.functions[].device"),
     judge=judge,
+    learn=learn,
 )

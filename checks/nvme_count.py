@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Value, fail, ok, unknown
 
 FEWER = (
     "compare with the BMC's inventory which slot lacks its drive; reseat the drive, then check the "
@@ -70,6 +70,12 @@ def judge_drives(functions: tuple[PciFunction, ...], params: Params) -> Finding:
     return ok(expected=expected, actual=actual, why=why)
 
 
+def learn(evidence: Evidence) -> Value:
+    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
+    drives = [each for each in functions if each.kind == "nvme" and each.physfn == ""]
+    return sum(each.revision not in (None, "ff") for each in drives) or None
+
+
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
@@ -79,4 +85,5 @@ CHECK = Check(
         "pci.functions[].revision",
     ),
     judge=judge,
+    learn=learn,
 )

@@ -27,11 +27,14 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import (
+    NODE,
     Area,
     Check,
     CheckParams,
     Finding,
     Subject,
+    Value,
+    Verdict,
     fail,
     not_applicable,
     ok,
@@ -157,6 +160,19 @@ def port_above(device: PciFunction, functions: Functions) -> PciFunction | str |
     return functions.get(device.upstream[0]) or "the port above it is not in the evidence"
 
 
+def learn(evidence: Evidence) -> Value:
+    """Without the kinds of devices of which none runs at full rate: management NICs."""
+    found = list(judge(evidence, Params()))
+    if any(each.subject == NODE for each in found):
+        return None
+    functions = data.by_address if (data := evidence[Pci].data) else {}
+    told: dict[str, set[Verdict]] = {}
+    for each in found:
+        told.setdefault(functions[each.subject.id].id, set()).add(each.verdict)
+    slow = sorted(name for name, verdicts in told.items() if verdicts == {Verdict.FAIL})
+    return {"ignore": slow} if slow else {}
+
+
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
@@ -174,4 +190,5 @@ CHECK = Check(
         "pci.functions[].vendor",
     ),
     judge=judge,
+    learn=learn,
 )

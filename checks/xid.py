@@ -84,8 +84,10 @@ SWITCH = (
     "nvidia-fabricmanager alone clears nothing. If it comes back, suspect the baseboard"
 )
 REMAPPING = "row_remapping"
+ECC = "ecc_errors"
 LOSS = "gpu_lost"  # the check that tells of a GPU that is lost, whatever Xids say so too
 REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
+MEMORY = frozenset({48, 94, 95, 140, 171, 172})  # what ecc_errors counts, too
 LINK_XIDS = frozenset({74, *range(144, 151)})
 TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
 EARLIER_S = 5.0  # lines of one fault are not always in their order
@@ -347,7 +349,10 @@ def fault(
             details={**details, **times_of(split.now, booted)},
             last=last_of(split.now, booted) or UNSET,
         )
-        return msgspec.structs.replace(found, cause=REMAPPING) if set(roots) <= REMAPS else found
+        if set(roots) <= REMAPS | MEMORY:
+            cause = REMAPPING if set(roots) <= REMAPS else ECC
+            return msgspec.structs.replace(found, cause=cause)
+        return found
     for event in events:
         if number(event) is None:
             return unknown(subject, why=f"an Xid line that cannot be read: {event.text}")
