@@ -97,6 +97,9 @@ class Events(object):
     """The events of a log: those of one kind, code, address, severity and detail as one."""
 
     def __init__(self):
+        self.clear()
+
+    def clear(self):
         self.found = {}
         self.details = {}  # (kind, code) -> the details that are told apart
         self.dropped = 0

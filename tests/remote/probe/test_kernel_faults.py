@@ -139,3 +139,32 @@ def test_a_node_that_keeps_no_records_of_crashes_has_none(tmp_path: Path) -> Non
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_text("5,0,0,-;Linux version 6.8.0\n")
     assert kernel_log.collect(str(tmp_path.resolve()), {})["crashes"] == []
+
+
+XID = "NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus"
+
+
+def test_of_several_boots_in_one_file_the_last_counts(tmp_path: Path) -> None:
+    rows = [
+        "[    0.000000] Linux version 6.8.0",
+        f"[ 9000.000000] {XID}",
+        "[    0.000000] Linux version 6.8.0",
+        "[    5.000000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.90.07",
+    ]
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").write_text("".join(f"{row}\n" for row in rows))
+    found = kernel_log.collect(str(tmp_path.resolve()), {})
+    assert [each["kind"] for each in found["events"]] == ["driver_load"]
+    assert (found["complete"], found["since_s"], found["lines_read"]) == (True, 0.0, 2)
+
+
+def test_a_line_like_that_of_a_boot_does_not_hide_what_was_before(tmp_path: Path) -> None:
+    rows = [
+        "[    0.000000] Linux version 6.8.0",
+        f"[ 9000.000000] {XID}",
+        "[ 9001.000000] Linux version [42]: segfault at 0 ip 0 sp 0 error 4 in a[0+1]",
+    ]
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").write_text("".join(f"{row}\n" for row in rows))
+    found = kernel_log.collect(str(tmp_path.resolve()), {})
+    assert [each["code"] for each in found["events"]] == [79]

@@ -86,6 +86,8 @@ class Log(object):
     def take(self, seconds, kernel, text, *readings, other=frozenset()):
         """One message; `kernel`: whether the kernel wrote it. `readings`: what else its rows may
         mean, if that is not clear. `other`: what another log has."""
+        if kernel and text.startswith(NAME) and self.is_back_at(seconds):
+            self.forget()
         self.rows += 1
         if seconds is not None:
             if self.first_s is None:
@@ -98,6 +100,17 @@ class Log(object):
         if seconds is not None and seconds <= self.first_s + OVERLAP_S:
             self.early.add((seconds, text))
         self.reader.add(seconds, text, *readings)
+
+    def is_back_at(self, seconds):
+        """Whether time began again, as it does with each boot in a file that holds several."""
+        return None not in (seconds, self.last_s) and seconds + OVERLAP_S < self.last_s
+
+    def forget(self):
+        """What was before is of another boot."""
+        self.reader.end()
+        self.events.clear()
+        self.reader = self.events.reader()
+        self.rows, self.first_s, self.last_s, self.lost, self.early = 0, None, None, [], set()
 
     def take_row(self, row):
         """One row of /dev/kmsg, or of what dmesg(1) prints; `end` after the last."""
