@@ -1,5 +1,6 @@
 """`nodevet`, and `python -m nodevet`."""
 
+import atexit
 import faulthandler
 import gc
 import os
@@ -21,14 +22,32 @@ def main() -> NoReturn:
         if text is not None and _written(text):
             sys.exit(0)
     gc.set_threshold(GARBAGE)
-    # it would look for them in every distribution that is installed, each time
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from nodevet.cli import main as run
 
     try:
         run()
-    finally:
-        gc.freeze()  # the process ends: nothing needs to be collected any more
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            _end(ended.code)
+        raise
+
+
+def _end(code: int) -> None:
+    """End the process at once: to take the interpreter apart takes longer than to judge a node.
+
+    Returns if something is left to be done: a thread that goes on, output that cannot be written.
+    """
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        return
+    try:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except Exception:
+        return  # Python says so, and ends with 120
+    os._exit(code)
 
 
 def _written(text: bytes) -> bool:

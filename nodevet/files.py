@@ -3,7 +3,6 @@ reading what must be a file, and nothing that blocks or has no end."""
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool, mode: int = MODE) -> 
     `path` is then as it was, unless only the sync of its folder failed. The temporary file is
     removed on every failure; a process that is killed leaves it: `.nodevet-*.part`.
     """
-    part = path.with_name(f".nodevet-{secrets.token_hex(8)}.part")
+    part = path.with_name(f".nodevet-{os.urandom(8).hex()}.part")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(part, flags, mode), "wb") as file:

@@ -8,7 +8,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, timezone
 from enum import Enum
@@ -500,7 +499,7 @@ def new_run_id(started: datetime) -> str:
     if started.tzinfo is None:
         raise ValueError("a run starts at a time with a time zone")
     at = started.astimezone(timezone.utc)
-    return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z-{secrets.token_hex(4)}"
+    return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z-{os.urandom(4).hex()}"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

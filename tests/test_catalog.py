@@ -7,6 +7,7 @@ import pytest
 
 import nodevet.checks
 from nodevet.catalog import Catalog, CatalogError
+from nodevet.evidence.sections import unknown_path
 from nodevet.fixing.model import Risk
 
 GOOD = '''"""A site check."""
@@ -21,6 +22,7 @@ def test_every_shipped_check_loads_and_has_a_page() -> None:
     assert len(catalog.ids) >= 15
     for name in catalog.ids:
         assert catalog.check(name).sections
+        assert not any(map(unknown_path, catalog.check(name).reads))
         assert catalog.title(name).endswith(".")
         assert "**Why it matters.**" in catalog.page(name)
 

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 
+import nodevet.baselines
 from nodevet.document.kinds import DocumentKind, mistaken
 from nodevet.printable import brief
 from nodevet.problems import did_you_mean, nearest
@@ -23,7 +23,7 @@ class NotFoundError(Exception):
 
 def shipped() -> Path:
     """The folder of the baselines that come with nodevet."""
-    return Path(str(files("nodevet.baselines")))
+    return Path(nodevet.baselines.__path__[0])
 
 
 def available(folders: Sequence[Path]) -> tuple[tuple[str, Path], ...]:

@@ -8,10 +8,8 @@ import contextlib
 import importlib
 import io
 import os
-import pkgutil
 import signal
 import sys
-import traceback
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -19,6 +17,7 @@ from typing import NoReturn
 import click
 
 from nodevet import __version__
+from nodevet.modules import names_in
 from nodevet.run.errors import UserError as UserError  # for the commands of other distributions
 
 USAGE = 2  # exit code: usage or configuration
@@ -71,7 +70,7 @@ class Commands(click.Group):
 
 
 def _own() -> set[str]:
-    return {found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg}
+    return set(names_in(__path__))
 
 
 @click.group(
@@ -116,6 +115,8 @@ def main() -> NoReturn:
         sys.exit(USAGE)
     except Exception as error:
         if os.environ.get("NODEVET_DEBUG"):
+            import traceback
+
             traceback.print_exc()
         elif _is_ours(error):
             _say(str(error))

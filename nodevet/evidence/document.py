@@ -22,17 +22,32 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int
     probe: Text  # nodevet version of the payload
-    sections: Mapping[type[SectionRecord], Section[Any]] = {}
+    sections: "Sections"
 
     def __getitem__(self, record: type[Data]) -> Section[Data]:
         """The section of which this is the record; one that says so if it was not read."""
-        return self.sections.get(record) or Section(status="error", why=MISSING)
+        section: Section[Data] = self.sections[record]
+        return section
 
     def having(self, data: SectionRecord) -> "Evidence":
         """The same evidence with other values in the section that these are of."""
-        record = type(data)
-        section = replace(self[record], status="ok", why="", data=data)
-        return replace(self, sections={**self.sections, record: section})
+        section = replace(self[type(data)], status="ok", why="", data=data)
+        sections = Sections(self.sections.raw)
+        sections.update({**self.sections, type(data): section})
+        return replace(self, sections=sections)
+
+
+class Sections(dict[type[SectionRecord], Section[Any]]):
+    """Each section as its record, decoded when it is first asked for: a baseline asks a few."""
+
+    def __init__(self, raw: Mapping[str, msgspec.Raw]) -> None:
+        self.raw = raw
+        super().__init__()
+
+    def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
+        name = record.__module__.rpartition(".")[2]  # its file's, which is the section's
+        section = self[record] = _section(record, self.raw.get(name))
+        return section
 
 
 class EvidenceError(Exception):
@@ -93,27 +108,31 @@ def _twice(data: SectionRecord) -> str:
 
 
 def decode(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
-    """Evidence from its JSON form.
+    """Evidence from its JSON form, every section of it; see `opened`."""
+    evidence = opened(document, upgrades=upgrades)
+    for record in sections().values():
+        evidence[record]
+    return evidence
+
+
+def opened(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
+    """Evidence from its JSON form; what no one asks for is not decoded.
 
     Raises EvidenceError if the document as a whole is unusable. A single broken section becomes
     `error`; an unknown section (a newer probe's) is ignored. Evidence of an older schema goes
     through `upgrades` first, one schema at a time.
     """
-    envelope = _opened(document)
-    found = _current(envelope, upgrades)
-    return Evidence(
-        schema=SCHEMA,
-        probe=envelope.probe,
-        sections={record: _section(record, found.get(name)) for name, record in sections().items()},
-    )
+    envelope = _envelope(document)
+    found = Sections(_current(envelope, upgrades))
+    return Evidence(schema=SCHEMA, probe=envelope.probe, sections=found)
 
 
 def check_envelope(document: bytes | str) -> None:
     """Whether this is evidence at all, of whatever sections. Raises EvidenceError."""
-    _check(_opened(document).schema, UPGRADES)
+    _check(_envelope(document).schema, UPGRADES)
 
 
-def _opened(document: bytes | str) -> _Envelope:
+def _envelope(document: bytes | str) -> _Envelope:
     if len(document) > bounds.DOCUMENT:
         raise EvidenceError(f"not an evidence document: more than {bounds.DOCUMENT >> 20} MiB")
     try:

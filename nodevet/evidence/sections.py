@@ -4,7 +4,6 @@ The file's name is the section's, and that of its collector in nodevet/remote/pr
 """
 
 import importlib
-import pkgutil
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import ModuleType
@@ -14,6 +13,7 @@ import msgspec
 
 import nodevet.evidence
 from nodevet.evidence.core import SectionRecord
+from nodevet.modules import names_in
 from nodevet.problems import did_you_mean
 
 
@@ -24,12 +24,19 @@ class SectionFileError(Exception):
 @cache
 def sections() -> Mapping[str, type[SectionRecord]]:
     """The record of every section, by the section's name. Raises SectionFileError."""
-    names = sorted(found.name for found in pkgutil.iter_modules(nodevet.evidence.__path__))
-    return {
-        name: record
-        for name in names
-        for record in _record_of(importlib.import_module(f"nodevet.evidence.{name}"))
-    }
+    found = {name: section_of(name) for name in _names()}
+    return {name: record for name, record in found.items() if record}
+
+
+def section_of(name: str) -> type[SectionRecord] | None:
+    """The record of one section; None if none has the name. Raises SectionFileError."""
+    if name not in _names():
+        return None
+    return next(_record_of(importlib.import_module(f"nodevet.evidence.{name}")), None)
+
+
+def _names() -> tuple[str, ...]:
+    return names_in(nodevet.evidence.__path__)
 
 
 def _record_of(module: ModuleType) -> Iterator[type[SectionRecord]]:

@@ -1,8 +1,9 @@
 """What the sources find, and how it becomes one list of hosts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from nodevet.model import Host
 from nodevet.printable import brief
@@ -22,14 +23,13 @@ class Setting(NamedTuple):
     where: object
 
 
-@dataclass(frozen=True, slots=True)
-class HostEntry:
+class HostEntry(msgspec.Struct, frozen=True):
     """What one place says about one host."""
 
     name: str
     where: object
     groups: frozenset[str] = frozenset()
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = {}
     local: bool = False
 
     def host(self) -> Host:
@@ -37,8 +37,7 @@ class HostEntry:
         return Host(name=self.name, local=self.local, groups=self.groups, **values)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What one source holds. `groups` has also those without a host."""
 
     entries: tuple[HostEntry, ...] = ()

@@ -1,8 +1,9 @@
 """`@local`: the machine that nodevet runs on, read without SSH."""
 
-import socket
+import os
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from nodevet.inventory.entries import HostEntry
 from nodevet.inventory.errors import InventoryError
@@ -14,9 +15,14 @@ LOCAL = "@local"
 OVER_SSH = {"address", "port", "user", "key_file", "known_hosts"}
 
 
+def hostname() -> str:
+    """The kernel's, as gethostname(2) has it."""
+    return os.uname().nodename
+
+
 def this_machine() -> HostEntry:
     """This machine under its own hostname. Raises InventoryError if that is not usable."""
-    name = socket.gethostname()
+    name = hostname()
     problem = name_problem(name)
     if problem:
         text = f"this machine's hostname is {brief(name) or 'empty'}: {problem}"

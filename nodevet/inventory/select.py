@@ -1,8 +1,9 @@
 """Which hosts the words of the command line mean: targets, groups and limits. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from nodevet.inventory.entries import ALL, MAX_HOSTS, HostEntry, merge
 from nodevet.inventory.errors import shorten
@@ -28,8 +29,7 @@ class TermError(Exception):
         self.advice = advice
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """The hosts and groups that words can name."""
 
     hosts: Mapping[str, HostEntry]

@@ -11,10 +11,10 @@ import inspect
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from nodevet.modules import names_in
 from nodevet.report.parts.errors import ReportError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @cache
 def formats() -> tuple[str, ...]:
     """The names of all formats, sorted."""
-    return tuple(sorted(found.name for found in iter_modules(__path__) if not found.ispkg))
+    return names_in(__path__)
 
 
 def module(name: str) -> ModuleType:

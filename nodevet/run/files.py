@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from nodevet.files import write_whole
 
@@ -25,6 +24,8 @@ def try_out(path: Path) -> None:
                 raise PermissionError("permission denied")
         else:
             folder = path.resolve().parent
+            from tempfile import NamedTemporaryFile  # a run that prints does not pay for it
+
             with NamedTemporaryFile(dir=folder, prefix=".nodevet-", suffix=".part"):
                 pass
 

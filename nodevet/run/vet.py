@@ -10,7 +10,7 @@ import msgspec
 from nodevet import __version__, age, last_verdict
 from nodevet.baseline import choose, none_fits
 from nodevet.baseline.choose import CHECK
-from nodevet.evidence.document import Evidence, EvidenceError, decode
+from nodevet.evidence.document import Evidence, EvidenceError, opened
 from nodevet.evidence.host import HostInfo
 from nodevet.facts import facts_of
 from nodevet.fleet import Options, Visit, visit
@@ -139,7 +139,7 @@ def judge_visit(visit: Visit, host: Host, context: VetContext) -> Vetted:
     if visit.evidence is None:
         return Vetted(report=blank)
     try:
-        evidence = decode(visit.evidence)
+        evidence = opened(visit.evidence)
     except EvidenceError as error:
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)

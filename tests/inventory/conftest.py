@@ -32,7 +32,7 @@ def describe(host: Host) -> str:
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of this machine, the same wherever the tests run."""
-    monkeypatch.setattr("socket.gethostname", lambda: MACHINE)
+    monkeypatch.setattr("nodevet.inventory.local.hostname", lambda: MACHINE)
     return MACHINE
 
 

@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -49,7 +48,7 @@ class ChildProcess:
             self._errors, self._process = _start(argv, stdin)
         except OSError as error:
             why = f"cannot start a child process: {error.strerror}"
-            raise FleetError(f"{why} ({error.filename or tempfile.gettempdir()})") from error
+            raise FleetError(f"{why} ({error.filename or _folder()})") from error
         self.output = cast(IO[bytes], self._process.stdout)
         self._writing = threading.Lock()
         self._ending: Ending | None = None
@@ -113,14 +112,29 @@ class ChildProcess:
             return errors.read()
 
 
+def _folder() -> str:
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (what is there has no name)
+
+
+def _unnamed() -> IO[bytes]:
+    """A file that no one else can open, and that is gone with its last descriptor."""
+    try:
+        flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
+        return os.fdopen(os.open(_folder(), flags, 0o600), "w+b")
+    except OSError:  # a file system that has no such thing, or a folder that is not there
+        from tempfile import TemporaryFile  # which takes longer to import than all of this module
+
+        return TemporaryFile()
+
+
 def _start(argv: Sequence[str], stdin: bytes | None) -> tuple[IO[bytes], subprocess.Popen[bytes]]:
     """The file that takes its stderr, and the process. Raises OSError."""
     with ExitStack() as stack:
-        errors = stack.enter_context(tempfile.TemporaryFile())
+        errors = stack.enter_context(_unnamed())
         with ExitStack() as given:
             source: int | IO[bytes] = subprocess.PIPE
             if stdin is not None:
-                source = given.enter_context(tempfile.TemporaryFile())
+                source = given.enter_context(_unnamed())
                 source.write(stdin)
                 source.seek(0)
             process = subprocess.Popen(

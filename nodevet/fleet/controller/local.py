@@ -1,7 +1,6 @@
 """This machine, probed without SSH: the same request and answer, the installed probe."""
 
 import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ class LocalProbe:
     """One probe of this machine, in a child process."""
 
     def __init__(self, host: Host, options: Options) -> None:
-        nonce = secrets.token_hex(8)
+        nonce = os.urandom(8).hex()
         self._host = host
         self._answer = Answer(nonce, options.max_output)
         self._deadline = options.deadline

@@ -1,12 +1,11 @@
 """Single findings in words: what differs, and on which subjects. Pure."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from nodevet.evidence.sections import sections
+from nodevet.evidence.sections import section_of
 from nodevet.model import NODE, Finding, Verdict, show
 from nodevet.printable import brief, plain
 from nodevet.report.parts.text import count, cut_pair, plural
@@ -26,6 +25,8 @@ def values(finding: Finding) -> tuple[str, str]:
 
 
 def _exact(value: Any) -> str:
+    import json  # two values that look alike are rare
+
     return json.dumps(value, default=repr)
 
 
@@ -139,7 +140,7 @@ def _is_number(text: str) -> bool:
 
 def _plural(kind: str, noun: str) -> str:
     """Several of a kind: as the section of its name says it, else as English has it."""
-    record = sections().get(kind)
+    record = section_of(kind)
     return (record and record.plural) or plural(noun)
 
 

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,6 +196,6 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr("nodevet.fleet.controller.child._unnamed", full)
     with pytest.raises(FleetError, match=r"cannot start a child process: No space left on device"):
         list(visit([Host(name="gpu1")], Options()))
