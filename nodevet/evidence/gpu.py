@@ -166,6 +166,10 @@ class Gpu(Record, frozen=True, kw_only=True):
     locked_clock_memory_max_mhz: int | None = None
     event_reasons: int | None = None  # bit mask, nvmlDeviceGetCurrentClocksEventReasons
     event_reasons_supported: int | None = None
+    # how long such a reason held since the driver was loaded: NVML_FI_DEV_CLOCKS_EVENT_REASON_*
+    throttled_sw_thermal_ns: int | None = None
+    throttled_hw_thermal_ns: int | None = None
+    throttled_power_brake_ns: int | None = None
     pstate: int | None = None
     # temperature
     temperature_gpu_c: int | None = None

@@ -129,3 +129,18 @@ def test_cuda_versions(say):
 def test_repairs_that_a_driver_tells(say):
     assert {each.verdict for each in say("k8s-gb200", "gpu_repair", {})} == {Verdict.OK}
     assert verdicts(say("datakit-gtx-8card", "gpu_repair", {})) == {Verdict.NOT_APPLICABLE}
+
+
+def test_how_long_gpus_were_throttled(say):
+    limits = {"sw_thermal_s": 60, "hw_thermal_s": 0, "power_brake_s": 0}
+    for name in ("k8s-h100", "k8s-b200", "k8s-gb200", "k8s-t4"):
+        assert verdicts(say(name, "throttle_time", limits)) == {Verdict.OK}
+    once = say("k8s-gb200", "throttle_time", {"sw_thermal_s": 1})
+    assert [each.verdict.value for each in once].count("fail") == 3
+    assert verdicts(say("datakit-gtx-8card", "throttle_time", limits)) == {Verdict.NOT_APPLICABLE}
+
+
+def test_replays_of_links_at_full_speed(say):
+    assert verdicts(say("k8s-h100", "pcie_replays", 1000)) == {Verdict.OK}
+    assert [each.actual for each in say("k8s-h100", "pcie_replays", 170)
+            if each.verdict is Verdict.FAIL] == [174, 172]  # fmt: skip

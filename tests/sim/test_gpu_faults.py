@@ -47,6 +47,7 @@ SAID: dict[str, Any] = {  # check -> what a baseline says of eight H100
     "p2p": "nvlink",
     "retired_pages": {},
     "thermal": {},
+    "throttle_time": {"hw_thermal_s": 60},
     "vbios": {},
 }
 ALL = [str(gpu) for gpu in range(8)]
@@ -66,6 +67,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "nvswitch-narrow": {("nvswitch", "0000:83:00.0")},
     "p2p-off": {("p2p", gpu) for gpu in ALL},
     "repair-pending": {("gpu_repair", "3")},
+    "throttled-earlier": {("throttle_time", "3")},
     "vbios-other": {("vbios", "3")},
 }
 OF_A_T4 = {"pages-retired": {("retired_pages", "3")}}
@@ -118,11 +120,12 @@ def wrong(findings: list[tuple[str, Finding]]) -> set[tuple[str, str]]:
     return {(name, each.subject.id) for name, each in findings if each.verdict is Verdict.FAIL}
 
 
-GENERAL = {
-    name: {"minimum": "11.0"} if name == "cuda_version" else 256 if name == "bar1" else {}
-    for name in SAID
-    if name not in ("gpu_slots", "p2p")
+OF_ANY_NODE = {
+    "bar1": 256,
+    "cuda_version": {"minimum": "11.0"},
+    "throttle_time": {"hw_thermal_s": 60},
 }
+GENERAL = {name: OF_ANY_NODE.get(name, {}) for name in SAID if name not in ("gpu_slots", "p2p")}
 
 
 @pytest.mark.parametrize(

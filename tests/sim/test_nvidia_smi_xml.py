@@ -44,6 +44,10 @@ def mebibyte(text):
     return number(text) << 20
 
 
+def nanoseconds(text):
+    return number(text) * 1000
+
+
 def switch(text):
     return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}[text]
 
@@ -66,6 +70,7 @@ def pstate(text):
 
 HISTOGRAM = "remapped_rows/row_remapper_histogram/row_remapper_histogram_"
 LINK = "pci/pci_gpu_link_info"
+COUNTERS = "clocks_event_reasons_counters"
 STABLE = (  # key, how the XML's text is read, where it is in the XML: the first that is there
     ("uuid", str, "uuid"),
     ("name", str, "product_name"),
@@ -134,6 +139,9 @@ STABLE = (  # key, how the XML's text is read, where it is in the XML: the first
     ("memory_total_b", mebibyte, "fb_memory_usage/total"),
     ("bar1_total_b", mebibyte, "bar1_memory_usage/total"),
     ("ecc.sram_threshold_exceeded", switch, "ecc_errors/aggregate/sram_threshold_exceeded"),
+    ("repair.channel_pending", switch, "ecc_errors/channel_repair_pending"),
+    ("repair.tpc_pending", switch, "ecc_errors/tpc_repair_pending"),
+    ("repair.unrepairable_memory", switch, "ecc_errors/unrepairable_memory"),
     ("remapping.corrected", number, "remapped_rows/remapped_row_corr"),
     ("remapping.uncorrected", number, "remapped_rows/remapped_row_unc"),
     ("remapping.pending", switch, "remapped_rows/remapped_row_pending"),
@@ -163,6 +171,9 @@ FLEETING = (
         "gpu_power_readings/instant_power_draw",
         "power_readings/power_draw",
     ),
+    ("throttled_sw_thermal_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_sw_therm_slowdown"),
+    ("throttled_hw_thermal_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_hw_therm_slowdown"),
+    ("throttled_power_brake_ns", nanoseconds, f"{COUNTERS}/{COUNTERS}_hw_power_brake"),
     ("clock_graphics_mhz", number, "clocks/graphics_clock"),
     ("clock_sm_mhz", number, "clocks/sm_clock"),
     ("clock_memory_mhz", number, "clocks/mem_clock"),

@@ -153,6 +153,13 @@ CLOCKS = (
     ("pstate", pstate, None, ("nvmlDeviceGetPerformanceState",)),
 )
 
+REASON = "NVML_FI_DEV_CLOCKS_EVENT_REASON_"
+THROTTLED = (
+    ("throttled_sw_thermal_ns", number, None, ("field", REASON + "SW_THERM_SLOWDOWN")),
+    ("throttled_hw_thermal_ns", number, None, ("field", REASON + "HW_THERM_SLOWDOWN")),
+    ("throttled_power_brake_ns", number, None, ("field", REASON + "HW_POWER_BRAKE_SLOWDOWN")),
+)
+
 
 def threshold(field, name):
     return (field, number, None, ("nvmlDeviceGetTemperatureThreshold", name))
@@ -219,6 +226,7 @@ def processes(answer):
 VALUES = (
     SETTINGS
     + CLOCKS
+    + THROTTLED
     + TEMPERATURES
     + PCIE
     + LOAD

@@ -108,6 +108,19 @@ def gpu_hot(healthy: Healthy, want: Margin) -> Patch:
     return _set(healthy, gpu, temperature_gpu_c=limit - want.margin)
 
 
+class Seconds(OneGpu):
+    seconds: Annotated[int, Field(ge=1, le=10**8)] = 600
+
+
+def throttled_earlier(healthy: Healthy, want: Seconds) -> Patch:
+    """A GPU was in hardware thermal slowdown earlier, and is cool now.
+
+    `gpu`; `seconds`, in all: 600.
+    """
+    time_ns = want.seconds * 10**9
+    return _set(healthy, healthy.gpu(want.gpu), throttled_hw_thermal_ns=time_ns)
+
+
 class Version(OneGpu):
     version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.]{1,32}$")] | None = None
 
@@ -237,5 +250,6 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "p2p-off": (OneGpu, p2p_off),
     "pages-retired": (Pages, pages_retired),
     "repair-pending": (OneGpu, repair_pending),
+    "throttled-earlier": (Seconds, throttled_earlier),
     "vbios-other": (Version, vbios_other),
 }

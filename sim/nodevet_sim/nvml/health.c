@@ -295,9 +295,21 @@ static const struct {
     {166, "version"},
 };
 
+static const struct {
+    unsigned int id;
+    const char *key;
+} time_fields[] = {
+    {269, "throttled_sw_thermal_ns"},
+    {270, "throttled_hw_thermal_ns"},
+    {271, "throttled_power_brake_ns"},
+};
+
 static nvmlReturn_t get_field(nvmlDevice_t device, nvmlFieldValue_t *field)
 {
     field->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+    for (size_t i = 0; i < sizeof time_fields / sizeof *time_fields; i++)
+        if (time_fields[i].id == field->fieldId)
+            return get_ulonglong(device, time_fields[i].key, &field->value.ullVal);
     for (size_t i = 0; i < sizeof link_fields / sizeof *link_fields; i++)
         if (link_fields[i].id == field->fieldId)
             return get_link(device, field->scopeId, link_fields[i].key, &field->value.ullVal);

@@ -133,6 +133,7 @@ def recovery(shown: str) -> str:
 
 plain, mebibytes = quantity(""), quantity("MiB", 1 << 20)
 percent, megahertz, watts = quantity("%"), quantity("MHz"), quantity("W", 1000)
+microseconds = quantity("us", 1000)  # in nanoseconds
 celsius, banks, lanes = quantity("C", signed=True), quantity("bank(s)"), quantity("x")
 
 

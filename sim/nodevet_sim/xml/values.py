@@ -7,10 +7,10 @@ say which NVML call answers each. Names of elements are those of the schemas v10
 What the evidence has and `nvidia-smi -q -x` does not print, so that NVML answers
 NOT_SUPPORTED: the NVLinks, gsp_firmware_enabled, event_reasons_supported, the locked
 clocks. What it prints and the evidence cannot carry: MIG devices and their memory, the
-counters by part of the SRAM, remapped rows that are inactive,
-addresses of retired pages, reset_required, power of memory and module, power smoothing,
-fans, PCIe throughput, encoders, supported clocks, the microseconds of each event reason,
-platform (chassis, tray, slot), graphics processes, accounting.
+counters by part of the SRAM, remapped rows that are inactive, addresses of retired pages,
+reset_required, power of memory and module, power smoothing, fans, PCIe throughput, encoders,
+supported clocks, how long sw_power_cap and sync_boost held, platform (chassis, tray, slot),
+graphics processes, accounting.
 Memory is in whole MiB there and power in hundredths of a watt, so no finer here.
 """
 
@@ -27,6 +27,7 @@ from nodevet_sim.xml.text import (
     lanes,
     mebibytes,
     megahertz,
+    microseconds,
     pci_id,
     percent,
     plain,
@@ -84,6 +85,7 @@ def _ecc(life: str) -> tuple[Row, ...]:
     return tuple((f"ecc.{life}_{name}", plain, paths) for name, paths in rows.items())
 
 
+COUNTERS = "clocks_event_reasons_counters"
 READINGS: tuple[Row, ...] = (
     ("persistence_mode", switch, ("persistence_mode",)),
     ("ecc_current", switch, ("ecc_mode/current_ecc",)),
@@ -115,6 +117,14 @@ READINGS: tuple[Row, ...] = (
     ("max_clock_memory_mhz", megahertz, ("max_clocks/mem_clock",)),
     ("max_clock_video_mhz", megahertz, ("max_clocks/video_clock",)),
     ("pstate", pstate, ("performance_state",)),
+    *(
+        (f"throttled_{name}_ns", microseconds, (f"{COUNTERS}/{COUNTERS}_{reason}",))
+        for name, reason in (
+            ("sw_thermal", "sw_therm_slowdown"),
+            ("hw_thermal", "hw_therm_slowdown"),
+            ("power_brake", "hw_power_brake"),
+        )
+    ),
     ("temperature_gpu_c", celsius, ("temperature/gpu_temp",)),
     ("temperature_memory_c", celsius, ("temperature/memory_temp",)),
     ("temperature_shutdown_c", celsius, ("temperature/gpu_temp_max_threshold",)),

@@ -1,0 +1,117 @@
+"""No GPU was throttled for longer than the baseline allows since its driver was loaded.
+
+**Why it matters.** A GPU that overheats under load is cool again when it is looked at, and what
+`throttle_reasons` reads is of that moment. How long each reason held tells of the nights before.
+
+**Read from** NVML, the fields NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+..._HW_THERM_SLOWDOWN and ..._HW_POWER_BRAKE_SLOWDOWN: times that begin at 0 when the driver is
+loaded.
+
+**Verdicts.** Judged is what the baseline gives the most seconds for. What happened once stays in
+these counts until the driver is loaded again: allow some, or reload it after the cooling was
+mended. A reason whose time this GPU or driver does not tell is not applicable.
+
+**To fix it** thermal: fans, airflow, heat sink, inlet temperature; see `thermal` for how close it
+is now. Power brake: power supplies and their redundancy, the BMC's power cap.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import NOT_SUPPORTED
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
+NS = 10**9
+REASONS = {
+    "sw_thermal_s": "throttled_sw_thermal_ns",
+    "hw_thermal_s": "throttled_hw_thermal_ns",
+    "power_brake_s": "throttled_power_brake_ns",
+}
+COOLING = (
+    "look at its heat sink, fans, airflow and inlet temperature, and load it while watching "
+    "throttle_reasons; the count begins again when the driver is loaded"
+)
+SUPPLY = (
+    "`ipmitool sel list` and `ipmitool sdr type 'Power Supply'` show a supply that failed or was "
+    "unplugged; else look at the BMC's power cap"
+)
+
+Most = Annotated[float, Meta(ge=0)]
+
+
+class Params(CheckParams):
+    """`throttle_time: {hw_thermal_s: 60, power_brake_s: 0}`"""
+
+    sw_thermal_s: Most | None = None
+    """The most seconds for which the driver may have slowed it down because of heat."""
+    hw_thermal_s: Most | None = None
+    """The same of the hardware."""
+    power_brake_s: Most | None = None
+    """The same of the platform's power brake."""
+
+    def __post_init__(self) -> None:
+        if not limits(self):
+            raise ValueError("give the most seconds of at least one reason")
+
+
+def limits(params: Params) -> dict[str, float]:
+    """The most seconds, by reason."""
+    found = {name: getattr(params, name) for name in REASONS}
+    return {name: most for name, most in found.items() if most is not None}
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    for gpu in each_gpu(evidence):
+        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(gpu, limits(params))
+
+
+def judge_gpu(gpu: Gpu, most: dict[str, float]) -> Iterator[Finding]:
+    subject = subject_of(gpu)
+    times = {name: getattr(gpu, REASONS[name]) for name in most}
+    told = {name: round(ns / NS, 1) for name, ns in times.items() if ns is not None and ns >= 0}
+    above = {name: seconds for name, seconds in told.items() if seconds > most[name]}
+    silent = [name for name in most if gpu.errors.get(REASONS[name]) in NOT_TOLD]
+    unread = [name for name in most if name not in told and name not in silent]
+    if above:
+        yield fail(
+            subject,
+            expected={name: f"at most {most[name]:g}" for name in above},
+            actual=above,
+            advice=SUPPLY if list(above) == ["power_brake_s"] else COOLING,
+            details=board(gpu),
+        )
+    if unread:
+        why = "; ".join(f"{REASONS[name]}: {gpu.why(REASONS[name])}" for name in unread)
+        yield unknown(subject, why=why)
+    elif told and not above:
+        expected = {name: f"at most {most[name]:g}" for name in told}
+        yield ok(subject, expected=expected, actual=told)
+    if silent:
+        why = f"this GPU or driver does not tell: {', '.join(silent)}"
+        yield not_applicable(subject, why=why)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, *(f"gpu.gpus[].{field}" for field in REASONS.values())),
+    judge=judge,
+    learn=lambda evidence: None,
+    severity=Severity.WARNING,
+)
