@@ -32,6 +32,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
+    Verdict,
     fail,
     not_applicable,
     ok,
@@ -59,13 +60,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=f"DKMS: {section.why}")
     elif found.modules is None or found.running is None:
         yield unread(Subject(), found, "modules" if found.modules is None else "running")
-    elif params.next_kernel and found.kernels is None:
-        yield unread(Subject(), found, "kernels")
     else:
         judged = [each for each in found.modules if each.name not in params.ignore]
         newest = newest_of(found) if params.next_kernel else found.running
         for module in judged:
-            yield judge_module(module, found.running, newest)
+            answer = judge_module(module, found.running, newest)
+            partly = params.next_kernel and found.kernels is None and answer.verdict is Verdict.OK
+            yield unread(answer.subject, found, "kernels") if partly else answer
         if not judged:
             yield not_applicable(why="DKMS has no modules that are not ignored")
 

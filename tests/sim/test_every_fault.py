@@ -12,6 +12,7 @@ from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
 from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
+from nodevet_sim.faults.software import FAULTS as OF_THE_SOFTWARE
 from simulated_fleet import Boot
 
 pytestmark = pytest.mark.timeout(1500)
@@ -108,6 +109,7 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_THE_KERNEL.keys()
         | OF_DEVICES.keys()
         | OF_THE_NETWORK.keys()
+        | OF_THE_SOFTWARE.keys()
     )  # by tests of their own, without booting
     assert set(FAULTS) - elsewhere == tried
     assert len(hosts) == len(WRONG) + len(NOT_VETTED) + SPARE

@@ -32,6 +32,7 @@ from nodevet_sim.faults import (
     host,
     kernel,
     network,
+    software,
     summary,
 )
 from nodevet_sim.library import environment
@@ -45,7 +46,15 @@ from nodevet_sim.shipped import KINDS
 from nodevet_sim.state import of_gpu, values
 
 # judged by whoever writes these checks
-ELSEWHERE = {"gpu_lost", "xid", "ecc_errors", "row_remapping", "clock_skew", "disk_space"}
+ELSEWHERE = {
+    "clock_skew",
+    "cuda_libraries",
+    "disk_space",
+    "ecc_errors",
+    "gpu_lost",
+    "row_remapping",
+    "xid",
+}
 PROBE = """
 import json, sys
 from nodevet.remote.probe.main import probe
@@ -143,7 +152,7 @@ SEEN = {
     "thermal-throttle": {("throttle_reasons", "3")},
 }
 OF_OTHER_TESTS = {
-    name for each in (devices, gpu_health, host, kernel, network) for name in each.FAULTS
+    name for each in (devices, gpu_health, host, kernel, network, software) for name in each.FAULTS
 }
 SILENT = sorted(
     FAULTS.keys() - SEEN.keys() - OF_OTHER_TESTS - {"gpu-lost", "nvml-hang", "sshd-stopped"}

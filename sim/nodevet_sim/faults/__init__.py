@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodevet_sim.faults import devices, gpu, gpu_health, host, kernel, network, node
+from nodevet_sim.faults import devices, gpu, gpu_health, host, kernel, network, node, software
 from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
@@ -59,6 +59,7 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in kernel.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in devices.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in network.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in software.FAULTS.items()},
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
-from nodevet_sim import captured, tree
+from nodevet_sim import captured, software_files, tree
 from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode, SwapArea
 from nodevet_sim.faults import FAULTS, Healthy, Patch, combine
 from nodevet_sim.faults.node import governors
@@ -59,7 +59,12 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         load=tuple(_loads(spec, files, devices)),
         modules=modules,
         swap=swap,
-        root_files={**ROOT_FILES, **_fstab(swap), **patch.root_files},
+        root_files={
+            **ROOT_FILES,
+            **software_files.root_files(healthy.state),
+            **_fstab(swap),
+            **patch.root_files,
+        },
         services=_services(machine, state, patch),
         boot=patch.boot,
         disk_mb=spec.part.disk_mb,

@@ -1,0 +1,80 @@
+"""Faults of the software around the driver. A function's docstring is the fault's documentation."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet_sim.faults.node import NoParams
+from nodevet_sim.faults.params import FaultParams, OneGpu
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.software_files import CDI, DIAG, diagnostic, specification
+
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+MLX5 = "sys/module/mlx5_core"
+
+
+def cdi_stale(healthy: Healthy, want: NoParams) -> Patch:
+    """The CDI specification is of an earlier driver: it names a libcuda.so that is gone."""
+    healthy.gpu(None)
+    gone = "/usr/lib/x86_64-linux-gnu/libcuda.so.525.60.13"
+    return Patch(root_files={CDI: specification(healthy.state, mounts=(gone,))})
+
+
+class Hidden(FaultParams):
+    devices: Annotated[str, Field(pattern=r"^[0-9,]{1,64}$")] = "0"
+
+
+def gpus_hidden(healthy: Healthy, want: Hidden) -> Patch:
+    """A profile script leaves every login with some of the GPUs only.
+
+    `devices`, of CUDA_VISIBLE_DEVICES, 0.
+    """
+    text = f"# for a test\nexport CUDA_VISIBLE_DEVICES={want.devices}\n"
+    return Patch(root_files={"/etc/profile.d/site-cuda.sh": text})
+
+
+def diag_failed(healthy: Healthy, want: OneGpu) -> Patch:
+    """The last diagnostic of DCGM failed: a GPU's memory.
+
+    `gpu`, by its index: 3.
+    """
+    gpu = healthy.gpu(want.gpu)
+    why = f"GPU {gpu}: detected 1 uncorrectable memory error"
+    return Patch(root_files={DIAG: diagnostic(healthy.state, {("memory", gpu): why})}, gpu=gpu)
+
+
+def dkms_not_built(healthy: Healthy, want: NoParams) -> Patch:
+    """DKMS has the driver's source, and no build of it: the kernel's headers were missing."""
+    version = healthy.state.get("driver_version", "550.90.07")
+    conf = f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"\n'
+    return Patch(root_files={f"/var/lib/dkms/nvidia/{version}/source/dkms.conf": conf})
+
+
+def secure_boot_on(healthy: Healthy, want: NoParams) -> Patch:
+    """The firmware has secure boot turned on."""
+    return Patch({SECURE_BOOT: b"\x06\x00\x00\x00\x01"})
+
+
+class Release(FaultParams):
+    version: Annotated[str, Field(pattern=r"^[0-9][0-9.-]{1,30}$")] = "5.8-1.0.1"
+
+
+def ofed_old(healthy: Healthy, want: Release) -> Patch:
+    """The NICs' driver is of an old OFED.
+
+    `version`, 5.8-1.0.1.
+    """
+    if not any(path.startswith(f"{MLX5}/") for path in healthy.files):
+        raise FaultError("the node has no mlx5_core")
+    return Patch({f"{MLX5}/version": f"{want.version}\n"})
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "cdi-stale": (NoParams, cdi_stale),
+    "diag-failed": (OneGpu, diag_failed),
+    "dkms-not-built": (NoParams, dkms_not_built),
+    "gpus-hidden": (Hidden, gpus_hidden),
+    "ofed-old": (Release, ofed_old),
+    "secure-boot-on": (NoParams, secure_boot_on),
+}

@@ -1,0 +1,123 @@
+"""Faults of the software around the driver are found by their check and by no other: probed, not
+booted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodevet.catalog import Catalog
+from nodevet.evidence.document import decode
+from nodevet.model import Finding, Verdict
+from nodevet.remote.probe.children import gather
+from nodevet_sim import tree
+from nodevet_sim.description import SimulatedNode
+from nodevet_sim.faults.software import FAULTS
+from nodevet_sim.machine import SimulatedMachine, machine_id
+from nodevet_sim.scenario import describe as describe_node
+from nodevet_sim.scenario.format import NodePart
+from nodevet_sim.scenario.spec import NodeSpec, Origin
+
+CATALOG = Catalog()
+SAID: dict[str, dict[str, Any]] = {  # check -> its params
+    "container_runtime": {"cdi": True},
+    "dcgm": {"health": False, "diag": "/var/log/dcgm-diag.json"},
+    "dkms": {},
+    "environment": {},
+    "ofed": {"version": "inbox"},
+    "secure_boot": {"enabled": False},
+}
+FOUND = {  # fault -> the checks and subjects that fail
+    "cdi-stale": {("container_runtime", "/etc/cdi/nvidia.yaml")},
+    "diag-failed": {("dcgm", "diag memory")},
+    "dkms-not-built": {("dkms", "nvidia")},
+    "gpus-hidden": {("environment", "CUDA_VISIBLE_DEVICES")},
+    "ofed-old": {("ofed", "mlx5_core")},
+    "secure-boot-on": {("secure_boot", "")},
+}
+PARAMS = {
+    name: msgspec.json.decode(json.dumps(said), type=CATALOG.check(name).params)
+    for name, said in SAID.items()
+}
+SECTIONS = ("containers", "dcgm", "dkms", "environment", "modules")
+
+Judged = Callable[..., list[tuple[str, Finding]]]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    """What these checks say of a node with these faults."""
+
+    def run(faults: list[str], gpus: str = "h100-sxm") -> list[tuple[str, Finding]]:
+        known: dict[str, object] = {"gpus": gpus, "cores": 1, "faults": faults}
+        part = NodePart.model_validate_json(json.dumps(known))
+        node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
+        machine = SimulatedMachine("n1", machine_id("n1"), sockets=1, cores_per_socket=1)
+        root = tmp_path / "root"
+        tree.write_out(machine, node.files, node.links, node.device_nodes, root)
+        for path, content in node.root_files.items():
+            place = root / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content if isinstance(content, bytes) else content.encode())
+        asks = {"dcgm": ["/var/log/dcgm-diag.json"]}
+        found = gather(SECTIONS, str(root.resolve()), {"asks": asks}, 30.0)
+        found["gpu"] = {"status": "ok", "data": nvml_of(node)}
+        document = {"schema": 1, "probe": "0", "sections": found}
+        evidence = decode(msgspec.json.encode(document))
+        return [
+            (name, finding)
+            for name in SAID
+            for finding in CATALOG.check(name).judge(evidence, PARAMS[name])
+        ]
+
+    return run
+
+
+def nvml_of(node: SimulatedNode) -> dict[str, Any]:
+    """What NVML would say of the node's GPUs, as far as these checks ask."""
+    rows = (row.partition(" = ") for row in (node.state or "").splitlines())
+    told = {key: value for key, _, value in rows}
+    count = int(told["count"])
+    gpus = [
+        {
+            "index": index,
+            "mig_current": False,
+            **{
+                key: told.get(f"gpu.{index}.{key}", told.get(f"gpu.*.{key}"))
+                for key in ("uuid", "serial", "bus_id")
+            },
+        }
+        for index in range(count)
+    ]
+    return {"driver_version": told["driver_version"], "count": count, "gpus": gpus}
+
+
+def wrong(findings: list[tuple[str, Finding]]) -> set[tuple[str, str]]:
+    return {(name, each.subject.id) for name, each in findings if each.verdict is Verdict.FAIL}
+
+
+@pytest.mark.parametrize("profile", ["h100-sxm", "a100-sxm-80", "l40s", "rtx-4090", "t4"])
+def test_a_healthy_node_is_ok(profile: str, judged: Judged) -> None:
+    odd = [
+        (name, each)
+        for name, each in judged([], gpus=profile)
+        if each.verdict not in (Verdict.OK, Verdict.NOT_APPLICABLE)
+        and name != "ofed"  # a node without such a NIC has no such driver
+    ]
+    assert odd == []
+
+
+def test_every_fault_is_tried() -> None:
+    assert FOUND.keys() == FAULTS.keys()
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
+    assert wrong(judged([fault])) == FOUND[fault]
+
+
+def test_all_of_them_together_are_all_found(judged: Judged) -> None:
+    assert wrong(judged(sorted(FAULTS))) == set().union(*FOUND.values())
