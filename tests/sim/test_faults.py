@@ -53,6 +53,8 @@ ELSEWHERE = {
     "ecc_errors",
     "gpu_lost",
     "row_remapping",
+    "services",
+    "sysctl",
     "xid",
 }
 PROBE = """
