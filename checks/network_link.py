@@ -14,8 +14,9 @@ be up unless `state` says otherwise: dormant is not (802.1X), unknown is, if it 
 Faster than expected is ok; speed and duplex of what is down say nothing and are not judged. In a
 virtual machine a NIC that tells neither is not applicable for them. A count since boot is not by
 itself a fault: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped,
-tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, and for members
-of a bond link_failure_count.
+tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, for members of a
+bond link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_down_events_phy, of
+EC2 bw_in_allowance_exceeded), for which it has to be installed.
 
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
@@ -296,7 +297,9 @@ def details(interface: Interface) -> Mapping[str, str]:
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"network": tuple(params.interfaces)}
+    wishes = (*params.interfaces.values(), *params.drivers.values())
+    counters = {f"counter:{name}": None for wish in wishes for name in wish.maximum}
+    return {"network": (*params.interfaces, *counters)}
 
 
 def learn(evidence: Evidence) -> Value:

@@ -118,6 +118,35 @@ def test_fixtures_of_node_exporter(capture: Callable[[str], str], check: Check) 
     assert found.by_name["bond0"].speed_mbps is None  # -1
 
 
+def test_what_ethtool_prints_of_an_ec2_nic(captures: Path) -> None:
+    found = network.parse_ethtool((captures / "net/eks-ethtool-S-ens5.txt").read_text())
+    assert found["bw_in_allowance_exceeded"] == 11072
+    assert found["conntrack_allowance_available"] == 51286
+    assert found["queue_1_rx_bytes"] == 4776190713 and "NIC statistics" not in found
+
+
+def test_counters_of_the_driver_are_asked_of_ethtool(
+    monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
+    asked = {"asks": {"network": ["counter:rx_errors", "counter:tx_timeout", "counter:nonsense"]}}
+    monkeypatch.setattr(network, "find", lambda name: f"/usr/sbin/{name}")
+    monkeypatch.setattr(network, "printed", lambda words, seconds: "NIC:\n  tx_timeout: 4\n")
+    found = check("network", network.collect("/", asked))
+    physical = [each for each in found.interfaces if each.kind == "physical"]
+    for each in physical:
+        told = [counter.name for counter in each.counters]
+        assert told.count("rx_errors") == told.count("tx_timeout") == 1 and "nonsense" not in told
+
+
+def test_without_ethtool_a_counter_of_the_driver_is_unknown(root: Path, check: Check) -> None:
+    asked = {"asks": {"network": ["counter:tx_timeout"]}}
+    found = check("network", network.collect(str(root), asked)).by_name["ens1f0np0"]
+    (counter,) = (each for each in found.counters if each.name == "tx_timeout")
+    assert "of the running machine alone" in counter.why("value")
+    why = network.of_the_driver("/", "none", ["tx_timeout"])[0]["errors"]["value"]
+    assert "ethtool" in why
+
+
 @pytest.mark.parametrize("text", ["-1", "0", "4294967295", "fast", ""])
 def test_a_speed_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a number|does not know"):

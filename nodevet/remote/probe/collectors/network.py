@@ -3,6 +3,8 @@
 See Documentation/ABI/testing/sysfs-class-net and sysfs-class-net-statistics in the kernel tree.
 A host of containers has hundreds of virtual interfaces: of them only bonds, bridges, VLANs and
 what physical ones belong to are read, and those that a baseline names, which may be a pattern.
+Counters that it names (counter:rx_discards_phy) and that are not here are those of a NIC's driver,
+which ethtool(8) prints, if it is installed.
 """
 
 import os
@@ -26,6 +28,7 @@ from nodevet.remote.probe.files import (
     resolve,
     silent,
 )
+from nodevet.remote.program import ToolError, find, printed
 
 CLASS = "/sys/class/net"
 LARGEST = 512  # interfaces that are read
@@ -53,6 +56,9 @@ STATISTICS = (
     "tx_packets",
 )
 CARRIER = ("carrier_changes", "carrier_down_count", "carrier_up_count")
+ASKED = "counter:"  # before a counter's name among what is asked for
+ETHTOOL_SECONDS = 3  # for one interface
+ETHTOOL_MOST = 64  # interfaces
 BONDED = ("link_failure_count",)  # bonding_slave/, of an interface in a bond
 
 
@@ -114,6 +120,41 @@ def counted(root, place):
     )
 
 
+def parse_ethtool(text):
+    """{name: value} of what `ethtool -S` prints; the first of equal names.
+
+    >>> parse_ethtool("NIC statistics:\\n     tx_timeout: 0\\n     [0]: rx_bytes: 7\\n")
+    {'tx_timeout': 0, '[0]: rx_bytes': 7}
+    """
+    found = {}
+    for row in text.splitlines():
+        name, _, value = row.strip().rpartition(":")
+        number, _ = attempt(integer, value)
+        if name and number is not None:
+            found.setdefault(name, number)
+    return found
+
+
+def of_the_driver(root, name, wanted):
+    """The counters of a NIC's driver, those `wanted`; one that it does not have is left out."""
+    told, why = None, "ethtool says it of the running machine alone"
+    if root == "/":
+        told, why = attempt(ethtool, name)
+    if told is None:
+        return [{"name": each, "value": None, "errors": {"value": why}} for each in wanted]
+    return [{"name": each, "value": told[each]} for each in wanted if each in told]
+
+
+def ethtool(name):
+    """What ethtool says of an interface. Raises ValueError if that is nothing."""
+    if name.startswith("-"):
+        raise ValueError("ethtool would take its name for an option")
+    try:
+        return parse_ethtool(printed([find("ethtool"), "-S", name], ETHTOOL_SECONDS))
+    except ToolError as error:
+        raise ValueError(str(error))
+
+
 def interface(root, name, kind):
     """Everything about one interface."""
     place = "{}/{}/".format(CLASS, name)
@@ -166,7 +207,10 @@ def collect(root, request):
         known = kinds(root)
     except FileNotFoundError:
         raise Absent("the kernel has no network: no " + CLASS)
-    asked = request.get("asks", {}).get("network", ())
+    asks = request.get("asks", {}).get("network", ())
+    asked = [each for each in asks if not each.startswith(ASKED)]
+    named = sorted(each[len(ASKED) :] for each in asks if each.startswith(ASKED))
+    extra = [each for each in named if each not in STATISTICS + CARRIER + BONDED]
     real = [name for name in known if known[name] in ("physical", "virtual_function")]
     masters = {linked(root, "{}/{}/".format(CLASS, name), "master") for name in real}
     wanted = sorted(
@@ -185,6 +229,9 @@ def collect(root, request):
     network["interfaces"] = []
     for name in wanted:
         note(name)
-        network["interfaces"].append(interface(root, name, known[name]))
+        record = interface(root, name, known[name])
+        if extra and name in real[:ETHTOOL_MOST] and record["counters"] is not None:
+            record["counters"] += of_the_driver(root, name, extra)
+        network["interfaces"].append(record)
     network["found"] = wanted
     return network
