@@ -1,6 +1,6 @@
 """What the kernel and the firmware say of a healthy machine around its GPUs, as files. Pure."""
 
-from nodevet_sim.cpu_files import Files, lines
+from nodevet_sim.cpu_files import CPUS, Files, lines
 from nodevet_sim.machine import SimulatedMachine
 
 CLOCK = "sys/devices/system/clocksource/clocksource0"
@@ -12,7 +12,7 @@ CONTROLLERS = 2  # of memory, in a socket
 
 
 def files(machine: SimulatedMachine) -> Files:
-    for part in (_clock, _kernel, _edac, _bios):
+    for part in (_clock, _kernel, _idle, _edac, _bios):
         yield from part(machine)
 
 
@@ -29,6 +29,17 @@ def _kernel(machine: SimulatedMachine) -> Files:
     row = " ".join(f"{count:6}" for count in blocks)
     rows = (f"Node {node}, zone   Normal {row} \n" for node in machine.numa_nodes)
     yield "proc/buddyinfo", "".join(rows)
+
+
+def _idle(machine: SimulatedMachine) -> Files:
+    """Idle states as a latency profile leaves them: what is deeper than C1 is disabled."""
+    yield from lines(
+        f"{CPUS}/cpuidle", {"current_driver": "intel_idle", "current_governor": "menu"}
+    )
+    for cpu in machine.cpus:
+        for number, (name, latency) in enumerate((("C1", 1), ("C6", 290))):
+            state = {"name": name, "latency": latency, "disable": number}
+            yield from lines(f"{CPUS}/cpu{cpu}/cpuidle/state{number}", state)
 
 
 def _edac(machine: SimulatedMachine) -> Files:

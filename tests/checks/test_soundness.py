@@ -394,6 +394,12 @@ def said_to_be_there(section: str, listed: str, count: str) -> Any:
     return tell
 
 
+def states_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    data = data_of(document, "cpuidle")
+    data["count"] = len(data.get("states") or ())
+    yield from range(data["count"] if data.get("latency_limit_us", 0) > 1000 else 0)
+
+
 COUNTED = {  # section, list: what else in the evidence says which items there are
     ("gpu", "gpus"): (counted_by_nvml, seen_on_the_bus),
     ("pci", "functions"): (named,),
@@ -411,6 +417,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("pci_settings", "functions"): (settings_counted,),
     ("failed_units", "units"): (failed_counted,),
     ("limits", "limits"): (asked,),
+    ("cpuidle", "states"): (states_counted,),
     ("installed", "packages"): (asked,),
     ("dcgm", "diagnostics"): (asked,),
     ("framework", "interpreters"): (asked,),
@@ -423,6 +430,10 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),
 }
 SAID_OTHERWISE = {  # why no count beside these lists is needed
+    (
+        "boots",
+        "boots",
+    ): "`since_s` and `whole` say how far it reaches, and uptime which is the last",
     ("stuck", "blocked"): "`blocked_count` says how many there are, and each that is there fails",
     ("edac", "controllers"): "each counts for itself, and nothing else says how many there are",
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",

@@ -86,6 +86,7 @@ def test_the_bundles_of_the_manifest():
     assert b"580.173.02" in desktop.files["proc/driver/nvidia/version"]
     # three files of one function are no PCI bus, and the nodes that are online no topology
     assert areas(desktop) == {
+        "proc/buddyinfo",
         "proc/cmdline",
         "proc/cpuinfo",
         "proc/driver/nvidia",

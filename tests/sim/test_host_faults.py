@@ -21,10 +21,11 @@ from nodevet_sim.scenario.format import NodePart
 from nodevet_sim.scenario.spec import NodeSpec, Origin
 
 CATALOG = Catalog()
-SAID: dict[str, dict[str, Any]] = {  # check -> its params
+SAID: dict[str, Any] = {  # check -> its params
     "acs": {"redirect": False},
     "bios": {"minimum_date": "2024-01-01"},
     "clocksource": {},
+    "cpu_idle_states": {"maximum_us": 10},
     "file_handles": {},
     "iommu": {"one_of": ["disabled", "identity"]},
     "irq_affinity": {},
@@ -44,6 +45,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "clocksource-hpet": {("clocksource", "")},
     "dimm-uncorrected": {("memory_errors", "mc0")},
     "high-load": {("load", "")},
+    "idle-deep": {("cpu_idle_states", "")},
     "iommu-translates": {("iommu", address) for address in (*GPUS, *NICS)},
     "irqs-on-one-cpu": {("irq_affinity", address) for address in (*GPUS[:4], *NICS[:4])},
     "memlock-small": {("limits", "login")},

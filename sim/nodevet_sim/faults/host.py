@@ -152,6 +152,13 @@ def irqs_on_one_cpu(healthy: Healthy, want: NoParams) -> Patch:
     return _there(healthy, files, "MSI interrupt")
 
 
+def idle_deep(healthy: Healthy, want: NoParams) -> Patch:
+    """The CPUs may enter every idle state, also those that take long to leave."""
+    names = (path for path in healthy.files if "/cpuidle/state" in path)
+    files = {path: "0\n" for path in names if path.endswith("/disable")}
+    return _there(healthy, files, "idle state")
+
+
 LIMITS = "/etc/security/limits.d/95-site.conf"
 
 
@@ -185,6 +192,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "clocksource-hpet": (NoParams, clocksource_hpet),
     "dimm-uncorrected": (DimmErrors, dimm_uncorrected),
     "high-load": (Load, high_load),
+    "idle-deep": (NoParams, idle_deep),
     "iommu-translates": (NoParams, iommu_translates),
     "irqs-on-one-cpu": (NoParams, irqs_on_one_cpu),
     "memlock-small": (NoParams, memlock_small),

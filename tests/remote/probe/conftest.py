@@ -24,7 +24,7 @@ from nodevet_sim.tree import write
 CAPTURES = Path(__file__).parents[3] / ".." / "shared" / "captures"
 WANTED = re.compile(
     r"(proc/(cpuinfo|meminfo|cmdline|loadavg|buddyinfo)|proc/sys/(fs|kernel)/[a-z_-]+"
-    r"|sys/devices/system/(clocksource|edac)/.*|sys/(class|devices/virtual)/dmi/id/\w+"
+    r"|sys/devices/system/(clocksource|edac|cpu/cpuidle|cpu/cpu\d+/cpuidle)/.*|sys/(class|devices/virtual)/dmi/id/\w+"
     r"|sys/devices/system/node/(online|node\d+/(cpulist|meminfo|distance))"
     r"|sys/devices/system/cpu/(online|offline|smt/.*|intel_pstate/(status|no_turbo))"
     r"|sys/devices/system/cpu/(cpu\d+|cpufreq)/.*(_list|_id|_freq|governors?|_driver|_cpus|prefer.*)"

@@ -1,0 +1,166 @@
+"""CPUs do not sleep so deep that they wake up late.
+
+**Why it matters.** A core in a deep idle state takes 100 us and more to come back. That is added
+to every interrupt of the NIC, every wake-up of the thread that launches kernels, and every rank
+waits for the slowest. Latency profiles (tuned's latency-performance) forbid it, and are undone
+by one service that does not start.
+
+**Read from** `latency` and `disable` of the states of every CPU,
+`/sys/devices/system/cpu/cpu*/cpuidle/state*`, and `/dev/cpu_dma_latency`, the latency that programs
+such as tuned hold the kernel to.
+
+**Verdicts.** Fails if a state that takes longer to leave than the baseline's maximum is enabled on
+any CPU, unless `/dev/cpu_dma_latency` holds the kernel to no more than that; only root can read
+that. With no idle driver
+there is no state to fail; in a virtual machine it is not applicable: the hypervisor decides.
+
+**To fix it** `tuned-adm profile latency-performance`, or `cpupower idle-set -D 10` at every boot,
+or `intel_idle.max_cstate=1 processor.max_cstate=1` on the kernel's command line.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.cpuidle import NO_LIMIT_US, Cpuidle, IdleState
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.lists import numbers, spans
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+METAL = ("none", "container")
+READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
+ADVICE = (
+    "start tuned with a latency profile (`tuned-adm active` shows which it runs), or disable the "
+    "deep states at boot: `cpupower idle-set -D MAXIMUM`"
+)
+
+
+class Params(CheckParams):
+    """`cpu_idle_states: 10`"""
+
+    bare: ClassVar[str] = "maximum_us"
+
+    maximum_us: Annotated[int, Meta(ge=0, le=1_000_000)]
+    """Microseconds to leave a state."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section, host = evidence[Cpuidle], evidence[HostInfo]
+    if host.data is None or host.data.virtualization is None:
+        why = host.why if host.data is None else host.data.why("virtualization")
+        yield unknown(why=f"virtualization: {why}")
+    elif host.data.virtualization not in METAL:
+        yield not_applicable(why="the hypervisor decides how the CPUs of a virtual machine sleep")
+    elif section.data is None:
+        again = section.why == NOT_ASKED
+        why = section.why if again else f"cpuidle: {section.why}"
+        yield unknown(why=why, advice=READ_AGAIN if again else "")
+    else:
+        metal = host.data.virtualization == "none"
+        yield judge_states(section.data, evidence, params.maximum_us, metal)
+
+
+def judge_states(idle: Cpuidle, evidence: Evidence, most: int, metal: bool) -> Finding:
+    """`metal`: not in a container, which does not see the machine's /dev."""
+    expected = f"at most {most} us"
+    limit = idle.latency_limit_us
+    if limit is None and metal and idle.errors.get("latency_limit_us") == "ENOENT":
+        limit = NO_LIMIT_US
+    if limit is not None and 0 <= limit <= most:
+        return ok(expected=expected, actual=f"held to {limit} us by /dev/cpu_dma_latency")
+    for field in ("states", "count"):
+        if getattr(idle, field) is None:
+            return unread(NODE, idle, field)
+    states = idle.states or ()
+    deep = [each for each in states if (each.latency_us or 0) > most and each.enabled_cpus]
+    if deep and limit is None:
+        why = idle.why("latency_limit_us")
+        return unknown(why=f"{shown(deep[-1])} is enabled, and latency_limit_us: {why}")
+    if deep:
+        details = {shown(each): f"CPUs {each.enabled_cpus}" for each in deep}
+        worst = max(deep, key=lambda each: each.latency_us or 0)
+        return fail(expected=expected, actual=shown(worst), details=details, advice=ADVICE)
+    doubt = doubtful(idle, states, evidence)
+    if doubt:
+        return unknown(why=doubt)
+    enabled = [each for each in states if each.enabled_cpus]
+    deepest = max(enabled, key=lambda each: each.latency_us or 0, default=None)
+    return ok(expected=expected, actual=shown(deepest) if deepest else "no idle state")
+
+
+def shown(state: IdleState) -> str:
+    return f"{state.name or 'a state'} {state.latency_us} us"
+
+
+def doubtful(idle: Cpuidle, states: tuple[IdleState, ...], evidence: Evidence) -> str:
+    """Why a CPU may have a deeper state than is told; empty if none has."""
+    if len(states) != idle.count:
+        return f"{len(states)} of {idle.count} kinds of states were read"
+    for state in states:
+        for field in ("latency_us", "enabled_cpus", "cpus"):
+            if getattr(state, field) is None:
+                return f"{field}: {state.why(field)}"
+        if numbers(state.enabled_cpus) is None or numbers(state.cpus) is None:
+            return f"enabled_cpus: {(state.enabled_cpus or '')[:60]}, of {(state.cpus or '')[:60]}"
+    if not states:
+        return (
+            "" if idle.driver == "none" else f"no state was found, and the driver is {told(idle)}"
+        )
+    cpus = evidence[Cpu]
+    online = numbers(cpus.data.online) if cpus.data is not None else None
+    if not online:
+        return "cpu: not known which CPUs are online"
+    there = frozenset().union(*(numbers(state.cpus) or () for state in states))
+    missing = online - there
+    return f"no state was read of CPUs {spans(missing)}" if missing else ""
+
+
+def told(idle: Cpuidle) -> str:
+    return idle.driver[:60] if idle.driver else idle.why("driver")
+
+
+def learn(evidence: Evidence) -> int | None:
+    idle = evidence[Cpuidle].data
+    enabled = [
+        each.latency_us for each in (idle.states if idle else None) or () if each.enabled_cpus
+    ]
+    limit = idle.latency_limit_us if idle else None
+    known = [each for each in enabled if each is not None]
+    if not known or limit is None:
+        return None
+    return max(known) if limit >= NO_LIMIT_US else min(max(known), limit)
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CPU,
+    reads=(
+        "cpuidle.latency_limit_us",
+        "cpuidle.driver",
+        "cpuidle.count",
+        "cpuidle.states[].latency_us",
+        "cpuidle.states[].cpus",
+        "cpuidle.states[].enabled_cpus",
+        "cpu.online",
+        "host.virtualization",
+    ),
+    judge=judge,
+    severity=Severity.WARNING,
+    asks=lambda params: {"cpuidle": ("states",)},
+    learn=learn,
+)

@@ -1,0 +1,142 @@
+"""The node was not rebooted unexpectedly, nor more often than the baseline allows.
+
+**Why it matters.** A node that crashes and comes back looks healthy in the morning: its counters
+are 0, its log is short, and its job is gone. Only how often it was booted tells.
+
+**Read from** /var/log/wtmp and the file that logrotate kept of it, as `last -x` reads them: every
+boot, and whether there was a shutdown before it.
+
+**Verdicts.** A boot without a shutdown before it is unexpected: a panic, a power cut, a reset by
+the BMC. Fails with more of them in the last days than the baseline allows, or, if it gives a
+maximum, with more boots of any kind. If wtmp does not reach back so far, or lacks the boot that
+the node runs since, it is unknown, as on distributions that no longer keep it. A container is not
+applicable.
+
+**To fix it** `last -x reboot shutdown` lists them. The BMC's event log knows of power and watchdog,
+/var/lib/systemd/pstore and /var/crash of panics; see `kernel_faults`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.evidence.boots import Boot, Boots
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo, at_uptime
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+DAY = 86400.0
+NEAR = 3600.0  # seconds that wtmp's boot may differ from uptime: the clock was set meanwhile
+READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
+ADVICE = (
+    "`last -x reboot shutdown` lists them; look for the cause in the BMC's event log (power, "
+    "watchdog), in /var/lib/systemd/pstore and in /var/crash"
+)
+
+
+class Params(CheckParams):
+    """`reboots: {}` or `reboots: {days: 30, unexpected: 1, maximum: 10}`"""
+
+    days: Annotated[int, Meta(ge=1, le=366)] = 7
+    unexpected: Annotated[int, Meta(ge=0)] = 0
+    """The most without a shutdown before them."""
+    maximum: Annotated[int, Meta(ge=0)] | None = None
+    """The most of any kind; without it, not judged."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section, host = evidence[Boots], evidence[HostInfo]
+    if host.data is None:
+        yield unknown(why=f"host: {host.why}")
+    elif host.data.virtualization == "container":
+        yield not_applicable(why="a container is not booted")
+    elif section.data is None:
+        again = section.why == NOT_ASKED
+        why = section.why if again else f"boots: {section.why}"
+        yield unknown(why=why, advice=READ_AGAIN if again else "")
+    else:
+        yield judge_boots(section.data, host.data, params)
+
+
+def judge_boots(found: Boots, host: HostInfo, params: Params) -> Finding:
+    if found.boots is None:
+        return unread(NODE, found, "boots")
+    for field in ("virtualization", "clock_s", "uptime_s"):
+        if getattr(host, field) is None:
+            return unread(NODE, host, field)
+    now = host.clock_s or 0.0
+    start = now - params.days * DAY
+    there = [boot for boot in found.boots if start <= (boot.at_s or 0) <= now + DAY]
+    crashes = [boot for boot in there if boot.clean is False]
+    if len(crashes) > params.unexpected:
+        return too_many(crashes, f"at most {params.unexpected} unexpected", "unexpected", params)
+    if params.maximum is not None and len(there) > params.maximum:
+        return too_many(there, f"at most {params.maximum}", "", params)
+    doubt = doubtful(found, now - (host.uptime_s or 0.0), start)
+    if doubt:
+        return unknown(why=doubt)
+    count = f"{len(crashes)} unexpected of {len(there)}" if there else "none"
+    allowed = f"at most {params.unexpected} unexpected in {params.days} days"
+    return ok(expected=allowed, actual=f"{count} in {params.days} days")
+
+
+def too_many(boots: list[Boot], allowed: str, kind: str, params: Params) -> Finding:
+    return fail(
+        expected=f"{allowed} in {params.days} days",
+        actual=f"{len(boots)} {kind}".strip() + f" in {params.days} days",
+        last=at_uptime(0.0, max(boot.at_s or 0 for boot in boots)),
+        advice=ADVICE,
+    )
+
+
+def doubtful(found: Boots, booted: float, start: float) -> str:
+    """Why there may be boots that are not in wtmp; empty if there are none."""
+    if not found.boots:
+        return "wtmp has no boot"
+    for boot in found.boots:
+        if boot.at_s is None:
+            return f"at_s: {boot.why('at_s')}"
+    first = found.boots[0]
+    unclear = [boot for boot in found.boots if boot.clean is None and boot is not first]
+    if unclear:
+        return f"clean: {unclear[0].why('clean')}"
+    if abs((found.boots[-1].at_s or 0) - booted) > NEAR:
+        return "wtmp does not have the boot that the node runs since"
+    if found.whole is None:
+        return f"whole: {found.why('whole')}"
+    if not found.whole and found.since_s is None:
+        return f"since_s: {found.why('since_s')}"
+    if not found.whole and (found.since_s or 0) > start:
+        return f"wtmp begins {at_uptime(0.0, found.since_s or 0)}"
+    if first.clean is None and not found.whole and (first.at_s or 0) >= start:
+        return f"not known whether it was shut down before {at_uptime(0.0, first.at_s or 0)}"
+    return ""
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.KERNEL,
+    reads=(
+        "boots.boots[].at_s",
+        "boots.boots[].clean",
+        "boots.since_s",
+        "boots.whole",
+        "host.clock_s",
+        "host.uptime_s",
+        "host.virtualization",
+    ),
+    judge=judge,
+    asks=lambda params: {"boots": ("wtmp",)},
+)
