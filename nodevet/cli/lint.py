@@ -26,6 +26,7 @@ SHOWN = 6  # names of files in a line
     examples=(
         ("All files of this folder's project", "nodevet lint"),
         ("In CI: a warning is an error", "nodevet lint --strict --format github"),
+        ("What other baselines for these GPUs ask for", "nodevet lint --suggest"),
     ),
 )
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=completing.baselines)
@@ -39,10 +40,20 @@ SHOWN = 6  # names of files in a line
     help="How problems are printed: for people, for programs, as GitHub workflow commands, or as "
     "SARIF 2.1.0.",
 )
+@click.option(
+    "--suggest",
+    is_flag=True,
+    help="Also name what the shipped baseline for the same GPUs asks for and yours does not.",
+)
 @display_options()
 @options.project
 def command(
-    names: tuple[str, ...], strict: bool, form: str, project: Path, display: Display
+    names: tuple[str, ...],
+    strict: bool,
+    form: str,
+    suggest: bool,
+    project: Path,
+    display: Display,
 ) -> None:
     """Check baselines and the project's other files for mistakes.
 
@@ -56,6 +67,8 @@ def command(
       0  no errors
       2  errors, or with --strict warnings
     """
+    if suggest and form != "text":
+        raise click.UsageError("--suggest is for people: leave out --format")
     from nodevet.report.parts import problems
     from nodevet.run.lint import lint
 
@@ -68,6 +81,8 @@ def command(
         shown = {"github": problems.github, "sarif": problems.sarif}[form](linted.found)
     click.echo(shown, nl=False)
     _tell(linted, named=bool(names))
+    if suggest:
+        _suggest(names, project)
     failed = linted.errors or (strict and linted.warnings)
     click.get_current_context().exit(USAGE if failed else 0)
 
@@ -95,3 +110,19 @@ def _tell(linted: "Linted", *, named: bool) -> None:
     told = whole[0] if len(whole) == 1 else count(number, "file")
     found = count(linted.errors, "error"), count(linted.warnings, "warning")
     click.echo(f"{told}: {', '.join(found)}", err=True)
+
+
+def _suggest(names: tuple[str, ...], project: Path) -> None:
+    """Lines that could stand under `expect`."""
+    from nodevet.printable import plain
+    from nodevet.report.parts.text import columns, count
+    from nodevet.run.suggest import suggest
+
+    for one in suggest(names, project):
+        if not one.missing:
+            click.echo(f"{plain(one.baseline)}: asks for all that {one.like} does")
+            continue
+        checks = count(len(one.missing), "check")
+        click.echo(f"{plain(one.baseline)}: {checks} that {one.like} asks for, and it does not:")
+        for line in columns([[f"  {plain(each.line)}", each.title] for each in one.missing]):
+            click.echo(line)

@@ -164,7 +164,7 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     if isinstance(baseline, str):
         least = _stand_in(evidence, host, context)
         told = f"; until then judged by the shipped {least.name}" if least else ""
-        advice = f"if {least.name} is enough, `-b {least.name}`; or extend it" if least else ""
+        advice = _what_to_judge_by(least, host)
         none = unknown(why=baseline + told, check=CHECK, advice=advice)
         known = msgspec.structs.replace(known, findings=(*known.findings, none))
         if least is None:
@@ -176,6 +176,13 @@ def _judged(evidence: Evidence, blank: HostReport, host: Host, context: VetConte
     return msgspec.structs.replace(
         known, baseline=baseline.name, findings=(*known.findings, *findings)
     )
+
+
+def _what_to_judge_by(least: Baseline | None, host: Host) -> str:
+    """What to do about a host that no baseline fits: take what stood in, or write one."""
+    target = "@local" if host.local else host.name
+    written = f"`nodevet capture {target} -o FILE` writes one of this node as it is"
+    return f"if {least.name} is enough, `-b {least.name}`; {written}" if least else written
 
 
 def _stand_in(evidence: Evidence, host: Host, context: VetContext) -> Baseline | None:

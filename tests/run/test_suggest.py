@@ -1,0 +1,37 @@
+"""What a baseline for the same GPUs says, and one's own does not."""
+
+from pathlib import Path
+
+from nodevet.baseline import available, load, params_of
+from nodevet.catalog import Catalog
+from nodevet.run.suggest import said, suggest
+
+CATALOG = Catalog()
+
+
+def project(folder: Path, text: str) -> Path:
+    (folder / "baselines").mkdir()
+    (folder / "baselines/site.yaml").write_text("nodevet: 1\n" + text)
+    return folder
+
+
+def test_what_is_missing_is_named_as_it_would_be_written(tmp_path: Path) -> None:
+    text = 'applies: {gpu: {device: "10de:2330"}}\nexpect: {gpu_count: 8, swap: none}\n'
+    (found,) = suggest((), project(tmp_path, text))
+    assert found.like == "nvidia-h100-sxm"
+    lines = {each.check: each.line for each in found.missing}
+    assert lines["nvlink"] == "nvlink: 18"
+    assert lines["power_limit"] == "power_limit: 700"
+    assert {"gpu_count", "swap"}.isdisjoint(lines)
+
+
+def test_without_gpus_it_is_held_against_any_node(tmp_path: Path) -> None:
+    (found,) = suggest((), project(tmp_path, "expect: {gpu_count: 8}\n"))
+    assert found.like == "generic"
+
+
+def test_what_can_be_pasted_means_the_same() -> None:
+    for baseline in load([name for name, _ in available([])], catalog=CATALOG):
+        for wish in baseline.expectations:
+            again = params_of(CATALOG.check(wish.check), said(wish))
+            assert again == wish.params, (baseline.name, wish.check, said(wish))
