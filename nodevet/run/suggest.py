@@ -15,7 +15,7 @@ from nodevet.run.context import candidates, open_project
 GENERIC = "generic"
 
 
-class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+class SuggestedLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line that could stand under `expect`."""
 
     check: str
@@ -28,7 +28,7 @@ class Suggestions(msgspec.Struct, frozen=True, kw_only=True):
 
     baseline: str
     like: str
-    missing: tuple[Suggestion, ...]
+    missing: tuple[SuggestedLine, ...]
 
 
 def suggest(names: Sequence[str], project: Path) -> tuple[Suggestions, ...]:
@@ -79,7 +79,7 @@ def _suggestions(baseline: Baseline, like: Baseline, catalog: Catalog) -> Sugges
         baseline=baseline.path,
         like=like.name,
         missing=tuple(
-            Suggestion(
+            SuggestedLine(
                 check=wish.check,
                 line=f"{wish.check}: {flow(said(wish))}",
                 title=catalog.title(wish.check),
