@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nodevet_sim.faults.node import NoParams
+from nodevet_sim.faults.node import ONLY_INSIDE, NoParams
 from nodevet_sim.faults.params import FaultParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 from nodevet_sim.software_files import CDI, DIAG, diagnostic, specification
@@ -70,11 +70,49 @@ def ofed_old(healthy: Healthy, want: Release) -> Patch:
     return Patch({f"{MLX5}/version": f"{want.version}\n"})
 
 
+def library_empty(healthy: Healthy, want: NoParams) -> Patch:
+    """The driver's libcuda.so is empty, as a container tool leaves it that mounted over it."""
+    healthy.gpu(None)
+    files = "/usr/lib/*/libcuda.so.[0-9][0-9][0-9].* /usr/lib*/libcuda.so.[0-9][0-9][0-9].*"
+    empty = f'for file in {files}; do [ ! -f "$file" ] || : >"$file"; done'
+    return Patch(boot=(f"{ONLY_INSIDE} && {empty}",))
+
+
+class Unfinished(FaultParams):
+    package: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{0,60}$")] = "bash"
+
+
+def package_unfinished(healthy: Healthy, want: Unfinished) -> Patch:
+    """dpkg could not configure a package.
+
+    `package`, bash.
+    """
+    block = f"/^Package: {want.package}$/,/^$/"
+    status = "s/^Status: install ok installed$/Status: install ok half-configured/"
+    edit = f"sed -i '{block}{status}' /var/lib/dpkg/status"
+    return Patch(boot=(f"{ONLY_INSIDE} && [ -f /var/lib/dpkg/status ] && {edit}",))
+
+
+SCONTROL = "/usr/local/bin/scontrol"
+
+
+def slurm_drained(healthy: Healthy, want: NoParams) -> Patch:
+    """Slurm has drained the node and says why. Only scontrol is there, and no Slurm."""
+    row = "NodeName=$4 State=IDLE+DRAIN Reason=Xid 79 on GPU 3 [root@2026-11-20T02:11:00]"
+    return Patch(
+        root_files={SCONTROL: f'#!/bin/sh\necho "{row}"\n'},
+        boot=(f"{ONLY_INSIDE} && chmod 755 {SCONTROL}",),
+    )
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "cdi-stale": (NoParams, cdi_stale),
     "diag-failed": (OneGpu, diag_failed),
     "dkms-not-built": (NoParams, dkms_not_built),
     "gpus-hidden": (Hidden, gpus_hidden),
+    "library-empty": (NoParams, library_empty),
     "ofed-old": (Release, ofed_old),
+    "package-unfinished": (Unfinished, package_unfinished),
     "secure-boot-on": (NoParams, secure_boot_on),
+    "slurm-drained": (NoParams, slurm_drained),
 }

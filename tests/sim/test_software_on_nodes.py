@@ -1,0 +1,81 @@
+"""The software around the driver, judged on booted nodes: one that is healthy, and one on which
+everything is wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nodevet_sim.faults.software import FAULTS
+from simulated_fleet import Boot
+
+pytestmark = pytest.mark.timeout(600)
+BASELINE = """\
+nodevet: 1
+title: these nodes
+expect:
+  container_runtime: {cdi: true}
+  cuda_libraries: {}
+  dcgm: {health: false, diag: /var/log/dcgm-diag.json}
+  dkms: {}
+  environment: {units: [ssh.service]}
+  imex: {}
+  ofed: inbox
+  packages: {installed: {bash: any}, absent: [snapd]}
+  secure_boot: false
+"""
+SLURM = "  slurm_node: {gpus: false}\n"  # a healthy node has no Slurm
+SCENARIO = f"""\
+sim: 1
+title: one of which nothing is wrong, and one of which everything is
+nodes:
+  good: {{gpus: h100-sxm, cores: 1}}
+  bad: {{gpus: h100-sxm, cores: 1, faults: [{", ".join(sorted(FAULTS))}]}}
+"""
+FOUND = {
+    ("container_runtime", "/etc/cdi/nvidia.yaml"),
+    ("cuda_libraries", "libcuda.so.1"),
+    ("dcgm", "diag memory"),
+    ("dkms", "nvidia"),
+    ("environment", "CUDA_VISIBLE_DEVICES"),
+    ("ofed", "mlx5_core"),
+    ("packages", "bash"),
+    ("secure_boot", ""),
+    ("slurm_node", "state"),
+}
+
+
+@pytest.fixture(scope="module")
+def hosts(boot: Boot) -> dict[str, Any]:
+    """The findings of each node."""
+    fleet = boot("software", SCENARIO)
+    (fleet.project / "baselines").mkdir()
+    found = {}
+    for name, more in (("good", ""), ("bad", SLURM)):
+        file = fleet.project / "baselines" / f"{name}.yaml"
+        file.write_text(BASELINE + more, encoding="utf-8")
+        words = ("-i", fleet.place.inventory, "-b", name, "--format", "json", name)
+        done = fleet.at("check", *words)
+        assert done.returncode in (0, 1), done.stderr
+        (found[name],) = json.loads(done.stdout)["hosts"]
+    return found
+
+
+def test_a_healthy_node_is_ok(hosts: dict[str, Any]) -> None:
+    odd = [each for each in hosts["good"]["findings"] if each["verdict"] != "ok"]
+    assert {(each["check"], each["verdict"]) for each in odd} == {
+        ("dkms", "not_applicable"),
+        ("imex", "not_applicable"),
+    }
+
+
+def test_every_fault_is_found(hosts: dict[str, Any]) -> None:
+    findings = hosts["bad"]["findings"]
+    failed = {
+        (each["check"], each["subject"].get("id", ""))
+        for each in findings
+        if each["verdict"] == "fail"
+    }
+    assert failed == FOUND
+    assert not [each for each in findings if each["verdict"] == "unknown"]
+    assert len(FOUND) == len(FAULTS)
