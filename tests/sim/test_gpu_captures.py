@@ -25,6 +25,7 @@ SAID = {  # check -> params
     "bar1": 256,
     "fabric": {},
     "gpu_repair": {},
+    "gpus_alike": {},
     "gsp_firmware": {},
     "inforom": {},
     "nvlink": {},

@@ -187,6 +187,15 @@ def bar1_small(healthy: Healthy, want: SomeGpus) -> Patch:
     return Patch(state=state)
 
 
+def gpu_odd(healthy: Healthy, want: OneGpu) -> Patch:
+    """A GPU has half of the memory of the others, as a board of another variant.
+
+    `gpu`.
+    """
+    gpu = healthy.gpu(want.gpu)
+    return _set(healthy, gpu, memory_total_b=healthy.number(gpu, "memory_total_b") // 2)
+
+
 def nvswitch_narrow(healthy: Healthy, want: NoParams) -> Patch:
     """The PCIe link of an NVSwitch runs on one lane."""
     bound = sorted(path for path, target in healthy.links.items() if target.endswith(NVSWITCH))
@@ -239,6 +248,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "fabric-degraded": (OneGpu, fabric_degraded),
     "fabric-down": (NoParams, fabric_down),
     "gpu-hot": (Margin, gpu_hot),
+    "gpu-odd": (OneGpu, gpu_odd),
     "gsp-mismatch": (Version, gsp_mismatch),
     "inforom-corrupted": (OneGpu, inforom_corrupted),
     "memory-leaked": (Leaked, memory_leaked),

@@ -1,0 +1,117 @@
+"""The GPUs of the node are alike: model, board, memory, clocks, default power limit.
+
+**Why it matters.** In a job over all GPUs of a node the weakest sets the pace. A board of another
+variant, put in during a repair, has the same name and less memory, clock or power.
+
+**Read from** NVML: nvmlDeviceGetName, nvmlDeviceGetPciInfo, nvmlDeviceGetMemoryInfo,
+nvmlDeviceGetMaxClockInfo, nvmlDeviceGetPowerManagementDefaultLimit and
+nvmlDeviceGetGpuMaxPcieLinkGeneration.
+
+**Verdicts.** A GPU that differs from most of the others fails; if no value is that of most, all of
+them fail. What is not to be compared goes into `ignore`. What no GPU tells is not applicable; what
+one alone does not tell is unknown. A node with one GPU is not applicable. Firmware has checks of
+its own (`vbios`, `inforom`, `gsp_firmware`); which model is right says `gpu_model`.
+
+**To fix it** have the odd board replaced with one of the part number that the others have. If the
+mix is meant, as on a workstation, leave this check out.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from nodevet.evidence.across import IN_HAND, each_gpu
+from nodevet.evidence.core import unsupported
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu import Gpu, board, subject_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+Field = Literal[
+    "name",
+    "pci_device",
+    "pci_subsystem",
+    "memory_total_b",
+    "max_clock_sm_mhz",
+    "max_clock_memory_mhz",
+    "power_limit_default_mw",
+    "pcie_generation_device_max",
+]
+FIELDS: tuple[Field, ...] = Field.__args__  # type: ignore[attr-defined]
+ODD = (
+    "compare part numbers (`nvidia-smi -q`, board and GPU part number) with the others and have "
+    "the odd one replaced with the right part; no setting changes it"
+)
+
+
+class Params(CheckParams):
+    """`gpus_alike: {}` or `gpus_alike: {ignore: [power_limit_default_mw]}`"""
+
+    ignore: tuple[Field, ...] = ()
+    """What may differ."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    found = tuple(each_gpu(evidence))
+    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    fields = [field for field in FIELDS if field not in params.ignore]
+    silent = [field for field in fields if all(unsupported(gpu, field) for gpu in gpus)]
+    values = {
+        field: Counter(value for gpu in gpus if (value := getattr(gpu, field)) is not None)
+        for field in fields
+        if field not in silent
+    }
+    for gpu in found:
+        if isinstance(gpu, Finding):
+            yield gpu
+        elif len(found) == 1:
+            yield not_applicable(subject_of(gpu), why="the node has one GPU")
+        else:
+            yield from judge_gpu(gpu, values)
+            if silent:
+                why = f"told by no GPU here: {', '.join(silent)}"
+                yield not_applicable(subject_of(gpu), why=why)
+
+
+def judge_gpu(gpu: Gpu, values: Mapping[Field, Counter[object]]) -> Iterator[Finding]:
+    subject = subject_of(gpu)
+    expected: dict[str, object] = {}
+    doubts = []
+    for field, counts in values.items():
+        if getattr(gpu, field) is None:
+            doubts.append(f"{field}: {gpu.why(field)}")
+        elif counts.total() == 1:
+            doubts.append(f"{field}: no other GPU here tells it")
+        elif getattr(gpu, field) != (common := usual(counts)):
+            expected[field] = "alike" if common is None else common
+    if expected:
+        actual = {field: getattr(gpu, field) for field in expected}
+        yield fail(subject, expected=expected, actual=actual, advice=ODD, details=board(gpu))
+    if doubts:
+        yield unknown(subject, why="; ".join(doubts))
+    elif not expected:
+        yield ok(subject, expected="alike", actual="alike")
+
+
+def usual(counts: Counter[object]) -> object:
+    """What most have; None if as many have something else."""
+    (value, most), *others = counts.most_common(2)
+    return None if others and others[0][1] == most else value
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.GPU,
+    reads=(*IN_HAND, *(f"gpu.gpus[].{field}" for field in FIELDS)),
+    judge=judge,
+    severity=Severity.WARNING,
+)
