@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nodevet.catalog import Catalog
+from nodevet.checking.expected import matches
 from nodevet.evidence.across import IN_HAND
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers, spans
@@ -328,6 +329,13 @@ def devices_found(document: dict[str, Any], check_id: str, wanted: Any) -> Itera
     )
 
 
+def links_found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """Those that the baseline names."""
+    data = data_of(document, "mlxlink")
+    data["found"] = [each["device"] for each in data.get("links") or ()]
+    yield from (at for at, each in enumerate(data["found"]) if matches(each, wanted.devices))
+
+
 def interfaces_found(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
     """Those of RDMA ports, and those that are listed as found."""
     data = data_of(document, "network")
@@ -408,6 +416,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("processes", "processes"): (computing,),
     ("filesystems", "filesystems"): (found,),
     ("infiniband", "devices"): (devices_found,),
+    ("mlxlink", "links"): (links_found,),
     ("network", "interfaces"): (interfaces_found,),
     ("modules", "loaded"): (bound,),
     ("services", "units"): (asked,),
@@ -452,6 +461,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("imex", "nodes"): "the baseline says how many there are",
     ("containers", "engines"): "one that is not there can only be called not installed",
     ("containers", "specifications"): "read whole or not at all",
+    ("mlxlink", "found"): "it is such a count itself",
     ("infiniband", "found"): "it is such a count itself",
     ("network", "found"): "it is such a count itself",
     ("routes", "default_ipv4"): "one that is not there can only be called missing",

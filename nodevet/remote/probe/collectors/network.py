@@ -56,7 +56,7 @@ STATISTICS = (
     "tx_packets",
 )
 CARRIER = ("carrier_changes", "carrier_down_count", "carrier_up_count")
-ASKED = "counter:"  # before a counter's name among what is asked for
+COUNTER = "counter:"  # before a counter's name among what is asked for
 ETHTOOL_SECONDS = 3  # for one interface
 ETHTOOL_MOST = 64  # interfaces
 BONDED = ("link_failure_count",)  # bonding_slave/, of an interface in a bond
@@ -208,8 +208,8 @@ def collect(root, request):
     except FileNotFoundError:
         raise Absent("the kernel has no network: no " + CLASS)
     asks = request.get("asks", {}).get("network", ())
-    asked = [each for each in asks if not each.startswith(ASKED)]
-    named = sorted(each[len(ASKED) :] for each in asks if each.startswith(ASKED))
+    asked = [each for each in asks if not each.startswith(COUNTER)]
+    named = sorted(each[len(COUNTER) :] for each in asks if each.startswith(COUNTER))
     extra = [each for each in named if each not in STATISTICS + CARRIER + BONDED]
     real = [name for name in known if known[name] in ("physical", "virtual_function")]
     masters = {linked(root, "{}/{}/".format(CLASS, name), "master") for name in real}

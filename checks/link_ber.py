@@ -1,0 +1,133 @@
+"""The links of Mellanox NICs have few bit errors, by mlxlink.
+
+**Why it matters.** A dirty connector or a tired transceiver shows as a rising rate of bit errors
+long before the link goes down. What forward error correction (FEC) cannot repair is sent again: the
+port stays at full rate by its name, and jobs over it are slow.
+
+**Read from** `mlxlink -d DEVICE -c --json` of MFT, or mstlink of mstflint: Effective and Raw
+Physical BER. It is run only if a baseline asks for this check, and takes root and a second for each
+port.
+
+**Verdicts.** The effective rate is after FEC and must be practically none; the raw one is before
+it, and links of 400 Gb/s live with some. A port that is not active says nothing and is not
+applicable: `infiniband` judges that. A rate over less than `minimum_minutes` since the counters
+were cleared is unknown, unless it is too high already. Without either program it is unknown; a
+node without such devices is not applicable.
+
+**To fix it** clean and reseat both ends of the cable, then swap the transceiver with a known-good
+one; `mlxlink -d DEVICE -m` shows its optical power and temperature. `mlxlink -d DEVICE --pc` clears
+the counters after a repair.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.expected import Words, each, matches
+from nodevet.evidence.core import unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.mlxlink import LinkQuality, Mlxlink
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Verdict,
+    not_applicable,
+    unknown,
+)
+
+CLEAN = (
+    "clean and reseat both ends of the cable, then swap cable or transceiver with a known-good "
+    "one; `mlxlink -d DEVICE -m` shows its optical power, the switch that of the other end"
+)
+Rate = Annotated[float, Meta(gt=0, lt=1)]
+
+
+class Params(CheckParams):
+    """`link_ber: {}` or `link_ber: {devices: "mlx5_[0-7]", maximum_raw: 1.0e-5}`"""
+
+    devices: Words = "mlx5_*"
+    """RDMA devices; `*` stands for any text."""
+    maximum_effective: Rate = 1e-12
+    """Bit errors of each bit, after FEC."""
+    maximum_raw: Rate = 1e-5
+    """The same before FEC."""
+    minimum_minutes: Annotated[float, Meta(ge=0)] = 0
+    """For how long errors must have been counted."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Mlxlink]
+    if section.data is None:
+        yield unknown(why=f"mlxlink: {section.why}")
+        return
+    data = section.data
+    if data.links is None or data.found is None:
+        yield unread(NODE, data, "links" if data.links is None else "found")
+        return
+    links = {link.device: link for link in data.links if matches(link.device, params.devices)}
+    missing = sorted(name for name in set(data.found) - set(links) if matches(name, params.devices))
+    if missing:
+        yield unknown(why=f"links that were not read: {', '.join(missing[:8])}")
+    if not links and not missing:
+        yield not_applicable(why="the node has no such device")
+    for name, link in links.items():
+        subject = Subject(kind="port", id=name)
+        if link.state is None:
+            yield unread(subject, link, "state")
+        elif link.state != "Active":
+            yield not_applicable(subject, why=f"the link is not active: {link.state}")
+        else:
+            yield from judged(subject, aspects(link, params), {})
+
+
+def aspects(link: LinkQuality, params: Params) -> Iterator[Aspect]:
+    rates = (
+        ("effective_ber", "effective BER", params.maximum_effective),
+        ("raw_ber", "raw BER", params.maximum_raw),
+    )
+    clean = True
+    for field, name, most in rates:
+        rate = getattr(link, field)
+        if rate is None:
+            yield unread_aspect(link, field)
+        else:
+            clean = clean and 0 <= rate <= most
+            yield met(
+                name,
+                0 <= rate <= most,
+                expected=f"at most {most:g}",
+                actual="none" if 0 <= rate < 1e-200 else f"{rate:g}",
+                advice=CLEAN,
+            )
+    if clean and params.minimum_minutes:
+        if link.minutes is None:
+            yield unread_aspect(link, "minutes")
+        elif link.minutes < params.minimum_minutes:
+            why = f"errors were counted for {link.minutes:g} minutes"
+            yield Aspect(Verdict.UNKNOWN, "minutes", why=why)
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"mlxlink": each(params.devices)}
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        "mlxlink.found[]",
+        "mlxlink.links[].device",
+        "mlxlink.links[].effective_ber",
+        "mlxlink.links[].minutes",
+        "mlxlink.links[].raw_ber",
+        "mlxlink.links[].state",
+    ),
+    judge=judge,
+    asks=asks,
+)

@@ -1,0 +1,29 @@
+"""Section mlxlink: how good the links of Mellanox NICs are, only if a baseline asks for it."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class LinkQuality(Record, frozen=True, kw_only=True):
+    """What `mlxlink -d <device> -c --json` says of a port."""
+
+    device: Text  # mlx5_0
+    state: Text | None = None  # Active
+    minutes: float | None = None  # since the counters were cleared, or the link came up
+    effective_ber: float | None = None  # bit errors beyond FEC, of each bit
+    raw_ber: float | None = None  # before FEC
+    effective_errors: int | None = None
+    link_downs: int | None = None
+
+
+class Mlxlink(SectionRecord, frozen=True, kw_only=True):
+    """The ports of the RDMA devices that a baseline names; `error` without mlxlink."""
+
+    unique = ("links[].device",)
+    plural = "links"
+
+    links: Annotated[tuple[LinkQuality, ...], bounds.RDMA_DEVICES] | None = None
+    found: Annotated[tuple[Text, ...], bounds.RDMA_DEVICES] | None = None  # devices that were asked
