@@ -17,7 +17,7 @@ In a virtual machine the bus is the hypervisor's: not applicable.
 that is missing is not in `lspci -d 15b3:`, either: reseat it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -68,7 +68,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         return
     nics = nics_of(evidence, params)
     alone = one_node(evidence)
-    short, unsure = ((), "") if isinstance(nics, str) else shared(evidence, nics, alone, params)
+    reach = {} if isinstance(nics, str) else reaches(evidence, nics, alone)
+    short, unsure = shared(reach, params)
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
@@ -79,21 +80,30 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif isinstance(nics, str):
             yield unknown(subject_of(gpu), why=nics)
         else:
-            there = [(between(found, nic, alone), nic.address) for nic in nics]
+            there = reach[found.address]
             yield judge_gpu(gpu, there, params, found.address in short, unsure)
 
 
+def reaches(
+    evidence: Evidence, nics: list[PciFunction], alone: bool | None
+) -> dict[str, list[tuple[Distance, str]]]:
+    """How far each NIC is from each GPU on the bus, by the GPU's address."""
+    return {
+        function.address: [(between(function, nic, alone), nic.address) for nic in nics]
+        for function in on_the_bus(evidence)
+    }
+
+
 def shared(
-    evidence: Evidence, nics: list[PciFunction], alone: bool | None, params: Params
+    reach: Mapping[str, list[tuple[Distance, str]]], params: Params
 ) -> tuple[Collection[str], str]:
     """The GPUs that others leave no NIC for; and why it is not known of some GPU what it takes."""
     shares, short, unsure = Shares(params), set(), ""
-    for function in on_the_bus(evidence):
-        there = [(between(function, nic, alone), nic.address) for nic in nics]
+    for gpu, there in reach.items():
         near = [address for distance, address in there if is_near(distance, params)]
         unsure = unsure or next((distance.why for distance, _ in there if distance.why), "")
-        if len(near) >= params.nics and not shares.give(function.address, near):
-            short.add(function.address)
+        if len(near) >= params.nics and not shares.give(gpu, near):
+            short.add(gpu)
     return short, unsure
 
 

@@ -94,7 +94,7 @@ def links_of(gpu: Gpu) -> Links:
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = tuple(each_gpu(evidence))
-    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    gpus = [(gpu, len(links_of(gpu).active)) for gpu in found if isinstance(gpu, Gpu)]
     for gpu in found:
         if isinstance(gpu, Finding):
             yield gpu
@@ -123,16 +123,19 @@ def without_links(gpu: Gpu, params: Params) -> Finding:
     )
 
 
-def expected_of(gpu: Gpu, gpus: Sequence[Gpu], params: Params) -> int | Finding:
-    """How many links are to be active, or the finding if that cannot be told of this GPU."""
+def expected_of(gpu: Gpu, gpus: Sequence[tuple[Gpu, int]], params: Params) -> int | Finding:
+    """How many links are to be active, or the finding if that cannot be told of this GPU.
+
+    `gpus`: every GPU with how many links it has active.
+    """
     if params.active is not None:
         return params.active
     links = links_of(gpu)
     there, now = sum(map(len, links)), len(links.active)
-    others = [each for each in gpus if each is not gpu]
-    most = max((len(links_of(each).active) for each in others), default=0)
+    others = [(each, active) for each, active in gpus if each is not gpu]
+    most = max((active for _, active in others), default=0)
     if now + len(links.unread) < most:
-        bridged = None if now or links.unread else unbridged(gpu, others)
+        bridged = None if now or links.unread else unbridged(gpu, [each for each, _ in others])
         return bridged or most
     if links.unread:
         return unknown(subject_of(gpu), why=links.doubt)

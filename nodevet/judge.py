@@ -5,8 +5,9 @@ people read, and judging ends when the caller says that it is `late`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -36,23 +37,23 @@ def judge(
     Of a check with more than `most` findings those that matter most, and how many more there
     are of each verdict. Once `late` says so, the rest is unknown: it is asked between findings.
     """
-    found = tuple(
-        finding
-        for wish in baseline.expectations
-        for finding in _most(
-            (
-                _waive(replace(finding, **_stamp(wish)), baseline.waivers, host, today)
-                for finding in _ask(evidence, wish, catalog, late)
-            ),
-            most,
-        )
-    )
+    found: list[Finding] = []
+    for wish in baseline.expectations:
+        stamp = {"check": wish.check, "severity": wish.severity, "origin": wish.origin}
+        said = (replace(finding, **stamp) for finding in _ask(evidence, wish, catalog, late))
+        if baseline.waivers:
+            said = (_waive(finding, baseline.waivers, host, today) for finding in said)
+        first = list(islice(said, most))
+        found += first if len(first) != most else _most(chain(first, said), most)
     return tuple(_caused(found, catalog))
 
 
-def _caused(findings: tuple[Finding, ...], catalog: Catalog) -> Iterator[Finding]:
+def _caused(findings: Sequence[Finding], catalog: Catalog) -> Iterator[Finding]:
     """The findings, with the cause that their check declares if that fails on the same part."""
     failed = {(each.check, each.subject) for each in findings if each.verdict is Verdict.FAIL}
+    if not failed:
+        yield from findings
+        return
     for finding in findings:
         trouble = finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
         follows = _follows(finding.check, catalog) if trouble and not finding.cause else ()
@@ -67,14 +68,14 @@ def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:
         return ()
 
 
-def _most(findings: Iterable[Finding], most: int | None) -> Iterator[Finding]:
-    """All findings of a check, or `most` of them and the numbers of the others."""
+def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
+    """The findings of a check, `most` of them, and the numbers of the others."""
     kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
     counts: Counter[Verdict] = Counter()
     last = None
     for place, last in enumerate(findings):
         counts[last.verdict] += 1
-        if most is None or len(kept[last.verdict]) < most:
+        if len(kept[last.verdict]) < most:
             kept[last.verdict].append((place, last))
     worst_first = [entry for verdict in WORST for entry in kept[verdict]]
     listed = sorted(worst_first[:most], key=lambda entry: entry[0])
@@ -90,10 +91,6 @@ def _most(findings: Iterable[Finding], most: int | None) -> Iterator[Finding]:
                 severity=last.severity,
                 origin=last.origin,
             )
-
-
-def _stamp(wish: Expectation) -> dict[str, object]:
-    return {"check": wish.check, "severity": wish.severity, "origin": wish.origin}
 
 
 def _ask(
@@ -124,6 +121,8 @@ def _ask(
 def _short(finding: Finding) -> Finding:
     """With reasons, advice and details of a length that people read; the values stay whole."""
     told = finding.details or {}
+    if not told and len(finding.why) <= LONGEST and len(finding.advice) <= LONGEST:
+        return finding
     texts = (finding.why, finding.advice, *told, *told.values())
     if len(told) <= MOST_DETAILS and all(len(text) <= LONGEST for text in texts):
         return finding

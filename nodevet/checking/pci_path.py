@@ -68,10 +68,9 @@ def between(one: PciFunction, other: PciFunction, alone: bool | None) -> Distanc
         if function.upstream is None or "upstream" in function.errors:
             return Distance("", f"{function.address}: upstream: {function.why('upstream')}")
     above_one, above_other = one.upstream or (), other.upstream or ()
-    places = {address: place for place, address in enumerate(above_other)}
     for place, address in enumerate(above_one):
-        if address in places:
-            far = max(place, places[address]) > WITHIN_A_SWITCH
+        if address in above_other:
+            far = max(place, above_other.index(address)) > WITHIN_A_SWITCH
             return Distance("PXB" if far else "PIX")
     if host_bridge(one) == host_bridge(other):
         return Distance("PHB")

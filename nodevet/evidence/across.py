@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from nodevet.evidence.core import unread
-from nodevet.evidence.document import Evidence
+from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost, subject_of
 from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.lists import numbers
@@ -24,6 +24,7 @@ IN_HAND = (
 """What says how many GPUs there are to be judged: part of `reads` of whoever uses `each_gpu`."""
 
 
+@once
 def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
     """The GPUs on the PCI bus that the NVIDIA driver of this machine has, or ought to have."""
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
@@ -56,6 +57,15 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     Never empty: without NVML, or without a GPU, it is one unknown finding. So it is, after the
     others, if NVML lists fewer than there are.
     """
+    yield from _in_hand(evidence)
+
+
+@once
+def _in_hand(evidence: Evidence) -> tuple[Gpu | Finding, ...]:
+    return tuple(_each_gpu(evidence))
+
+
+def _each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
     section = evidence[Gpus]
     if section.data is None:
         yield unknown(why=f"NVML: {section.why}")
@@ -74,6 +84,7 @@ def each_gpu(evidence: Evidence) -> Iterator[Gpu | Finding]:
             yield short
 
 
+@once
 def answering(evidence: Evidence) -> tuple[Gpu, ...]:
     """The GPUs that NVML can ask; none without NVML."""
     gpus = (data.gpus if (data := evidence[Gpus].data) else None) or ()
@@ -93,6 +104,7 @@ def logged(evidence: Evidence) -> KernelLog | Finding:
     return section.data
 
 
+@once
 def off_the_bus(evidence: Evidence) -> frozenset[str]:
     """The addresses of the GPUs that no longer answer a read of their configuration."""
     functions = (data.functions if (data := evidence[Pci].data) else None) or ()
@@ -100,6 +112,7 @@ def off_the_bus(evidence: Evidence) -> frozenset[str]:
     return frozenset(each.address for each in gone)
 
 
+@once
 def located(evidence: Evidence) -> tuple[Gpu, ...]:
     """Every GPU of NVML's list, a lost one of no known address with the one that is left over.
 
@@ -156,6 +169,7 @@ INSTALL_LIBRARY = (
 )
 
 
+@once
 def nodes_of(evidence: Evidence) -> Mapping[int, NumaNode] | Finding:
     """Every NUMA node that is online, by number; none of them if the kernel has no NUMA."""
     section = evidence[Numa]

@@ -3,9 +3,9 @@
 A section that does not decode becomes `error` with the decoder's words, and the others live on.
 """
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -42,12 +42,30 @@ class Sections(dict[type[SectionRecord], Section[Any]]):
 
     def __init__(self, raw: Mapping[str, msgspec.Raw]) -> None:
         self.raw = raw
+        self.known: dict[object, Any] = {}  # see `once`
         super().__init__()
 
     def __missing__(self, record: type[SectionRecord]) -> Section[Any]:
         name = record.__module__.rpartition(".")[2]  # its file's, which is the section's
         section = self[record] = _section(record, self.raw.get(name))
         return section
+
+
+Answer = TypeVar("Answer")
+
+
+def once(ask: Callable[[Evidence], Answer]) -> Callable[[Evidence], Answer]:
+    """A question that many checks have: the same evidence is asked once. The answer is shared."""
+
+    @wraps(ask)
+    def asked(evidence: Evidence) -> Answer:
+        known = evidence.sections.known
+        if ask not in known:
+            known[ask] = ask(evidence)
+        answer: Answer = known[ask]
+        return answer
+
+    return asked
 
 
 class EvidenceError(Exception):

@@ -258,6 +258,7 @@ def lost(gpu: Gpu) -> str | None:
         (
             why
             for part in (*own, *(gpu.nvlinks or ()))
+            if part.errors
             for why in part.errors.values()
             if why in LOST
         ),

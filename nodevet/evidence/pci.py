@@ -1,7 +1,7 @@
 """Section pci."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated
 
 import msgspec
@@ -52,16 +52,20 @@ class PciFunction(Record, frozen=True, kw_only=True):
 
         vgpu: a virtual function of a GPU, which a vGPU host gives to virtual machines; it has
         the ids of the GPU, and NVML does not list it."""
-        code = self.class_code or ""
-        if self.vendor == "10de" and code[:4] in ("0300", "0302"):
-            return "vgpu" if self.physfn else "gpu"
-        if self.vendor == "10de" and code[:4] == "0680":
-            return "nvswitch"
-        if code[:2] == "02":
-            return "nic"
-        if code[:4] == "0108":
-            return "nvme"
-        return "port" if code[:4] == "0604" else "other"
+        return _kind(self.class_code or "", self.vendor == "10de", bool(self.physfn))
+
+
+@lru_cache(1024)
+def _kind(code: str, nvidia: bool, virtual: bool) -> str:
+    if nvidia and code[:4] in ("0300", "0302"):
+        return "vgpu" if virtual else "gpu"
+    if nvidia and code[:4] == "0680":
+        return "nvswitch"
+    if code[:2] == "02":
+        return "nic"
+    if code[:4] == "0108":
+        return "nvme"
+    return "port" if code[:4] == "0604" else "other"
 
 
 class Pci(SectionRecord, frozen=True, kw_only=True, dict=True):
