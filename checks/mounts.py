@@ -255,7 +255,7 @@ def learn(evidence: Evidence) -> Value:
             found[mount.name] = {"type": mount.type}
             if "ro" in options_of(mount):
                 found[mount.name]["read_only"] = True
-    return {"paths": found} if found else None
+    return found or None
 
 
 CHECK = Check(

@@ -1,11 +1,42 @@
 """What a healthy machine says of its disks and mounts, as files. Pure.
 
-`files` is hardware; `own` is what a node that is written out has mounted. A node that is booted
-has mounts of its own.
+`files` and `links` are hardware, `logs` what its NVMe drives answer to nvme-cli; `own` is what a
+node that is written out has mounted. A node that is booted has mounts of its own.
 """
 
-from nodevet_sim.cpu_files import Files, Links
-from nodevet_sim.machine import SimulatedMachine
+import hashlib
+import json
+from collections.abc import Iterator
+
+from nodevet_sim.cpu_files import Files, Links, lines
+from nodevet_sim.machine import SimulatedFunction, SimulatedMachine
+from nodevet_sim.pci_files import placed
+
+MODELS = {  # vendor -> model, firmware
+    "1344": ("Micron_7450_MTFDKCB3T8TFR", "E2MU200"),
+    "144d": ("Samsung SSD 990 PRO 1TB", "4B2QJXD7"),
+}
+LOGS = "/usr/lib/nodevet-sim/nvme"  # where a node's nvme-cli finds them
+HEALTHY_LOG = {  # of a drive after a year, as nvme-cli prints it; kelvins
+    "critical_warning": 0,
+    "temperature": 308,
+    "avail_spare": 100,
+    "spare_thresh": 10,
+    "percent_used": 2,
+    "endurance_grp_critical_warning_summary": 0,
+    "data_units_read": 401234567,
+    "data_units_written": 201234567,
+    "host_read_commands": 3012345678,
+    "host_write_commands": 1512345678,
+    "controller_busy_time": 4012,
+    "power_cycles": 34,
+    "power_on_hours": 8760,
+    "unsafe_shutdowns": 11,
+    "media_errors": 0,
+    "num_err_log_entries": 0,
+    "warning_temp_time": 0,
+    "critical_comp_time": 0,
+}
 
 MDSTAT = "Personalities : \nunused devices: <none>\n"
 MOUNTS = (  # point, type, source, options of the mount, of its file system
@@ -21,12 +52,42 @@ NFS = (
 CONNECTIONS = 8
 
 
+def drives(machine: SimulatedMachine) -> Iterator[tuple[str, str, SimulatedFunction]]:
+    """(name, directory below sys, function) of every NVMe controller."""
+    found = sorted(placed(machine).items())
+    on_bus = [each for _, each in found if each[1].class_code.startswith("0108")]
+    for at, (place, function) in enumerate(on_bus):
+        yield f"nvme{at}", f"{place}/nvme/nvme{at}", function
+
+
 def files(machine: SimulatedMachine) -> Files:
     yield "proc/mdstat", MDSTAT
+    for name, place, function in drives(machine):
+        model, firmware = MODELS.get(function.id.partition(":")[0], ("NVMe drive", "1.0"))
+        serial = hashlib.sha256(f"{machine.hostname}/{name}".encode()).hexdigest()[:12].upper()
+        told = {
+            "model": f"{model:40}",
+            "serial": f"{serial:20}",
+            "firmware_rev": f"{firmware:8}",
+            "state": "live",
+            "transport": "pcie",
+            "address": function.address,
+            "numa_node": function.numa_node,
+            "cntrltype": "io",
+        }
+        yield from lines(f"sys/{place}", told)
+        number = name.removeprefix("nvme")
+        yield from lines(f"sys/{place}/hwmon{number}", {"name": "nvme", "temp1_input": 34850})
 
 
 def links(machine: SimulatedMachine) -> Links:
-    yield from ()
+    for name, place, _ in drives(machine):
+        yield f"sys/class/nvme/{name}", f"../../{place}"
+
+
+def logs(machine: SimulatedMachine) -> Files:
+    for name, _, _ in drives(machine):
+        yield f"{LOGS}/{name}.json", f"{json.dumps(HEALTHY_LOG, indent=2)}\n"
 
 
 def own(machine: SimulatedMachine) -> Files:

@@ -299,6 +299,9 @@ def named(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
         *paired,
         "pci_links",
     )
+    if check_id == "nvme_health":
+        drives = (each for each in functions if each.get("driver") == "nvme")
+        names.update(each["address"] for each in drives)
     if check_id == "pcie_errors" or bare:
         names.update(port for each in functions for port in each.get("upstream") or ())
     yield from (at for at, function in enumerate(functions) if function["address"] in names)
@@ -391,6 +394,15 @@ def failed_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iter
     yield from range(data["count"])
 
 
+def drives_on_the_bus(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+    """Every NVMe controller is that of a drive on the PCI bus."""
+    drives = data_of(document, "nvme").get("controllers") or ()
+    on_bus = {"class_code": "010802", "driver": "nvme"}
+    functions = [{"address": each.get("address", "0000:e0:00.0"), **on_bus} for each in drives]
+    document["sections"]["pci"] = {"status": "ok", "data": {"functions": functions}}
+    yield from range(len(drives))
+
+
 def said_to_be_there(section: str, listed: str, count: str) -> Any:
     """The section says how many it found."""
 
@@ -434,6 +446,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("environment", "units"): (asked,),
     ("libraries", "libraries"): (asked,),
     ("mounts", "mounts"): (asked,),
+    ("nvme", "controllers"): (drives_on_the_bus,),
     ("nfs", "mounts"): (said_to_be_there("nfs", "mounts", "found"),),
     ("raid", "arrays"): (said_to_be_there("raid", "arrays", "arrays_found"),),
     ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),

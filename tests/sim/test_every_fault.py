@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from nodevet_sim.faults import FAULTS
+from nodevet_sim.faults.cpu_memory import FAULTS as OF_CPUS
 from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
 from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
 from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
 from nodevet_sim.faults.software import FAULTS as OF_THE_SOFTWARE
+from nodevet_sim.faults.storage import FAULTS as OF_STORAGE
 from simulated_fleet import Boot
 
 pytestmark = pytest.mark.timeout(1500)
@@ -110,6 +112,8 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_DEVICES.keys()
         | OF_THE_NETWORK.keys()
         | OF_THE_SOFTWARE.keys()
+        | OF_CPUS.keys()
+        | OF_STORAGE.keys()
     )  # by tests of their own, without booting
     assert set(FAULTS) - elsewhere == tried
     assert len(hosts) == len(WRONG) + len(NOT_VETTED) + SPARE

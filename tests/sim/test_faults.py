@@ -26,6 +26,7 @@ from nodevet_sim.faults import (
     FaultError,
     Healthy,
     combine,
+    cpu_memory,
     describe,
     devices,
     gpu_health,
@@ -33,6 +34,7 @@ from nodevet_sim.faults import (
     kernel,
     network,
     software,
+    storage,
     summary,
 )
 from nodevet_sim.library import environment
@@ -153,9 +155,8 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3")},
 }
-OF_OTHER_TESTS = {
-    name for each in (devices, gpu_health, host, kernel, network, software) for name in each.FAULTS
-}
+OTHERS = (cpu_memory, devices, gpu_health, host, kernel, network, software, storage)
+OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(
     FAULTS.keys() - SEEN.keys() - OF_OTHER_TESTS - {"gpu-lost", "nvml-hang", "sshd-stopped"}
 )

@@ -8,7 +8,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodevet_sim.faults import devices, gpu, gpu_health, host, kernel, network, node, software
+from nodevet_sim.faults import (
+    cpu_memory,
+    devices,
+    gpu,
+    gpu_health,
+    host,
+    kernel,
+    network,
+    node,
+    software,
+    storage,
+)
 from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch, combine
 
@@ -57,6 +68,8 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in gpu_health.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in host.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in kernel.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in cpu_memory.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in storage.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in devices.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in network.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in software.FAULTS.items()},

@@ -107,6 +107,7 @@ class Patch:
     services: Mapping[str, bool] = field(default_factory=dict)  # unit -> enabled
     gpu: int | None = None  # the one GPU whose state or files it is about
     gone: frozenset[int] = frozenset()  # GPUs that are no longer there
+    gone_slots: frozenset[str] = frozenset()  # addresses of other PCI functions that are not
     log: tuple[LogLine, ...] = ()
     boot: tuple[str, ...] = ()
 
@@ -123,6 +124,7 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     return Patch(
         **merged,  # type: ignore[arg-type]
         gone=frozenset(gpu for _, patch in named for gpu in patch.gone),
+        gone_slots=frozenset(slot for _, patch in named for slot in patch.gone_slots),
         log=tuple(line for _, patch in named for line in patch.log),
         boot=tuple(dict.fromkeys(command for _, patch in named for command in patch.boot)),
     )

@@ -117,6 +117,7 @@ def write(
         put_tool(upper, path, built, _driver_version(node))
     for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
         put(upper, f"{LIBRARY}/{name}", _unit(name), 0o755)
+    put(upper, "/usr/sbin/nvme", _unit("nvme"), 0o755)
     for path in KMOD:
         inside(upper, path).parent.mkdir(parents=True, exist_ok=True)
         inside(upper, path).symlink_to(f"{LIBRARY}/kmod")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
-from nodevet_sim import captured, software_files, tree
+from nodevet_sim import captured, software_files, storage_files, tree
 from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode, SwapArea
 from nodevet_sim.faults import FAULTS, Healthy, Patch, combine
 from nodevet_sim.faults.node import governors
@@ -40,7 +40,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     with spec.blame("faults"):
         patch = combine(patches)
     state = _state(spec, healthy, patch) if known is not None else None
-    files, links = _without(healthy, {**healthy.files, **patch.files}, patch.gone)
+    files, links = _without(healthy, {**healthy.files, **patch.files}, patch)
     if state is not None and "proc/driver/nvidia" not in laid.areas:
         files.update(_driver_files(state))
     files.update(_own_files(spec, files, links))
@@ -63,6 +63,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
             **ROOT_FILES,
             **software_files.root_files(healthy.state),
             **_fstab(swap),
+            **dict(storage_files.logs(machine)),
             **patch.root_files,
         },
         services=_services(machine, state, patch),
@@ -107,17 +108,22 @@ def _state(spec: NodeSpec, healthy: Healthy, patch: Patch) -> dict[str, str]:
 
 
 def _without(
-    healthy: Healthy, files: Mapping[str, Content], gone: frozenset[int]
+    healthy: Healthy, files: Mapping[str, Content], patch: Patch
 ) -> tuple[dict[str, Content | None], dict[str, str]]:
-    """Files and links without the PCI functions of these GPUs."""
-    slots = tuple(f"/{healthy.address(gpu)[:-1]}" for gpu in gone)  # its sound is gone, too
+    """Files and links without the PCI functions of the GPUs and slots that are gone."""
+    addresses = (*(healthy.address(gpu) for gpu in patch.gone), *patch.gone_slots)
+    slots = tuple(f"/{address[:-1]}" for address in addresses)  # a GPU's sound is gone, too
 
     def stays(path: str) -> bool:
         return not any(slot in path for slot in slots)
 
     return (
         {path: content for path, content in files.items() if stays(path)},
-        {path: target for path, target in healthy.links.items() if stays(path)},
+        {
+            path: target
+            for path, target in healthy.links.items()
+            if stays(path) and not (path.startswith("sys/class/") and not stays(target))
+        },
     )
 
 

@@ -1,0 +1,312 @@
+"""Every NVMe drive is there, live and healthy by its own account.
+
+**Why it matters.** A drive that is worn out, has no spare blocks left or lost data slows down, then
+turns read-only, in the middle of a job; one that is missing makes the scratch array smaller or
+keeps it from being mounted. The drive knows it before anyone notices.
+
+**Read from** /sys/class/nvme, the PCI bus, and the drives' SMART / Health Information log by `nvme
+smart-log` or `smartctl`, whichever is installed: as root, with a deadline, and only because a
+baseline has this check. Reading it changes nothing on the drive.
+
+**Verdicts.** A drive fails if its controller is not live, if it raises a critical warning, if its
+spare blocks are below its own threshold, or beyond the limits of the baseline. Without either
+program, or without root, it is unknown; `smart: false` judges what the kernel says alone. `count`
+is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails, one that
+is bound to another driver (vfio-pci, SPDK) is not looked at. In a virtual machine that cannot read
+a log the drive is not applicable: its host looks after it. Of drives over a network only the state
+is judged.
+
+**To fix it** drain the node. `nvme smart-log`, `nvme error-log` and `smartctl -x` tell more; a
+drive that is worn, out of spares or lost data is replaced: its bay is found by serial and bus
+address (`nvme list`, the BMC). Hot: look at fans and airflow. Missing or not live: the kernel log
+(`nvme`), then reseat it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from nodevet.checking.expected import Words, matches, said
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.nvme import Nvme, NvmeController, NvmeHealthLog
+from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    compare,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
+
+WARNINGS = (
+    "spare blocks below the threshold",
+    "temperature beyond its limits",
+    "reliability degraded by media or internal errors",
+    "media are read-only",
+    "volatile memory backup failed",
+    "persistent memory region is read-only",
+)
+HEALTH = "health"
+MISSING = "a drive is missing: the kernel log (`nvme`) and `lspci` tell when it went; reseat it"
+NO_DRIVER = "`modprobe nvme`; if that does not help, the kernel log says why the driver gave up"
+NOT_LIVE = "the kernel log (`nvme`) says why; `nvme reset` may bring it back, else reseat it"
+REPLACE = "drain the node and have the drive replaced: details tell its serial and bus address"
+COOL = "look at fans, airflow and the drives beside it"
+Count = Annotated[int, Meta(ge=0)]
+Percent = Annotated[int, Meta(ge=0, le=255)]
+
+
+class Params(CheckParams):
+    """`nvme_health: 8` or `nvme_health: {count: 8, maximum_percentage_used: 80}` or
+    `nvme_health: {smart: false, firmware: [EPK9CB5Q, "GDC7*"]}`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Count | None = None
+    """Drives on PCIe that there must be."""
+    smart: bool = True
+    """Whether the drives are asked for their health log."""
+    maximum_percentage_used: Percent | None = 100
+    """Of the endurance that the vendor rates; it may be above 100."""
+    minimum_spare_percent: Percent | None = None
+    """Spare blocks that are left; the drive's own threshold is always judged."""
+    maximum_media_errors: Count | None = 0
+    """Data that could not be read back, since the drive was made."""
+    maximum_unsafe_shutdowns: Count | None = None
+    """Since the drive was made."""
+    maximum_temperature_c: Annotated[int, Meta(ge=1, le=200)] | None = None
+    model: Words | None = None
+    """Models that are right, or one; `*` stands for any text."""
+    firmware: Words | None = None
+    """Firmware revisions that are right, or one."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Nvme]
+    if section.data is None:
+        yield unknown(why=f"NVMe: {section.why}")
+    elif section.data.controllers is None:
+        yield unread(NODE, section.data, "controllers")
+    else:
+        controllers = section.data.controllers
+        found = [*judge_bus(evidence, controllers, params)]
+        found += [judge_drive(each, evidence, params) for each in controllers]
+        yield from found
+        if not found:
+            yield not_applicable(why="there is no NVMe drive")
+
+
+def judge_bus(
+    evidence: Evidence, controllers: Sequence[NvmeController], params: Params
+) -> Iterator[Finding]:
+    """Whether the controllers are those of the drives on the PCI bus, and as many as expected."""
+    section = evidence[Pci]
+    there = [each for each in controllers if each.transport in (None, "pcie")]
+    if section.data is None:
+        yield unknown(why=f"PCI: {section.why}")
+    elif section.data.functions is None:
+        yield unread(NODE, section.data, "functions")
+    else:
+        drives = [each for each in section.data.functions if each.kind == "nvme"]
+        addresses = {each.address for each in there}
+        for drive in drives:
+            if drive.address not in addresses and ours(drive):
+                yield fail(
+                    Subject(kind="pci", id=drive.address, bus_id=drive.address),
+                    expected="live",
+                    actual="on the PCI bus, without a controller",
+                    why="" if drive.driver else "no driver is bound to it",
+                    advice=NOT_LIVE if drive.driver else NO_DRIVER,
+                )
+        strange = addresses - {drive.address for drive in drives}
+        if strange:
+            told = f"{len(there) - len(strange)} of them on the PCI bus"
+            yield unknown(why=f"{len(there)} drives, and {told}")
+    unsure = [each for each in controllers if each.transport is None]
+    if params.count is not None and unsure:
+        yield unread(NODE, unsure[0], "transport")
+    elif params.count is not None:
+        advice = MISSING if len(there) < params.count else ""
+        expected, actual = {"drives": params.count}, {"drives": len(there)}
+        extra = "correct the baseline, or remove the drive" if len(there) > params.count else ""
+        yield compare(NODE, expected=expected, actual=actual, advice=advice or extra)
+
+
+def ours(function: PciFunction) -> bool:
+    """Whether the kernel's own driver has it, or ought to."""
+    return function.driver in (None, "nvme")
+
+
+def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> Finding:
+    subject = subject_of(drive)
+    details = details_of(drive)
+    if drive.state is None:
+        return unread(subject, drive, "state")
+    if drive.state != "live":
+        return fail(subject, expected="live", actual=drive.state, advice=NOT_LIVE, details=details)
+    answers: list[Answered] = [("state", "live", "live", True)]
+    answers += texts(drive, params)
+    remote = drive.transport not in (None, "pcie")
+    if params.smart and not remote:
+        if drive.health is None:
+            answers.append(("health", "", f"health: {drive.why('health')}", None))
+        else:
+            answers += logged(drive.health, params)
+    bad = [answer for answer in answers if answer[3] is False]
+    doubtful = [answer for answer in answers if answer[3] is None]
+    if doubtful and not bad:
+        if drive.health is None and is_virtual(evidence) and doubtful[0][0] == "health":
+            return not_applicable(subject, why=f"a virtual machine: {doubtful[0][2]}"[:400])
+        return unknown(subject, why=doubtful[0][2])
+    told = bad or answers
+    return (fail if bad else ok)(
+        subject,
+        expected={name: expected for name, expected, _, _ in told},
+        actual={name: actual for name, _, actual, _ in told},
+        advice=advice([name for name, _, _, _ in bad]),
+        details=details,
+    )
+
+
+Answered = tuple[str, str, str, bool | None]
+"""What, expected, actual or why it is not known, whether it is right."""
+
+
+def subject_of(drive: NvmeController) -> Subject:
+    pcie = drive.address if drive.transport == "pcie" else None
+    return Subject(kind="nvme", id=drive.name.removeprefix("nvme"), bus_id=pcie)
+
+
+def details_of(drive: NvmeController) -> Mapping[str, str]:
+    told = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
+    return {name: text for name, text in told.items() if text}
+
+
+def is_virtual(evidence: Evidence) -> bool:
+    data = evidence[HostInfo].data
+    return data is not None and data.virtualization not in (None, "none", "container")
+
+
+def texts(drive: NvmeController, params: Params) -> Iterator[Answered]:
+    for name, words, told in (
+        ("model", params.model, drive.model),
+        ("firmware", params.firmware, drive.firmware),
+    ):
+        if words is not None and told is None:
+            yield name, said(words), f"{name}: {drive.why(name)}", None
+        elif words is not None and told is not None:
+            yield name, said(words), told, matches(told, words)
+
+
+def logged(log: NvmeHealthLog, params: Params) -> Iterator[Answered]:
+    """What the health log says, field by field."""
+    if log.critical_warning is None:
+        yield unanswered(log, "critical_warning")
+    else:
+        raised = warnings(log.critical_warning)
+        yield "critical warning", "none", ", ".join(raised) or "none", not raised
+    yield spare(log, params)
+    for name, field, most, unit in (
+        ("endurance used", "percentage_used", params.maximum_percentage_used, "%"),
+        ("media errors", "media_errors", params.maximum_media_errors, ""),
+        ("unsafe shutdowns", "unsafe_shutdowns", params.maximum_unsafe_shutdowns, ""),
+        ("temperature", "temperature_c", params.maximum_temperature_c, " °C"),
+    ):
+        found: int | None = getattr(log, field)
+        if most is None:
+            continue
+        if found is None or (found < 0 and field != "temperature_c"):
+            yield unanswered(log, field)
+        else:
+            expected = f"at most {most}{unit}" if most else "none"
+            yield name, expected, f"{found}{unit}", found <= most
+
+
+def spare(log: NvmeHealthLog, params: Params) -> Answered:
+    for field in ("spare_percent", "spare_threshold_percent"):
+        value = getattr(log, field)
+        if value is None or not 0 <= value <= 255:
+            return unanswered(log, field)
+    least = max(log.spare_threshold_percent or 0, params.minimum_spare_percent or 0)
+    found = log.spare_percent or 0
+    return "spare blocks", f"at least {least}%", f"{found}%", found >= least
+
+
+def unanswered(log: NvmeHealthLog, field: str) -> Answered:
+    value = getattr(log, field)
+    return field, "", f"{field}: {log.why(field) if value is None else value}", None
+
+
+def warnings(bits: int) -> list[str]:
+    """
+    >>> warnings(0), warnings(0b1001)[1], warnings(64)
+    ([], 'media are read-only', ['bit 6'])
+    """
+    named = [text for bit, text in enumerate(WARNINGS) if bits >> bit & 1]
+    others = [bit for bit in range(len(WARNINGS), 16) if bits >> bit & 1]
+    return named + [f"bit {bit}" for bit in others] or (["unreadable"] if bits < 0 else [])
+
+
+def advice(bad: Sequence[str]) -> str:
+    if not bad:
+        return ""
+    if bad == ["temperature"]:
+        return COOL
+    if set(bad) <= {"model", "firmware"}:
+        return "`nvme fw-download` and `nvme fw-commit` on a drained node, or another drive"
+    if bad == ["unsafe shutdowns"]:
+        return "the node loses power, or is switched off hard: see the BMC's event log"
+    return REPLACE
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"nvme": (HEALTH,) if params.smart else ()}
+
+
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Nvme].data
+    if data is None or data.controllers is None:
+        return None
+    drives = [each for each in data.controllers if each.transport == "pcie"]
+    fields: dict[str, Value] = {"count": len(drives)}
+    if any(each.health is None and each.why(HEALTH) != NOT_ASKED for each in drives):
+        fields["smart"] = False
+    return fields if drives else None
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "host.virtualization",
+        "nvme.controllers[].address",
+        "nvme.controllers[].firmware",
+        "nvme.controllers[].health.critical_warning",
+        "nvme.controllers[].health.media_errors",
+        "nvme.controllers[].health.percentage_used",
+        "nvme.controllers[].health.spare_percent",
+        "nvme.controllers[].health.spare_threshold_percent",
+        "nvme.controllers[].health.temperature_c",
+        "nvme.controllers[].health.unsafe_shutdowns",
+        "nvme.controllers[].model",
+        "nvme.controllers[].name",
+        "nvme.controllers[].state",
+        "nvme.controllers[].transport",
+        "pci.functions[].address",
+        "pci.functions[].class_code",
+        "pci.functions[].driver",
+    ),
+    judge=judge,
+    learn=learn,
+    asks=asks,
+)

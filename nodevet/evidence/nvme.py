@@ -1,0 +1,48 @@
+"""Section nvme."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.core import Record, SectionRecord
+
+
+class NvmeHealthLog(Record, frozen=True, kw_only=True):
+    """What a drive says of itself: its SMART / Health Information log."""
+
+    tool: Text | None = None  # nvme, smartctl
+    critical_warning: int | None = None  # bits, NVM Express Base Specification
+    percentage_used: int | None = None  # of its rated endurance; may be above 100
+    spare_percent: int | None = None  # of the spare blocks that are left
+    spare_threshold_percent: int | None = None  # below it the drive warns
+    media_errors: int | None = None  # data that could not be read back, since it was made
+    unsafe_shutdowns: int | None = None
+    power_on_hours: int | None = None
+    temperature_c: int | None = None  # composite
+    warning_temperature_min: int | None = None  # minutes above the warning temperature
+    critical_temperature_min: int | None = None
+
+
+class NvmeController(Record, frozen=True, kw_only=True):
+    """/sys/class/nvme/<name>/*."""
+
+    name: Text  # nvme0
+    model: Text | None = None
+    serial: Text | None = None
+    firmware: Text | None = None
+    state: Text | None = None  # live, resetting, connecting, dead
+    transport: Text | None = None  # pcie, tcp, rdma, fc
+    address: Text | None = None  # 0000:1b:00.0 of pcie
+    numa_node: int | None = None  # -1: the firmware does not say
+    # of its own, read only if a baseline asks for it
+    temperature_c: int | None = None
+    health: NvmeHealthLog | None = None
+
+
+class Nvme(SectionRecord, frozen=True, kw_only=True):
+    """NVMe controllers. Their health logs are read only if a baseline asks for them."""
+
+    unique = ("controllers[].name",)
+    plural = "NVMe drives"
+
+    controllers: Annotated[tuple[NvmeController, ...], bounds.NVME_CONTROLLERS] | None = None

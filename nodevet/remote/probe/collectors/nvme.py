@@ -1,0 +1,122 @@
+"""NVMe controllers: /sys/class/nvme; and, if a baseline asks for it, their health logs.
+
+The health log and the temperature are read from the drive itself, with one command of the kind
+"get log page" that changes nothing: `nvme smart-log`, else `smartctl`, where it is installed. Each
+has a deadline; a controller that is not live is not asked.
+"""
+
+import re
+
+from nodevet.remote.probe.files import (
+    Reading,
+    SectionError,
+    attempt,
+    integer,
+    line,
+    names,
+    numbered,
+    parsed,
+    quote,
+    silent,
+)
+from nodevet.remote.probe.smart import FIELDS, parse_log
+from nodevet.remote.program import ToolError, find, run
+
+CLASS = "/sys/class/nvme"
+HEALTH = "health"  # what a baseline asks for
+NOT_ASKED = "the probe was not asked for it"
+CONTROLLERS = 256
+SECONDS = 5  # for the log of one drive
+OUTPUT = 1 << 20  # bytes
+TEXTS = (
+    ("model", "model"),
+    ("serial", "serial"),
+    ("firmware", "firmware_rev"),
+    ("state", "state"),
+    ("transport", "transport"),
+    ("address", "address"),
+)
+HWMON = re.compile(r"hwmon[0-9]{1,6}\Z")
+COMMANDS = (  # program, its words before and after the device, exit codes of a log that was read
+    ("nvme", ("smart-log",), ("--output-format=json",), lambda code: code == 0),
+    # bits 0 and 1: not understood, not opened; the others speak of the drive
+    ("smartctl", ("--json", "--info", "--health", "--attributes"), (), lambda code: not code & 3),
+)
+
+
+def controller(root, number):
+    place = "{}/nvme{}/".format(CLASS, number)
+    record = Reading(name="nvme{}".format(number))
+    for field, file in TEXTS:
+        record.take(field, line, root, place + file)
+    record.take("numa_node", parsed, root, place + "numa_node", integer)
+    return record
+
+
+def temperature(root, name):
+    """Degrees, of hwmon's first sensor, the composite one. Raises OSError, ValueError."""
+    for folder in ("{}/{}".format(CLASS, name), "{}/{}/device/hwmon".format(CLASS, name)):
+        for entry in attempt(names, root, folder)[0] or ():
+            if HWMON.match(entry):
+                path = "{}/{}/temp1_input".format(folder, entry)
+                return round(parsed(root, path, integer) / 1000)
+    raise ValueError("the kernel has no hwmon sensor of it")
+
+
+def health(name):
+    """{field: number} of the drive's log, and `tool`. Raises ValueError with all reasons."""
+    reasons = []
+    for program, before, after, is_good in COMMANDS:
+        try:
+            path = find(program)
+        except ToolError:
+            continue
+        try:
+            code, text, said = run((path,) + before + ("/dev/" + name,) + after, SECONDS, OUTPUT)
+            if not is_good(code) and not text.lstrip().startswith("{"):
+                raise ValueError("ended with {}: {}".format(code, quote(said or text.strip())))
+            return dict(parse_log(text), tool=program)
+        except (SectionError, ValueError) as error:
+            reasons.append("{}: {}".format(program, error))
+    raise ValueError("; ".join(reasons) or "neither nvme nor smartctl is on this node")
+
+
+def take_health(record, root, asked):
+    """What the drive itself says, if it may be asked."""
+    why = "" if asked else NOT_ASKED
+    if not why and record["state"] not in ("live", None):
+        why = "the controller is not live: it is not asked"
+    if why:
+        record.fail_all(("temperature_c", "health"), why)
+        return
+    record.take("temperature_c", temperature, root, record["name"])
+    if root != "/":
+        record.fail("health", "drives are asked on a running machine only")
+        return
+    found, why = attempt(health, record["name"])
+    if found is None:
+        record.fail("health", why)
+        return
+    log = Reading(tool=found["tool"])
+    for field, _, _ in FIELDS:
+        if found[field] is None:
+            log.fail(field, "{} does not tell it".format(found["tool"]))
+        else:
+            log[field] = found[field]
+    record["health"] = log
+
+
+def collect(root, request):
+    note = request.get("note", silent)
+    asked = HEALTH in request.get("asks", {}).get("nvme", ())
+    try:
+        found = numbered(root, CLASS, "nvme", CONTROLLERS)
+    except FileNotFoundError:
+        found = []
+    controllers = []
+    for number in found:
+        record = controller(root, number)
+        note(record["name"])
+        take_health(record, root, asked)
+        controllers.append(record)
+    return Reading(controllers=controllers)

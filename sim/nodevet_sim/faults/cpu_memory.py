@@ -1,0 +1,115 @@
+"""Faults of CPUs, memory and the kernel's version. A function's docstring is the documentation."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
+from nodevet_sim.cpu_files import CPUS, NODES, mask
+from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+
+NODE = re.compile(rf"{NODES}/node(\d+)/meminfo")
+SIBLINGS = re.compile(rf"{CPUS}/cpu(\d+)/topology/(core_cpus|thread_siblings)_list")
+TOTAL = re.compile(r"(MemTotal: *)(\d+)")
+SWITCHES = {f"{CPUS}/intel_pstate/no_turbo": "1\n", f"{CPUS}/cpufreq/boost": "0\n"}
+
+
+class NoFurtherParams(FaultParams):
+    """A fault without parameters."""
+
+
+class DeadDimm(FaultParams):
+    node: Annotated[int, Field(ge=0, le=1023)] | None = None
+    dimms: Annotated[int, Field(ge=2, le=64)] = 8
+
+
+def dimm_dead(healthy: Healthy, want: DeadDimm) -> Patch:
+    """A DIMM was left out at boot: its NUMA node has less memory.
+
+    `node`, its NUMA node, the last; `dimms`, of a NUMA node, 8.
+    """
+    nodes = {int(found[1]): path for path in healthy.files if (found := NODE.fullmatch(path))}
+    if not nodes:
+        raise FaultError("the node has no NUMA nodes")
+    chosen = max(nodes) if want.node is None else want.node
+    if chosen not in nodes:
+        raise FaultError(f"the node has no NUMA node {chosen}")
+    own = _text(healthy, nodes[chosen])
+    lost = int(TOTAL.search(own)[2]) // want.dimms  # type: ignore[index]
+    return Patch(
+        {
+            nodes[chosen]: _less(own, lost),
+            "proc/meminfo": _less(_text(healthy, "proc/meminfo"), lost),
+        }
+    )
+
+
+def _less(text: str, kb: int) -> str:
+    return TOTAL.sub(lambda found: f"{found[1]}{int(found[2]) - kb}", text, count=1)
+
+
+def _text(healthy: Healthy, path: str) -> str:
+    content = healthy.files.get(path, "")
+    return content.decode("ascii", "replace") if isinstance(content, bytes) else content
+
+
+def smt_off(healthy: Healthy, want: NoFurtherParams) -> Patch:
+    """SMT was switched off: the second thread of every core is offline."""
+    found = {path: match for path in healthy.files if (match := SIBLINGS.fullmatch(path))}
+    second = {
+        int(match[1])
+        for path, match in found.items()
+        if int(match[1]) != parse_cpulist(_text(healthy, path))[0]
+    }
+    if not second:
+        raise FaultError("the node's cores have one thread each")
+    online = set(parse_cpulist(_text(healthy, f"{CPUS}/online")))
+    files = {
+        f"{CPUS}/online": f"{format_cpulist(online - second)}\n",
+        f"{CPUS}/offline": f"{format_cpulist(second)}\n",
+        f"{CPUS}/smt/active": "0\n",
+        f"{CPUS}/smt/control": "off\n",
+    }
+    for cpu in second:
+        files[f"{CPUS}/cpu{cpu}/online"] = "0\n"
+    for path, match in found.items():
+        cpu = int(match[1])
+        files[path] = f"{cpu}\n"
+        files[path.removesuffix("_list")] = f"{mask((cpu,), len(online))}\n"
+    for path in (path for path in healthy.files if NODE.fullmatch(path)):
+        folder = path.removesuffix("/meminfo")
+        left = set(parse_cpulist(_text(healthy, f"{folder}/cpulist"))) - second
+        files[f"{folder}/cpulist"] = f"{format_cpulist(left)}\n"
+        files[f"{folder}/cpumap"] = f"{mask(left, len(online))}\n"
+    return Patch(healthy.present(files))
+
+
+def turbo_off(healthy: Healthy, want: NoFurtherParams) -> Patch:
+    """Turbo is switched off."""
+    files = healthy.present(SWITCHES)
+    if not files:
+        raise FaultError("the node has no switch for turbo")
+    return Patch(files)
+
+
+class OtherKernel(FaultParams):
+    release: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9._+-]{1,63}$")] = "5.4.0-42-generic"
+
+
+def kernel_differs(healthy: Healthy, want: OtherKernel) -> Patch:
+    """The node runs another kernel.
+
+    `release`, as `uname -r` has it, 5.4.0-42-generic.
+    """
+    return Patch({"proc/sys/kernel/osrelease": f"{want.release}\n"})
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "dimm-dead": (DeadDimm, dimm_dead),
+    "kernel-differs": (OtherKernel, kernel_differs),
+    "smt-off": (NoFurtherParams, smt_off),
+    "turbo-off": (NoFurtherParams, turbo_off),
+}
