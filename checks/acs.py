@@ -106,6 +106,14 @@ def judge_port(address: str, port: PciSetting | None, wanted: bool) -> Finding:
     return compare(subject, expected=wanted, actual=actual, advice=advice)
 
 
+def learn(evidence: Evidence) -> bool | None:
+    if of_metal(evidence) != "":
+        return None
+    found = {finding.actual for finding in judge_ports(evidence, Params(redirect=False))}
+    known = found & {True, False}
+    return known.pop() if len(known) == 1 else None
+
+
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
@@ -118,4 +126,5 @@ CHECK = Check(
     ),
     judge=judge,
     asks=lambda params: {"pci_settings": ("config",)},
+    learn=learn,
 )

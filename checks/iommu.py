@@ -16,7 +16,7 @@ kept for virtual machines (vfio-pci) are not judged.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
@@ -26,11 +26,15 @@ from nodevet.evidence.pci_settings import READS, PciSetting, each_setting, subje
 from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
 
 NO_GROUP = -1
+DISABLED = "disabled"
 TYPES = ("identity", "DMA", "DMA-FQ", "auto", "blocked", "unmanaged")
 ADVICE = (
     "set it on the kernel's command line (iommu=pt for identity, intel_iommu=off or amd_iommu=off "
     "for none) and reboot; `cat /proc/cmdline` shows what it is, and the BIOS may force it"
 )
+
+
+Mode = Literal["disabled", "identity", "DMA", "DMA-FQ"]
 
 
 class Params(CheckParams):
@@ -39,17 +43,19 @@ class Params(CheckParams):
     bare: ClassVar[str] = "one_of"
 
     one_of: Annotated[
-        tuple[Literal["disabled", "identity", "DMA", "DMA-FQ"], ...],
+        tuple[Mode, ...],
         Meta(min_length=1),
     ]
     of: Annotated[tuple[Literal["gpu", "nic", "nvme"], ...], Meta(min_length=1)] = (
         "gpu",
         "nic",
     )
+    ignore: tuple[str, ...] = ()
+    """Drivers or addresses of functions that are not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for setting in each_setting(evidence, params.of):
+    for setting in each_setting(evidence, params.of, params.ignore):
         yield setting if isinstance(setting, Finding) else judge_function(setting, params)
 
 
@@ -58,7 +64,7 @@ def judge_function(setting: PciSetting, params: Params) -> Finding:
     if setting.iommu_group is None:
         return unread(subject, setting, "iommu_group")
     if setting.iommu_group == NO_GROUP:
-        actual = "disabled"
+        actual = DISABLED
     elif setting.iommu_type is None:
         return unread(subject, setting, "iommu_type")
     elif setting.iommu_group < 0 or setting.iommu_type not in TYPES:
@@ -69,6 +75,12 @@ def judge_function(setting: PciSetting, params: Params) -> Finding:
     if actual in params.one_of:
         return ok(subject, expected=expected, actual=actual)
     return fail(subject, expected=expected, actual=actual, advice=ADVICE)
+
+
+def learn(evidence: Evidence) -> list[str] | None:
+    told = [each for each in each_setting(evidence, ("gpu", "nic")) if isinstance(each, PciSetting)]
+    types = {DISABLED if each.iommu_group == NO_GROUP else each.iommu_type for each in told}
+    return sorted(map(str, types)) if types and types <= {*get_args(Mode)} else None
 
 
 CHECK = Check(
@@ -82,4 +94,5 @@ CHECK = Check(
     ),
     judge=judge,
     asks=lambda params: {"pci_settings": ("iommu",)},
+    learn=learn,
 )

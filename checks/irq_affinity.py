@@ -23,7 +23,7 @@ from msgspec import Meta
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.lists import numbers
-from nodevet.evidence.pci_settings import READS, PciSetting, each_setting, subject_of
+from nodevet.evidence.pci_settings import ONE_GIGABIT, READS, PciSetting, each_setting, subject_of
 from nodevet.model import (
     Area,
     Check,
@@ -49,10 +49,12 @@ class Params(CheckParams):
         "gpu",
         "nic",
     )
+    ignore: tuple[str, ...] = ONE_GIGABIT
+    """Drivers or addresses of functions that are not judged."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    for setting in each_setting(evidence, params.of):
+    for setting in each_setting(evidence, params.of, params.ignore):
         yield setting if isinstance(setting, Finding) else judge_function(setting)
 
 

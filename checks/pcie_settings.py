@@ -24,7 +24,14 @@ from msgspec import Meta
 
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.pci_settings import READS, PciSetting, each_setting, of_metal, subject_of
+from nodevet.evidence.pci_settings import (
+    ONE_GIGABIT,
+    READS,
+    PciSetting,
+    each_setting,
+    of_metal,
+    subject_of,
+)
 from nodevet.model import (
     Area,
     Check,
@@ -58,6 +65,8 @@ class Params(CheckParams):
         "gpu",
         "nic",
     )
+    ignore: tuple[str, ...] = ONE_GIGABIT
+    """Drivers or addresses of functions that are not judged."""
 
     def __post_init__(self) -> None:
         given = (
@@ -77,7 +86,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif virtual:
         yield not_applicable(why="a virtual machine sees the settings that its hypervisor shows")
     else:
-        for setting in each_setting(evidence, params.of):
+        for setting in each_setting(evidence, params.of, params.ignore):
             yield setting if isinstance(setting, Finding) else judge_function(setting, params)
 
 

@@ -9,10 +9,10 @@ look after its children, until no pid is left.
 as the baseline says. Only what is in D at every look and was never scheduled in between is blocked.
 
 **Verdicts.** Each blocked process fails by itself, with the function of the kernel that it waits
-in. Zombies are counted, and their parents named. Kernel threads are not judged: many of them wait
-in D by design. Other threads of a process than the first are not looked at; the kernel logs any
-that hangs for two minutes, see `kernel_faults`. Inside a container it is unknown: not every process
-is seen.
+in, but for those that were frozen on purpose. Zombies are counted, and their parents named. Kernel
+threads are not judged: many of them wait in D by design. Other threads of a process than the first
+are not looked at; the kernel logs any that hangs for two minutes, see `kernel_faults`. Inside a
+container it is unknown: not every process is seen.
 
 **To fix it** what it waits in says where to look: nfs or rpc, the file server; blk, nvme or xfs,
 the disk; nvidia or uvm, the driver. Then drain the node and reboot it.
@@ -42,6 +42,8 @@ WAITS = (
     "wchan says what it waits for: nfs, rpc: the file server; blk, nvme, xfs: the disk; nvidia, "
     "uvm: the driver. `cat /proc/PID/stack` shows more; drain and reboot if it does not end"
 )
+FROZEN = ("__refrigerator", "do_freezer_trap", "refrigerator")
+"""Where a process waits that was frozen on purpose: a paused container, a suspended job."""
 PARENTS = "restart their parent: zombies go once it has waited for them or has ended itself"
 
 
@@ -64,13 +66,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         )
         return
     data = section.data
-    for process in data.blocked or ():
+    blocked = [process for process in data.blocked or () if process.wchan not in FROZEN]
+    for process in blocked:
         yield judge_blocked(process)
     yield judge_zombies(data, params.zombies)
     doubt = doubtful(data, params)
     if doubt is not None:
         yield doubt
-    elif not data.blocked:
+    elif not blocked:
         yield ok(Subject(kind="processes", id="blocked"), expected="none", actual="none")
 
 
@@ -134,6 +137,7 @@ CHECK = Check(
         "stuck.complete",
         "stuck.blocked_count",
         "stuck.blocked[].pid",
+        "stuck.blocked[].wchan",
         "stuck.zombie_count",
     ),
     judge=judge,

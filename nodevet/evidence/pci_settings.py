@@ -17,6 +17,8 @@ SOURCE_VALIDATION, REQUEST_REDIRECT, COMPLETION_REDIRECT, UPSTREAM_FORWARDING = 
 """Bits of ACSCap and ACSCtl."""
 READ_AGAIN = "the evidence was saved before the baseline asked for this: visit the host again"
 METAL = ("none", "container")
+ONE_GIGABIT = ("e1000e", "igb", "igc", "r8169", "tg3")
+"""Drivers of NICs that a node is managed by and no job waits for."""
 
 
 class PciSetting(Record, frozen=True, kw_only=True):
@@ -61,9 +63,12 @@ def subject_of(setting: PciSetting) -> Subject:
     return Subject(kind="pci", id=setting.address, bus_id=setting.address)
 
 
-def each_setting(evidence: Evidence, kinds: Collection[str]) -> Iterator[PciSetting | Finding]:
-    """Every function of these kinds, but for those that are kept for guests; in place of what
-    cannot be told the finding that says so. Never empty."""
+def each_setting(
+    evidence: Evidence, kinds: Collection[str], ignore: Collection[str] = ()
+) -> Iterator[PciSetting | Finding]:
+    """Every function of these kinds, but for those that are kept for guests, and those whose
+    driver or address is ignored; in place of what cannot be told the finding that says so. Never
+    empty."""
     section = evidence[PciSettings]
     if section.data is None:
         told = section.why == NOT_ASKED
@@ -76,17 +81,19 @@ def each_setting(evidence: Evidence, kinds: Collection[str]) -> Iterator[PciSett
         return
     found = False
     for setting in section.data.functions:
+        if setting.address in ignore or setting.driver in (*KEPT_FOR_GUESTS, *ignore):
+            continue
         if setting.kind is None:
             found = True
             yield unread(subject_of(setting), setting, "kind")
-        elif setting.kind in kinds and setting.driver not in KEPT_FOR_GUESTS:
+        elif setting.kind in kinds:
             found = True
             yield setting
     there = len(section.data.functions)
     if there != section.data.count:
         yield unknown(why=f"{there} of {section.data.count} PCI functions were read")
     elif not found:
-        yield unknown(why=f"no {' or '.join(kinds)} was read")
+        yield unknown(why=f"there is no {' or '.join(kinds)} to judge")
 
 
 def of_metal(evidence: Evidence) -> str | None:

@@ -456,7 +456,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
         "boots",
         "boots",
     ): "`since_s` and `whole` say how far it reaches, and uptime which is the last",
-    ("stuck", "blocked"): "`blocked_count` says how many there are, and each that is there fails",
+    ("stuck", "blocked"): "`blocked_count` says how many there are",
     ("edac", "controllers"): "each counts for itself, and nothing else says how many there are",
     ("pci", "aer_ports"): "what is below a port that is left out is not believed",
     ("kernel_log", "events"): "`complete` and `dropped` say whether lines are missing",

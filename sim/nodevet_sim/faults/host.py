@@ -116,7 +116,7 @@ def read_request_small(healthy: Healthy, want: NoParams) -> Patch:
     if not nics:
         raise FaultError("the node has no NIC")
     paths = (f"{place}/config" for place in nics)
-    return Patch({path: _with(healthy, path, EXPRESS + 8, 0x0910) for path in paths})
+    return Patch({path: _with(healthy, path, EXPRESS + 8, 0x0930) for path in paths})
 
 
 def _functions(healthy: Healthy, class_code: str) -> list[str]:
