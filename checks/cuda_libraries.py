@@ -7,13 +7,14 @@ of another version by an upgrade without a reboot.
 
 **Read from** /etc/ld.so.cache and the loader's own folders, the beginning of each file, and
 /sys/module/nvidia/version. Nothing is loaded. libcuda.so.1, libnvidia-ml.so.1 and
-libnvidia-ptxjitcompiler.so.1 are always read, others if `libraries` names them.
+libnvidia-ptxjitcompiler.so.1 are always read, others if `libraries` or `versions` names them.
 
 **Verdicts.** What the loader would open counts: the first that its cache has of 64 bits. A library
 that is empty, cut short or a stub fails. So does a driver's library of another version than the
-loaded module; while no module is loaded its version is not judged. Where the driver comes with a
-container (GPU Operator, /run/nvidia/driver) and the node itself has none of its libraries, they
-are not applicable. What LD_LIBRARY_PATH changes is judged by `environment`.
+loaded module; while no module is loaded its version is not judged. `versions` holds the end of a
+file's name against a prefix: libnccl.so.2.21.5 is a 2.21. Where the driver comes with a container
+(GPU Operator, /run/nvidia/driver) and the node itself has none of its libraries, they are not
+applicable. What LD_LIBRARY_PATH changes is judged by `environment`.
 
 **To fix it** reinstall the package that brings the file (`dpkg -S FILE`, `rpm -qf FILE`), then run
 `ldconfig`. A stub: remove its folder from /etc/ld.so.conf.d. Another version: reboot, or unload and
@@ -48,15 +49,23 @@ OF_DRIVER = re.compile(r"lib(cuda|nvcuvid|nvidia-[a-z0-9-]+)\.so\.1")
 STUBS = "/stubs/"
 
 Name = Annotated[str, Meta(pattern=f"^{LIBRARY_NAME}$")]
+Prefix = Annotated[str, Meta(pattern=r"^[0-9][0-9.]{0,40}$")]
 
 
 class Params(CheckParams):
-    """`cuda_libraries: {}` or `cuda_libraries: {libraries: [libnccl.so.2, libcudart.so.12]}`"""
+    """`cuda_libraries: {}` or
+    `cuda_libraries: {libraries: [libcudart.so.12], versions: {libnccl.so.2: "2.21"}}`"""
 
     libraries: tuple[Name, ...] = ()
     """That the loader must find, besides the driver's."""
+    versions: Mapping[Name, Prefix] = {}
+    """What the version at the end of a library's file begins with."""
     version_matches: bool = True
     """Whether the driver's libraries must be of the loaded module's version."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.libraries, *self.versions)))
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -64,7 +73,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     listed = (section.data.libraries if section.data else None) or ()
     found = {each.name: each for each in listed}
     contained = bool(section.data and section.data.driver_in_container)
-    for name in dict.fromkeys((*DRIVER, *params.libraries)):
+    for name in dict.fromkeys((*DRIVER, *params.names)):
         subject = Subject(kind="library", id=name)
         if section.data is None:
             yield unknown(subject, why=f"libraries: {section.why}")
@@ -92,8 +101,12 @@ def judge_library(subject: Subject, found: Library, evidence: Evidence, params: 
     if found.broken:
         actual = f"{found.broken} ({found.file or found.path})"
         return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
+    begins = params.versions.get(found.name)
+    if begins is not None and not fits(ending(found.file or ""), begins):
+        actual = ending(found.file or "") or found.file
+        return fail(subject, expected=f"{begins}*", actual=actual, advice=OTHER)
     if not ours:
-        return ok(subject, expected="there", actual=found.path)
+        return ok(subject, expected=f"{begins}*" if begins else "there", actual=found.file)
     modules = evidence[Modules]
     if modules.data is None:
         return unknown(subject, why=f"modules: {modules.why}")
@@ -114,6 +127,25 @@ def judge_library(subject: Subject, found: Library, evidence: Evidence, params: 
     )
 
 
+def ending(file: str) -> str:
+    """The version at the end of a library's file.
+
+    >>> ending("/usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5")
+    '2.21.5'
+    """
+    return file.rpartition(".so.")[2] if ".so." in file else ""
+
+
+def fits(version: str, begins: str) -> bool:
+    """Whether a version begins so, at a whole part.
+
+    >>> fits("2.21.5", "2.21"), fits("2.210.1", "2.21")
+    (True, False)
+    """
+    return version.startswith(begins) and not version[len(begins) :][:1].isdigit()
+
+
+OTHER = "install the expected version, or correct the order of folders in /etc/ld.so.conf.d"
 REINSTALL = "reinstall its package (`dpkg -S FILE` or `rpm -qf FILE` names it), then run `ldconfig`"
 NO_STUBS = "remove the folder of stubs from /etc/ld.so.conf.d, then run `ldconfig`"
 SAME_VERSION = (
@@ -123,7 +155,7 @@ SAME_VERSION = (
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"libraries": params.libraries}
+    return {"libraries": params.names}
 
 
 CHECK = Check(

@@ -20,8 +20,9 @@ only value that it may have, and it must be set; `absent` may end in `*`.
 run already keep what they were started with.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -68,6 +69,7 @@ SWITCHES = (
     "NCCL_P2P_DISABLE",
     "NCCL_SHM_DISABLE",
 )
+LEARNT = re.compile(r"(?:CUDA|NCCL|NVSHMEM|UCX|GLOO|TORCH|PYTORCH)_[A-Z0-9_]{1,80}\Z")
 OFF = ("0", "", "false", "FALSE")
 
 NAME = r"(/etc/ld\.so\.preload|[A-Z_][A-Z0-9_]{1,90})"
@@ -204,6 +206,24 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     return {"environment": params.units}
 
 
+def learn(evidence: Evidence) -> Any:
+    """The one value of each, and what is harmful by default and was there, to be looked at."""
+    found = evidence[Environment].data
+    if found is None or found.variables is None or found.unread != "":
+        return None
+    values: dict[str, set[str | None]] = {}
+    for each in found.variables:
+        values.setdefault(each.name or "", set()).add(each.value)
+    harmful = {name for name in values if any(is_harmful(name, each) for each in values[name])}
+    expected = {
+        name: next(iter(told))
+        for name, told in sorted(values.items())
+        if len(told) == 1 and None not in told and name not in harmful and LEARNT.match(name)
+    }
+    learnt = {"expected": expected, "allow": sorted(harmful)}
+    return {key: value for key, value in learnt.items() if value}
+
+
 CHECK = Check(
     params=Params,
     area=Area.SOFTWARE,
@@ -218,4 +238,5 @@ CHECK = Check(
     judge=judge,
     severity=Severity.WARNING,
     asks=asks,
+    learn=learn,
 )

@@ -90,7 +90,7 @@ def parse_diag(text):
         (str(test.get("name", ""))[:100], result)
         for category in items(diag, "test_categories")
         for test in items(category, "tests")
-        for result in items(test, "results")
+        for result in results_of(test)
     ]
     if not results:
         raise ValueError("it has no results")
@@ -98,7 +98,7 @@ def parse_diag(text):
         raise ValueError("more than {} results".format(TESTS))
     passed, others = 0, []
     for name, result in results:
-        status = line(result.get("status", ""))[:40]
+        status = status_of(result)
         if status.lower() == PASSED:
             passed += 1
         else:
@@ -122,6 +122,20 @@ def parse_diag(text):
         "dcgm_version": first_of(told, ("version", "DCGM Version")),
         "serials": serials_of(whole, told),
     }
+
+
+def status_of(result):
+    return line(result.get("status", ""))[:40]
+
+
+def results_of(test):
+    """The results of a test; its summary, too, if that alone says that it did not pass."""
+    found = items(test, "results")
+    summary = test.get("test_summary")
+    if not isinstance(summary, dict) or status_of(summary).lower() in ("", PASSED):
+        return found
+    told = any(status_of(each).lower() != PASSED for each in found)
+    return found if told else found + [summary]
 
 
 def items(node, key):

@@ -130,6 +130,17 @@ def test_results_of_the_newer_and_the_older_form() -> None:
     assert found["serials"] == ["1650", "1651"]
 
 
+def test_a_summary_that_did_not_pass_is_told_if_nothing_else_says_so() -> None:
+    result = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    test = {"name": "nvlink", "results": [result], "test_summary": {"status": "Fail"}}
+    whole = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [test]}]}}
+    found = parse_diag(json.dumps(whole))
+    assert (found["results"], found["passed"]) == (2, 1)
+    assert [(each["test"], each["status"]) for each in found["not_passed"]] == [("nvlink", "Fail")]
+    test["test_summary"]["status"] = "Pass"
+    assert parse_diag(json.dumps(whole))["not_passed"] == []
+
+
 def test_a_diagnostic_that_did_not_run_is_an_error() -> None:
     with pytest.raises(ValueError, match="the diagnostic did not run: 'no GPUs'"):
         parse_diag(json.dumps({"DCGM Diagnostic": {"runtime_error": "no GPUs"}}))
