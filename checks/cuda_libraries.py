@@ -25,9 +25,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.libraries import LIBRARY_NAME, Libraries, Library
@@ -92,7 +93,8 @@ def judge_library(subject: Subject, found: Library, evidence: Evidence, params: 
     if found.path is None:
         return unread(subject, found, "path")
     if not found.path:
-        return fail(subject, expected="there", actual="not found", advice=REINSTALL)
+        cause = DRIVER_FAULT if OF_DRIVER.fullmatch(found.name) else UNSET
+        return fail(subject, expected="there", actual="not found", advice=REINSTALL, cause=cause)
     if STUBS in f"{found.path}\0{found.file}":
         return fail(subject, expected="a library", actual=f"a stub: {found.path}", advice=NO_STUBS)
     for field in ("file", "broken"):
@@ -119,11 +121,10 @@ def judge_library(subject: Subject, found: Library, evidence: Evidence, params: 
         return unread(subject, found, "version")
     if not found.version:
         return unknown(subject, why=f"the name {found.file} does not say its version")
-    return (ok if found.version == loaded else fail)(
-        subject,
-        expected=loaded,
-        actual=found.version,
-        advice="" if found.version == loaded else SAME_VERSION,
+    if found.version == loaded:
+        return ok(subject, expected=loaded, actual=found.version)
+    return fail(
+        subject, expected=loaded, actual=found.version, advice=SAME_VERSION, cause=DRIVER_FAULT
     )
 
 

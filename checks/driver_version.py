@@ -26,7 +26,7 @@ from typing import ClassVar
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from nodevet.evidence.across import DRIVER, INSTALL_LIBRARY, half_a_driver
+from nodevet.evidence.across import DRIVER_FAULT, INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
@@ -77,7 +77,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             actual="library and kernel module of different versions",
             why=f"NVML: {section.why}{loaded(evidence)}",
             advice="reboot, or unload and load the nvidia modules",
-            cause=DRIVER,
+            cause=DRIVER_FAULT,
         )
     elif half_a_driver(evidence):
         yield fail(
@@ -85,7 +85,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             actual="kernel module without its library",
             why=half_a_driver(evidence),
             advice=INSTALL_LIBRARY,
-            cause=DRIVER,
+            cause=DRIVER_FAULT,
         )
     elif section.data is None:
         yield unknown(why=f"NVML: {section.why}")

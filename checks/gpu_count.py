@@ -28,7 +28,13 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from nodevet.evidence.across import DRIVER, INSTALL_LIBRARY, gpu_functions, half_a_driver, located
+from nodevet.evidence.across import (
+    DRIVER_FAULT,
+    INSTALL_LIBRARY,
+    gpu_functions,
+    half_a_driver,
+    located,
+)
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, Gpus, lost, subject_of
@@ -122,7 +128,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         details = {"on the PCI bus": seen} if seen else {}
         found = msgspec.structs.replace(found, advice=advice, details=details)
     if found.verdict is Verdict.FAIL and evidence[Gpus].data is None:
-        found = msgspec.structs.replace(found, cause=DRIVER)
+        found = msgspec.structs.replace(found, cause=DRIVER_FAULT)
     yield found
     untold = [each for each in unread_layers(layers) if each not in found.why]
     if found.verdict is Verdict.FAIL and untold:

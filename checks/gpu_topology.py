@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from nodevet.checking.pci_path import (
     LEVELS,
@@ -111,7 +111,8 @@ def judge_pairs(found: list[Placed], expected: Mapping[Level, int], alone: bool 
     wanted = {level: expected[level] for level in LEVELS if expected.get(level)}
     actual = {level: counts[level] for level in LEVELS if counts[level]}
     advice = "" if wanted == actual else ADVICE
-    return compare(NODE, expected=wanted, actual=actual, advice=advice)
+    cause = UNSET if sum(wanted.values()) == counts.total() else "gpu_count"
+    return compare(NODE, expected=wanted, actual=actual, advice=advice, cause=cause)
 
 
 def judge_rows(

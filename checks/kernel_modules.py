@@ -26,7 +26,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
-from nodevet.evidence.across import DRIVER, INSTALL_LIBRARY, half_a_driver
+from nodevet.evidence.across import DRIVER_FAULT, INSTALL_LIBRARY, half_a_driver
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
 from nodevet.evidence.modules import Modules
@@ -98,7 +98,7 @@ def driven(evidence: Evidence, finding: Finding) -> Finding:
         return replace(finding, why=f"NVML: {nvml.why}")
     needs_it = finding.subject.id.startswith("nvidia_")
     if needs_it and modules is not None and "nvidia" not in (modules.loaded or ()):
-        return replace(finding, cause=DRIVER)
+        return replace(finding, cause=DRIVER_FAULT)
     return finding
 
 
@@ -157,7 +157,7 @@ def judge_version(evidence: Evidence) -> Finding:
         return unknown(subject, why=f"modules: {modules.why}")
     loaded = modules.data.loaded or ()
     if modules.data.errors.get("nvidia_version") == "ENOENT" and "nvidia" not in loaded:
-        return unknown(subject, why=NO_DRIVER, cause=DRIVER)
+        return unknown(subject, why=NO_DRIVER, cause=DRIVER_FAULT)
     if not modules.data.nvidia_version:
         return unknown(subject, why=f"nvidia_version: {modules.data.why('nvidia_version')}")
     if nvml.data is None:

@@ -24,7 +24,7 @@ from msgspec import UNSET, Meta
 from msgspec.structs import force_setattr
 
 from nodevet.checking.named import each_named
-from nodevet.evidence.across import DRIVER
+from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
@@ -108,7 +108,7 @@ def judge_unit(subject: Subject, unit: Unit, params: Params) -> Finding:
         expected=", ".join(wanted for wanted, _, _, _ in told),
         actual=", ".join(dict.fromkeys(actual for _, actual, _, _ in told)),
         advice=advice(unit) if bad else "",
-        cause=DRIVER if needs_it and all(each[0] == "running" for each in bad) else UNSET,
+        cause=DRIVER_FAULT if needs_it and all(each[0] == "running" for each in bad) else UNSET,
     )
 
 

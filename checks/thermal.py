@@ -22,7 +22,7 @@ whether it is slowed down already.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED
@@ -64,6 +64,9 @@ class Params(CheckParams):
     """The same of its memory, which runs closer to its maximum."""
 
 
+SLOWED_BY_HEAT = 0x20 | 0x40  # nvmlClocksEventReasonSwThermalSlowdown, ...HwThermalSlowdown
+
+
 class UnreadError(Exception):
     """A temperature that is needed was not read; the message says which, and why."""
 
@@ -96,6 +99,7 @@ def judge_gpu(gpu: Gpu, params: Params) -> Iterator[Finding]:
             why="below its maximum",
             advice=COOLING,
             details={**board(gpu), **measured(gpu)},
+            cause="throttle_reasons" if (gpu.event_reasons or 0) & SLOWED_BY_HEAT else UNSET,
         )
     if doubts:
         yield unknown(subject, why="; ".join(doubts))

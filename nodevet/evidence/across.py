@@ -160,7 +160,7 @@ def half_a_driver(evidence: Evidence) -> str:
     return f"kernel module nvidia {modules.nvidia_version} is loaded; NVML: {section.why}"
 
 
-DRIVER = "kernel_modules module nvidia"
+DRIVER_FAULT = "kernel_modules module nvidia"
 """The finding that others follow from if the driver is not loaded or not whole."""
 INSTALL_LIBRARY = (
     "install the library of the loaded module's own version (Ubuntu and Debian: libnvidia-compute "

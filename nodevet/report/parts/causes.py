@@ -109,7 +109,7 @@ class _Failed:
         if finding.verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
             return None
         if finding.cause:
-            check, _, label = finding.cause.partition(" ")
+            check, _, label = str(finding.cause).partition(" ")
             if label:
                 return self._by_name.get((check, label))
             part = ANYWHERE if finding.subject == NODE else _part(finding)
