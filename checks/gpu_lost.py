@@ -22,6 +22,8 @@ replace it; the kernel log has the reason (Xid 79, 119, 154).
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
+from msgspec import UNSET
+
 from nodevet.evidence.across import IN_HAND, each_gpu, located, off_the_bus, pci_of, unlisted
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
@@ -106,6 +108,7 @@ def judge_gpu(evidence: Evidence, gpu: Gpu, several: dict[str, str]) -> Iterator
             actual=", ".join(signs),
             advice=advised(signs[0], several),
             details={**board(gpu), **several},
+            cause="row_remapping" if signs == ["GPU_RESET"] and gpu.remapping.pending else UNSET,
         )
         return
     unclear = unread(gpu, function)

@@ -103,7 +103,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if above:
             bad += 1
             found = fault(function, gpus.get(function.address), *above)
-            device = below.get(function.address)
+            device = "gpu_lost" if function.revision == "ff" else below.get(function.address)
             yield msgspec.structs.replace(found, cause=device) if device else found
             continue
         doubts += unread(function)
@@ -332,7 +332,6 @@ def lines(events: Sequence[KernelEvent]) -> str:
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
-    follows=("gpu_lost",),
     reads=(
         "host.uptime_s",
         "host.virtualization",

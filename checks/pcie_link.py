@@ -348,7 +348,6 @@ def learn(evidence: Evidence) -> Value:
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
-    follows=("gpu_lost",),
     reads=(
         *IN_HAND,
         "gpu.gpus[].bus_id",
