@@ -59,6 +59,7 @@ def judge_gpu(gpu: Gpu, maximum: int) -> Finding:
 CHECK = Check(
     params=Params,
     area=Area.PCIE,
+    follows=("pcie_errors",),
     reads=(*IN_HAND, "gpu.gpus[].pcie_replay_counter"),
     judge=judge,
     severity=Severity.WARNING,

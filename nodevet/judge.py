@@ -55,8 +55,8 @@ def _caused(findings: Sequence[Finding], catalog: Catalog) -> Iterator[Finding]:
         yield from findings
         return
     for finding in findings:
-        trouble = finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN)
-        follows = _follows(finding.check, catalog) if trouble and not finding.cause else ()
+        bare = finding.verdict is Verdict.FAIL and not finding.cause
+        follows = _follows(finding.check, catalog) if bare else ()
         cause = next((each for each in follows if (each, finding.subject) in failed), None)
         yield replace(finding, cause=cause) if cause else finding
 

@@ -292,7 +292,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     area: Area = Area.SITE
     severity: Severity = Severity.CRITICAL
     follows: tuple[str, ...] = ()
-    """The checks from whose failure on a part follows whatever this one finds on the same part."""
+    """The checks from whose failure on a part follows that this one fails on the same part."""
     asks: Callable[[Any], Mapping[str, tuple[Any, ...]]] | None = None
     """From its params: what the probe must read, by section (sysctl, services, …): names, or of
     each a JSON object with what is asked of it."""

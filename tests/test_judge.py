@@ -282,3 +282,26 @@ def test_d12_of_several_waivers_the_one_for_the_value_counts(tmp_path: Path) -> 
 def test_d12_a_waiver_that_says_no_value_covers_nothing(tmp_path: Path) -> None:
     (finding,) = ask(tmp_path, "yield fail(expected=1)", limited(None))
     assert finding.verdict is Verdict.FAIL
+
+
+GPUS = "gpus = [Subject(kind='gpu', id=str(at)) for at in range(3)]"
+
+
+def test_what_a_check_fails_on_a_part_follows_from_what_it_declares_to_follow(
+    tmp_path: Path,
+) -> None:
+    first = CHECK.format(body=f"{GPUS}\n    yield fail(gpus[0])\n    yield ok(gpus[1])")
+    said = "yield fail(gpus[0])\n    yield fail(gpus[1])\n    yield unknown(gpus[0], why='EIO')"
+    body = CHECK.format(body=f"{GPUS}\n    {said}").replace("fail, ok", "fail, ok, unknown")
+    (tmp_path / "first.py").write_text(first)
+    (tmp_path / "then.py").write_text(body.replace("reads=()", "reads=(), follows=('first',)"))
+    wishes = tuple(
+        Expectation(check=name, params=CheckParams(), severity=Severity.INFO, origin="b.yaml:3")
+        for name in ("then", "first")
+    )
+    baseline = Baseline(name="b", path="b.yaml", expectations=wishes)
+    found = judge(evidence(), baseline, Catalog([tmp_path]), host="gpu001", today=TODAY)
+    assert [(each.check, each.subject.id, each.verdict.value) for each in found if each.cause] == [
+        ("then", "0", "fail")
+    ]
+    assert found[0].cause == "first"
