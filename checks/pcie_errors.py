@@ -12,7 +12,9 @@ reports (APEI).
 
 **Verdicts.** Uncorrected errors fail, counted or logged. Corrected ones are judged if the
 baseline gives the most that is allowed, in all or for each hour since boot; the first hour counts
-whole. A function without counters has no such reporting. Counters that stay 0 are believed only
+whole. With `--sample` those of an hour fail too if more came meanwhile than chance allows, and a
+sample that is long enough to tell stands in for the mean since boot; a counter that went back is
+unknown. A function without counters has no such reporting. Counters that stay 0 are believed only
 below a port that tells the kernel: if the firmware handles errors first, the log is judged, which
 has what APEI passes on, and corrected errors are counted by its lines, two for one; beyond those,
 they are not applicable. The same holds of kernels that count nothing, before 4.19. If neither the
@@ -38,6 +40,7 @@ from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
 from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.evidence.rates import HOUR, Growth, growth, sampled
 from nodevet.model import (
     NODE,
     Area,
@@ -57,7 +60,6 @@ PHYSICAL = frozenset({"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "DLP"
 """Kinds that bad contact and weak signals cause, as the kernel names them, aer.c."""
 FIELDS = ("correctable", "nonfatal", "fatal")
 UNCORRECTED = FIELDS[1:]
-HOUR = 3600.0  # seconds
 LINES_EACH = 2  # of the log, at most, for one corrected error
 
 Most = Annotated[int, Meta(ge=0)]
@@ -69,7 +71,7 @@ class Params(CheckParams):
     corrected: Most | None = None
     """The most corrected errors of a function since boot; without it they are not judged."""
     corrected_per_hour: Annotated[float, Meta(ge=0)] | None = None
-    """The same, for each hour since boot."""
+    """The same, for each hour: since boot, and while they are sampled."""
     nonfatal: Most = 0
     """The most uncorrected errors of a function that were not fatal, by its counter."""
 
@@ -86,6 +88,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why="no NVIDIA function, NIC or NVMe was found on the PCI bus")
         return
     hours, doubt = uptime(evidence, params)
+    recent, sample_doubt = sample_of(evidence, params)
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
     logged = by_address(evidence)
     ports = frozenset(section.data.aer_ports or ())
@@ -93,13 +96,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     counted: list[PciFunction] = []
     silent: list[PciFunction] = []
     bad = 0
-    doubts = [doubt, log_doubt(evidence), short(section.data.functions)]
+    doubts = [doubt, sample_doubt, log_doubt(evidence), short(section.data.functions)]
     if section.data.aer_ports is None:
         doubts.append(f"aer_ports: {section.data.why('aer_ports')}")
     for function in section.data.functions:
         events = logged.pop(function.address, [])
         tells = bool(ports.intersection((function.address, *(function.upstream or ()))))
-        above = excess(function, events, params, hours, tells)
+        grown = recent.get(function.address) if recent and tells else None
+        above = excess(function, events, params, hours, tells, grown)
         if above:
             bad += 1
             found = fault(function, gpus.get(function.address), *above)
@@ -107,6 +111,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield msgspec.structs.replace(found, cause=device) if device else found
             continue
         doubts += unread(function)
+        if recent and tells and function.aer.correctable is not None:
+            doubts += unsampled(function, grown)
         if any(getattr(function.aer, field) is not None for field in FIELDS):
             (counted if tells else silent).append(function)
     for address, events in sorted(logged.items()):
@@ -196,6 +202,30 @@ def uptime(evidence: Evidence, params: Params) -> tuple[float | None, str]:
     return max(1.0, host.data.uptime_s / HOUR), ""
 
 
+def sample_of(evidence: Evidence, params: Params) -> tuple[Mapping[str, Growth], str]:
+    """What each function's counter grew by, by address; or why that is not known. Empty without a
+    sample, or a limit for it."""
+    sample = sampled(evidence, Pci) if params.corrected_per_hour is not None else None
+    if sample is None:
+        return {}, ""
+    if sample.data is None:
+        return {}, f"sample of PCI: {sample.why}"
+    if not sample.data.functions:
+        return {}, f"sample of PCI: functions: {sample.data.why('functions')}"
+    before = {each.address: each.aer.correctable for each in sample.data.functions}
+    now = evidence[Pci].data
+    listed = now.functions if now else None
+    return {
+        each.address: growth(before.get(each.address), each.aer.correctable, sample.seconds)
+        for each in listed or ()
+    }, ""
+
+
+def unsampled(function: PciFunction, grown: Growth | None) -> Iterator[str]:
+    if grown is not None and grown.by is None:
+        yield f"corrected errors of {function.address}: {grown.why}"
+
+
 def log_doubt(evidence: Evidence) -> str:
     """Why the kernel log may hold errors that were not seen; nothing without a log to read."""
     log = logged(evidence)
@@ -228,10 +258,12 @@ def excess(
     params: Params,
     hours: float | None,
     tells: bool,
+    grown: Growth | None,
 ) -> tuple[dict[str, object], dict[str, object], str] | None:
     """What is wanted, what is there, and a line of the log, where a function had too many.
 
-    `tells`: whether its counters are raised; else corrected errors are counted by lines."""
+    `tells`: whether its counters are raised; else corrected errors are counted by lines. `grown`:
+    what the sample says, if there is one."""
     aer = function.aer
     expected: dict[str, object] = {}
     actual: dict[str, object] = {}
@@ -256,8 +288,14 @@ def excess(
         corrected = max(corrected, logged // LINES_EACH)
     if params.corrected is not None:
         take("corrected", params.corrected, corrected)
-    if params.corrected_per_hour is not None and hours:
-        take("corrected per hour", params.corrected_per_hour, round(corrected / hours, 1))
+    most = params.corrected_per_hour
+    if most is not None and hours:
+        now = grown.is_above(most) if grown else None
+        if grown and now:
+            expected["corrected per hour"] = f"at most {most:g}"
+            actual["corrected per hour"] = grown.text
+        elif now is None:
+            take("corrected per hour", most, round(corrected / hours, 1))
     return (expected, actual, line_of(serious or events)) if actual else None
 
 
@@ -333,6 +371,8 @@ CHECK = Check(
     params=Params,
     area=Area.PCIE,
     reads=(
+        "earlier.pci.functions[].address",
+        "earlier.pci.functions[].aer.correctable",
         "host.uptime_s",
         "host.virtualization",
         "kernel_log.complete",

@@ -283,7 +283,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     `reads` lists every place in the evidence that can change a verdict, as
     `section.field`, with `[]` for the items of a list:
-    `gpu.gpus[].persistence_mode`. Tests hold it to that.
+    `gpu.gpus[].persistence_mode`; with `earlier.` before it, what a sample of
+    counters had before (nodevet.evidence.rates). Tests hold it to that.
     """
 
     params: type[CheckParams]
@@ -309,7 +310,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sections(self) -> frozenset[str]:
-        return frozenset(path.split(".", 1)[0] for path in self.reads)
+        return frozenset(path.removeprefix("earlier.").split(".", 1)[0] for path in self.reads)
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,6 +68,7 @@ SOME = 5  # names in a sentence
     metavar="DIR",
     help="Save each host's evidence in DIR, for --evidence.",
 )
+@options.sample
 @options.expect_hostname
 @options.reach
 @display_options(QUIET, ADVICE)
@@ -119,6 +120,8 @@ def command(
     from nodevet.run.vet import vet, vet_saved
 
     began = clocks()
+    if evidence and reach["sample"]:
+        raise UserError("--sample cannot be used with --evidence: nothing is read")
     if evidence and save:
         raise UserError("--save cannot be used with --evidence, which judges what was saved")
     sinks = Sinks(formats, save, display)

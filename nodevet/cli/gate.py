@@ -55,6 +55,7 @@ from nodevet.cli.common.durations import Duration
     metavar="FILE",
     help="Write the verdict to FILE, as JSON: pending, pass or fail.",
 )
+@options.sample
 @options.expect_hostname
 @options.reach
 @display_options(QUIET, ADVICE)

@@ -44,6 +44,7 @@ class Section(msgspec.Struct, Generic[Data], frozen=True, kw_only=True):
     status: Text  # ok, absent, denied, error, timeout
     why: Text = ""
     seconds: float = 0.0
+    before_s: float | None = None  # of an earlier reading: how long before the later one
     data: Data | None = None
 
 

@@ -23,6 +23,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     probe: Text  # nodevet version of the payload
     sections: "Sections"
+    # those that hold counters as they were before, if they were sampled: nodevet.evidence.rates
+    earlier: "Sections | None" = None
 
     def __getitem__(self, record: type[Data]) -> Section[Data]:
         """The section of which this is the record; one that says so if it was not read."""
@@ -82,6 +84,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     schema: int
     probe: Text
     sections: dict[str, msgspec.Raw]
+    earlier: dict[str, msgspec.Raw] | None = None
 
 
 @cache
@@ -141,8 +144,12 @@ def opened(document: bytes | str, *, upgrades: Upgrades = UPGRADES) -> Evidence:
     through `upgrades` first, one schema at a time.
     """
     envelope = _envelope(document)
-    found = Sections(_current(envelope, upgrades))
-    return Evidence(schema=SCHEMA, probe=envelope.probe, sections=found)
+    _check(envelope.schema, upgrades)
+    found = Sections(_current(envelope.schema, envelope.sections, upgrades))
+    earlier = None
+    if envelope.earlier is not None:
+        earlier = Sections(_current(envelope.schema, envelope.earlier, upgrades))
+    return Evidence(schema=SCHEMA, probe=envelope.probe, sections=found, earlier=earlier)
 
 
 def check_envelope(document: bytes | str) -> None:
@@ -164,10 +171,10 @@ def _check(schema: int, upgrades: Upgrades) -> None:
         raise EvidenceError(f"evidence schema {schema}; this nodevet reads {SCHEMA}")
 
 
-def _current(envelope: _Envelope, upgrades: Upgrades) -> Mapping[str, msgspec.Raw]:
+def _current(
+    schema: int, found: Mapping[str, msgspec.Raw], upgrades: Upgrades
+) -> Mapping[str, msgspec.Raw]:
     """The sections in today's schema. Raises EvidenceError for one that leads nowhere."""
-    schema, found = envelope.schema, envelope.sections
-    _check(schema, upgrades)
     if schema == SCHEMA:
         return found
     try:

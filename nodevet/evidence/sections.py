@@ -64,7 +64,7 @@ def unknown_path(path: str) -> str:
     >>> unknown_path("gpu.gpus[].persistence_mod")
     "Gpu has no field 'persistence_mod'; did you mean persistence_mode?"
     """
-    section, _, rest = path.partition(".")
+    section, _, rest = path.removeprefix("earlier.").partition(".")
     record = sections().get(section)
     if record is None:
         there = did_you_mean(section, sections(), f"there are {', '.join(sections())}")

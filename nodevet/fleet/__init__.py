@@ -36,6 +36,7 @@ class Options:
     sudo: bool = False  # for every host; else as the inventory says
     max_output: int = 8 << 20  # of one node
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
+    sample: float = 0.0  # between two readings of the counters; both deadlines include it
     asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.run.asks
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 nonce; do, one of DOES; root (/); deadline in seconds (30); whole_machine (false): if true, NVML,
 the clock and every process are the machine's even though this is a container, or another root.
 probe: sections (all), asks ({section: names, or objects}), asked_s (the controller's clock), probe
-(a version).
+(a version), sample (0): read counters again after so many seconds, which `deadline` includes.
 look, managers: resources [{kind, name}]. lock: who, token.
 """
 
@@ -17,6 +17,7 @@ DOES = ("probe", "look", "managers", "lock")
 LIMIT = 1 << 20  # bytes
 DEADLINE = 30.0  # seconds
 LONGEST = 3600.0
+LONGEST_SAMPLE = 1800.0
 ASKS = 500  # names and objects of a baseline, of all sections together
 NAME = 256  # characters of a name
 RESOURCES = 4096
@@ -66,6 +67,7 @@ def checked(request):
         root=root,
         whole_machine=whole_machine,
         deadline=number_of_seconds(request.get("deadline", DEADLINE)),
+        sample=sample_of(request.get("sample", 0.0)),
         asks=asked_for(request.get("asks", {})),
         resources=resources_of(request.get("resources", [])),
     )
@@ -77,6 +79,15 @@ def number_of_seconds(value):
         raise RequestError("deadline is not a number of seconds")
     if not math.isfinite(value) or not 0 < value <= LONGEST:
         raise RequestError("deadline is not between 0 and {:g} s".format(LONGEST))
+    return float(value)
+
+
+def sample_of(value):
+    """Seconds between two readings of counters. Raises RequestError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestError("sample is not a number of seconds")
+    if not math.isfinite(value) or not 0 <= value <= LONGEST_SAMPLE:
+        raise RequestError("sample is not between 0 and {:g} s".format(LONGEST_SAMPLE))
     return float(value)
 
 

@@ -16,15 +16,18 @@ def fleet_options(
     known_hosts: Path | str | None,
     accept_new: bool,
     sudo: bool,
+    sample: float | None = None,
     context: VetContext | None = None,
     fixes: bool = False,
 ) -> Options:
-    """The options of a visit; `context`: what baselines ask the probe for; `fixes`: and what
-    the fixes of their checks ask for. Raises AskError."""
+    """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
+    the probe for; `fixes`: and what the fixes of their checks ask for. Raises AskError."""
     return Options(
         parallel=parallel,
         connect_timeout=connect_timeout,
-        deadline=deadline,
+        deadline=deadline + (sample or 0.0),
+        probe_deadline=deadline * 2 / 3 + sample if sample else None,
+        sample=sample or 0.0,
         ssh_config=Path(ssh_config) if ssh_config is not None else None,
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",

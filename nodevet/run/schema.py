@@ -53,6 +53,12 @@ def evidence(project: Path) -> Document:
                 "type": "object",
                 "properties": dict(zip(records, told[1:], strict=True)),
             },
+            "earlier": {
+                "type": "object",
+                "description": "with a sample: the sections that hold counters as they were "
+                "`before_s` seconds before",
+                "properties": dict(zip(records, told[1:], strict=True)),
+            },
         },
         "required": ["schema", "probe", "sections"],
     }

@@ -1,8 +1,9 @@
 """Cases are data: tests/checks/<check id>/<case>.yaml holds `params`, `evidence` and `findings`.
 
-A section of `evidence` is what the collector found, or, with `status`, the whole
-section. A finding is compared on the keys that it gives; a subject is its label, and of `why` and
-`advice` a list names parts that they hold.
+A section of `evidence` is what the collector found, or, with `status`, the whole section;
+`earlier` has those that a sample of counters read `before_s` before. A finding is compared on the
+keys that it gives; a subject is its label, and of `why` and `advice` a list names parts that they
+hold.
 """
 
 from collections.abc import Callable
@@ -36,11 +37,20 @@ class Case(NamedTuple):
 
 def document(sections: dict[str, Any]) -> dict[str, Any]:
     """The probe's answer with these sections."""
-    whole = {
-        name: section if "status" in section else {"status": "ok", "data": section}
+    sections = dict(sections)
+    earlier = sections.pop("earlier", None)
+    found = {"schema": 1, "probe": "0", "sections": _whole(sections)}
+    if earlier is None:
+        return found
+    earlier = dict(earlier)
+    return {**found, "earlier": _whole(earlier, before_s=earlier.pop("before_s"))}
+
+
+def _whole(sections: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    return {
+        name: section if "status" in section else {"status": "ok", "data": section, **rest}
         for name, section in sections.items()
     }
-    return {"schema": 1, "probe": "0", "sections": whole}
 
 
 def load(path: Path) -> Case:

@@ -55,15 +55,18 @@ def places(value: Any, keys: tuple[Any, ...], name: str) -> Iterator[Place]:
 def evidence_places(document: dict[str, Any]) -> list[Place]:
     return [
         place
-        for name, section in document["sections"].items()
+        for part, prefix in (("sections", ""), ("earlier", "earlier."))
+        for name, section in document.get(part, {}).items()
         if section["status"] == "ok"
-        for place in places(section["data"], ("sections", name, "data"), name)
+        for place in places(section["data"], (part, name, "data"), f"{prefix}{name}")
     ]
 
 
-def with_section(document: dict[str, Any], name: str, section: Any) -> dict[str, Any]:
+def with_section(
+    document: dict[str, Any], name: str, section: Any, part: str = "sections"
+) -> dict[str, Any]:
     """A copy with another section."""
-    return {**document, "sections": {**document["sections"], name: section}}
+    return {**document, part: {**document[part], name: section}}
 
 
 def at(document: Any, keys: tuple[Any, ...]) -> Any:
@@ -148,11 +151,12 @@ def test_no_ok_without_a_decisive_value(case, say):
         needed = needed_below(place.keys, needs)
         for document in lost(case.document, place) if needed else ():
             assert not needed & oks(say(document)), (place.name, document)
-    for name in case.document["sections"]:
-        needed = needed_below(("sections", name), needs)
-        for section in broken_sections():
-            document = with_section(case.document, name, section)
-            assert not needed & oks(say(document)), (name, section)
+    for part in ("sections", "earlier"):
+        for name in case.document.get(part, {}):
+            needed = needed_below((part, name), needs)
+            for section in broken_sections():
+                document = with_section(case.document, name, section, part)
+                assert not needed & oks(say(document)), (part, name, section)
 
 
 def needed_below(keys: tuple[Any, ...], needs: dict[Place, set[str]]) -> set[str]:
@@ -523,8 +527,9 @@ def test_d15_more_gpus_than_nvml_lists_is_never_ok(case, say):
 
 
 def lists_read(check_id: str) -> set[tuple[str, str]]:
-    """The lists whose items a check reads, by section and name."""
-    found = {read.partition("[]")[0] for read in CATALOG.check(check_id).reads if "[]" in read}
+    """The lists whose items a check reads, by section and name; those of a sample are the same."""
+    reads = CATALOG.check(check_id).reads
+    found = {read.removeprefix("earlier.").partition("[]")[0] for read in reads if "[]" in read}
     return {tuple(name.split(".")) for name in found}
 
 

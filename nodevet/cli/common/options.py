@@ -149,6 +149,11 @@ reach = apply(
     ),
     _connection("--sudo", is_flag=True, help="Run the probe through `sudo -n`."),
 )
+sample = click.option(
+    "--sample",
+    type=Duration(1, 1800),
+    help="Read counters of errors twice, this long apart, and judge what they grew by.",
+)
 expect_hostname = click.option(
     "--no-expect-hostname",
     "expect_hostname",

@@ -55,6 +55,7 @@ class LocalProbe:
                 whole_machine=host.whole_machine,
                 deadline=options.probe_seconds,
                 asked_s=None,
+                sample=options.sample,
                 asks=options.asks,
             ),
         )

@@ -97,6 +97,7 @@ def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.B
             known_hosts=_path(options.known_hosts),
             accept_new=options.host_keys == "accept-new",
             max_output=options.max_output,
+            sample=options.sample,
             asks={section: tuple(names) for section, names in options.asks.items()},
             targets=tuple(targets[place::count]),
             payload=payload(),

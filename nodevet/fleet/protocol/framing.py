@@ -109,6 +109,7 @@ class BatchOrder:
     max_output: int
     targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
+    sample: float = 0.0
     asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by section
 
     @property

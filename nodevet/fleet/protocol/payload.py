@@ -136,13 +136,14 @@ def request(
     whole_machine: bool = False,
     deadline: float,
     asked_s: float | None,
+    sample: float = 0.0,
     asks: Mapping[str, Sequence[Any]] | None = None,
 ) -> bytes:
     """What the probe is asked for, as one line of JSON.
 
     `asked_s`: this machine's time as the request is sent, seconds since 1970 UTC; None
     if the node is this machine, and has no other clock to be compared with.
-    `whole_machine`: see nodevet.remote.request.
+    `whole_machine`, `sample`: see nodevet.remote.request.
     `asks`: what else is to be read, by section: names, or objects with what is asked of each.
     """
     wish = {
@@ -152,6 +153,7 @@ def request(
         "whole_machine": whole_machine,
         "deadline": deadline,
         "asked_s": asked_s,
+        "sample": sample,
         "asks": {section: list(asked) for section, asked in (asks or {}).items()},
         "probe": nodevet.__version__,
     }

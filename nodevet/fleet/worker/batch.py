@@ -130,6 +130,7 @@ def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: s
         whole_machine=target.whole_machine,
         deadline=order.probe_deadline,
         asked_s=time.time(),
+        sample=order.sample,
         asks=order.asks,
     )
 

@@ -18,7 +18,8 @@ GROWTH = 64 << 10  # KiB of memory that may be taken before the next is read els
 
 
 def section(name, root, request):
-    """One section's result, whatever happens inside its collector."""
+    """One section's result, whatever happens inside its collector; `began` by the clock that all
+    processes here share."""
     started = time.monotonic()
     try:
         result = {"status": "ok", "data": collector(name).collect(root, request)}
@@ -33,6 +34,7 @@ def section(name, root, request):
     except Exception as error:
         result = failure("{}: {}".format(type(error).__name__, error)[:200])
     result["seconds"] = round(time.monotonic() - started, 4)
+    result["began"] = started
     return result
 
 

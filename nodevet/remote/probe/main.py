@@ -5,7 +5,7 @@ import time
 
 from nodevet.remote.probe.children import gather
 from nodevet.remote.probe.messages import failure
-from nodevet.remote.probe.sections import limits, names, stages, unasked, unsettled
+from nodevet.remote.probe.sections import counting, limits, names, stages, unasked, unsettled
 from nodevet.remote.request import RequestError
 
 SHARE = 0.8  # of what is left of the deadline, for a stage that is not the last
@@ -23,18 +23,55 @@ def probe(request):
         raise RequestError("sections are not among: " + ", ".join(known))
     root = os.path.realpath(request["root"])
     end = time.monotonic() + request["deadline"]
-    results = {}
+    document = {"schema": 1, "probe": str(request.get("probe", ""))}
     if not os.path.isdir(root):
-        results = {name: failure("root {} is not a directory".format(root)) for name in wanted}
-    else:
-        left = unasked(wanted, request.get("asks", {}))
-        results = {name: failure(NOT_ASKED, "absent") for name in left}
-        ahead = stages([name for name in wanted if name not in results])
-        while ahead:
-            stage = ahead.pop(0)
-            seconds = max(0.0, end - time.monotonic()) * (SHARE if ahead else 1)
-            results.update(settled(stage, root, dict(request, found=results), seconds))
-    return {"schema": 1, "probe": str(request.get("probe", "")), "sections": results}
+        why = "root {} is not a directory".format(root)
+        document["sections"] = {name: failure(why) for name in wanted}
+        return document
+    sample = request["sample"]
+    earlier = counted(wanted, root, request, end - sample) if sample else {}
+    if earlier:
+        last = max(result.get("began", 0.0) for result in earlier.values())
+        time.sleep(max(0.0, min(last + sample, end) - time.monotonic()))
+    results = read_all(wanted, root, request, end)
+    if sample:
+        document["earlier"] = {
+            name: before(result, results[name]) for name, result in earlier.items()
+        }
+    for result in results.values():
+        result.pop("began", None)
+    document["sections"] = results
+    return document
+
+
+def read_all(wanted, root, request, end):
+    """The results of these sections, in the order in which they need one another."""
+    left = unasked(wanted, request.get("asks", {}))
+    results = {name: failure(NOT_ASKED, "absent") for name in left}
+    ahead = stages([name for name in wanted if name not in results])
+    while ahead:
+        stage = ahead.pop(0)
+        seconds = max(0.0, end - time.monotonic()) * (SHARE if ahead else 1)
+        results.update(settled(stage, root, dict(request, found=results), seconds))
+    return results
+
+
+def counted(wanted, root, request, end):
+    """The sections that hold counters, once before all are read. They have half of the time at
+    most: what hangs then is to hang again."""
+    found = counting(wanted)
+    seconds = max(0.0, end - time.monotonic()) / 2
+    return gather(found, root, dict(request, found={}), limits(found, root, seconds))
+
+
+def before(result, now):
+    """A section as it was, with how long `before_s` it was read again."""
+    if result["status"] != "ok":
+        return failure(result["why"], result["status"])
+    found = {"status": "ok", "data": result["data"]}
+    if "began" in now:
+        found["before_s"] = round(now["began"] - result["began"], 3)
+    return found
 
 
 def settled(wanted, root, request, seconds):

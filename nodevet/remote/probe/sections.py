@@ -5,6 +5,7 @@ AFTER (none)      sections whose results it needs; they are in request["found"]
 ALONE (False)     whether it may hang or is slow, so that a child of its own reads it; or a function
                   of the request that says so. The others are read one after the other, and what
                   waits for one that takes longer than a second costs further children
+COUNTERS (False)  whether it holds counters: with a sample it is read twice
 share(root)       the part of the deadline that it may take: half; all that is left AFTER others
 unsettled(found)  whether the sections in AGAIN have to be read again, as a node is still booting
 """
@@ -47,6 +48,11 @@ def declared(name, what, default):
         return getattr(collector(name), what, default)
     except Exception:
         return default
+
+
+def counting(wanted):
+    """Those of the sections that hold counters."""
+    return [name for name in wanted if declared(name, "COUNTERS", False)]
 
 
 def unasked(wanted, asks):

@@ -314,6 +314,55 @@ def test_a_section_that_hangs_costs_only_itself() -> None:
     assert sections["b"]["status"] == sections["c"]["status"] == "ok"
 
 
+COUNTING = """
+    import time
+    COUNTERS = True
+    def collect(root, request):
+        return {"errors": {}, "at": time.monotonic()}
+    """
+
+
+def sample(collectors: dict[str, str], **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sections as they were, and as they are."""
+    done = subprocess.run(
+        PYTHON,
+        input=program(collectors) + wish(**{"deadline": 30, "sample": 1, **fields}),
+        capture_output=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    document = json.loads(payload.unframe(done.stdout, "n"))
+    return document["earlier"], document["sections"]
+
+
+def test_sections_with_counters_are_read_twice() -> None:
+    earlier, sections = sample({"a": COUNTING, "b": COLLECTORS["good"]})
+    assert set(earlier) == {"a"} and set(sections) == {"a", "b"}
+    apart = sections["a"]["data"]["at"] - earlier["a"]["data"]["at"]
+    assert apart >= 1 and abs(apart - earlier["a"]["before_s"]) < 0.5
+    assert "began" not in json.dumps([earlier, sections])
+    assert "earlier" not in ask_document({"a": COUNTING})
+
+
+def ask_document(collectors: dict[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        PYTHON, input=program(collectors) + wish(), capture_output=True, timeout=100
+    )
+    document: dict[str, Any] = json.loads(payload.unframe(done.stdout, "n"))
+    return document
+
+
+def test_counters_that_are_not_read_twice_say_why() -> None:
+    hang = "COUNTERS = True" + textwrap.dedent(COLLECTORS["hang"])
+    absent = "COUNTERS = True" + textwrap.dedent(COLLECTORS["absent"])
+    earlier, sections = sample({"a": COUNTING, "b": hang, "c": absent}, deadline=7)
+    assert earlier["a"]["status"] == "ok" and earlier["a"]["before_s"] >= 1
+    assert earlier["b"]["status"] == sections["b"]["status"] == "timeout"
+    assert earlier["c"] == {"status": "absent", "why": "none"}
+    none, _ = sample({"b": COLLECTORS["good"]})
+    assert none == {}
+
+
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
@@ -331,6 +380,8 @@ def test_a_section_that_hangs_costs_only_itself() -> None:
         (wish(deadline=0), "deadline is not between"),
         (wish(root="relative"), "root is not an absolute path"),
         (wish(whole_machine="yes"), "whole_machine is neither true nor false"),
+        (wish(sample=-1), "sample is not between"),
+        (wish(sample="1"), "sample is not a number"),
         (wish(sections=["os"]), "sections are not among"),
         (wish(nonce="a b"), "nonce is not one word"),
     ],

@@ -8,6 +8,7 @@ import re
 
 from nodevet.remote.probe.files import Reading, attempt, integer, line, names, numbered, parsed
 
+COUNTERS = True
 CONTROLLERS = "/sys/devices/system/edac/mc"
 MOST = 256  # controllers; a socket has up to 12, and CXL some more
 MOST_DIMMS = 64  # of a controller

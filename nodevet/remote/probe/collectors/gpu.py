@@ -21,6 +21,7 @@ from nodevet.remote.probe.gpu_peers import peers
 from nodevet.remote.probe.gpu_values import IDENTITY, NVML, VALUES
 
 ALONE = True
+COUNTERS = True
 AGAIN = settle.AGAIN
 share = settle.share
 unsettled = settle.unsettled

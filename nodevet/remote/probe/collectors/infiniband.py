@@ -19,6 +19,7 @@ from nodevet.remote.probe.files import (
     silent,
 )
 
+COUNTERS = True
 CLASS = "/sys/class/infiniband"
 LARGEST = 512  # devices
 TABLE = 1024  # entries of a port's table

@@ -30,6 +30,7 @@ from nodevet.remote.probe.files import (
 )
 from nodevet.remote.program import ToolError, find, printed
 
+COUNTERS = True
 CLASS = "/sys/class/net"
 LARGEST = 512  # interfaces that are read
 READ = ("bond", "bridge", "vlan")  # kinds of virtual ones

@@ -9,6 +9,7 @@ import re
 from nodevet.remote.probe.collectors.mounts import of_machine, plain, words
 from nodevet.remote.probe.files import Reading, attempt, integer, quote
 
+COUNTERS = True
 FIRST = "/proc/1/mountstats"
 OWN = "/proc/self/mountstats"
 MOST = 128  # mounts of different file systems

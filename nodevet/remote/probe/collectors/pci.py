@@ -22,6 +22,7 @@ from nodevet.remote.probe.files import (
     silent,
 )
 
+COUNTERS = True
 DEVICES = "/sys/bus/pci/devices"
 LARGEST = 1 << 16  # functions
 NVIDIA = "10de"
