@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 CAPTURES = Path(__file__).parents[2] / ".." / "shared" / "captures"
 pytestmark = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures at {CAPTURES}")
@@ -93,3 +94,60 @@ def test_pages_that_were_retired(say):
     assert {verdict for _, verdict, _ in told} == {"ok", "fail"}
     good = say("retired_pages", {}, retired("azurehc-8gpu-retired-good.txt"))
     assert [verdict for _, verdict, _ in good] == ["ok"] * 8
+
+
+PROFILES = sorted((CAPTURES / "mock-nvml/profiles").glob("*.yaml"))
+NOT_SUPPORTED = "NVML_ERROR_NOT_SUPPORTED"
+
+
+def mocked(path):
+    """The node that a profile of the mock describes, as the probe would tell it."""
+    text = yaml.safe_load(path.read_text(encoding="utf-8"))
+    every, links = text["device_defaults"], text.get("nvlink") or {}
+    heat, active = every["thermal"], links.get("links_per_gpu", 0)
+    fabric = {"state": "COMPLETED", "status": "SUCCESS", "health_mask": 0}
+    untold = dict.fromkeys(("temperature_margin_c", "state"), NOT_SUPPORTED)
+    gpu = {
+        "vbios_version": every["vbios_version"],
+        "inforom_image_version": every["inforom"]["image_version"],
+        "gsp_firmware_enabled": True,
+        "gsp_firmware_version": every["gsp_firmware"]["version"],
+        "memory_total_b": every["memory"]["total_bytes"],
+        "bar1_total_b": every["bar1_memory"]["total_bytes"],
+        "temperature_gpu_c": heat["temperature_gpu_c"],
+        "temperature_memory_c": heat["temperature_memory_c"],
+        "temperature_gpu_max_c": heat["max_operating_c"],
+        "pcie_replay_counter": every["pcie"]["replay_counter"],
+        "fabric": {**fabric, "health_summary": "NOT_SUPPORTED"}
+        if "fabric" in every
+        else {"errors": untold},
+        "nvlinks": [
+            {"link": number, "active": True, "speed_mbps": links["bandwidth_per_link_mbps"]}
+            for number in range(active)
+        ],
+        "errors": {**untold, "temperature_memory_max_c": NOT_SUPPORTED},
+    }
+    gpus = [{"index": each["index"], **gpu} for each in text["devices"]]
+    return text["system"]["driver_version"], gpus
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_nothing_is_wrong_with_a_described_node(path, ask, make_params, make_document):
+    driver, gpus = mocked(path)
+    document = make_document({"gpu": {"driver_version": driver, "count": len(gpus), "gpus": gpus}})
+    links = len(gpus[0]["nvlinks"])
+    said = {check: {} for check in ("vbios", "inforom", "thermal", "fabric", "bar1")}
+    for check, params in {**said, "nvlink": links or {}, "pcie_replays": 0}.items():
+        told = {each.verdict.value for each in ask(check, make_params(check, params), document)}
+        assert told <= {"ok", "not_applicable"}, check
+        assert "ok" in told or check in ("fabric", "nvlink"), check
+    (more,) = {
+        each.verdict.value for each in ask("nvlink", make_params("nvlink", links + 1), document)
+    }
+    assert more == "fail"
+    differ = gpus[0]["gsp_firmware_version"] != driver  # as those of two profiles do
+    (gsp,) = {
+        each.verdict.value
+        for each in ask("gsp_firmware", make_params("gsp_firmware", {}), document)
+    }
+    assert gsp == ("fail" if differ else "ok")
