@@ -5,10 +5,10 @@ rows. With a corrupted one the driver forgets them or refuses the GPU. An image 
 is a board of another delivery.
 
 **Read from** NVML: nvmlDeviceGetInforomImageVersion, and of the board
-nvmlDeviceGetBoardPartNumber and the PCI ids. The checksums in the flash are not verified
-(nvmlDeviceValidateInforom): that reads the whole flash of each GPU, which `nvidia-smi` and DCGM do.
+nvmlDeviceGetBoardPartNumber and the PCI ids. With `checksums`, nvmlDeviceValidateInforom, which
+reads the InfoROM from the flash of each GPU: ask for it in a nightly sweep, not before each job.
 
-**Verdicts.** NVML_ERROR_CORRUPTED_INFOROM in place of the version fails. With `one_of`, a GPU that
+**Verdicts.** NVML_ERROR_CORRUPTED_INFOROM fails. With `one_of`, a GPU that
 has another version fails. Without it, the GPUs of one node that have the same PCI ids and board
 part number are compared: one that differs from most of them fails; if no version is that of most,
 all of them fail. A GPU that is alone with its part number is then not applicable, as is one
@@ -19,16 +19,29 @@ version: the server vendor's firmware bundle for this board; nothing that a node
 changes it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from nodevet.checking.alike import BOARD, each_version, learn_versions
-from nodevet.evidence.core import unread
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.across import each_gpu
+from nodevet.evidence.core import NOT_ASKED, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, one_or_more
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    not_applicable,
+    ok,
+    one_or_more,
+    unknown,
+)
 
 CORRUPTED = "NVML_ERROR_CORRUPTED_INFOROM"
 REPLACE = (
@@ -42,12 +55,14 @@ ADVICE = (
 
 
 class Params(CheckParams):
-    """`inforom: {}` or `inforom: G520.0200.00.05`"""
+    """`inforom: {}`, `inforom: G520.0200.00.05` or `inforom: {checksums: true}`"""
 
     bare: ClassVar[str] = "one_of"
 
     one_of: str | Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     """The image versions that are allowed; without it the GPUs must be alike."""
+    checksums: bool = False
+    """Whether the checksums in the flash are verified."""
 
     def __post_init__(self) -> None:
         one_or_more(self, "one_of")
@@ -62,11 +77,32 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         advice=ADVICE,
         untold=corrupted_or_unread,
     )
+    if params.checksums:
+        for gpu in each_gpu(evidence):
+            if isinstance(gpu, Gpu):
+                yield judge_checksums(gpu)
+
+
+def judge_checksums(gpu: Gpu) -> Finding:
+    subject = subject_of(gpu)
+    if unsupported(gpu, "inforom_valid"):
+        return not_applicable(subject, why="NVML verifies no checksums of this GPU")
+    if gpu.inforom_valid is None and "inforom_valid" not in gpu.errors:
+        return unknown(subject, why=f"checksums: {NOT_ASKED}", advice=READ_AGAIN)
+    if gpu.inforom_valid is None:
+        return unread(subject, gpu, "inforom_valid")
+    if gpu.inforom_valid:
+        return ok(subject, expected="checksums right", actual="checksums right")
+    return corrupted(gpu)
 
 
 def corrupted_or_unread(gpu: Gpu, field: str) -> Finding:
     if gpu.errors.get(field) != CORRUPTED:
         return unread(subject_of(gpu), gpu, field)
+    return corrupted(gpu)
+
+
+def corrupted(gpu: Gpu) -> Finding:
     return fail(
         subject_of(gpu),
         expected="readable",
@@ -77,11 +113,16 @@ def corrupted_or_unread(gpu: Gpu, field: str) -> Finding:
     )
 
 
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"gpu": ("inforom_valid",)} if params.checksums else {}
+
+
 CHECK = Check(
     params=Params,
     area=Area.GPU,
-    reads=(*BOARD, "gpu.gpus[].inforom_image_version"),
+    reads=(*BOARD, "gpu.gpus[].inforom_image_version", "gpu.gpus[].inforom_valid"),
     judge=judge,
+    asks=asks,
     learn=lambda evidence: learn_versions(evidence, "inforom_image_version"),
     severity=Severity.WARNING,
 )

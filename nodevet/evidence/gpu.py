@@ -125,6 +125,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     board_part_number: Text | None = None
     vbios_version: Text | None = None
     inforom_image_version: Text | None = None
+    inforom_valid: bool | None = None  # nvmlDeviceValidateInforom; read if a baseline asks for it
     gsp_firmware_version: Text | None = None
     gsp_firmware_enabled: bool | None = None
     minor_number: int | None = None  # /dev/nvidia<minor>

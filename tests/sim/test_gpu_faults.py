@@ -41,7 +41,7 @@ SAID: dict[str, Any] = {  # check -> what a baseline says of eight H100
     "gpu_slots": {f"0000:{bus:02x}:00.0": module for module, bus in enumerate(BUSES, 1)},
     "gpus_alike": {},
     "gsp_firmware": {},
-    "inforom": {},
+    "inforom": {"checksums": True},
     "leftover_processes": {},
     "nvlink": {"active": 18, "crc_flit_errors": 100, "replay_errors": 100},
     "nvswitch": 4,
@@ -105,7 +105,13 @@ def judged(nvml: Path, tmp_path: Path) -> Judged:
 
 
 def probed(place: Path, nvml: Path) -> Evidence:
-    asked = {"root": str((place / "root").resolve()), "whole_machine": True, "sections": SECTIONS}
+    asks = {"gpu": ["inforom_valid"]}
+    asked = {
+        "asks": asks,
+        "root": str((place / "root").resolve()),
+        "whole_machine": True,
+        "sections": SECTIONS,
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
         input=json.dumps({"deadline": 60, **asked}),

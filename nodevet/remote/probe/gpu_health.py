@@ -137,6 +137,21 @@ def fabric(device):
     return record
 
 
+CORRUPTED = "NVML_ERROR_CORRUPTED_INFOROM"
+
+
+def inforom(gpu, device):
+    """Set `inforom_valid` of the GPU: whether the checksums in its flash are right."""
+    try:
+        device.ask("nvmlDeviceValidateInforom")
+        gpu["inforom_valid"] = True
+    except CallError as failure:
+        if str(failure) == CORRUPTED:
+            gpu["inforom_valid"] = False
+        else:
+            gpu.fail("inforom_valid", str(failure))
+
+
 MIG_DEVICES = 16  # of one GPU; there are 7 at most
 MIG_IDENTITY = (("uuid", text, None, ("nvmlDeviceGetUUID",)),)
 

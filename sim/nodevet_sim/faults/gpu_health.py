@@ -134,12 +134,11 @@ def vbios_other(healthy: Healthy, want: Version) -> Patch:
 
 
 def inforom_corrupted(healthy: Healthy, want: OneGpu) -> Patch:
-    """The InfoROM of a GPU is corrupted.
+    """The InfoROM of a GPU is corrupted, which only a look at its checksums tells.
 
     `gpu`.
     """
-    corrupted = "NVML_ERROR_CORRUPTED_INFOROM"
-    return _set(healthy, healthy.gpu(want.gpu), inforom_image_version=corrupted)
+    return _set(healthy, healthy.gpu(want.gpu), inforom_valid=0)
 
 
 def gsp_mismatch(healthy: Healthy, want: Version) -> Patch:

@@ -16,6 +16,15 @@ static const struct word fabric_states[] = {
 static const struct word fabric_summaries[] = {
     {"NOT_SUPPORTED", 0}, {"HEALTHY", 1}, {"UNHEALTHY", 2}, {"LIMITED_CAPACITY", 3}, {NULL, 0}};
 
+/* 14 is NVML_ERROR_CORRUPTED_INFOROM */
+EXPORT nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
+{
+    unsigned int valid;
+    CALL(device, device);
+    TRY(get_uint(device, NULL, "inforom_valid", &valid));
+    return valid ? NVML_SUCCESS : (nvmlReturn_t)14;
+}
+
 /* errors */
 
 /* by nvmlEccCounterType_t and nvmlMemoryErrorType_t */

@@ -29,6 +29,7 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not i
 NOT_SUPPORTED = "NVML_ERROR_NOT_SUPPORTED"
 LOST = "NVML_ERROR_GPU_IS_LOST"
 NO_GETTER = "NVML has no call that reads it"
+UNASKED = ("inforom_valid",)
 LOCKED = [name for name in Gpu.__struct_fields__ if name.startswith("locked_clock_")]
 
 PYENV = Path.home() / ".pyenv/versions"
@@ -91,6 +92,7 @@ def values_of(record, prefix=""):
         if field.name in (
             "errors",
             "index",
+            "inforom_valid",
             "link",
             "mig_devices",
             "nvlinks",
@@ -149,10 +151,11 @@ class Node:
         self.state = folder / "node.state"
         self.variables = environment(library, self.state)
 
-    def run(self, text, *, python=None, sections=("gpu",), deadline=60):
+    def run(self, text, *, python=None, sections=("gpu",), deadline=60, asks=None):
         """The document's sections, as JSON. With a `python` it runs the payload, as a node does."""
         self.state.write_bytes(text if isinstance(text, bytes) else text.encode())
         request = {"do": "probe", "nonce": "n", "deadline": deadline, "sections": sections}
+        request["asks"] = asks or {}
         body = json.dumps(request).encode() + b"\n"
         done = subprocess.run(
             [python, "-I", "-c", BOOT] if python else [sys.executable, "-c", PROBE],
@@ -229,7 +232,8 @@ def test_every_field_arrives(node, python):
     assert (found.driver_version, found.nvml_version) == ("550.90.07", "12.550")
     assert (found.cuda_version, found.count, found.errors) == ("12.4", 1, {})
     gpu = found.gpus[0]
-    assert flat(gpu) == {**FULL, **dict.fromkeys(CACHES), "index": 0, **dict.fromkeys(LOCKED)}
+    unread = dict.fromkeys((*CACHES, *LOCKED, *UNASKED))
+    assert flat(gpu) == {**FULL, "index": 0, **unread}
     assert gpu.errors == dict.fromkeys(LOCKED, NO_GETTER)
     for record in (gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.fabric):
         assert record.errors == {}
@@ -255,9 +259,27 @@ def test_a_value_that_fails_leaves_the_others(node):
     for gpu, key in zip(found.gpus, keys, strict=True):
         failed = next((group for group in TOGETHER if key in group), (key,))
         unread = {name for name, value in flat(gpu).items() if value is None} - CACHES.keys()
-        assert unread == {*LOCKED, "peers", *failed}, key  # of so many GPUs it is not asked
+        assert unread == {*LOCKED, *UNASKED, "peers", *failed}, (
+            key
+        )  # of so many GPUs it is not asked
         assert why(gpu, key) == chosen[key], key
         assert "handle" not in gpu.errors, key
+
+
+@pytest.mark.parametrize(
+    ("told", "valid", "reason"),
+    [
+        ("1", True, None),
+        ("0", False, None),
+        (NOT_SUPPORTED, None, NOT_SUPPORTED),
+        ("NVML_ERROR_UNKNOWN", None, "NVML_ERROR_UNKNOWN"),
+    ],
+)
+def test_the_inforom_is_verified_if_asked_for(node, told, valid, reason):
+    state = full_state() + f"gpu.*.inforom_valid = {told}\n"
+    gpu = node.gpus(state, asks={"gpu": ["inforom_valid"]}).gpus[0]
+    assert (gpu.inforom_valid, gpu.errors.get("inforom_valid")) == (valid, reason)
+    assert node.gpus(state).gpus[0].inforom_valid is None
 
 
 PEERS = """\
@@ -438,7 +460,7 @@ def test_a_driver_too_old_for_some_functions(tmp_path):
         "memory_reserved_b",
         *(key for key in FULL if key.startswith(("fabric.", "remapping.banks_"))),
     ]
-    nothing = dict.fromkeys((*missing, *CACHES, *LOCKED))
+    nothing = dict.fromkeys((*missing, *CACHES, *LOCKED, *UNASKED))
     expected = {**FULL, **reserved, **nothing, "index": 0}
     assert flat(gpu) == expected
     assert {key: why(gpu, key) for key in missing} == dict.fromkeys(missing, GONE)
@@ -449,7 +471,7 @@ def test_a_driver_too_old_for_some_functions(tmp_path):
 def test_a_driver_that_has_dropped_the_deprecated_functions(tmp_path):
     node = Node(build(tmp_path / "new", without=NEW), tmp_path)
     gpu = node.gpus(full_state()).gpus[0]
-    assert flat(gpu) == {**FULL, **dict.fromkeys((*CACHES, *LOCKED)), "index": 0}
+    assert flat(gpu) == {**FULL, **dict.fromkeys((*CACHES, *LOCKED, *UNASKED)), "index": 0}
     assert gpu.nvlinks[0].replay_errors == LINK["nvlinks.replay_errors"]
     assert gpu.nvlinks[0].why("crc_flit_errors") == GONE
 

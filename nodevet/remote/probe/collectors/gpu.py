@@ -13,6 +13,7 @@ from nodevet.remote.probe.gpu_health import (
     RETIRED_PAGES,
     ecc,
     fabric,
+    inforom,
     mig_devices,
     nvlinks,
 )
@@ -36,7 +37,7 @@ LOCKED_CLOCKS = (
 )
 
 
-def read_gpus(nvml, count):
+def read_gpus(nvml, count, asked=()):
     """All of them. Without a handle one is its index and why; `handle` also fails when lost."""
     gpus, devices = [Reading(index=index) for index in range(count)], {}
     for gpu in gpus:
@@ -45,15 +46,15 @@ def read_gpus(nvml, count):
         except CallError as failure:
             gpu["errors"]["handle"] = str(failure)
         else:
-            read_gpu(gpu, device)
+            read_gpu(gpu, device, asked)
             if "handle" not in gpu["errors"]:
                 devices[gpu["index"]] = device
     peers(gpus, devices)
     return gpus
 
 
-def read_gpu(gpu, device):
-    """The values of one GPU."""
+def read_gpu(gpu, device, asked=()):
+    """The values of one GPU; `asked`: those that take long and are read only if asked for."""
     fill(gpu, device, IDENTITY)
     fill(gpu, device, VALUES)
     for field in LOCKED_CLOCKS:
@@ -65,6 +66,8 @@ def read_gpu(gpu, device):
     gpu["fabric"] = fabric(device)
     mig_devices(gpu, device)
     nvlinks(gpu, device)
+    if "inforom_valid" in asked:
+        inforom(gpu, device)
     if is_lost(gpu):
         gpu["errors"]["handle"] = LOST
 
@@ -85,6 +88,7 @@ def collect(root, request):
     """
     if not is_this_machine(root, request.get("whole_machine", False)):
         raise Absent("NVML is this machine's, and {} is of another machine".format(root))
+    asked = request.get("asks", {}).get("gpu", ())
     nvml = Nvml(load(), request.get("note", silent))
     try:
         found = Reading()
@@ -92,7 +96,7 @@ def collect(root, request):
         if found["count"] is None:
             found.fail("gpus", found["errors"]["count"])
         else:
-            found["gpus"] = read_gpus(nvml, found["count"])
+            found["gpus"] = read_gpus(nvml, found["count"], asked)
         return found
     finally:
         nvml.close()
