@@ -84,6 +84,11 @@ def smt_off(healthy: Healthy, want: NoFurtherParams) -> Patch:
         left = set(parse_cpulist(_text(healthy, f"{folder}/cpulist"))) - second
         files[f"{folder}/cpulist"] = f"{format_cpulist(left)}\n"
         files[f"{folder}/cpumap"] = f"{mask(left, len(online))}\n"
+    for path in healthy.files:  # of devices: the CPUs near them that are online
+        if path.endswith("/local_cpulist"):
+            left = set(parse_cpulist(_text(healthy, path))) - second
+            files[path] = f"{format_cpulist(left)}\n"
+            files[path.removesuffix("list") + "s"] = f"{mask(left, len(online))}\n"
     return Patch(healthy.present(files))
 
 

@@ -26,7 +26,7 @@ WANTED = re.compile(
     r"(proc/(cpuinfo|meminfo|cmdline|loadavg|buddyinfo)|proc/sys/(fs|kernel)/[a-z_-]+"
     r"|sys/devices/system/(clocksource|edac|cpu/cpuidle|cpu/cpu\d+/cpuidle)/.*|sys/(class|devices/virtual)/dmi/id/\w+"
     r"|sys/devices/system/node/(online|node\d+/(cpulist|meminfo|distance))"
-    r"|sys/devices/system/cpu/(online|offline|smt/.*|intel_pstate/(status|no_turbo))"
+    r"|sys/devices/system/cpu/(online|offline|present|smt/.*|intel_pstate/(status|no_turbo))"
     r"|sys/devices/system/cpu/(cpu\d+|cpufreq)/.*(_list|_id|_freq|governors?|_driver|_cpus|prefer.*)"
     r"|sys/devices/pci.*/[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d/[^/]+"
     r"|sys/bus/pci/devices/.*"
