@@ -19,6 +19,7 @@ from nodevet.remote.probe.files import (
 )
 
 ASKED = True
+ALONE = True
 CPUS = "/sys/devices/system/cpu"
 LIMIT = "/dev/cpu_dma_latency"
 MOST_CPUS = 8192

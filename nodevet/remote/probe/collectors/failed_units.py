@@ -13,6 +13,7 @@ from nodevet.remote.program import ToolError, find, printed
 from nodevet.remote.systemd import OUTPUT, SECONDS, parse_show
 
 ASKED = True
+ALONE = True
 AGAIN = ("failed_units",)
 STARTING = ("initializing", "starting")
 YOUNG = 300.0  # seconds since boot

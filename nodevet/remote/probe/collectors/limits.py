@@ -13,6 +13,7 @@ from nodevet.remote.program import ToolError
 from nodevet.remote.systemd import show
 
 ASKED = True
+ALONE = True
 LOGIN = "login"
 UNLIMITED = -1
 FILE, FOLDER = "/etc/security/limits.conf", "/etc/security/limits.d"

@@ -96,6 +96,9 @@ PARTS = (  # what asks for it, what it sets, for ports too, how it is read
 )
 
 
+PORTS_TOO = {part for part, _, ports_too, _ in PARTS if ports_too}
+
+
 def kind_of(function):
     """As PciFunction.kind of nodevet.evidence.pci, of those that are of interest; else empty."""
     code = function["class_code"] or ""
@@ -138,7 +141,7 @@ def collect(root, request):
     functions = {each["address"]: each for each in bus["data"]["functions"] or ()}
     kinds = {address: kind_of(each) for address, each in functions.items()}
     kinds = {address: kind for address, kind in kinds.items() if kind}
-    for address in list(kinds):
+    for address in list(kinds) if PORTS_TOO.intersection(asked) else ():
         for port in functions[address]["upstream"] or ():
             if port in functions:
                 kinds.setdefault(port, "port")

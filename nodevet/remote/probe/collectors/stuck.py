@@ -22,6 +22,7 @@ from nodevet.remote.probe.files import (
 )
 
 ASKED = True
+ALONE = True
 NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 KERNEL_THREAD = 0x200000  # PF_KTHREAD
 LOOKS = 0.5  # seconds between two
