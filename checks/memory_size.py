@@ -8,10 +8,10 @@ bandwidth of its NUMA node.
 
 **Verdicts.** `minimum_gib` is what is installed; firmware and kernel keep a part of it, which
 `tolerance_percent` allows for. With DIMMs of one size, one of sixteen is 6% of the memory, one of
-thirty-two 3%: keep the tolerance below. NUMA nodes are compared with the largest one, unless
-`nodes_alike` is false. A NUMA node without CPUs (the memory of a Grace Hopper's GPU, CXL, HBM) is
-neither compared nor counted; on a kernel without NUMA it cannot be told apart, so that enough
-memory is unknown there.
+thirty-two 3%: keep the tolerance below. NUMA nodes are compared with the largest one, of which
+one may have a GiB less besides, unless `nodes_alike` is false. A NUMA node without CPUs (the memory
+of a Grace Hopper's GPU, CXL, HBM) is neither compared nor counted; on a kernel without NUMA it
+cannot be told apart, so that enough memory is unknown there.
 
 **To fix it** `dmidecode -t memory` and the BMC's event log name the slot; `edac-util -v` and the
 kernel log tell whether it had errors before. Reseat or replace the DIMM. If the firmware mapped it
@@ -32,6 +32,7 @@ from nodevet.evidence.numa import Numa, NumaNode, has_memory_alone
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
 
 GIB = 1 << 20  # KiB
+KEPT = 1.0  # GiB that firmware and a crash kernel keep of one NUMA node alone
 ADVICE = (
     "a DIMM is missing or was left out at boot: `dmidecode -t memory` and the BMC's event log name "
     "the slot; reseat or replace it"
@@ -125,7 +126,7 @@ def judge_nodes(evidence: Evidence, params: Params) -> Iterator[Finding]:
         subject = Subject(kind="numa", id=str(node.id))
         expected = (params.minimum_node_gib or 0) * share(params)
         if alike:
-            expected = max(expected, largest / GIB * share(params))
+            expected = max(expected, largest / GIB * share(params) - KEPT)
         if doubt(node):
             yield unknown(subject, why=doubt(node))
         elif not expected:

@@ -1,6 +1,6 @@
-"""Write docs/checks/ from the checks, docs/faults.md from the faults of simulated nodes, and
-docs/metrics.md from what the Prometheus report says of a run of checks and a run of fixes, and
-docs/schemas.md and docs/schemas/ from the documents that nodevet stores.
+"""Write docs/checks/ from the checks, docs/coverage.md from docs/coverage.yaml, docs/faults.md from
+the faults of simulated nodes, docs/metrics.md from what the Prometheus report says of a run of
+checks and a run of fixes, docs/schemas.md and docs/schemas/ from the documents that nodevet stores.
 
 .venv/bin/python docs/generate.py           # write it
 .venv/bin/python docs/generate.py --check   # exit 1 where it is not current
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodevet.baseline.param_fields import examples, param_fields
@@ -50,6 +51,7 @@ def main() -> int:
     stale = set((FOLDER / "checks").glob("*.md")) - set(pages)
     pages[FOLDER / "faults.md"] = faults_page()
     pages[FOLDER / "metrics.md"] = metrics_page()
+    pages[FOLDER / "coverage.md"] = coverage_page(Catalog())
     pages |= schema_pages()
     if sys.argv[1:]:
         changed = {path for path, text in pages.items() if not current(path, text)}
@@ -66,6 +68,39 @@ def main() -> int:
 
 def current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+COVERAGE_HEAD = """\
+# What is covered
+
+What operators look at by hand, what other tools for GPU nodes check and what buyers of GPU clouds
+ask for, row by row, with the checks that judge it. Where no check does, the last column says why a
+look at a node cannot, or what else of nodevet does. The rows stand in `docs/coverage.yaml`; this
+page is written by `docs/generate.py`.
+"""
+
+
+def coverage_page(catalog: Catalog) -> str:
+    """Raises CatalogError for a check that is not there, ValueError for a row that says nothing."""
+    groups = yaml.safe_load((FOLDER / "coverage.yaml").read_text(encoding="utf-8"))
+    rows = [row for group in groups for row in group["rows"]]
+    judged = sum(bool(row.get("by")) for row in rows)
+    parts = [COVERAGE_HEAD, f"{len(rows)} rows, {judged} of them judged by checks.\n"]
+    for group in groups:
+        parts.append(f"## {group['title']}\n\n| what | by | besides |\n|---|---|---|")
+        parts += [_covered(row, catalog) for row in group["rows"]]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _covered(row: dict[str, Any], catalog: Catalog) -> str:
+    checks = row.get("by", [])
+    if not checks and not row.get("how"):
+        raise ValueError(f"coverage.yaml: nothing is said of: {row['ask']}")
+    for check in checks:
+        catalog.check(check)
+    links = ", ".join(f"[{check}](checks/{check}.md)" for check in checks)
+    return f"| {row['ask']} | {links} | {row.get('how', '')} |"
 
 
 FAULTS_HEAD = """\
