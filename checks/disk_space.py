@@ -25,12 +25,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.filesystems import FileSystem, FileSystems
+from nodevet.evidence.mounts import Mounts
 from nodevet.model import (
     Area,
     Check,
@@ -38,6 +40,7 @@ from nodevet.model import (
     Finding,
     Severity,
     Subject,
+    Verdict,
     fail,
     not_applicable,
     ok,
@@ -82,8 +85,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         if not any(found.path == "/" for found in section.data.filesystems):
             yield unknown(Subject(kind="filesystem", id="/"), why="it was not found")
+        absent = not_mounted(evidence)
         for found in section.data.filesystems:
-            yield judge_one(found, params)
+            finding = judge_one(found, params)
+            follows = finding.verdict is Verdict.FAIL and found.path in absent
+            cause = f"mounts mount {found.path}"
+            yield msgspec.structs.replace(finding, cause=cause) if follows else finding
         read = {found.path for found in section.data.filesystems}
         for path in dict.fromkeys(params.paths):
             if path not in read:
@@ -94,6 +101,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if left:
             why = f"{len(there) - len(left)} of {len(there)} file systems were read: not "
             yield unknown(why=why + ", ".join(path[:100] for path in left[:8]))
+
+
+def not_mounted(evidence: Evidence) -> frozenset[str]:
+    """The paths at which another file system than theirs is looked at."""
+    mounts = (data.mounts if (data := evidence[Mounts].data) else None) or ()
+    return frozenset(mount.name for mount in mounts if mount.mounted is False)
 
 
 def judge_one(found: FileSystem, params: Params) -> Finding:

@@ -23,6 +23,7 @@ shown. It is ok only if the log has no gap, and says since when if its beginning
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import UNSET, Meta
 
 from nodevet.checking.log_events import last_of, named, quoted, total
@@ -31,6 +32,7 @@ from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
 from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, coverage, span
+from nodevet.evidence.stuck import Stuck
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 Kind = Literal[
@@ -94,7 +96,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if (found := judge_kind(kind, events, params, booted)) is not None
     ]
     crash = judge_crashes(evidence, log, params)
-    yield from bad
+    for found in bad:
+        cause = stuck(evidence, faults) if found.subject.id == WORDS["hung_task"] else ""
+        yield msgspec.structs.replace(found, cause=cause) if cause else found
     if crash is not None:
         yield crash
     doubt, since = coverage(log)
@@ -104,6 +108,14 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=doubt)
     elif not bad and crash is None:
         yield ok(expected="none", actual="none", why="; ".join([*allowed, *filter(None, [since])]))
+
+
+def stuck(evidence: Evidence, faults: Mapping[str, Sequence[KernelEvent]]) -> str:
+    """The finding about a process that hangs still, if all that hung are of that name."""
+    blocked = (data.blocked if (data := evidence[Stuck].data) else None) or ()
+    names = {event.detail for event in faults["hung_task"]}
+    mine = [each for each in blocked if names == {each.command}]
+    return f"stuck_processes process {mine[0].pid} {mine[0].command}" if mine else ""
 
 
 def by_kind(events: Sequence[KernelEvent]) -> dict[str, list[KernelEvent]]:
