@@ -12,9 +12,9 @@ libnvidia-ptxjitcompiler.so.1 are always read, others if `libraries` or `version
 **Verdicts.** What the loader would open counts: the first that its cache has of 64 bits. A library
 that is empty, cut short or a stub fails. So does a driver's library of another version than the
 loaded module; while no module is loaded its version is not judged. `versions` holds the end of a
-file's name against a prefix: libnccl.so.2.21.5 is a 2.21. Where the driver comes with a container
-(GPU Operator, /run/nvidia/driver) and the node itself has none of its libraries, they are not
-applicable. What LD_LIBRARY_PATH changes is judged by `environment`.
+file's name against a prefix: libnccl.so.2.21.5 is a 2.21. Where a container keeps the driver (GPU
+Operator, GKE) and the node itself has none of its libraries, they are not applicable. What
+LD_LIBRARY_PATH changes is judged by `environment`.
 
 **To fix it** reinstall the package that brings the file (`dpkg -S FILE`, `rpm -qf FILE`), then run
 `ldconfig`. A stub: remove its folder from /etc/ld.so.conf.d. Another version: reboot, or unload and

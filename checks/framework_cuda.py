@@ -4,10 +4,10 @@
 that is not found make torch.cuda.is_available() False: jobs run on the CPU, slowly and without an
 error.
 
-**Read from** the interpreter that `python` names, which is run isolated (`-I`) with a deadline, as
-nobody if nodevet is root. It imports torch and asks for the number of devices; no memory of a GPU
-is used, so that nothing is said of whether they compute. The baseline must allow commands
-(`allow_commands: true`).
+**Read from** the interpreter that `python` names, which is run isolated (`-I`) with a deadline; if
+nodevet is root, as `user` or nobody: name a user where not everyone may open /dev/nvidia*. It
+imports torch and asks for the number of devices; no memory of a GPU is used, so that nothing is
+said of whether they compute. The baseline must allow commands (`allow_commands: true`).
 
 **Verdicts.** The number of devices must be NVML's: with MIG say `every_gpu: false`. `version` and
 `cuda` are prefixes: `2.4` admits 2.4.1+cu124. An interpreter that cannot import torch fails; one
@@ -40,6 +40,8 @@ class Params(CheckParams):
 
     python: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/@+-]{1,240}$")]
     """The interpreter's path."""
+    user: Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_.-]{0,31}$")] | None = None
+    """As whom root runs it; nobody, if none is named."""
     version: Version | None = None
     """What torch's version begins with."""
     cuda: Version | None = None
@@ -47,12 +49,17 @@ class Params(CheckParams):
     every_gpu: bool = True
     """Whether torch must see as many devices as NVML counts GPUs."""
 
+    @property
+    def name(self) -> str:
+        """As the probe is asked for it."""
+        return f"{self.user}:{self.python}" if self.user else self.python
+
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Frameworks]
     subject = Subject(kind="python", id=params.python)
     listed = (section.data.interpreters if section.data else None) or ()
-    found = next((each for each in listed if each.python == params.python), None)
+    found = next((each for each in listed if each.name == params.name), None)
     if section.data is None:
         yield unknown(subject, why=f"framework: {section.why}")
     elif section.data.interpreters is None:
@@ -125,11 +132,11 @@ HIDDEN = "see gpu_lost and environment: a GPU that CUDA does not initialise hide
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
-    return {"framework": (params.python,)}
+    return {"framework": (params.name,)}
 
 
 def runs(params: Params) -> tuple[str, ...]:
-    return (f"{params.python} -I -c 'import torch; ...'",)
+    return (f"{params.python} -I -c 'import torch; ...' (as {params.user or 'nobody'})",)
 
 
 CHECK = Check(
@@ -140,7 +147,7 @@ CHECK = Check(
         "framework.interpreters[].cuda",
         "framework.interpreters[].devices",
         "framework.interpreters[].failed",
-        "framework.interpreters[].python",
+        "framework.interpreters[].name",
         "framework.interpreters[].version",
         "gpu.count",
     ),

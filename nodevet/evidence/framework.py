@@ -10,7 +10,7 @@ from nodevet.evidence.core import Record, SectionRecord
 class Interpreter(Record, frozen=True, kw_only=True):
     """A Python that was run to import torch."""
 
-    python: Text  # its path
+    name: Text  # as it was asked for: its path, or USER:/PATH
     user: Text | None = None  # as whom
     failed: Text | None = None  # the last line of a traceback; "" if torch was imported
     version: Text | None = None  # torch.__version__: 2.4.0+cu124
@@ -22,6 +22,6 @@ class Interpreter(Record, frozen=True, kw_only=True):
 class Frameworks(SectionRecord, frozen=True, kw_only=True):
     """The interpreters that were asked for."""
 
-    unique = ("interpreters[].python",)
+    unique = ("interpreters[].name",)
 
     interpreters: Annotated[tuple[Interpreter, ...], bounds.ASKED] | None = None

@@ -27,5 +27,5 @@ class Libraries(SectionRecord, frozen=True, kw_only=True):
     unique = ("libraries[].name",)
 
     libraries: Annotated[tuple[Library, ...], bounds.ASKED] | None = None
-    # the driver's root is that of a container of the GPU Operator: /run/nvidia/driver
+    # a container keeps the driver: /run/nvidia/driver of the GPU Operator, or GKE's folder
     driver_in_container: bool | None = None

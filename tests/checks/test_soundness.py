@@ -381,7 +381,7 @@ def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
         "sysctl": "parameters",
     }[section]
     items = data_of(document, section).get(listed) or ()
-    key = {"dcgm": "path", "files": "path", "framework": "python"}.get(section, "name")
+    key = {"dcgm": "path", "files": "path"}.get(section, "name")
     wanted = {name if isinstance(name, str) else name[key] for name in names}
     yield from (at for at, item in enumerate(items) if item[key] in wanted)
 

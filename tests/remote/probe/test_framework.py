@@ -44,7 +44,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
 
 def asked(check: Check, *paths: str) -> Any:
     data = check("framework", framework.collect("/", {"asks": {"framework": list(paths)}}))
-    return {each.python: each for each in data.interpreters}
+    return {each.name: each for each in data.interpreters}
 
 
 def test_what_torch_says_is_read_from_among_what_it_prints(
@@ -87,5 +87,6 @@ def test_what_is_no_interpreter_is_unread(check: Check, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 def test_root_becomes_nobody(check: Check) -> None:
     path = os.path.realpath("/bin/sh")
-    found = asked(check, path)[path]
-    assert found.user == "nobody"
+    found = asked(check, path, f"root:{path}", f"nosuchuser:{path}")
+    assert found[path].user == "nobody" and found[f"root:{path}"].user == "root"
+    assert found[f"nosuchuser:{path}"].errors["failed"] == "there is no user nosuchuser"

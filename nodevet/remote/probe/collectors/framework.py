@@ -1,7 +1,7 @@
 """What PyTorch of the interpreters that a baseline names says of CUDA.
 
-The interpreter is run isolated (-I), with a deadline, as a user who may nothing if this is root. It
-imports torch and asks for the devices; no memory of a GPU is used.
+The interpreter is run isolated (-I), with a deadline, as a user who may nothing if this is root and
+none is named, `USER:/PATH`. It imports torch and asks for the devices; no memory of a GPU is used.
 """
 
 import json
@@ -14,7 +14,7 @@ from nodevet.remote.program import ToolError, run
 
 ASKED = True
 ALONE = True
-PATH = re.compile(r"/[A-Za-z0-9._/@+-]{1,240}\Z")
+NAME = re.compile(r"(?:([a-z_][a-z0-9_.-]{0,31}):)?(/[A-Za-z0-9._/@+-]{1,200})\Z")
 SECONDS = 120.0  # for one interpreter: torch on a network file system takes a minute
 SPARE = 1.0  # seconds of the section that no interpreter has
 OUTPUT = 1 << 18  # bytes
@@ -60,17 +60,18 @@ def last_line(text):
     return rows[-1][:200] if rows else "no message"
 
 
-def interpreter(path, left):
+def interpreter(name, left):
     """What one of them says, which has at most so many seconds."""
-    record = Reading(python=path)
+    record = Reading(name=name)
     try:
-        if not PATH.match(path) or ".." in path.split("/"):
+        match = NAME.match(name)
+        if match is None or ".." in match.group(2).split("/"):
             raise ValueError("not an absolute path of an interpreter")
-        user, who = user_of("")
+        user, who = user_of(match.group(1) or "")
         record["user"] = user
         if left <= 0:
             raise ToolError("the interpreters before it left no time for it")
-        words = [path, "-I", "-c", CODE % MARK]
+        words = [match.group(2), "-I", "-c", CODE % MARK]
         code, text, complaint = run(words, min(SECONDS, left), OUTPUT, who)
         if code:
             record["failed"] = last_line(complaint)
@@ -92,7 +93,7 @@ def collect(root, request):
         raise Absent("interpreters are run on a running machine only")
     end = request.get("end", time.monotonic() + request.get("deadline", 30.0)) - SPARE
     found = []
-    for path in asked:
-        note(path)
-        found.append(interpreter(path, end - time.monotonic()))
+    for name in asked:
+        note(name)
+        found.append(interpreter(name, end - time.monotonic()))
     return Reading(interpreters=found)

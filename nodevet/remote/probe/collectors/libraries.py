@@ -39,7 +39,11 @@ FOLDERS = (
     "/usr/lib",
     "/run/opengl-driver/lib",
 )
-IN_CONTAINER = "/run/nvidia/driver"  # where the GPU Operator's driver container has its root
+IN_CONTAINER = (  # where a container keeps the driver: the GPU Operator's, that of GKE's nodes
+    "/run/nvidia/driver/usr/bin",
+    "/run/nvidia/driver/bin",
+    "/home/kubernetes/bin/nvidia/bin",
+)
 NAME = re.compile(r"lib[A-Za-z0-9+._-]{1,100}\.so(\.[0-9]+)*\Z")
 VERSION = re.compile(r"\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
 HEAD = 4096  # bytes of a library, which hold its program headers
@@ -171,7 +175,5 @@ def collect(root, request):
             fields = ("path", "cached", "file", "version", "broken")
             record.fail_all(fields, "not a valid library name, as libnccl.so.2 is")
             libraries.append(record)
-    container = any(
-        os.path.isdir(path_under(root, IN_CONTAINER + folder)) for folder in ("/usr/bin", "/bin")
-    )
+    container = any(os.path.isdir(path_under(root, folder)) for folder in IN_CONTAINER)
     return Reading(libraries=libraries, driver_in_container=container)
