@@ -15,8 +15,9 @@ counted on the host that has them for its guests; in a guest they are its ports.
 does not say the rate of the NIC below, which is not applicable there. `uniform` compares the ports
 of adapters of one kind (PSID) with one another: firmware, and rate and width of those that are up.
 A count since the driver was loaded is not by itself a fault: `maximum` judges the counters that it
-names, and no others. One that cannot count any further (link_downed: 255) is unknown, if it may be
-that high.
+names, `maximum_per_hour` what they grow by for each hour since boot, and with `--sample` in that
+time, if it is long enough to tell. One that cannot count any further (link_downed: 255) is unknown,
+if it may be that high.
 
 **To fix it** INIT: look for the subnet manager (`sminfo`). Polling: the cable, the transceiver,
 the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A low rate or
@@ -30,7 +31,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import counted
+from nodevet.checking.counts import Counted, CountWish, Earlier, counts
 from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.learning import usual
 from nodevet.checking.rdma import (
@@ -43,7 +44,8 @@ from nodevet.checking.rdma import (
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.evidence.infiniband import RdmaDevice, RdmaPort
+from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
+from nodevet.evidence.rates import sampled
 from nodevet.model import (
     NODE,
     Area,
@@ -91,7 +93,8 @@ PKey = Annotated[
 
 class Params(CheckParams):
     """`infiniband: 8` or `infiniband: {count: 8, rate_gbps: 400, width: 4, uniform: true}` or
-    `infiniband: {minimum: 4, ignore: [mlx5_2, "mlx5_bond_*"], maximum: {link_downed: 10}}`"""
+    `infiniband: {minimum: 4, ignore: [mlx5_2, "mlx5_bond_*"], maximum: {link_downed: 10}}` or
+    `infiniband: {count: 8, maximum_per_hour: {symbol_error: 120, link_error_recovery: 5}}`"""
 
     bare: ClassVar[str] = "count"
 
@@ -113,6 +116,8 @@ class Params(CheckParams):
     """Partition keys that each port must have."""
     maximum: Mapping[Text, Count] = {}
     """The most that a counter may stand at, by its name in `counters` or `hw_counters`."""
+    maximum_per_hour: Mapping[Text, Annotated[float, Meta(ge=0)]] = {}
+    """The most that it may grow by: since boot, and while it is sampled."""
 
     def __post_init__(self) -> None:
         if (self.count is None) == (self.minimum is None):
@@ -140,8 +145,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if ports or not any(finding.subject == NODE for finding in unjudged):
         yield count(len(ports), bool(unjudged), others, params)
     yield from unjudged
+    earlier = earlier_counters(evidence)
     for device, port in ports:
-        found = aspects(evidence, device, port, params)
+        key = device.name, port.number
+        known = Counted(port.counters, port.why("counters"), key, earlier)
+        found = [*aspects(evidence, device, port, params), *counts(known, wish(params), evidence)]
         yield from judged(port_subject(device, port), found, details(device, port))
     yield from uniform(ports, bool(unjudged)) if params.uniform else ()
 
@@ -190,7 +198,25 @@ def aspects(
                 advice=FIRMWARE,
             )
     yield from partitions(port, params)
-    yield from counted(port.counters, params.maximum, why=port.why("counters"), advice=COUNTS)
+
+
+def wish(params: Params) -> CountWish:
+    return CountWish(params.maximum, params.maximum_per_hour, COUNTS)
+
+
+def earlier_counters(evidence: Evidence) -> Earlier:
+    """The counters of every port as a sample had them."""
+    sample = sampled(evidence, Infiniband)
+    if sample is None:
+        return Earlier()
+    devices = (sample.data.devices if sample.data else None) or ()
+    counters = {
+        (device.name, port.number): port.counters
+        for device in devices
+        for port in device.ports or ()
+        if port.counters is not None
+    }
+    return Earlier(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
 
 
 def link_state(port: RdmaPort) -> Aspect:
@@ -334,6 +360,11 @@ CHECK = Check(
     area=Area.NETWORK,
     reads=(
         *DEVICES_READ,
+        "earlier.infiniband.devices[].name",
+        "earlier.infiniband.devices[].ports[].counters[].name",
+        "earlier.infiniband.devices[].ports[].counters[].value",
+        "earlier.infiniband.devices[].ports[].number",
+        "host.uptime_s",
         "host.virtualization",
         "infiniband.devices[].board_id",
         "infiniband.devices[].fw_ver",

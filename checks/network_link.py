@@ -16,7 +16,8 @@ virtual machine a NIC that tells neither is not applicable for them. A count sin
 itself a fault: `maximum` judges the counters that it names: rx_errors, tx_errors, rx_dropped,
 tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, for members of a
 bond link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_down_events_phy, of
-EC2 bw_in_allowance_exceeded), for which it has to be installed.
+EC2 bw_in_allowance_exceeded), for which it has to be installed. `maximum_per_hour` judges what they
+grow by for each hour since boot, and with `--sample` in that time, if it is long enough to tell.
 
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
@@ -31,11 +32,12 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import counted
+from nodevet.checking.counts import Counted, CountWish, Earlier, counts
 from nodevet.checking.learning import usual
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.network import Interface, Network
+from nodevet.evidence.rates import sampled
 from nodevet.model import (
     Area,
     Check,
@@ -89,6 +91,7 @@ class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     members: Number | None = None  # of a bond: how many are up
     count: Number | None = None  # interfaces that the pattern or the driver fits
     maximum: Mapping[Word, Count] = {}
+    maximum_per_hour: Mapping[Word, Annotated[float, Meta(ge=0)]] = {}
 
 
 class Params(CheckParams):
@@ -133,11 +136,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for each in fitting:
             if each.name not in params.interfaces:
                 wishes.setdefault(each.name, []).append(wish)
+    earlier = earlier_counters(evidence)
     for name, several in wishes.items():
         aspects = [
             aspect
             for wish in several
-            for aspect in aspects_of(evidence, data, data.by_name[name], wish)
+            for aspect in aspects_of(evidence, data, data.by_name[name], wish, earlier)
         ]
         yield from judged(subject_of(name), dict.fromkeys(aspects), details(data.by_name[name]))
 
@@ -194,7 +198,7 @@ def number(what: str, count: int | None, found: int, *, unsure: bool) -> Finding
 
 
 def aspects_of(
-    evidence: Evidence, data: Network, interface: Interface, wish: LinkWish
+    evidence: Evidence, data: Network, interface: Interface, wish: LinkWish, earlier: Earlier
 ) -> Iterator[Aspect]:
     state = link_state(interface, wish)
     if state is not None:
@@ -209,9 +213,19 @@ def aspects_of(
             yield met("mtu", right, expected=wish.mtu, actual=interface.mtu, advice=MTU)
     if wish.members is not None:
         yield members(data, interface, wish.members)
-    yield from counted(
-        interface.counters, wish.maximum, why=interface.why("counters"), advice=COUNTS
-    )
+    known = Counted(interface.counters, interface.why("counters"), interface.name, earlier)
+    wanted = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS)
+    yield from counts(known, wanted, evidence)
+
+
+def earlier_counters(evidence: Evidence) -> Earlier:
+    """The counters of every interface as a sample had them."""
+    sample = sampled(evidence, Network)
+    if sample is None:
+        return Earlier()
+    interfaces = (sample.data.interfaces if sample.data else None) or ()
+    counters = {each.name: each.counters for each in interfaces if each.counters is not None}
+    return Earlier(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
 
 
 def is_up(interface: Interface) -> bool | None:
@@ -298,7 +312,11 @@ def details(interface: Interface) -> Mapping[str, str]:
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
     wishes = (*params.interfaces.values(), *params.drivers.values())
-    counters = {f"counter:{name}": None for wish in wishes for name in wish.maximum}
+    counters = {
+        f"counter:{name}": None
+        for wish in wishes
+        for name in (*wish.maximum, *wish.maximum_per_hour)
+    }
     return {"network": (*params.interfaces, *counters)}
 
 
@@ -331,6 +349,10 @@ CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
+        "earlier.network.interfaces[].counters[].name",
+        "earlier.network.interfaces[].counters[].value",
+        "earlier.network.interfaces[].name",
+        "host.uptime_s",
         "host.virtualization",
         "network.found[]",
         "network.interfaces[].carrier",

@@ -1,9 +1,14 @@
-"""Counters of an interface or a port against what a baseline says is the most."""
+"""Counters of an interface or a port against what a baseline says is the most: in all, or for each
+hour."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from typing import NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
 from nodevet.evidence.counters import Counter
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.rates import HOUR, growth
 from nodevet.model import Verdict
 
 BYTE, WORD = 255, 65535
@@ -23,27 +28,101 @@ HIGHEST = {  # at which a counter of an InfiniBand port stays: PortCounters of t
 }
 
 
-def counted(
-    counters: tuple[Counter, ...] | None, maximum: Mapping[str, int], *, why: str, advice: str
-) -> Iterator[Aspect]:
-    """Each counter that a baseline names. `why`: the reason if none was read."""
-    found = {counter.name: counter for counter in counters or ()}
-    for name, most in maximum.items():
-        counter = found.get(name)
-        if counters is None:
-            yield Aspect(Verdict.UNKNOWN, name, why=f"counters: {why}")
-        elif counter is None:
-            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}: it is not counted here")
-        elif counter.value is None:
-            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}: {counter.why('value')}")
-        elif most >= counter.value == HIGHEST.get(name):
-            told = f"{name}: it stands at {counter.value}, which is as far as it counts"
-            yield Aspect(Verdict.UNKNOWN, name, why=told)
+class CountWish(NamedTuple):
+    """What a baseline says of counters, by their names."""
+
+    maximum: Mapping[str, int]
+    maximum_per_hour: Mapping[str, float]
+    advice: str
+
+
+class Earlier(NamedTuple):
+    """The counters of all subjects as a sample had them before."""
+
+    sampled: bool = False
+    seconds: float = 0.0
+    why: str = ""  # the section as a whole was not read
+    counters: Mapping[Hashable, tuple[Counter, ...]] = {}
+
+
+class Counted(NamedTuple):
+    """The counters of a subject now, and as they were before."""
+
+    now: tuple[Counter, ...] | None
+    why: str  # if none were read
+    key: Hashable  # of the subject in `earlier`
+    earlier: Earlier
+
+
+def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[Aspect]:
+    """Each counter that a baseline names."""
+    found = {counter.name: counter for counter in counted.now or ()}
+    for name, most in wish.maximum.items():
+        value = value_of(name, found, counted)
+        if isinstance(value, Aspect):
+            yield value
+        elif most >= value == HIGHEST.get(name):
+            yield stands(name, value)
         else:
-            yield met(
-                name,
-                0 <= counter.value <= most,
-                expected=f"at most {most}",
-                actual=counter.value,
-                advice=advice,
-            )
+            yield above(name, 0 <= value <= most, f"at most {most}", value, wish)
+    for name, limit in wish.maximum_per_hour.items():
+        value = value_of(name, found, counted)
+        yield value if isinstance(value, Aspect) else paced(
+            name, value, limit, counted, wish, evidence
+        )
+
+
+def value_of(name: str, found: Mapping[str, Counter], counted: Counted) -> int | Aspect:
+    """Where a counter stands, or the unknown aspect that says why that is not known."""
+    counter = found.get(name)
+    if counter is not None and counter.value is not None:
+        return counter.value
+    if counted.now is None:
+        why = f"counters: {counted.why}"
+    else:
+        why = f"{name}: {counter.why('value') if counter else 'it is not counted here'}"
+    return Aspect(Verdict.UNKNOWN, name, why=why)
+
+
+def stands(name: str, value: int) -> Aspect:
+    why = f"{name}: it stands at {value}, which is as far as it counts"
+    return Aspect(Verdict.UNKNOWN, name, why=why)
+
+
+def above(name: str, right: bool, expected: str, actual: object, wish: CountWish) -> Aspect:
+    return met(name, right, expected=expected, actual=actual, advice=wish.advice)
+
+
+def paced(
+    name: str, value: int, most: float, counted: Counted, wish: CountWish, evidence: Evidence
+) -> Aspect:
+    """How fast a counter grows: by a sample that is long enough to tell, else since boot."""
+    label, expected = f"{name} per hour", f"at most {most:g}"
+    hours, why = since_boot(evidence)
+    mean = None if hours is None else value / hours
+    full = value == HIGHEST.get(name)
+    if full and (mean is None or mean <= most):
+        return stands(name, value)
+    earlier = counted.earlier
+    if earlier.sampled and not full:
+        before = {each.name: each.value for each in earlier.counters.get(counted.key, ())}
+        grown = growth(before.get(name), value, earlier.seconds)
+        if grown.by is None:
+            why = f"{name}, sampled: {earlier.why or grown.why}"
+            return Aspect(Verdict.UNKNOWN, label, why=why)
+        too_fast = grown.is_above(most)
+        if too_fast is not None:
+            return above(label, not too_fast, expected, grown.text, wish)
+    if mean is None:
+        return Aspect(Verdict.UNKNOWN, label, why=why)
+    return above(label, 0 <= mean <= most, expected, round(mean, 1), wish)
+
+
+def since_boot(evidence: Evidence) -> tuple[float | None, str]:
+    """Hours since boot, at least one; or why they are not known."""
+    host = evidence[HostInfo]
+    if host.data is None:
+        return None, f"host: {host.why}"
+    if host.data.uptime_s is None or host.data.uptime_s < 0:
+        return None, f"uptime_s: {host.data.why('uptime_s')}"
+    return max(1.0, host.data.uptime_s / HOUR), ""
