@@ -31,7 +31,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, Earlier, counts
+from nodevet.checking.counts import Counted, CountWish, Earlier, Key, counts
 from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.learning import usual
 from nodevet.checking.rdma import (
@@ -42,6 +42,7 @@ from nodevet.checking.rdma import (
     port_subject,
 )
 from nodevet.evidence.core import unread
+from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
@@ -210,7 +211,7 @@ def earlier_counters(evidence: Evidence) -> Earlier:
     if sample is None:
         return Earlier()
     devices = (sample.data.devices if sample.data else None) or ()
-    counters = {
+    counters: dict[Key, tuple[Counter, ...]] = {
         (device.name, port.number): port.counters
         for device in devices
         for port in device.ports or ()

@@ -32,8 +32,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, Earlier, counts
+from nodevet.checking.counts import Counted, CountWish, Earlier, Key, counts
 from nodevet.checking.learning import usual
+from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.network import Interface, Network
@@ -224,7 +225,9 @@ def earlier_counters(evidence: Evidence) -> Earlier:
     if sample is None:
         return Earlier()
     interfaces = (sample.data.interfaces if sample.data else None) or ()
-    counters = {each.name: each.counters for each in interfaces if each.counters is not None}
+    counters: dict[Key, tuple[Counter, ...]] = {
+        each.name: each.counters for each in interfaces if each.counters is not None
+    }
     return Earlier(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
 
 

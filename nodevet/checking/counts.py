@@ -1,7 +1,7 @@
 """Counters of an interface or a port against what a baseline says is the most: in all, or for each
 hour."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
@@ -28,6 +28,10 @@ HIGHEST = {  # at which a counter of an InfiniBand port stays: PortCounters of t
 }
 
 
+Key = str | tuple[str, int]
+"""What has the counters: an interface by its name, a port by its device and number."""
+
+
 class CountWish(NamedTuple):
     """What a baseline says of counters, by their names."""
 
@@ -42,7 +46,7 @@ class Earlier(NamedTuple):
     sampled: bool = False
     seconds: float = 0.0
     why: str = ""  # the section as a whole was not read
-    counters: Mapping[Hashable, tuple[Counter, ...]] = {}
+    counters: Mapping[Key, tuple[Counter, ...]] = {}
 
 
 class Counted(NamedTuple):
@@ -50,7 +54,7 @@ class Counted(NamedTuple):
 
     now: tuple[Counter, ...] | None
     why: str  # if none were read
-    key: Hashable  # of the subject in `earlier`
+    key: Key  # in `earlier`
     earlier: Earlier
 
 
@@ -67,8 +71,10 @@ def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[As
             yield above(name, 0 <= value <= most, f"at most {most}", value, wish)
     for name, limit in wish.maximum_per_hour.items():
         value = value_of(name, found, counted)
-        yield value if isinstance(value, Aspect) else paced(
-            name, value, limit, counted, wish, evidence
+        yield (
+            value
+            if isinstance(value, Aspect)
+            else paced(name, value, limit, counted, wish, evidence)
         )
 
 
