@@ -14,8 +14,9 @@ class Interface(Record, frozen=True, kw_only=True):
     """One network interface. /sys/class/net/<name>/*."""
 
     name: Text
-    # physical; virtual_function, of a NIC that this machine shares out; what the kernel calls a
-    # virtual interface: bond, bridge, vlan; virtual if it calls it nothing
+    # physical; virtual_function, of a NIC that this machine shares out, and representor, which is
+    # its near end; ipoib_child, another partition of a port; what the kernel calls a virtual
+    # interface: bond, bridge, vlan; virtual if it calls it nothing
     kind: Text | None = None
     type: int | None = None  # ARPHRD_*: 1 Ethernet, 32 InfiniBand, 772 loopback
     address: Text | None = None  # MAC

@@ -86,6 +86,26 @@ def test_a_virtual_function_is_told_from_the_nic(root: Path, tree: Any, check: C
     assert found.why("driver") == "ENOENT"
 
 
+def test_what_is_made_of_a_nic_is_told_from_it(root: Path, tree: Any, check: Check) -> None:
+    interface(tree, "ib0.8001", NIC, parent="ib0")
+    interface(tree, "pf0hpf", NIC, phys_port_name="pf0hpf")
+    for number in range(3):
+        interface(tree, f"eth{number}", NIC, phys_port_name=f"pf0vf{number}")
+    for name in ("ib0.8001", "pf0hpf", "eth0", "eth1", "eth2"):
+        tree.link(f"{NIC}/net/{name}/device", NIC)
+    found = check("network", network.collect(str(root), {"asks": {"network": ["eth1"]}}))
+    kinds = {each.name: each.kind for each in found.interfaces}
+    assert kinds == {
+        "bond0": "bond",
+        "ens1f0np0": "physical",
+        "ens1f1np1": "physical",
+        "eth1": "representor",
+        "ib0.8001": "ipoib_child",
+        "pf0hpf": "physical",
+    }
+    assert found.others == 33
+
+
 def test_what_a_physical_interface_belongs_to_is_read_whatever_it_is(
     root: Path, tree: Any, check: Check
 ) -> None:

@@ -33,7 +33,8 @@ from nodevet.remote.program import ToolError, find, printed
 COUNTERS = True
 CLASS = "/sys/class/net"
 LARGEST = 512  # interfaces that are read
-READ = ("bond", "bridge", "vlan")  # kinds of virtual ones
+READ = ("bond", "bridge", "vlan", "ipoib_child")  # kinds of virtual ones
+REPRESENTOR = re.compile(r"(c[0-9]+)?pf[0-9]+[vs]f[0-9]+\Z")  # phys_port_name, of a NIC's switch
 ON_A_BUS = re.compile(r"/sys/devices/(?!virtual/)")
 IFF_UP = 0x1
 STATISTICS = (
@@ -188,6 +189,15 @@ def numa_node(root, device):
         return -1
 
 
+def physical_kind(root, place):
+    """What an interface of a device is: another partition of an InfiniBand port (ib0.8001) and
+    the near end of a virtual function are no links of their own."""
+    if exists(root, place + "parent"):
+        return "ipoib_child"
+    name, _ = attempt(line, root, place + "phys_port_name")
+    return "representor" if name and REPRESENTOR.match(name) else "physical"
+
+
 def kinds(root):
     """{name: kind} of every interface. Raises OSError, ValueError."""
     found = {}
@@ -196,7 +206,7 @@ def kinds(root):
         if exists(root, place + "device/physfn"):
             found[name] = "virtual_function"
         elif exists(root, place + "device") or ON_A_BUS.match(resolve(root, place)):
-            found[name] = "physical"
+            found[name] = physical_kind(root, place)
         elif os.path.isdir(path_under(root, place)):  # bonding_masters is a file
             found[name] = virtual_kind(root, place)
     return found
