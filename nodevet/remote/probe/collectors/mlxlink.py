@@ -18,7 +18,7 @@ PROGRAMS = ("mlxlink", "mstlink")
 MOST = 32  # devices
 SECONDS = 10  # for each
 FIELDS = ("state", "minutes", "effective_ber", "raw_ber", "effective_errors", "link_downs")
-OPERATION, COUNTERS = "Operational Info", "Physical Counters and BER Info"
+OPERATION, ERRORS = "Operational Info", "Physical Counters and BER Info"
 BER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?[eE]-?[0-9]{1,3}\Z|0(?:\.0)?\Z")
 
 
@@ -79,11 +79,11 @@ def quality(record, text):
     output = parse_output(text)
     for field, title, name, parse in (
         ("state", OPERATION, "State", str),
-        ("minutes", COUNTERS, "Time Since Last Clear [Min]", parse_minutes),
-        ("effective_ber", COUNTERS, "Effective Physical BER", parse_ber),
-        ("raw_ber", COUNTERS, "Raw Physical BER", parse_ber),
-        ("effective_errors", COUNTERS, "Effective Physical Errors", parse_count),
-        ("link_downs", COUNTERS, "Link Down Counter", parse_count),
+        ("minutes", ERRORS, "Time Since Last Clear [Min]", parse_minutes),
+        ("effective_ber", ERRORS, "Effective Physical BER", parse_ber),
+        ("raw_ber", ERRORS, "Raw Physical BER", parse_ber),
+        ("effective_errors", ERRORS, "Effective Physical Errors", parse_count),
+        ("link_downs", ERRORS, "Link Down Counter", parse_count),
     ):
         record.take(field, lambda: parse(said(output, title, name)))  # noqa: B023 - called at once
     return record
