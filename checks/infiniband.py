@@ -31,7 +31,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, Earlier, Key, counts
+from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
 from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.learning import usual
 from nodevet.checking.rdma import (
@@ -205,11 +205,11 @@ def wish(params: Params) -> CountWish:
     return CountWish(params.maximum, params.maximum_per_hour, COUNTS)
 
 
-def earlier_counters(evidence: Evidence) -> Earlier:
+def earlier_counters(evidence: Evidence) -> SampledCounters:
     """The counters of every port as a sample had them."""
     sample = sampled(evidence, Infiniband)
     if sample is None:
-        return Earlier()
+        return SampledCounters()
     devices = (sample.data.devices if sample.data else None) or ()
     counters: dict[Key, tuple[Counter, ...]] = {
         (device.name, port.number): port.counters
@@ -217,7 +217,7 @@ def earlier_counters(evidence: Evidence) -> Earlier:
         for port in device.ports or ()
         if port.counters is not None
     }
-    return Earlier(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
+    return SampledCounters(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
 
 
 def link_state(port: RdmaPort) -> Aspect:

@@ -32,7 +32,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
-from nodevet.checking.counts import Counted, CountWish, Earlier, Key, counts
+from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
 from nodevet.checking.learning import usual
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
@@ -199,7 +199,11 @@ def number(what: str, count: int | None, found: int, *, unsure: bool) -> Finding
 
 
 def aspects_of(
-    evidence: Evidence, data: Network, interface: Interface, wish: LinkWish, earlier: Earlier
+    evidence: Evidence,
+    data: Network,
+    interface: Interface,
+    wish: LinkWish,
+    earlier: SampledCounters,
 ) -> Iterator[Aspect]:
     state = link_state(interface, wish)
     if state is not None:
@@ -219,16 +223,16 @@ def aspects_of(
     yield from counts(known, wanted, evidence)
 
 
-def earlier_counters(evidence: Evidence) -> Earlier:
+def earlier_counters(evidence: Evidence) -> SampledCounters:
     """The counters of every interface as a sample had them."""
     sample = sampled(evidence, Network)
     if sample is None:
-        return Earlier()
+        return SampledCounters()
     interfaces = (sample.data.interfaces if sample.data else None) or ()
     counters: dict[Key, tuple[Counter, ...]] = {
         each.name: each.counters for each in interfaces if each.counters is not None
     }
-    return Earlier(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
+    return SampledCounters(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
 
 
 def is_up(interface: Interface) -> bool | None:

@@ -40,7 +40,7 @@ class CountWish(NamedTuple):
     advice: str
 
 
-class Earlier(NamedTuple):
+class SampledCounters(NamedTuple):
     """The counters of all subjects as a sample had them before."""
 
     sampled: bool = False
@@ -55,7 +55,7 @@ class Counted(NamedTuple):
     now: tuple[Counter, ...] | None
     why: str  # if none were read
     key: Key  # in `earlier`
-    earlier: Earlier
+    earlier: SampledCounters
 
 
 def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[Aspect]:
