@@ -7,10 +7,10 @@ are 0, its log is short, and its job is gone. Only how often it was booted tells
 boot, and whether there was a shutdown before it.
 
 **Verdicts.** A boot without a shutdown before it is unexpected: a panic, a power cut, a reset by
-the BMC. Fails with more of them in the last days than the baseline allows, or, if it gives a
-maximum, with more boots of any kind. If wtmp does not reach back so far, or lacks the boot that
-the node runs since, it is unknown, as on distributions that no longer keep it. A container is not
-applicable.
+the BMC, but also `reboot -f`. Fails with more of them in the last days than the baseline allows,
+or, if it gives a maximum, with more boots of any kind. If wtmp does not reach back so far, or lacks
+the boot that the node runs since, it is unknown, as on distributions that no longer keep it. A
+container is not applicable.
 
 **To fix it** `last -x reboot shutdown` lists them. The BMC's event log knows of power and watchdog,
 /var/lib/systemd/pstore and /var/crash of panics; see `kernel_faults`.

@@ -69,7 +69,11 @@ def capability(word, wanted):
 
 def extended(word, wanted, size):
     """Where an extended capability begins; 0 if there is none. Raises OSError, ValueError."""
-    at = EXTENDED if size > EXTENDED else 0
+    if size <= EXTENDED:  # a PCI Express function has more, whether or not it can be reached
+        if capability(word, EXPRESS):
+            raise ValueError("its extended configuration space cannot be reached")
+        return 0
+    at = EXTENDED
     for _ in range(MOST_EXTENDED):
         if at < EXTENDED:
             return 0

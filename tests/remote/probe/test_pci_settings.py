@@ -254,6 +254,8 @@ def test_a_list_that_leads_nowhere(tmp_path: Path, content: bytes, words: str) -
         (space(x100=0x0001, x102=0x1001), "has no end"),
         (space(x100=0x0001, x102=0x1401, x140=0x0002, x142=0x1001), "has no end"),
         (space(x100=0xFFFF, x102=0xFFFF), "is broken at 0x100"),
+        (space(x34=0x40, x40=0x0010)[:256], "cannot be reached"),
+        (space(x34=0x40, x40=0x0010)[:64], "beyond the 64 bytes"),
         (space(x100=0x0001, x102=0xFF01), "beyond the 512 bytes"),
     ],
 )
@@ -334,6 +336,28 @@ def test_groups_and_interrupts(tmp_path: Path, check: Check) -> None:
     (nic,) = check("pci_settings", data).functions
     assert (nic.irqs, nic.irq_cpus, nic.why("irq_cpus")) == (3, None, "ENOENT")
     assert (nic.iommu_group, nic.why("iommu_type")) == (7, "ENOENT")
+
+
+def test_a_capture_of_the_first_64_bytes_says_nothing_of_the_rest(
+    capture: Callable[[str], str], check: Check
+) -> None:
+    """A Skylake server, as any user can capture it."""
+    _, data = collected(capture("sysfs/nfd-pci-rootfs-1.tar.gz"))
+    found = check("pci_settings", data)
+    assert {each.kind for each in found.functions} & {"nic", "nvme"}
+    for each in found.functions:
+        assert each.why("max_payload_b") == each.why("acs_enabled") == "beyond the 64 bytes"
+
+
+def test_the_iommu_groups_of_a_captured_laptop(capture: Callable[[str], str], check: Check) -> None:
+    _, data = collected(
+        capture("sysfs/ghw/linux-amd64-415ee03b8c4d1c4f07ae2e9d8b3d3d6d.tar.gz"),
+        {"pci_settings": ["iommu"]},
+    )
+    found = check("pci_settings", data)
+    groups = {each.address: each.iommu_group for each in found.functions}
+    assert groups and -1 not in groups.values() and None not in groups.values()
+    assert {each.why("iommu_type") for each in found.functions} == {"ENOENT"}
 
 
 @pytest.mark.skipif(

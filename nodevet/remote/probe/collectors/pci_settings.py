@@ -18,6 +18,7 @@ from nodevet.remote.probe.files import (
     line,
     link_name,
     names,
+    reason,
     silent,
 )
 from nodevet.remote.probe.pci_config import Registers, access_control, express
@@ -61,7 +62,7 @@ def iommu(record, root, place):
         record["iommu_type"] = ""
         return
     except (OSError, ValueError) as error:
-        record.fail_all(("iommu_group", "iommu_type"), str(error))
+        record.fail_all(("iommu_group", "iommu_type"), reason(error))
         return
     group = "/sys/kernel/iommu_groups/{}/type".format(record["iommu_group"])
     record.take("iommu_type", line, root, group)
