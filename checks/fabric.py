@@ -95,22 +95,23 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    found = tuple(each_gpu(evidence))
+    found, there = tuple(each_gpu(evidence)), switches(evidence)
     for gpu in found:
-        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(evidence, gpu)
+        yield from (gpu,) if isinstance(gpu, Finding) else judge_gpu(evidence, gpu, there)
     has_fabric = any(isinstance(gpu, Gpu) and gpu.fabric.state in STATES for gpu in found)
-    if has_fabric or switches(evidence):
+    if has_fabric or there:
         yield from judge_manager(evidence)
 
 
-def judge_gpu(evidence: Evidence, gpu: Gpu) -> Iterator[Finding]:
+def judge_gpu(evidence: Evidence, gpu: Gpu, there: int | None) -> Iterator[Finding]:
+    """`there`: how many NVSwitches are on the PCI bus, None if that was not read."""
     subject, fabric = subject_of(gpu), gpu.fabric
     if fabric.state == "NOT_SUPPORTED" or untold(fabric, "state"):
         yield not_applicable(subject, why="this GPU has no fabric to register with")
     elif fabric.state is None:
         yield unread(subject, fabric, "state")
     elif fabric.state != "COMPLETED":
-        yield not_completed(evidence, gpu, fabric.state)
+        yield not_completed(evidence, gpu, fabric.state, there)
     elif fabric.status is None:
         yield unread(subject, fabric, "status")
     elif fabric.status != "SUCCESS":
@@ -132,7 +133,7 @@ def untold(fabric: Fabric, field: str) -> bool:
     return getattr(fabric, field) is None and fabric.errors.get(field) in NONE_HERE
 
 
-def not_completed(evidence: Evidence, gpu: Gpu, state: str) -> Finding:
+def not_completed(evidence: Evidence, gpu: Gpu, state: str, there: int | None) -> Finding:
     """What to say of a registration that has not ended: of a VM's GPU it may be its host's."""
     subject, host = subject_of(gpu), evidence[HostInfo]
     if host.data is None:
@@ -140,7 +141,6 @@ def not_completed(evidence: Evidence, gpu: Gpu, state: str) -> Finding:
     if not host.data.virtualization:
         return unknown(subject, why=f"{state}; virtualization: {host.data.why('virtualization')}")
     if host.data.virtualization not in BARE:
-        there = switches(evidence)
         if there is None:
             return unknown(subject, why=f"{state}; the PCI bus was not read")
         if not there:

@@ -60,6 +60,7 @@ DAEMONS = (  # of NVIDIA's; as system users only, for any process can take such 
     "nvidia-persistenced",
     "nvidia-smi",
 )
+DAEMON_COMMANDS = frozenset(name[:COMM] for name in DAEMONS)
 DISPLAYS = ("Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "sway", "weston")
 JOB = re.compile(r"/(?:slurm[^/]*|slurmstepd\.scope)/(?:[^/]+/)*job_[0-9]+|/kubepods[./-]")
 
@@ -90,6 +91,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Processes]
     processes = (section.data.processes if section.data else None) or ()
     known = {each.pid: each for each in processes}
+    holders: dict[int | None, list[Process]] = {}
+    for each in processes:
+        for minor in each.gpu_minors or ():
+            holders.setdefault(minor, []).append(each)
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
@@ -100,16 +105,19 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif gpu.processes is None:
             yield unread(subject_of(gpu), gpu, "processes")
         else:
-            yield from judge_gpu(evidence, gpu, gpu.processes, known, params)
+            wrong = list(judge_users(evidence, gpu, gpu.processes, known, params))
+            own = holders.get(gpu.minor_number, [])
+            yield from wrong or (judge_memory(evidence, gpu, own, params.maximum_mib),)
 
 
-def judge_gpu(
+def judge_users(
     evidence: Evidence,
     gpu: Gpu,
     users: Sequence[GpuProcess],
     known: Mapping[int, Process],
     params: Params,
 ) -> Iterator[Finding]:
+    """The processes that are left over, or may be; nothing if there is none."""
     leftover, doubts = [], []
     for user in users:
         allowed = is_allowed(known.get(user.pid), params)
@@ -128,8 +136,6 @@ def judge_gpu(
         )
     if doubts:
         yield unknown(subject_of(gpu), why="; ".join(doubts[:MOST_TOLD]))
-    elif not leftover:
-        yield judge_memory(evidence, gpu, users, known, params.maximum_mib)
 
 
 def is_allowed(process: Process | None, params: Params) -> bool | str:
@@ -149,8 +155,7 @@ def is_allowed(process: Process | None, params: Params) -> bool | str:
 
 
 def is_daemon(process: Process) -> bool:
-    names = {name[:COMM] for name in DAEMONS}
-    return process.command in names and process.uid in SYSTEM_UIDS
+    return process.command in DAEMON_COMMANDS and process.uid in SYSTEM_UIDS
 
 
 def told(user: GpuProcess, process: Process) -> str:
@@ -167,13 +172,11 @@ def since(evidence: Evidence, process: Process) -> dict[str, str]:
 
 
 def judge_memory(
-    evidence: Evidence,
-    gpu: Gpu,
-    users: Sequence[GpuProcess],
-    known: Mapping[int, Process],
-    maximum_mib: int | None,
+    evidence: Evidence, gpu: Gpu, holders: Sequence[Process], maximum_mib: int | None
 ) -> Finding:
-    """The memory that no process accounts for: what may compute may take what it needs."""
+    """The memory that no process accounts for: what may compute may take what it needs.
+
+    `holders`: who has the GPU open."""
     subject = subject_of(gpu)
     if maximum_mib is None:
         return ok(subject, expected=[], actual=[])
@@ -181,13 +184,13 @@ def judge_memory(
         return not_applicable(subject, why="no process; this GPU does not tell its memory in use")
     if gpu.memory_used_b is None or gpu.memory_used_b < 0:
         return unread(subject, gpu, "memory_used_b")
+    users = gpu.processes or ()
     if any(user.memory_used_b is None for user in users):
         return not_applicable(subject, why="NVML does not tell how much memory its processes have")
     theirs = sum(user.memory_used_b or 0 for user in users)
     loose = max(gpu.memory_used_b - theirs, 0) // MIB
     if loose <= maximum_mib:
         return ok(subject, expected=[], actual=[])
-    holders = [each for each in known.values() if gpu.minor_number in (each.gpu_minors or ())]
     if any(each.command in DISPLAYS for each in holders):
         why = f"{loose} MiB in use, and a display server has the GPU open"
         return not_applicable(subject, why=why)

@@ -92,9 +92,36 @@ def links_of(gpu: Gpu) -> Links:
     )
 
 
+class NodeLinks(NamedTuple):
+    """What the GPUs of a node have together."""
+
+    most: tuple[int, int]  # active links: of the GPU with the most, and of the next one
+    ends: frozenset[str]  # what active links lead to, of those that tell it
+    untold: str  # why an end is not known that NVML could tell; empty if none is
+    others: bool  # whether a link leads to what NVML does not tell, as of an NVSwitch it may not
+    gpus: frozenset[str | None]  # PCI addresses
+
+
+def of_node(gpus: Sequence[Gpu]) -> NodeLinks:
+    counts, ends, untold, others = [0, 0], set(), "", False
+    for gpu in gpus:
+        active = links_of(gpu).active
+        counts.append(len(active))
+        for each in active:
+            if each.remote_bus_id is not None:
+                ends.add(each.remote_bus_id)
+            elif each.errors.get("remote_bus_id") in NOT_TOLD:
+                others = True
+            else:
+                untold = untold or f"remote_bus_id: {each.why('remote_bus_id')}"
+    first, second = sorted(counts)[:-3:-1]
+    addresses = frozenset(gpu.bus_id for gpu in gpus)
+    return NodeLinks((first, second), frozenset(ends), untold, others, addresses)
+
+
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = tuple(each_gpu(evidence))
-    gpus = [(gpu, len(links_of(gpu).active)) for gpu in found if isinstance(gpu, Gpu)]
+    node = of_node([gpu for gpu in found if isinstance(gpu, Gpu)])
     for gpu in found:
         if isinstance(gpu, Finding):
             yield gpu
@@ -107,7 +134,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif not any(links_of(gpu)):
             yield without_links(gpu, params)
         else:
-            yield from judge_gpu(gpu, params, expected_of(gpu, gpus, params))
+            yield from judge_gpu(gpu, params, expected_of(gpu, node, params))
 
 
 def without_links(gpu: Gpu, params: Params) -> Finding:
@@ -123,19 +150,16 @@ def without_links(gpu: Gpu, params: Params) -> Finding:
     )
 
 
-def expected_of(gpu: Gpu, gpus: Sequence[tuple[Gpu, int]], params: Params) -> int | Finding:
-    """How many links are to be active, or the finding if that cannot be told of this GPU.
-
-    `gpus`: every GPU with how many links it has active.
-    """
+def expected_of(gpu: Gpu, node: NodeLinks, params: Params) -> int | Finding:
+    """How many links are to be active, or the finding if that cannot be told of this GPU."""
     if params.active is not None:
         return params.active
     links = links_of(gpu)
     there, now = sum(map(len, links)), len(links.active)
-    others = [(each, active) for each, active in gpus if each is not gpu]
-    most = max((active for _, active in others), default=0)
+    first, second = node.most
+    most = second if now == first else first
     if now + len(links.unread) < most:
-        bridged = None if now or links.unread else unbridged(gpu, [each for each, _ in others])
+        bridged = None if now or links.unread else unbridged(gpu, node)
         return bridged or most
     if links.unread:
         return unknown(subject_of(gpu), why=links.doubt)
@@ -147,13 +171,11 @@ def expected_of(gpu: Gpu, gpus: Sequence[tuple[Gpu, int]], params: Params) -> in
     return none_active(gpu, there)
 
 
-def unbridged(gpu: Gpu, others: Sequence[Gpu]) -> Finding | None:
+def unbridged(gpu: Gpu, node: NodeLinks) -> Finding | None:
     """Of a GPU without active links: whether those of the others are bridges between them."""
-    ends = [each for other in others for each in links_of(other).active]
-    for end in ends:
-        if end.remote_bus_id is None and end.errors.get("remote_bus_id") not in NOT_TOLD:
-            return unknown(subject_of(gpu), why=f"remote_bus_id: {end.why('remote_bus_id')}")
-    if not {end.remote_bus_id for end in ends} <= {other.bus_id for other in others} - {None}:
+    if node.untold:
+        return unknown(subject_of(gpu), why=node.untold)
+    if node.others or gpu.bus_id in node.ends or not node.ends <= node.gpus:
         return None
     why = f"no active link; the other GPUs here are bridged to one another: {GIVE}"
     return not_applicable(subject_of(gpu), why=why)
