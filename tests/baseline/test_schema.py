@@ -15,7 +15,7 @@ KEYWORDS = {
     "$schema", "$defs", "$ref", "title", "description", "default", "format", "type", "enum",
     "const", "anyOf", "oneOf", "properties", "patternProperties", "required",
     "additionalProperties", "propertyNames", "minProperties", "items", "minItems", "pattern",
-    "minLength",
+    "minLength", "maxLength",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 }  # fmt: skip
 TYPES = {
@@ -51,9 +51,8 @@ def valid(rule, value, root):
     if "const" in rule and value != rule["const"]:
         return False
     if isinstance(value, str):
-        return len(value) >= rule.get("minLength", 0) and (
-            "pattern" not in rule or re.search(rule["pattern"], value) is not None
-        )
+        size = rule.get("minLength", 0) <= len(value) <= rule.get("maxLength", len(value))
+        return size and ("pattern" not in rule or re.search(rule["pattern"], value) is not None)
     if isinstance(value, list):
         return rule.get("minItems", 0) <= len(value) and all(
             inner(rule.get("items", True), item) for item in value
