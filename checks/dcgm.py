@@ -111,13 +111,15 @@ def judge_count(evidence: Evidence, found: Dcgm) -> Finding:
         return unknown(subject, why=f"NVML: {nvml.why}")
     if nvml.data.count is None:
         return unread(subject, nvml.data, "count")
-    why = "" if found.gpus == nvml.data.count else "DCGM and NVML count different GPUs"
-    return (fail if why else ok)(
+    if found.gpus == nvml.data.count:
+        return ok(subject, expected=nvml.data.count, actual=found.gpus)
+    return fail(
         subject,
         expected=nvml.data.count,
         actual=found.gpus,
-        why=why,
-        advice=RESTART if why else "",
+        why="DCGM and NVML count different GPUs",
+        advice=RESTART,
+        cause="gpu_count",
     )
 
 
@@ -229,5 +231,6 @@ CHECK = Check(
     ),
     judge=judge,
     asks=asks,
+    unasked="it runs dcgmi, and where a diagnostic is kept only a site knows: say dcgm: true",
     learn=lambda evidence: None,
 )

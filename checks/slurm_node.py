@@ -110,10 +110,10 @@ def judge_gpus(evidence: Evidence, found: SlurmNode) -> Finding:
         return unknown(subject, why=f"NVML: {nvml.why}")
     if nvml.data.count is None:
         return unread(subject, nvml.data, "count")
-    right = found.gpus == nvml.data.count
-    advice = "" if right else GRES
-    return (ok if right else fail)(
-        subject, expected=nvml.data.count, actual=found.gpus, advice=advice
+    if found.gpus == nvml.data.count:
+        return ok(subject, expected=nvml.data.count, actual=found.gpus)
+    return fail(
+        subject, expected=nvml.data.count, actual=found.gpus, advice=GRES, cause="gpu_count"
     )
 
 
@@ -137,5 +137,6 @@ CHECK = Check(
     judge=judge,
     severity=Severity.WARNING,
     asks=asks,
+    unasked="every node asks Slurm's controller: say slurm_node: {} where it can bear that",
     learn=lambda evidence: None,
 )
