@@ -1,0 +1,61 @@
+"""The numbers, names and units of Xids are those of NVIDIA's own tables."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from nodevet.checking.xids import NAMES, NVLINK5, TOLERATED, Remedy, link_error, remedy_of
+
+TABLES = Path(__file__).parents[2] / ".." / "shared" / "captures" / "tables"
+pytestmark = pytest.mark.skipif(not TABLES.is_dir(), reason=f"no captures at {TABLES}")
+RESERVED = {23, 91, 152, 153, 174}  # no error, or reserved
+
+
+def catalogue():
+    return json.loads((TABLES / "oci-xid-catalog.json").read_text())
+
+
+def test_every_xid_of_the_driver_has_its_name():
+    with (TABLES / "nverror-xid-codes.csv").open() as file:
+        rows = [(int(row["code"]), row["name"].removeprefix("ROBUST_CHANNEL_"))
+                for row in csv.DictReader(file)]  # fmt: skip
+    names = {code: name for code, name in rows if code > 7 and code not in RESERVED}
+    assert names.keys() <= NAMES.keys()
+
+
+def test_what_needs_more_than_the_application_is_no_jobs_own():
+    grave = {"RESET_GPU", "RESTART_BM", "RESTART_VM", "CHECK_MECHANICALS", "WORKFLOW_XID_48"}
+    for code, said in catalogue()["xid_error_catalog"].items():
+        if said["action"] in grave:
+            assert int(code) not in TOLERATED, code
+            assert remedy_of(int(code)).rank < Remedy.SUPPORT.rank, code
+
+
+def rules():
+    for code, some in catalogue()["nvl5_decoding_rules"].items():
+        for rule in some:
+            yield int(code), rule["mnemonic"], rule
+
+
+def test_the_error_status_of_a_link_unit_says_whether_it_is_a_fault():
+    judged = 0
+    for code, unit, rule in rules():
+        assert code in NVLINK5
+        for status in rule["error_status_hex"] if code < 149 else ():
+            found = link_error("nonfatal", f"{unit} link 0 0x00000001 {status}")
+            assert found.fatal is (rule["resolution"] == "RESET_GPU"), rule
+            judged += 1
+    assert judged > 60
+
+
+def test_why_a_link_went_down_says_whether_it_is_a_fault():
+    judged = 0
+    for _, unit, rule in rules():
+        if unit.startswith("NETIR_LINK"):
+            reason = int(rule["intr_info_binary_r575"][6:12], 2)
+            found = link_error("fatal", f"{unit} link 0 {reason << 20 | 0x11:#010x} 0x00000000")
+            assert found.fatal is (rule["resolution"] == "RESET_GPU"), rule
+            judged += 1
+    assert judged > 15
