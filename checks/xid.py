@@ -31,6 +31,7 @@ reboot, the fault may not be: run NVIDIA's field diagnostics or `dcgmi diag -r 3
 gets jobs again.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
@@ -116,7 +117,7 @@ class Context(NamedTuple):
     """What else tells of the Xids of a GPU."""
 
     ends: Mapping[Cure, float | None]  # when what ends an Xid happened last, seconds after boot
-    switches: Sequence[KernelEvent] = ()  # fatal SXids
+    switches: Sequence[tuple[float, str]] = ()  # when there was a fatal SXid, and its name
     resets: Mapping[str, float] = {}  # when a function was reset, by address
     architecture: str | None = None  # None: not known
 
@@ -133,9 +134,10 @@ class Context(NamedTuple):
         moments = [m for code in LINK_XIDS & own.keys() for event in own[code]
                    for m in event.times_s]  # fmt: skip
         near = {
-            f"SXid {switch.code} of nvswitch {switch.bus_id}"
-            for switch in self.switches
-            if any(abs(m - other) <= TOGETHER_S for m in moments for other in switch.times_s)
+            self.switches[place][1]
+            for moment in moments
+            if (place := bisect_left(self.switches, (moment - TOGETHER_S, ""))) < len(self.switches)
+            and self.switches[place][0] <= moment + TOGETHER_S
         }
         return f"at the same time {', '.join(sorted(near)[:4])}" if near else ""
 
@@ -149,7 +151,12 @@ def context_of(events: Sequence[KernelEvent]) -> Context:
                 last[address] = max(event.last_s, last.get(address, 0.0))
         return last
 
-    fatal = [each for each in events if each.kind == "sxid" and each.severity == "fatal"]
+    fatal = sorted(
+        (moment, f"SXid {each.code} of nvswitch {each.bus_id}")
+        for each in events
+        if each.kind == "sxid" and each.severity == "fatal"
+        for moment in each.times_s
+    )
     return Context({Cure.LOAD: moments("driver_load").get("")}, fatal, moments("gpu_reset"))
 
 
@@ -396,8 +403,9 @@ def told_limit(params: Params, code: int) -> str:
 
 def first_causes(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) -> list[int]:
     """The numbers that no other one explains, which came before it and asks for no less."""
-    first = {code: first_of(events) for code, events in bad.items()}
-    rank = {code: remedy_of(code, architecture).rank for code in bad}
+    known = [code for code in bad if code in NAMES]
+    first = {code: first_of(bad[code]) for code in known}
+    rank = {code: remedy_of(code, architecture).rank for code in known}
 
     def explained(code: int) -> bool:
         return any(
@@ -405,7 +413,8 @@ def first_causes(bad: Mapping[int, Sequence[KernelEvent]], architecture: str) ->
             and (rank[root] <= rank[code] or code == RECOVERY)
             and first[root] - EARLIER_S <= first[code]
             and not (follows(root, code) and (first[code], code) < (first[root], root))
-            for root in bad
+            for root in known
+            if code in NAMES
         )
 
     return sorted(code for code in bad if not explained(code)) or sorted(bad)

@@ -28,6 +28,7 @@ READS = (
     "pci.functions[].upstream[]",
 )
 """What `between` and `emulated` depend on: part of `reads` of whoever uses them."""
+MOST_PORTS = 32  # above one function: five levels of switches are more than any server has
 WITHIN_A_SWITCH = 1  # ports from a function to the top of its switch, the first is 0
 
 
@@ -67,6 +68,8 @@ def between(one: PciFunction, other: PciFunction, alone: bool | None) -> Distanc
     for function in (one, other):
         if function.upstream is None or "upstream" in function.errors:
             return Distance("", f"{function.address}: upstream: {function.why('upstream')}")
+        if len(function.upstream) > MOST_PORTS:
+            return Distance("", f"{function.address}: {len(function.upstream)} ports above it")
     above_one, above_other = one.upstream or (), other.upstream or ()
     for place, address in enumerate(above_one):
         if address in above_other:
