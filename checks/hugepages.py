@@ -40,7 +40,9 @@ from nodevet.model import (
 )
 
 KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
-Size = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,5}[KMG]$")]
+Size = Annotated[
+    str, Meta(pattern=r"^[1-9][0-9]{0,5}[KMG]$", title="a size of pages such as 2M or 1G")
+]
 Number = Annotated[int, Meta(ge=0)]
 FEWER = "set vm.nr_hugepages to 0, and take hugepages= out of the kernel's command line"
 AT_BOOT = (

@@ -39,7 +39,13 @@ from nodevet.model import (
 )
 
 NUMBERS = re.compile(r"[0-9]{1,9}(?:[.-][0-9]{1,9})*")
-Release = Annotated[str, Meta(pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$")]
+Release = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{1,9}([.-][0-9]{1,9})*$",
+        title="the numbers of a release, in quotes, such as '5.15' or '5.15.0-94'",
+    ),
+]
 INSTALL = (
     "install that kernel with the modules that belong to it, make it the default and reboot; hold "
     "its package, so that it stays"

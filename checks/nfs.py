@@ -8,12 +8,12 @@ stalls and GPUs wait.
 **Read from** /proc/1/mountstats, else /proc/self/mountstats: the kernel's own counters. Neither the
 mount nor its server is touched, so that a dead server blocks nothing.
 
-**Verdicts.** Without `paths` every NFS mount is judged; a node without any is not applicable, and
-so is a path that is not mounted now (see the check mounts). `options` are those that the kernel
-shows, `vers=4.2`, `hard`, `proto=tcp`; a value may hold `*`. Retransmissions and times are since
-the file system was mounted, per operation; below 1,000 operations they are not judged. `queue` is
-what an operation waited on the node before it was sent, which more connections shorten; `rtt` is
-network and server.
+**Verdicts.** Without `paths` every NFS mount is judged but the volumes of containers; a node
+without any is not applicable, and so is a path that is not mounted now (see the check mounts).
+`options` are those that the kernel shows, `vers=4.2`, `hard`, `proto=tcp`; a value may hold `*`.
+Retransmissions and times are since the file system was mounted, per operation; below 1,000
+operations they are not judged. `queue` is what an operation waited on the node before it was sent,
+which more connections shorten; `rtt` is network and server.
 
 **To fix it** change the options in /etc/fstab or the automounter's map; most take effect when it is
 mounted again, not with remount. Retransmissions: `nfsiostat 5` and `mountstats` show whether they

@@ -30,7 +30,8 @@ class NfsMount(Record, frozen=True, kw_only=True):
 
 
 class Nfs(SectionRecord, frozen=True, kw_only=True):
-    """Every NFS file system that is mounted, once for several mounts of it with the same counts."""
+    """Every NFS file system that is mounted, once for several mounts of it with the same counts;
+    without the volumes of containers."""
 
     plural = "NFS mounts"
 

@@ -100,6 +100,17 @@ REFUSED = [
     ("services", {"running": ["a/b.service"]}, "must be a systemd unit with its suffix"),
     ("services", {"running": ["a.service"], "stopped": ["a.service"]}, "in running and in stopped"),
     ("services", {"enabled": ["a.timer"], "disabled": ["a.timer"]}, "in enabled and in disabled"),
+    ("kernel", {"minimum": 5.15}, 'write "5.15"'),
+    ("os_release", {"version": 22.04}, 'write "22.04"'),
+    ("mounts", {"scratch": "xfs"}, "the key must be a path that begins with /"),
+    ("mounts", {"/scratch": {"typ": "xfs"}}, "did you mean type?"),
+    ("hugepages", {"total": {"2MB": 5}}, "the key must be a size of pages such as 2M or 1G"),
+    ("hugepages", "some", "must be none or a mapping"),
+    ("nvme_health", -1, "must be at least 0, not -1"),
+    ("nfs", {"paths": ["home"]}, "must be a path that begins with /"),
+    ("kernel_cmdline", {"present": ["a=1"], "absent": ["a=1"]}, "a=1: in present and in absent"),
+    ("kernel_cmdline", {"present": ["a b"]}, "must be NAME or NAME=VALUE"),
+    ("memory_size", 0, "must be more than 0"),
 ]
 
 

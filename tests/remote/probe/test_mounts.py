@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodevet.evidence.mounts import Mount
 from nodevet.remote.probe.collectors import mounts
@@ -115,6 +117,16 @@ def test_mounts_of_containers_are_not_listed_and_can_be_asked_for(
     found = look(ROOT + pods + "90 20 9:0 / /scratch rw - xfs /dev/md0 rw\n", asked)
     assert only(found).type == "nfs4"
     assert [each.name for each in found.others] == ["/", "/scratch"]
+
+
+@given(st.lists(st.text(alphabet="0123456789 -/abrw,:\\\n", max_size=60), max_size=20))
+def test_any_text_is_parsed_or_refused(rows: list[str]) -> None:
+    text = "\n".join(rows)
+    try:
+        tree = mounts.MountTree(mounts.parse_mounts(text))
+    except ValueError:
+        return
+    assert mounts.one(tree, "/a/b")["name"] == "/a/b"
 
 
 def test_more_disks_than_anyone_has_are_not_listed(look: Callable[..., Any]) -> None:

@@ -58,6 +58,13 @@ def test_one_file_system_mounted_twice_is_told_once(look: Callable[..., Any]) ->
     assert found.found == 2
 
 
+def test_volumes_of_containers_are_left_out(look: Callable[..., Any]) -> None:
+    pods = "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~nfs/pv"
+    text = "".join(MOUNT.format(point=pods.format(at), rtt=at) for at in range(200))
+    found = look(text + MOUNT.format(point="/home", rtt=1))
+    assert [mount.point for mount in found.mounts] == ["/home"]
+
+
 def test_a_counter_that_wrapped_costs_itself_alone(look: Callable[..., Any]) -> None:
     (mount,) = look(MOUNT.format(point="/home", rtt=(1 << 64) - 5)).mounts
     assert mount.rtt_ms is None

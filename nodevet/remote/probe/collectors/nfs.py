@@ -1,12 +1,13 @@
 """The NFS mounts with their options and what they have counted: /proc/1/mountstats, else
 /proc/self/mountstats. See net/sunrpc/stats.c and fs/nfs/super.c in the kernel tree.
 
-The files tell it from memory: no server is asked, and one that is gone blocks nobody.
+The files tell it from memory: no server is asked, and one that is gone blocks nobody. Volumes of
+containers, of which a host may have hundreds, are left out.
 """
 
 import re
 
-from nodevet.remote.probe.collectors.mounts import of_machine, plain, words
+from nodevet.remote.probe.collectors.mounts import OF_CONTAINERS, of_machine, plain, words
 from nodevet.remote.probe.files import Reading, attempt, integer, quote
 
 COUNTERS = True
@@ -130,7 +131,9 @@ def collect(root, request):
     text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
     blocks, seen = [], set()
     for point, source, kind, rows in parse_blocks(text):
-        key = (source, tuple(rows))  # a bind mount of a container shows the same counts again
+        if OF_CONTAINERS.match(point):
+            continue
+        key = (source, tuple(rows))  # a bind mount shows the same counts again
         if key not in seen:
             seen.add(key)
             blocks.append((point, source, kind, rows))
