@@ -92,7 +92,7 @@ class HostOutcome(str, Enum):
         return "timed out" if self is HostOutcome.TIMEOUT else self.value.replace("_", " ")
 
 
-NOUNS = {"gpu": "GPU", "numa": "NUMA node", "nvme": "NVMe drive"}
+NOUNS = {"gpu": "GPU", "numa": "NUMA node", "nvme": "NVMe drive", "rdma": "RDMA device"}
 """How people say the kinds of subjects that have another name than in the evidence."""
 
 
