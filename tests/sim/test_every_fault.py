@@ -47,12 +47,20 @@ WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are
     "aer-errors": {"pcie_errors": ["GPU 3"]},
     "clock-skew": {"clock_skew": [""]},
     "disk-full": {"disk_space": ["filesystem /"]},
-    "driver-mismatch": {"kernel_modules": ["module nvidia"]},
+    "driver-mismatch": {
+        "kernel_modules": ["module nvidia"],
+        "cuda_libraries": [
+            "library libcuda.so.1",
+            "library libnvidia-ml.so.1",
+            "library libnvidia-ptxjitcompiler.so.1",
+        ],
+        "services": ["unit nvidia-fabricmanager.service"],
+    },
     "ecc-uncorrected": {"ecc_errors": ["GPU 3"]},
     "governor-powersave": {"cpu_governor": EVERY_POLICY},
     "gpu-lost": {"gpu_lost": ["GPU 3"], "gpu_count": ["", "GPU 3"]},
     "gpu-missing": {"gpu_count": [""]},
-    "kernel-and-firmware": {},  # by checks that this baseline does not ask
+    "kernel-and-firmware": {"clocksource": [""], "file_handles": ["limit open files"]},
     "mce": {"machine_check": [""]},
     "numa-swapped": {"numa_locality": ALL},
     "nvml-hang": {},
@@ -62,7 +70,7 @@ WRONG: dict[str, dict[str, list[str]]] = {  # node -> check -> subjects that are
     "power-capped": {"power_limit": ALL},
     "reverts-on-boot": {"cpu_governor": EVERY_POLICY, "power_limit": ALL},
     "row-remap-pending": {"row_remapping": ["GPU 3"], "gpu_lost": ["GPU 3"]},  # asks for a reset
-    "thermal-throttle": {"throttle_reasons": ["GPU 3"]},
+    "thermal-throttle": {"throttle_reasons": ["GPU 3"], "thermal": ["GPU 3"]},
     "xid": {"xid": ["GPU 3"]},
     "xid-79": {"xid": ["GPU 3"]},
 }
