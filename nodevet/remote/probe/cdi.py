@@ -111,6 +111,15 @@ def parse(text):
     return kind, devices, paths
 
 
+def is_missing(root, path):
+    """Whether it is not there; one that may not be looked at is not missing. Raises OSError."""
+    try:
+        os.stat(path_under(root, path))
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return False
+
+
 def specification(root, path):
     """One file as a record; None if it is not NVIDIA's."""
     record = Reading(path=path)
@@ -122,8 +131,11 @@ def specification(root, path):
     if "nvidia" not in kind:
         return None
     record.update(kind=kind[:200], devices=[name[:200] for name in devices], paths=len(paths))
-    missing = [each[:1000] for each in paths if not os.path.exists(path_under(root, each))]
-    record.update(missing=len(missing), examples=missing[:16])
+    missing, why = attempt(lambda: [each for each in paths if is_missing(root, each)])
+    if why is None:
+        record.update(missing=len(missing), examples=[each[:1000] for each in missing[:16]])
+    else:
+        record.fail_all(("missing", "examples"), why)
     versions = {match.group(1) for match in map(LIBRARY.search, paths) if match}
     record["driver_version"] = " and ".join(sorted(versions)[:4])
     return record

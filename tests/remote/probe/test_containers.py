@@ -1,6 +1,8 @@
 """Configurations of container engines and CDI specifications, as programs and people write them."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,18 @@ def test_what_a_specification_names_and_is_not_there(tmp_path: Path, check: Chec
     assert (spec.paths, spec.missing) == (5, 1)
     assert spec.examples == ("/run/nvidia/driver/dev/dri/card1",)
     assert spec.driver_version == "550.90.07"
+
+
+def test_what_may_not_be_looked_at_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
+    def closed(root: str, path: str) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    root = put(tmp_path, {"/etc/cdi/nvidia.yaml": SPEC})
+    monkeypatch.setattr(cdi, "is_missing", closed)
+    (spec,) = check("containers", containers.collect(root, {})).specifications
+    assert spec.missing is None and spec.errors["missing"] == "EACCES"
 
 
 @given(st.text(alphabet="abk:- \n\"'{}[]#\t", max_size=80))

@@ -1,5 +1,7 @@
 """DKMS's tree as dkms(8) leaves it, and the firmware's variable, on trees of files."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,23 @@ def test_a_build_whose_files_are_gone(tree: Path, check: Check) -> None:
     (tree / f"lib/modules/{NEW}/extra/nvidia-uvm.ko.zst").unlink()
     (nvidia,) = check("dkms", dkms.collect(str(tree), {})).modules
     assert {each.kernel: each.missing for each in nvidia.builds} == {OLD: 0, NEW: 1}
+
+
+def test_without_a_kernel_what_boots_next_is_not_known(tree: Path, check: Check) -> None:
+    (tree / f"boot/vmlinuz-{OLD}").unlink()
+    (tree / f"lib/modules/{NEW}/vmlinuz").unlink()
+    found = check("dkms", dkms.collect(str(tree), {}))
+    assert found.kernels is None and found.errors["kernels"] == "no kernel is installed here"
+
+
+def test_a_folder_that_is_closed_is_not_empty(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
+    def closed(path: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(dkms.os, "lstat", closed)
+    assert check("dkms", dkms.collect(str(tree), {})).errors["kernels"] == "EACCES"
 
 
 def test_links_that_lead_elsewhere_are_not_believed(tree: Path, check: Check) -> None:

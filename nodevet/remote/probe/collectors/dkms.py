@@ -80,16 +80,22 @@ def module_of(root, name):
     return record
 
 
+def has_kernel(root, release):
+    """Whether there is one to boot; /boot may be closed to others. Raises OSError."""
+    for folder, name in (("/boot", "vmlinuz-" + release), (MODULES + "/" + release, "vmlinuz")):
+        try:
+            os.lstat(path_under(root, folder) + "/" + name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        return True
+    return False
+
+
 def kernels(root):
     """The releases that are installed with a kernel to boot. Raises OSError, ValueError."""
-    found = [
-        release
-        for release in names(root, MODULES)
-        if any(
-            os.path.lexists(path_under(root, os.path.dirname(path)) + "/" + os.path.basename(path))
-            for path in ("/boot/vmlinuz-" + release, "/".join((MODULES, release, "vmlinuz")))
-        )
-    ]
+    found = [release for release in names(root, MODULES) if has_kernel(root, release)]
+    if not found:
+        raise ValueError("no kernel is installed here")
     if len(found) > MOST:
         raise ValueError("more than {} kernels".format(MOST))
     return found
