@@ -11,8 +11,7 @@ of the GPU.
 other number fails. Without it a GPU is ok if all of its links are active, and fails if it has
 fewer than another GPU here. If no GPU has more, but each lacks some, it is unknown: give `active`.
 A GPU none of whose links is active is not applicable if none of the node is, or if the others are
-bridged to one another: it may have no
-bridge. A link slower than another of the same GPU, or than
+bridged to one another: it may have no bridge. A link slower than another of the same GPU, or than
 `minimum_speed_mbps` (MB/s), fails. Error counts are judged if the baseline gives the most that a
 link may have. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it
 fails if `active` is given.
@@ -98,7 +97,7 @@ class NodeLinks(NamedTuple):
     most: tuple[int, int]  # active links: of the GPU with the most, and of the next one
     ends: frozenset[str]  # what active links lead to, of those that tell it
     untold: str  # why an end is not known that NVML could tell; empty if none is
-    others: bool  # whether a link leads to what NVML does not tell, as of an NVSwitch it may not
+    others: bool  # whether one leads to something whose address NVML does not tell
     gpus: frozenset[str | None]  # PCI addresses
 
 
@@ -157,7 +156,7 @@ def expected_of(gpu: Gpu, node: NodeLinks, params: Params) -> int | Finding:
     links = links_of(gpu)
     there, now = sum(map(len, links)), len(links.active)
     first, second = node.most
-    most = second if now == first else first
+    most = min(second if now == first else first, there)  # another model may have more links
     if now + len(links.unread) < most:
         bridged = None if now or links.unread else unbridged(gpu, node)
         return bridged or most

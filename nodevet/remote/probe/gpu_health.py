@@ -194,6 +194,9 @@ def nvlink_rows(link):
     )
 
 
+NO_SUCH_LINK = ("NVML_ERROR_INVALID_ARGUMENT", "NVML_ERROR_NOT_SUPPORTED")
+
+
 def link_count(device):
     """How many NVLinks the GPU has; if the driver does not say, how many it answers for."""
     try:
@@ -204,8 +207,9 @@ def link_count(device):
     for link in range(most):
         try:
             device.ask("nvmlDeviceGetNvLinkState", link)
-        except CallError:
-            return link
+        except CallError as failure:
+            if str(failure) in NO_SUCH_LINK:
+                return link
     return most
 
 
