@@ -19,6 +19,8 @@ def test_a_check_that_is_gone_leaves_no_page_behind(tmp_path):
     """The generator, run on a copy of itself, removes what no check is the source of."""
     script = tmp_path / "generate.py"
     script.write_text((ROOT / "docs" / "generate.py").read_text())
+    for path in (ROOT / "docs").glob("*.yaml"):
+        (tmp_path / path.name).write_text(path.read_text())
     (tmp_path / "checks").mkdir()
     stale = tmp_path / "checks" / "gone.md"
     stale.write_text("# gone\n")

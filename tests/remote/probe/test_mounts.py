@@ -88,6 +88,16 @@ def test_our_own_mounts_where_those_of_the_first_process_are_hidden(
     assert only(look(ROOT, "/", file="proc/self/mountinfo")).type == "ext4"
 
 
+def test_the_mounts_of_a_container_are_never_taken_for_its_hosts(
+    tmp_path: Path, look: Callable[..., Any]
+) -> None:
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
+    with pytest.raises(FileNotFoundError):
+        look(ROOT, "/", file="proc/self/mountinfo")
+
+
 def test_escaped_paths_and_odd_rows(look: Callable[..., Any]) -> None:
     text = ROOT + r"30 20 9:0 / /my\040data rw - fuse.juicefs JuiceFS:a\040b rw" + "\n"
     assert only(look(text, "/my data")).source == "JuiceFS:a b"
