@@ -33,7 +33,6 @@ from msgspec import Meta
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
 from nodevet.checking.expected import Words, matches, said
-from nodevet.checking.learning import usual
 from nodevet.checking.rdma import (
     DEVICES_READ,
     NOT_LOADED,
@@ -64,6 +63,7 @@ from nodevet.model import (
 GUEST_FUNCTIONS = ("MT4114", "MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126")
 """hca_type of mlx5's virtual functions, in mlx5_core's own table."""
 HERE = ("none", "container")
+MOST_GBPS, MOST_LANES = 1_000_000, 64
 CABLE = (
     "reseat the cable at both ends, then swap it with a known-good one; `mlxlink -m` shows the "
     "transceiver, and the switch whether its port agrees"
@@ -106,8 +106,8 @@ class Params(CheckParams):
     """Ethernet: RoCE."""
     ignore: Words = ()
     """Devices and ports that are not judged, `mlx5_2` or `mlx5_2:1`; `*` stands for any text."""
-    rate_gbps: Annotated[float, Meta(gt=0, le=1e6)] | None = None
-    width: Annotated[int, Meta(ge=1, le=64)] | None = None
+    rate_gbps: Annotated[float, Meta(gt=0, le=MOST_GBPS)] | None = None
+    width: Annotated[int, Meta(ge=1, le=MOST_LANES)] | None = None
     """Lanes."""
     firmware: Words | None = None
     """Versions of which each adapter must have one, `28.43.*`."""
@@ -348,9 +348,10 @@ def learn(evidence: Evidence) -> Value:
     if not ports:
         return None
     found: dict[str, Value] = {"count": len(ports)}
-    for field in ("rate_gbps", "width"):
-        value = usual(getattr(port, field) for port in ports)
-        found.update({field: value} if value is not None else {})
+    for field, most in (("rate_gbps", MOST_GBPS), ("width", MOST_LANES)):
+        values = [getattr(port, field) for port in ports]
+        if all(value is not None and 0 < value <= most for value in values):
+            found[field] = min(values)
     down = [port_name(device, port) for device, port in each
             if port.link_layer == "InfiniBand" and port.state != "ACTIVE"]  # fmt: skip
     return {**found, "ignore": down} if down else found

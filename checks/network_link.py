@@ -33,7 +33,6 @@ from msgspec import Meta, Struct
 
 from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, counts
-from nodevet.checking.learning import usual
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
@@ -53,6 +52,7 @@ from nodevet.model import (
 )
 
 HERE = ("none", "container")
+LOWEST_MTU, HIGHEST_MTU = 68, 1 << 17
 PATTERN = re.compile(r"[*?\[]")
 CABLE = (
     "check cable, transceiver and switch port (`ethtool NAME`, `ethtool -m NAME`, and what the "
@@ -88,7 +88,7 @@ class LinkWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: Literal["up", "down", "any"] = "up"
     speed_gbps: Annotated[float, Meta(gt=0, le=1e5)] | None = None
     duplex: Literal["full", "half"] | None = None
-    mtu: Annotated[int, Meta(ge=68, le=1 << 17)] | None = None
+    mtu: Annotated[int, Meta(ge=LOWEST_MTU, le=HIGHEST_MTU)] | None = None
     members: Number | None = None  # of a bond: how many are up
     count: Number | None = None  # interfaces that the pattern or the driver fits
     maximum: Mapping[Word, Count] = {}
@@ -328,7 +328,7 @@ def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
 
 
 def learn(evidence: Evidence) -> Value:
-    """What the physical interfaces that are up have in common, by driver."""
+    """What holds for all physical interfaces of a driver, if they are up."""
     data = evidence[Network].data
     up = [
         each
@@ -343,12 +343,12 @@ def learn(evidence: Evidence) -> Value:
         if len(mine) < len(every):
             continue  # one is down, and by its driver alone that cannot be said
         found[driver] = {"count": len(mine)}
-        mbps = usual(each.speed_mbps for each in mine)
-        if mbps is not None:
-            found[driver]["speed_gbps"] = mbps / 1000
-        mtu = usual(each.mtu for each in mine)
-        if mtu is not None:
-            found[driver]["mtu"] = mtu
+        speeds = [each.speed_mbps or 0 for each in mine]
+        if all(0 < mbps < 10**8 for mbps in speeds):
+            found[driver]["speed_gbps"] = min(speeds) / 1000
+        mtus = {each.mtu or 0 for each in mine}
+        if len(mtus) == 1 and LOWEST_MTU <= min(mtus) <= HIGHEST_MTU:
+            found[driver]["mtu"] = min(mtus)
     return {"drivers": found} if found else None
 
 
