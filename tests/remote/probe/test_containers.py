@@ -260,6 +260,18 @@ def test_a_configuration_that_is_not_understood_is_not_judged(tmp_path: Path, ch
     assert found["k3s"] == (True, True, True, True, False)
 
 
+def test_a_folder_that_is_closed_is_not_an_empty_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Check
+) -> None:
+    def closed(root: str, path: str) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    root = put(tmp_path, {**PROGRAMS, "/etc/containerd/config.toml": VERSION_3})
+    monkeypatch.setattr(containers, "names", closed)
+    found = told(root, check)
+    assert found["containerd"] == found["crio"] == (None,) * 5
+
+
 @pytest.mark.parametrize(
     ("text", "mode"),
     [

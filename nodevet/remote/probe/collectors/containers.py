@@ -9,7 +9,7 @@ import fnmatch
 import os
 
 from nodevet.remote.probe.cdi import specifications
-from nodevet.remote.probe.files import Reading, attempt, names, path_under, read
+from nodevet.remote.probe.files import Reading, attempt, names, path_under, read, reason
 from nodevet.remote.probe.toml_rows import mentions, rows
 
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/snap/bin")
@@ -38,6 +38,14 @@ ANSWERS = ("runtime", "default_runtime", "program", "program_exists", "cdi", "ho
 
 def exists(root, path):
     return os.path.exists(path_under(root, path))
+
+
+def listed(root, folder):
+    """The names in a folder; none if it is not there. Raises OSError, ValueError."""
+    try:
+        return names(root, folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def located(root, program):
@@ -124,8 +132,7 @@ def imported(root, folder, patterns):
         place, _, name = (
             pattern if pattern.startswith("/") else folder + "/" + pattern
         ).rpartition("/")
-        listed = attempt(names, root, place or "/")[0] or ()
-        files = fnmatch.filter(listed, name)
+        files = fnmatch.filter(listed(root, place or "/"), name)
         if len(texts) + len(files) > IMPORTED:
             raise ValueError("more than {} files are imported".format(IMPORTED))
         texts += [read(root, place + "/" + each) for each in sorted(files)]
@@ -195,13 +202,13 @@ def crio(root):
         return None
     try:
         files = [CRIO] if exists(root, CRIO) else []
-        listed = attempt(names, root, CRIO_FOLDER)[0] or ()
-        files += [CRIO_FOLDER + "/" + each for each in listed if not each.startswith(".")][
-            :IMPORTED
-        ]
+        own = [each for each in listed(root, CRIO_FOLDER) if not each.startswith(".")]
+        if len(own) > IMPORTED:
+            raise ValueError("more than {} files in {}".format(IMPORTED, CRIO_FOLDER))
+        files += [CRIO_FOLDER + "/" + each for each in own]
         programs, default, _ = parse_engine([read(root, each) for each in files], OF_CRIO)
     except (OSError, ValueError) as error:
-        return unread("crio", str(error)[:200])
+        return unread("crio", reason(error))
     record = engine("crio", runtime=bool(programs), default_runtime=is_nvidia(default), cdi=True)
     return with_program(root, record, programs.get("nvidia", "")) if programs else record
 

@@ -136,8 +136,12 @@ def parse_rpm(text, patterns):
 
 
 def is_unfinished(root):
-    """Whether dpkg is at work, or was interrupted, so that its status file is not whole."""
-    entries = attempt(names, root, UPDATES)[0] or ()
+    """Whether dpkg is at work, or was interrupted, so that its status file is not whole. Raises
+    OSError."""
+    try:
+        entries = names(root, UPDATES)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     return any(JOURNAL.match(name) for name in entries)
 
 
