@@ -285,11 +285,11 @@ def one_sided(
         return
     in_nvml = {gpu.bus_id: gpu for gpu in found}
     for function in bus:
+        if function.kind != "gpu":
+            continue
         subject = Subject(kind="pci", id=function.address, bus_id=function.address)
         if function.address in in_nvml:
             subject = subject_of(in_nvml[function.address])
-        if function.kind != "gpu":
-            continue
         if function.address in kept - in_nvml.keys():
             yield not_applicable(subject, why=f"held by {function.driver} for a virtual machine")
         elif function.revision == "ff":
