@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from msgspec.structs import force_setattr, replace
 
-from nodevet.checking.params import PciIds, check_pci_ids
+from nodevet.checking.params import PciIds, no_pci_ids
 from nodevet.evidence.across import IN_HAND, answering, each_gpu, pci_of
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
@@ -35,6 +35,7 @@ from nodevet.model import (
     fail,
     ok,
     one_or_more,
+    refuse,
     unknown,
 )
 
@@ -72,7 +73,7 @@ class Params(CheckParams):
         one_or_more(self, "device", "subsystem")
         for field in ("device", "subsystem"):
             ids = getattr(self, field) or ()
-            check_pci_ids(field, ids)
+            refuse(no_pci_ids(field, ids))
             force_setattr(self, field, tuple(each.lower() for each in ids))
 
 

@@ -38,6 +38,7 @@ from nodevet.model import (
     Value,
     fail,
     ok,
+    refuse,
 )
 
 NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -88,10 +89,12 @@ class Params(CheckParams):
     parameters: Mapping[Name, int | Text | ParameterLimits] = {}
 
     def __post_init__(self) -> None:
-        for name, wanted in self.parameters.items():
-            for value in values(wanted):
-                if isinstance(value, int) and not LOWEST <= value <= HIGHEST:
-                    raise FieldError("must be a number of at most 64 bits", "parameters", name)
+        refuse(
+            FieldError("must be a number of at most 64 bits", "parameters", name)
+            for name, wanted in self.parameters.items()
+            for value in values(wanted)
+            if isinstance(value, int) and not LOWEST <= value <= HIGHEST
+        )
         told = {
             name: wanted if isinstance(wanted, ParameterLimits) else spaced(wanted)
             for name, wanted in self.parameters.items()

@@ -270,9 +270,19 @@ def one_or_more(params: msgspec.Struct, *fields: str) -> None:
 class FieldError(ValueError):
     """Raised by a `__post_init__`: what is wrong with one field, or with what lies in it."""
 
+    more: tuple["FieldError", ...] = ()  # what is wrong besides
+
     def __init__(self, message: str, *path: str | int) -> None:
         self.path = path
         super().__init__(message)
+
+
+def refuse(found: Iterable[FieldError]) -> None:
+    """Raise all of these as one, where there are any: each is told at its place."""
+    errors = tuple(found)
+    if errors:
+        errors[0].more = errors[1:]
+        raise errors[0]
 
 
 Judge = Callable[[Any, Any], Iterator[Finding]]

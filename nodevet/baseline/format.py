@@ -1,5 +1,6 @@
 """The keys of a baseline file. `expect` is judged by the Params of the checks."""
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -7,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from nodevet.baseline.nodesets import bounded, hosts
-from nodevet.checking.params import PciIds, check_pci_ids
-from nodevet.model import FieldError, Severity
+from nodevet.checking.params import PciIds, no_pci_ids
+from nodevet.model import FieldError, Severity, refuse
 
 VERSION = 1
 Item = TypeVar("Item")
@@ -28,25 +29,26 @@ def listed(value: Item | tuple[Item, ...]) -> tuple[Item, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def check_names(part: msgspec.Struct, *fields: str) -> None:
-    """Raise FieldError where a name in one of these fields is blank."""
+def blank(part: msgspec.Struct, *fields: str) -> Iterator[FieldError]:
+    """What is wrong with names in these fields: that they are blank."""
     for field in fields:
         for place, name in enumerate(listed(getattr(part, field))):
             if not name.strip():
-                raise FieldError("must not be empty", field, place)
+                yield FieldError("must not be empty", field, place)
 
 
-def check_nodesets(nodesets: str | tuple[str, ...], field: str) -> None:
-    """Raise FieldError where one of them is none."""
+def no_nodesets(field: str, texts: tuple[str, ...]) -> Iterator[FieldError]:
+    """What is wrong with the nodesets of a field."""
     try:
-        bounded(listed(nodesets))
+        bounded(texts)
     except ValueError as error:
-        raise FieldError(str(error), field) from None
-    for place, text in enumerate(listed(nodesets)):
+        yield FieldError(str(error), field)
+        return
+    for place, text in enumerate(texts):
         try:
             hosts(text)
         except ValueError as error:
-            raise FieldError(str(error), field, place) from None
+            yield FieldError(str(error), field, place)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,8 +66,12 @@ class GpuPart(Part, frozen=True, kw_only=True):
     """GPUs in a healthy node; decides only between equal baselines"""
 
     def __post_init__(self) -> None:
-        check_pci_ids("device", listed(self.device))
-        check_pci_ids("subsystem", listed(self.subsystem))
+        refuse(
+            (
+                *no_pci_ids("device", listed(self.device)),
+                *no_pci_ids("subsystem", listed(self.subsystem)),
+            )
+        )
 
 
 class AppliesPart(Part, frozen=True, kw_only=True):
@@ -81,8 +87,7 @@ class AppliesPart(Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (self.hosts or self.groups or self.gpu is not None):
             raise ValueError("says nothing; give hosts, groups or gpu, or remove it")
-        check_nodesets(self.hosts, "hosts")
-        check_names(self, "groups")
+        refuse((*no_nodesets("hosts", listed(self.hosts)), *blank(self, "groups")))
 
 
 class WaiverPart(Part, frozen=True, kw_only=True):
@@ -106,7 +111,7 @@ class WaiverPart(Part, frozen=True, kw_only=True):
     """A GPU's "GPU 4", UUID or bus id, or another subject; left out: all"""
 
     def __post_init__(self) -> None:
-        check_nodesets(self.hosts, "hosts")
+        refuse(no_nodesets("hosts", listed(self.hosts)))
 
 
 class FilePart(Part, frozen=True, kw_only=True):
@@ -132,7 +137,7 @@ class FilePart(Part, frozen=True, kw_only=True):
     """Findings accepted for a time"""
 
     def __post_init__(self) -> None:
-        check_names(self, "extends")
+        refuse(blank(self, "extends"))
 
     @property
     def fixes(self) -> dict[str, bool]:

@@ -1,7 +1,7 @@
 """What Params of several checks are made of; and Params from plain data, without a baseline."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ from nodevet.typed import convert
 PCI_ID = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}")
 PciId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PCI_ID.pattern}$"})]
 PciIds = PciId | Annotated[tuple[PciId, ...], Meta(min_length=1)]
-"""One, or several; `check_pci_ids` judges them."""
+"""One, or several; `no_pci_ids` says what is wrong with them."""
 
 Params = TypeVar("Params", bound=CheckParams)
 
@@ -30,9 +30,9 @@ def params_of(kind: type[Params], value: object) -> Params:
     return convert(msgspec.json.decode(msgspec.json.encode(value)), kind)
 
 
-def check_pci_ids(field: str, ids: Iterable[str]) -> None:
-    """Raise FieldError where one of them is none."""
+def no_pci_ids(field: str, ids: Iterable[str]) -> Iterator[FieldError]:
+    """What is wrong with the PCI ids of a field."""
     for place, text in enumerate(ids):
         if not PCI_ID.fullmatch(text):
             message = 'must be a PCI id such as "10de:2330": vendor:device, four hex digits each'
-            raise FieldError(message, field, place)
+            yield FieldError(message, field, place)

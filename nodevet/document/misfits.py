@@ -180,10 +180,11 @@ def _of_rules(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Compl
         if isinstance(cause, TypeError):
             raise cause from None  # a fault of its own
         if isinstance(cause, ValueError):
-            inner = follow(node, cause.path if isinstance(cause, FieldError) else ())
-            message, _, advice = str(cause).partition("; ")
-            at = Spot(path=(*spot.path, *inner.path), node=inner.node, key=inner.key)
-            yield _at(at, sentence(message), sentence(advice))
+            for each in (cause, *getattr(cause, "more", ())):
+                inner = follow(node, each.path if isinstance(each, FieldError) else ())
+                message, _, advice = str(each).partition("; ")
+                at = Spot(path=(*spot.path, *inner.path), node=inner.node, key=inner.key)
+                yield _at(at, sentence(message), sentence(advice))
 
 
 def _want(node: Node, kind: inspect.Type) -> Want | None:

@@ -393,6 +393,15 @@ def test_a_key_of_the_file_that_is_wrong(problems_of, text, message):
     assert problems_of(text) == [f"x.yaml:{message}"]
 
 
+def test_each_value_that_a_rule_refuses_is_told(problems_of):
+    text = f"{HEAD}applies: {{hosts: ['@all', n1, 'n['], groups: [' ']}}\n"
+    assert [found.partition(": ")[0] for found in problems_of(text)] == [
+        "x.yaml:2:19",
+        "x.yaml:2:31",
+        "x.yaml:2:47",
+    ]
+
+
 def test_a_waiver_that_is_wrong_in_every_field(problems_of):
     text = """\
 nodevet: 1

@@ -12,13 +12,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from nodevet.baseline.format import Part, SomeNames, Text, check_names, listed
+from nodevet.baseline.format import Part, SomeNames, Text, blank, listed
 from nodevet.document.parse import parse
 from nodevet.document.text import Source, UnreadableError, read
 from nodevet.document.tree import Mapping as Keys
 from nodevet.document.tree import Node, Scalar, Sequence, dotted, follow, join
 from nodevet.document.typed import MisfitError, typed
 from nodevet.fixing.model import Risk
+from nodevet.model import refuse
 from nodevet.problems import Place, Problem, did_you_mean, quoted
 
 SIGNERS = "allowed_signers"
@@ -106,7 +107,7 @@ class ApproverPart(Part, frozen=True, kw_only=True):
     groups: SomeNames = ()
 
     def __post_init__(self) -> None:
-        check_names(self, "who", "groups")
+        refuse(blank(self, "who", "groups"))
 
 
 Count = Annotated[int, Meta(ge=1, le=20)]
