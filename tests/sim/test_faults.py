@@ -153,7 +153,7 @@ SEEN = {
     "pcie-width": {("pcie_link", "3")},
     "persistence-off": {("persistence_mode", gpu) for gpu in ALL},
     "power-capped": {("power_limit", gpu) for gpu in ALL},
-    "thermal-throttle": {("throttle_reasons", "3")},
+    "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
 OTHERS = (cpu_memory, devices, gpu_health, host, kernel, network, software, storage)
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
