@@ -255,6 +255,7 @@ CHECK = Check(
         "commands.commands[].values[].value",
     ),
     judge=judge,
+    unasked="a site's own rules",
     asks=asks,
     runs=runs,
 )

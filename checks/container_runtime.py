@@ -264,5 +264,6 @@ CHECK = Check(
         "modules.nvidia_version",
     ),
     judge=judge,
+    unasked="for nodes that run containers: say container_runtime: {} there",
     learn=learn,
 )

@@ -179,6 +179,7 @@ CHECK = Check(
         "cpufreq.policies[].scaling_min_khz",
     ),
     judge=judge,
+    unasked="only a site knows which limits it set: cpu_frequency: {turbo: true}",
     learn=learn,
     severity=Severity.WARNING,
 )

@@ -137,5 +137,6 @@ CHECK = Check(
         "cpu.threads",
     ),
     judge=judge,
+    unasked="only a site knows its CPUs",
     learn=learn,
 )

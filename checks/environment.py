@@ -236,6 +236,7 @@ CHECK = Check(
         "environment.variables[].value",
     ),
     judge=judge,
+    unasked="what a login sets is the site's affair: say environment: {} to find what hides GPUs",
     severity=Severity.WARNING,
     asks=asks,
     learn=learn,

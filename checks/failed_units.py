@@ -99,6 +99,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("failed_units.count", "failed_units.state", "failed_units.units[].name"),
     judge=judge,
+    unasked="units of no consequence fail, too: say failed_units with those to ignore",
     severity=Severity.WARNING,
     asks=lambda params: {"failed_units": ("failed",)},
 )

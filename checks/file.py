@@ -174,5 +174,6 @@ CHECK = Check(
         "files.files[].uid",
     ),
     judge=judge,
+    unasked="a site's own rules",
     asks=asks,
 )

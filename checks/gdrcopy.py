@@ -100,6 +100,7 @@ CHECK = Check(
     area=Area.SOFTWARE,
     reads=("gpudirect.gdrdrv", "gpudirect.gdrdrv_device", "gpudirect.gdrdrv_version"),
     judge=judge,
+    unasked="for nodes on which jobs use GDRCopy",
     severity=Severity.WARNING,
     learn=learn,
 )

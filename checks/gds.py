@@ -100,6 +100,7 @@ CHECK = Check(
         "modules.nvidia_flavour",
     ),
     judge=judge,
+    unasked="for nodes on which jobs use GPUDirect Storage",
     severity=Severity.WARNING,
     learn=learn,
 )

@@ -149,5 +149,6 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id"),
     judge=judge,
+    unasked="boards connect GPUs in their own way: say what yours does",
     learn=learn,
 )

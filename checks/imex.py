@@ -176,6 +176,7 @@ CHECK = Check(
         "services.units[].name",
     ),
     judge=judge,
+    unasked="for nodes of a multi-node NVLink domain (GB200 NVL72)",
     asks=asks,
     learn=learn,
 )

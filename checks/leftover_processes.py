@@ -226,6 +226,7 @@ CHECK = Check(
         "processes.processes[].uid",
     ),
     judge=judge,
+    unasked="for nodes that are idle: in a gate or an epilog",
     learn=lambda evidence: None,  # it is for the moments when a node is idle
     severity=Severity.WARNING,
 )

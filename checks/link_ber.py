@@ -129,5 +129,6 @@ CHECK = Check(
         "mlxlink.links[].state",
     ),
     judge=judge,
+    unasked="needs mlxlink on the node: say link_ber: {} there",
     asks=asks,
 )

@@ -110,5 +110,6 @@ CHECK = Check(
         "memory.total_kb",
     ),
     judge=judge,
+    unasked="jobs may fill the memory: say memory_pressure: {} of idle nodes",
     severity=Severity.WARNING,
 )

@@ -227,5 +227,6 @@ CHECK = Check(
     area=Area.PCIE,
     reads=(*IN_HAND, *READS, "gpu.gpus[].bus_id", "pci.functions[].device"),
     judge=judge,
+    unasked="boards pair GPUs and NICs in their own way: say what yours does",
     learn=learn,
 )

@@ -85,5 +85,6 @@ CHECK = Check(
         "pci.functions[].revision",
     ),
     judge=judge,
+    unasked="only a site knows how many drives its nodes have",
     learn=learn,
 )

@@ -93,7 +93,9 @@ class Params(CheckParams):
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[Nvme]
-    if section.data is None:
+    if section.status == "absent":
+        yield without_driver(evidence, section.why)
+    elif section.data is None:
         yield unknown(why=f"NVMe: {section.why}")
     elif section.data.controllers is None:
         yield unread(NODE, section.data, "controllers")
@@ -104,6 +106,17 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield from found
         if not found:
             yield not_applicable(why="there is no NVMe drive")
+
+
+def without_driver(evidence: Evidence, why: str) -> Finding:
+    """Of a node whose kernel knows of no NVMe: whether it has such drives."""
+    bus = evidence[Pci].data
+    if bus is None or bus.functions is None:
+        return unknown(why=f"NVMe: {why}")
+    drives = [each.address for each in bus.functions if each.kind == "nvme" and ours(each)]
+    if drives:
+        return unknown(why=f"{why}; on the PCI bus are {', '.join(drives[:8])}")
+    return not_applicable(why="there is no NVMe drive")
 
 
 def judge_bus(
@@ -307,6 +320,7 @@ CHECK = Check(
         "pci.functions[].driver",
     ),
     judge=judge,
+    unasked="asks drives for their health logs, as root: say nvme_health: {} to have them asked",
     learn=learn,
     asks=asks,
 )

@@ -118,5 +118,6 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
+    unasked="in virtual machines the host decides: say p2p: {} of bare metal",
     learn=learn,
 )

@@ -206,5 +206,6 @@ CHECK = Check(
         "network.interfaces[].operstate",
     ),
     judge=judge,
+    unasked="for nodes with RDMA devices that are all in use",
     learn=learn,
 )

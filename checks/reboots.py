@@ -138,5 +138,6 @@ CHECK = Check(
         "host.virtualization",
     ),
     judge=judge,
+    unasked="maintenance reboots nodes: say how many are too many",
     asks=lambda params: {"boots": ("wtmp",)},
 )

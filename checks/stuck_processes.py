@@ -141,5 +141,6 @@ CHECK = Check(
         "stuck.zombie_count",
     ),
     judge=judge,
+    unasked="takes a look at every process: say stuck_processes: {} of nodes that hang on storage",
     asks=lambda params: {"stuck": (str(params.seconds),)},
 )

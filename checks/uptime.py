@@ -86,6 +86,7 @@ CHECK = Check(
     area=Area.KERNEL,
     reads=("host.uptime_s",),
     judge=judge,
+    unasked="only a site knows when its nodes are rebooted",
     learn=learn,
     severity=Severity.WARNING,
 )

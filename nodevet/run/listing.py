@@ -92,8 +92,8 @@ def _unasked(name: str, catalog: "Catalog") -> str:
     check = catalog.check(name)
     if check.unasked:
         return check.unasked
-    if params_of(check, {}) is None:
-        example = next(iter(examples(check.params)), name)
+    example = next(iter(examples(check.params)), name)
+    if params_of(check, {}) is None or not example.endswith(": {}"):
         return f"only a site knows what is right: {example}"
     return f"not true of every such node: say {name}: {{}} where it is of yours"
 

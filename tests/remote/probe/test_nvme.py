@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nodevet.remote import program
 from nodevet.remote.probe.collectors import nvme
+from nodevet.remote.probe.files import Absent
 from nodevet.remote.probe.smart import FIELDS, OF_SMARTCTL, parse_log
 
 Check = Callable[[str, dict[str, Any]], Any]
@@ -75,7 +76,13 @@ def test_controllers_as_the_kernel_tells_them(tmp_path: Path, check: Check) -> N
 
 
 def test_no_controller(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "sys/class/nvme").mkdir(parents=True)
     assert check("nvme", nvme.collect(str(tmp_path.resolve()), ASKED)).controllers == ()
+
+
+def test_no_driver(tmp_path: Path) -> None:
+    with pytest.raises(Absent, match="no NVMe driver"):
+        nvme.collect(str(tmp_path.resolve()), ASKED)
 
 
 def test_the_drive_is_asked_only_while_it_is_live(tmp_path: Path, check: Check) -> None:

@@ -8,6 +8,7 @@ has a deadline; a controller that is not live is not asked.
 import re
 
 from nodevet.remote.probe.files import (
+    Absent,
     Reading,
     SectionError,
     attempt,
@@ -112,7 +113,7 @@ def collect(root, request):
     try:
         found = numbered(root, CLASS, "nvme", CONTROLLERS)
     except FileNotFoundError:
-        found = []
+        raise Absent("{} does not exist: the kernel has no NVMe driver loaded".format(CLASS))
     controllers = []
     for number in found:
         record = controller(root, number)
