@@ -230,7 +230,6 @@ CHECK = Check(
         "gpu.gpus[].serial",
     ),
     judge=judge,
-    unasked="for nodes with DCGM, whose health watches it asks: say dcgm: {} there",
     asks=asks,
     unasked="it runs dcgmi, and where a diagnostic is kept only a site knows: say dcgm: true",
     learn=lambda evidence: None,

@@ -135,7 +135,6 @@ CHECK = Check(
         "slurm.nodes[].state",
     ),
     judge=judge,
-    unasked="for nodes of a Slurm cluster",
     severity=Severity.WARNING,
     asks=asks,
     unasked="every node asks Slurm's controller: say slurm_node: {} where it can bear that",

@@ -34,10 +34,10 @@ class Messages(object):
         self.received = 0  # bytes since the last answer
 
     def take(self, chunk):
-        """The messages that are whole now, [(letter, text)]. Raises ValueError."""
+        """The messages that are whole now, one (letter, text) after the other; whatever comes after
+        them is wrong with the next. Raises ValueError."""
         self.buffer += chunk
         self.received += len(chunk)
-        found = []
         while len(self.buffer) >= HEADER.size:
             kind, length = HEADER.unpack_from(self.buffer)
             if length > LIMITS.get(kind, -1):
@@ -45,13 +45,13 @@ class Messages(object):
             end = HEADER.size + length
             if len(self.buffer) < end:
                 break
-            found.append((kind, bytes(self.buffer[HEADER.size : end])))
+            text = bytes(self.buffer[HEADER.size : end])
             del self.buffer[:end]
             if kind == ANSWER:
                 self.received = len(self.buffer)
+            yield kind, text
         if self.received > OUTPUT_LIMIT:
             raise ValueError("more than {} MiB of output".format(OUTPUT_LIMIT >> 20))
-        return found
 
 
 def failure(why, status="error"):

@@ -21,6 +21,7 @@ from nodevet.evidence.sections import sections
 from nodevet.fleet.protocol import payload
 from nodevet.remote import request
 from nodevet.remote.probe import main
+from nodevet.remote.probe.messages import ANSWER, HEADER, Messages
 
 Run = Callable[..., Any]
 PYTHONS = [Path(sys.executable), *sorted((Path.home() / ".pyenv/versions").glob("3.*/bin/python3"))]
@@ -482,3 +483,12 @@ def test_the_probe_writes_nothing(node: Path, run_payload: Run) -> None:
     before = snapshot(node)
     run_payload(root=str(node))
     assert snapshot(node) == before
+
+
+def test_an_answer_before_garbage_in_one_write_is_not_lost() -> None:
+    found = Messages()
+    whole = HEADER.pack(ANSWER, 2) + b"{}"
+    taken = found.take(whole + b"garbage that is no message")
+    assert next(taken) == (ANSWER, b"{}")
+    with pytest.raises(ValueError, match="not a message"):
+        next(taken)
