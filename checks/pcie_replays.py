@@ -7,7 +7,10 @@ firmware keeps AER to itself (see `pcie_errors`) it is the one sign of it.
 **Read from** NVML, nvmlDeviceGetPcieReplayCounter: since the GPU was reset or the driver loaded.
 
 **Verdicts.** More than `maximum` fails. Some replays are ordinary: a healthy H100 node counts a
-hundred or two of them after training its links. A GPU that does not count them is not applicable.
+hundred or two of them after training its links. `maximum_per_hour` judges what the count grows by
+for each hour since boot, and with `--sample` in that time, if it is long enough to tell: a single
+replay in ten seconds is not. A count that went back meanwhile is unknown. A GPU that does not count
+them is not applicable.
 
 **To fix it** power the node off and reseat the GPU, then its riser, cable or retimer; swap it with
 a neighbour to see whether the count follows it.
@@ -18,11 +21,25 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.pace import pace
+from nodevet.checking.sampled_gpus import SAMPLED_GPUS, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, not_applicable, ok
+from nodevet.evidence.rates import Growth, growth
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Value,
+    fail,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 RESEAT = (
     "see pcie_errors and pcie_link; power the node off and reseat the GPU, then its riser, cable "
@@ -31,28 +48,65 @@ RESEAT = (
 
 
 class Params(CheckParams):
-    """`pcie_replays: 1000`"""
+    """`pcie_replays: 1000` or `pcie_replays: {maximum: 1000, maximum_per_hour: 10}`"""
 
     bare: ClassVar[str] = "maximum"
 
-    maximum: Annotated[int, Meta(ge=0)]
+    maximum: Annotated[int, Meta(ge=0)] | None = None
+    """Since the GPU was reset or the driver loaded."""
+    maximum_per_hour: Annotated[float, Meta(ge=0)] | None = None
+    """The most that it may grow by: since boot, and while it is sampled."""
+
+    def __post_init__(self) -> None:
+        if self.maximum is None and self.maximum_per_hour is None:
+            raise ValueError("give maximum, maximum_per_hour or both")
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     for gpu in each_gpu(evidence):
-        yield gpu if isinstance(gpu, Finding) else judge_gpu(gpu, params.maximum)
+        if isinstance(gpu, Finding):
+            yield gpu
+        else:
+            yield from judge_gpu(evidence, gpu, params)
 
 
-def judge_gpu(gpu: Gpu, maximum: int) -> Finding:
+def judge_gpu(evidence: Evidence, gpu: Gpu, params: Params) -> Iterator[Finding]:
     subject, count = subject_of(gpu), gpu.pcie_replay_counter
     if unsupported(gpu, "pcie_replay_counter"):
-        return not_applicable(subject, why="this GPU does not count replays")
-    if count is None or count < 0:
-        return unread(subject, gpu, "pcie_replay_counter")
-    if count <= maximum:
-        return ok(subject, expected=f"at most {maximum}", actual=count)
+        yield not_applicable(subject, why="this GPU does not count replays")
+    elif count is None or count < 0:
+        yield unread(subject, gpu, "pcie_replay_counter")
+    else:
+        if params.maximum is not None:
+            right, most = count <= params.maximum, f"at most {params.maximum}"
+            yield verdict(gpu, right, expected=most, actual=count)
+        if params.maximum_per_hour is not None:
+            yield judge_pace(evidence, gpu, count, params.maximum_per_hour)
+
+
+def judge_pace(evidence: Evidence, gpu: Gpu, count: int, most: float) -> Finding:
+    found = pace(count, grown_of(evidence, gpu, count), most, evidence)
+    if found.right is None:
+        return unknown(subject_of(gpu), why=f"pcie_replay_counter, per hour: {found.why}")
+    return verdict(gpu, found.right, expected={"per hour": f"at most {most:g}"},
+                   actual={"per hour": found.actual})  # fmt: skip
+
+
+def grown_of(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:
+    """What it grew by while it was sampled; None without a sample."""
+    before = gpu_before(evidence, gpu)
+    if before is None:
+        return None
+    if before.gpu is None:
+        return Growth(why=before.why)
+    return growth(before.gpu.pcie_replay_counter, count, before.seconds)
+
+
+def verdict(gpu: Gpu, right: bool, *, expected: Value, actual: Value) -> Finding:
+    if right:
+        return ok(subject_of(gpu), expected=expected, actual=actual)
     return fail(
-        subject, expected=f"at most {maximum}", actual=count, advice=RESEAT, details=board(gpu)
+        subject_of(gpu), expected=expected, actual=actual, advice=RESEAT, details=board(gpu)
     )
 
 
@@ -60,7 +114,13 @@ CHECK = Check(
     params=Params,
     area=Area.PCIE,
     follows=("pcie_errors",),
-    reads=(*IN_HAND, "gpu.gpus[].pcie_replay_counter"),
+    reads=(
+        *IN_HAND,
+        *SAMPLED_GPUS,
+        "earlier.gpu.gpus[].pcie_replay_counter",
+        "gpu.gpus[].pcie_replay_counter",
+        "host.uptime_s",
+    ),
     judge=judge,
     severity=Severity.WARNING,
 )

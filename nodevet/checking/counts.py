@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
+from nodevet.checking.pace import pace
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.host import HostInfo
-from nodevet.evidence.rates import HOUR, growth
+from nodevet.evidence.rates import Growth, growth
 from nodevet.model import Verdict
 
 BYTE, WORD = 255, 65535
@@ -104,31 +104,23 @@ def paced(
 ) -> Aspect:
     """How fast a counter grows: by a sample that is long enough to tell, else since boot."""
     label, expected = f"{name} per hour", f"at most {most:g}"
-    hours, why = since_boot(evidence)
-    mean = None if hours is None else value / hours
     full = value == HIGHEST.get(name)
-    if full and (mean is None or mean <= most):
+    grown = None if full else grown_of(name, value, counted)
+    found = pace(value, grown, most, evidence)
+    if full and found.right is not False:
         return stands(name, value)
+    if found.right is None:
+        sampled = f"{name}, sampled: " if grown is not None and grown.by is None else ""
+        return Aspect(Verdict.UNKNOWN, label, why=f"{sampled}{found.why}")
+    return above(label, found.right, expected, found.actual, wish)
+
+
+def grown_of(name: str, value: int | None, counted: Counted) -> Growth | None:
+    """How much a counter grew while it was sampled; None without a sample."""
     earlier = counted.earlier
-    if earlier.sampled and not full:
-        before = {each.name: each.value for each in earlier.counters.get(counted.key, ())}
-        grown = growth(before.get(name), value, earlier.seconds)
-        if grown.by is None:
-            why = f"{name}, sampled: {earlier.why or grown.why}"
-            return Aspect(Verdict.UNKNOWN, label, why=why)
-        too_fast = grown.is_above(most)
-        if too_fast is not None:
-            return above(label, not too_fast, expected, grown.text, wish)
-    if mean is None:
-        return Aspect(Verdict.UNKNOWN, label, why=why)
-    return above(label, 0 <= mean <= most, expected, round(mean, 1), wish)
-
-
-def since_boot(evidence: Evidence) -> tuple[float | None, str]:
-    """Hours since boot, at least one; or why they are not known."""
-    host = evidence[HostInfo]
-    if host.data is None:
-        return None, f"host: {host.why}"
-    if host.data.uptime_s is None or host.data.uptime_s < 0:
-        return None, f"uptime_s: {host.data.why('uptime_s')}"
-    return max(1.0, host.data.uptime_s / HOUR), ""
+    if not earlier.sampled:
+        return None
+    if earlier.why:
+        return Growth(why=earlier.why)
+    before = {each.name: each.value for each in earlier.counters.get(counted.key, ())}
+    return growth(before.get(name), value, earlier.seconds)

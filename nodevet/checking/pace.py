@@ -1,0 +1,40 @@
+"""How fast a counter grows against the most that a baseline allows for each hour."""
+
+from typing import NamedTuple
+
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.host import HostInfo
+from nodevet.evidence.rates import HOUR, Growth
+
+
+class Pace(NamedTuple):
+    """Whether a counter grows no faster than allowed; None if that is not known, `why` says."""
+
+    right: bool | None = None
+    actual: str | float = ""
+    why: str = ""
+
+
+def pace(count: int, grown: Growth | None, most: float, evidence: Evidence) -> Pace:
+    """By a sample that is long enough to tell, else since boot. `grown`: None without a sample."""
+    if grown is not None:
+        if grown.by is None:
+            return Pace(why=grown.why)
+        too_fast = grown.is_above(most)
+        if too_fast is not None:
+            return Pace(not too_fast, grown.text)
+    hours, why = since_boot(evidence)
+    if hours is None:
+        return Pace(why=why)
+    mean = count / hours
+    return Pace(0 <= mean <= most, round(mean, 1))
+
+
+def since_boot(evidence: Evidence) -> tuple[float | None, str]:
+    """Hours since boot, at least one; or why they are not known."""
+    host = evidence[HostInfo]
+    if host.data is None:
+        return None, f"host: {host.why}"
+    if host.data.uptime_s is None or host.data.uptime_s < 0:
+        return None, f"uptime_s: {host.data.why('uptime_s')}"
+    return max(1.0, host.data.uptime_s / HOUR), ""

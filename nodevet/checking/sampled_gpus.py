@@ -1,0 +1,47 @@
+"""What a sample says of each GPU: as it was some seconds before."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nodevet.evidence.document import Evidence, once
+from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.rates import sampled
+
+SAMPLED_GPUS = (
+    "gpu.gpus[].index",
+    "earlier.gpu.gpus[].index",
+    "earlier.gpu.gpus[].uuid",
+    "gpu.gpus[].uuid",
+)
+"""What says which GPU is which: part of `reads` of whoever uses `gpu_before`."""
+
+
+class GpuBefore(NamedTuple):
+    """A GPU as it was. `gpu` is None if that is not known, `why` says."""
+
+    gpu: Gpu | None = None
+    seconds: float = 0.0
+    why: str = ""
+
+
+def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
+    """The same GPU in the earlier reading; None if no sample was taken."""
+    sample = sampled(evidence, Gpus)
+    if sample is None:
+        return None
+    if sample.data is None:
+        return GpuBefore(why=f"sample of GPUs: {sample.why}")
+    if sample.data.gpus is None:
+        return GpuBefore(why=f"sample of GPUs: {sample.data.why('gpus')}")
+    found = _by_name(evidence).get((gpu.index, gpu.uuid))
+    return GpuBefore(found, sample.seconds, "" if found else "it was not read earlier")
+
+
+@once
+def _by_name(evidence: Evidence) -> dict[tuple[int, str | None], Gpu]:
+    return {(gpu.index, gpu.uuid): gpu for gpu in _gpus(evidence)}
+
+
+def _gpus(evidence: Evidence) -> Iterator[Gpu]:
+    sample = sampled(evidence, Gpus)
+    yield from (sample.data.gpus if sample and sample.data else None) or ()
