@@ -13,8 +13,11 @@ fewer than another GPU here. If no GPU has more, but each lacks some, it is unkn
 A GPU none of whose links is active is not applicable if none of the node is, or if the others are
 bridged to one another: it may have no bridge. A link slower than another of the same GPU, or than
 `minimum_speed_mbps` (MB/s), fails. Error counts are judged if the baseline gives the most that a
-link may have. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it
-fails if `active` is given.
+link may have; those of an hour (`crc_flit_errors_per_hour`) since boot, and with `--sample` in that
+time, if it is long enough to tell. A link that recovers while it is sampled fails in any case,
+unless the baseline gives a limit for it; other errors then do not: they are corrected. A count that
+went back meanwhile is unknown. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable;
+without NVLink it fails if `active` is given.
 
 **To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.
@@ -26,14 +29,18 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
+from nodevet.checking.pace import Pace, pace, standstill
+from nodevet.checking.sampled_gpus import SAMPLED_GPUS, GpuBefore, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, NvLink, board, subject_of
+from nodevet.evidence.rates import Growth, growth
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
 COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_errors")
+RECOVERIES = "recovery_errors"  # a link that trained again
 MOST_NAMED = 36  # links
 NO_NVLINK = "this GPU has no NVLink"
 GIVE = "give `active` if that is right"
@@ -49,10 +56,12 @@ WEAK = (
 OTHER_BOARD = "see gpu_model, and check that the baseline is for this GPU"
 
 Most = Annotated[int, Meta(ge=0)]
+PerHour = Annotated[float, Meta(ge=0)]
 
 
 class Params(CheckParams):
-    """`nvlink: {}` or `nvlink: 18` or `nvlink: {active: 12, crc_flit_errors: 100}`"""
+    """`nvlink: {}` or `nvlink: 18` or `nvlink: {active: 12, crc_flit_errors: 100}` or
+    `nvlink: {active: 18, crc_flit_errors_per_hour: 100, replay_errors_per_hour: 10}`"""
 
     bare: ClassVar[str] = "active"
 
@@ -65,6 +74,11 @@ class Params(CheckParams):
     recovery_errors: Most | None = None
     crc_flit_errors: Most | None = None
     crc_data_errors: Most | None = None
+    replay_errors_per_hour: PerHour | None = None
+    """The most that it may grow by: since boot, and while it is sampled; as of every one below."""
+    recovery_errors_per_hour: PerHour | None = None
+    crc_flit_errors_per_hour: PerHour | None = None
+    crc_data_errors_per_hour: PerHour | None = None
 
 
 class Links(NamedTuple):
@@ -133,7 +147,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif not any(links_of(gpu)):
             yield without_links(gpu, params)
         else:
-            yield from judge_gpu(gpu, params, expected_of(gpu, node, params))
+            yield from judge_gpu(evidence, gpu, params, expected_of(gpu, node, params))
 
 
 def without_links(gpu: Gpu, params: Params) -> Finding:
@@ -191,13 +205,16 @@ def none_active(gpu: Gpu, there: int) -> int | Finding:
     return unknown(subject, why=f"{why}: see fabric")
 
 
-def judge_gpu(gpu: Gpu, params: Params, expected: int | Finding) -> Iterator[Finding]:
+def judge_gpu(
+    evidence: Evidence, gpu: Gpu, params: Params, expected: int | Finding
+) -> Iterator[Finding]:
     """How many links are active is told in any case; speed and errors if they are not fine."""
     links = links_of(gpu)
     yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected)
     if links.active:
         yield from judge_speed(gpu, links.active, params.minimum_speed_mbps)
         yield from judge_errors(gpu, links.active, params)
+        yield from judge_growth(evidence, gpu, links.active, params)
 
 
 def judge_active(gpu: Gpu, links: Links, expected: int) -> Finding:
@@ -258,6 +275,66 @@ def judge_errors(gpu: Gpu, active: Sequence[NvLink], params: Params) -> Iterator
             yield unknown(subject_of(gpu), why=doubt)
 
 
+def judge_growth(
+    evidence: Evidence, gpu: Gpu, active: Sequence[NvLink], params: Params
+) -> Iterator[Finding]:
+    """How fast errors come. A link that recovers while it is sampled needs no limit to fail."""
+    before = gpu_before(evidence, gpu)
+    for counter in COUNTERS:
+        most = getattr(params, f"{counter}_per_hour")
+        fresh = counter == RECOVERIES and before is not None and getattr(params, counter) is None
+        if most is None and not fresh:
+            continue
+        if untold(active, counter):
+            yield not_applicable(subject_of(gpu), why=f"{counter}: not told by this GPU or driver")
+        elif doubt := doubt_of(active, counter):
+            yield unknown(subject_of(gpu), why=doubt)
+        else:
+            yield from judge_paces(evidence, gpu, active, (counter, most), before)
+
+
+def judge_paces(
+    evidence: Evidence,
+    gpu: Gpu,
+    active: Sequence[NvLink],
+    limit: tuple[str, float | None],
+    before: GpuBefore | None,
+) -> Iterator[Finding]:
+    """One counter of every link; without a most in an hour it may not grow at all."""
+    counter, most = limit
+    found: list[tuple[NvLink, Pace]] = []
+    for each in active:
+        count, grown = getattr(each, counter), growth_of(each, counter, before)
+        if most is not None:
+            found.append((each, pace(count, grown, most, evidence)))
+        elif grown is not None:
+            found.append((each, standstill(grown)))
+    many = [(each, told) for each, told in found if told.right is False]
+    if many:
+        label = counter if most is None else f"{counter} per hour"
+        yield fail(
+            subject_of(gpu),
+            expected={label: "none while sampled" if most is None else f"at most {most:g}"},
+            actual={label: many[0][1].actual},
+            advice=WEAK,
+            details={**board(gpu), **named("worst", [each for each, _ in many])},
+        )
+    doubts = [f"link {each.link}: {counter}: {told.why}" for each, told in found
+              if told.right is None]  # fmt: skip
+    if doubts:
+        yield unknown(subject_of(gpu), why="; ".join(doubts[:4]))
+
+
+def growth_of(link: NvLink, counter: str, before: GpuBefore | None) -> Growth | None:
+    """How much it grew while it was sampled; None without a sample."""
+    if before is None:
+        return None
+    if before.gpu is None:
+        return Growth(why=before.why)
+    earlier = {each.link: getattr(each, counter) for each in before.gpu.nvlinks or ()}
+    return growth(earlier.get(link.link), getattr(link, counter), before.seconds)
+
+
 def untold(links: Sequence[NvLink], field: str) -> bool:
     return all(getattr(each, field) is None and each.errors.get(field) in NOT_TOLD
                for each in links)  # fmt: skip
@@ -289,6 +366,12 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
+        *SAMPLED_GPUS,
+        "earlier.gpu.gpus[].nvlinks[].crc_data_errors",
+        "earlier.gpu.gpus[].nvlinks[].crc_flit_errors",
+        "earlier.gpu.gpus[].nvlinks[].link",
+        "earlier.gpu.gpus[].nvlinks[].recovery_errors",
+        "earlier.gpu.gpus[].nvlinks[].replay_errors",
         "gpu.gpus[].bus_id",
         "gpu.gpus[].fabric.state",
         "gpu.gpus[].mig_current",
@@ -296,10 +379,12 @@ CHECK = Check(
         "gpu.gpus[].nvlinks[].active",
         "gpu.gpus[].nvlinks[].crc_data_errors",
         "gpu.gpus[].nvlinks[].crc_flit_errors",
+        "gpu.gpus[].nvlinks[].link",
         "gpu.gpus[].nvlinks[].recovery_errors",
         "gpu.gpus[].nvlinks[].remote_bus_id",
         "gpu.gpus[].nvlinks[].replay_errors",
         "gpu.gpus[].nvlinks[].speed_mbps",
+        "host.uptime_s",
     ),
     judge=judge,
     learn=learn,

@@ -30,6 +30,13 @@ def pace(count: int, grown: Growth | None, most: float, evidence: Evidence) -> P
     return Pace(0 <= mean <= most, round(mean, 1))
 
 
+def standstill(grown: Growth) -> Pace:
+    """Of what may not grow at all while it is sampled."""
+    if grown.by is None:
+        return Pace(why=grown.why)
+    return Pace(grown.by == 0, grown.text)
+
+
 def since_boot(evidence: Evidence) -> tuple[float | None, str]:
     """Hours since boot, at least one; or why they are not known."""
     host = evidence[HostInfo]
