@@ -105,7 +105,7 @@ def judge_library(subject: Subject, found: Library, evidence: Evidence, params: 
         return fail(subject, expected="a library", actual=actual, advice=REINSTALL)
     begins = params.versions.get(found.name)
     if begins is not None and not fits(ending(found.file or ""), begins):
-        actual = ending(found.file or "") or found.file
+        actual = ending(found.file or "") or found.file or found.path
         return fail(subject, expected=f"{begins}*", actual=actual, advice=OTHER)
     if not ours:
         return ok(subject, expected=f"{begins}*" if begins else "there", actual=found.file)
