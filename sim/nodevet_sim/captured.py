@@ -291,7 +291,7 @@ AREAS = {  # area -> its paths, and those without which it is not described
     "sys/devices/system/cpu": (r"sys/(devices/system|bus)/cpu/", r".*/cpu[0-9]+/"),
     "sys/devices/system/node": (r"sys/(devices/system|bus)/node/", r".*/node[0-9]+/cpu(list|map)$"),
     "sys/bus/pci": (
-        r"(sys/(bus/pci(_express)?/|devices/pci[0-9a-f]{4,8}:|class/(net|infiniband)/"
+        r"(sys/(bus/pci(_express)?/|devices/pci[0-9a-f]{4,8}:|class/(net|infiniband|nvme)/"
         r"|kernel/iommu_groups/)|proc/irq/)",
         r".*/[0-9a-f:]+\.[0-7]/vendor$",
     ),
