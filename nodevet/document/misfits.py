@@ -15,6 +15,7 @@ from nodevet.document.typed import Complaint
 from nodevet.model import FieldError
 from nodevet.printable import brief, sentence
 from nodevet.problems import Place, did_you_mean, either, quoted
+from nodevet.typed import convert
 
 NULL = "null"
 
@@ -174,7 +175,7 @@ def _unknown(spot: Spot, key: str, kind: inspect.StructType) -> Iterator[Complai
 def _of_rules(spot: Spot, node: Map, kind: inspect.StructType) -> Iterator[Complaint]:
     """What `__post_init__` refuses, where every field is of its type."""
     try:
-        msgspec.convert(plain(node), kind.cls, str_keys=True)
+        convert(plain(node), kind.cls)
     except msgspec.ValidationError as error:
         cause = error.__cause__
         if isinstance(cause, TypeError):
@@ -259,7 +260,7 @@ def _word(value: object) -> str:
 
 def _is_date(value: object) -> bool:
     try:
-        msgspec.convert(value, date)
+        convert(value, date)
     except msgspec.ValidationError:
         return False
     return True
