@@ -21,6 +21,8 @@ SECONDS = 15
 OUTPUT = 1 << 20  # bytes
 CHUNK = 1 << 16  # bytes
 DESCRIPTORS = 256  # that a program does not inherit, whoever left them open
+GRACE = 1.0  # seconds for what a program leaves behind to be gone
+PR_SET_CHILD_SUBREAPER = 36
 COMPLAINT = 4096  # bytes of what it says on stderr
 ENVIRONMENT = {
     "LC_ALL": "C",
@@ -100,6 +102,7 @@ def become(words, out, complaint, fault, prctl, user):
     try:
         os.setsid()
         if user is not None:
+            give((out, complaint), user[0])
             drop(prctl, *user)
         kill_with_parent(prctl)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
@@ -115,6 +118,16 @@ def become(words, out, complaint, fault, prctl, user):
         os.write(fault, str(error.errno).encode("ascii"))
     finally:
         os._exit(127)
+
+
+def give(pipes, uid):
+    """Let this user open its own /dev/stdout and /dev/stderr, as scripts do."""
+    for pipe in pipes:
+        try:
+            if pipe is not None:
+                os.fchown(pipe, uid, -1)
+        except OSError:  # root of a container that may not: most programs do without
+            pass
 
 
 def drop(prctl, uid, gid, groups):
@@ -140,6 +153,45 @@ def run(words, seconds=SECONDS, limit=OUTPUT, user=None):
         program.end()
     said = complaint[:COMPLAINT].decode("utf-8", "backslashreplace").strip()
     return program.code, told.decode("utf-8", "backslashreplace"), said
+
+
+def run_alone(words, seconds=SECONDS, limit=OUTPUT, user=None):
+    """`run`, of which no process is left, not even one that became a daemon; for programs that
+    nobody here knows. Raises ToolError."""
+    prctl, known = find_prctl(), children()
+    if prctl is not None:
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what it leaves behind becomes our child
+    try:
+        return run(words, seconds, limit, user)
+    finally:
+        end_all_but(known)
+        if prctl is not None:
+            prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def children():
+    """The children of this process; none where the kernel does not tell them."""
+    try:
+        with open("/proc/self/task/{}/children".format(os.getpid())) as file:
+            return set(map(int, file.read().split()))
+    except (OSError, ValueError):
+        return set()
+
+
+def end_all_but(known):
+    """Kill every child of this process but these, and what becomes its child by that."""
+    end = time.monotonic() + GRACE
+    while time.monotonic() < end:
+        left = children() - known
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+            except OSError:  # gone, or another user's that nobody but root ends
+                pass
+        time.sleep(0.002)
 
 
 def printed(words, seconds=SECONDS, limit=OUTPUT):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -80,12 +82,62 @@ def test_values_in_json() -> None:
     assert value["there"] is None and value["errors"]["there"].startswith("the output is not JSON")
 
 
+def test_half_a_character_is_no_value() -> None:
+    (value,) = sh("""printf '{"a": "\\\\ud800"}'""", json=[["a"]])["values"]
+    assert value["errors"] == {"value": "half a character"}
+
+
 def test_it_ends_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
     started = time.monotonic()
     found = sh(f"sleep 60 & echo $! > {tmp_path}/pid; wait", deadline=0.5, user="root" * ROOT)
     assert time.monotonic() - started < 30
     assert found["exit"] is None and found["errors"]["exit"] == "sh timed out after 0.5 s"
     assert ended(int((tmp_path / "pid").read_text()))
+
+
+DAEMON = """\
+import os
+if os.fork():
+    os.read(os.open("{0}/pid", os.O_RDONLY), 1)
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+null = os.open("/dev/null", os.O_RDWR)
+for number in range(3):
+    os.dup2(null, number)
+os.write(os.open("{0}/pid", os.O_WRONLY), b"1")
+with open("{0}/number", "w") as file:
+    file.write(str(os.getpid()))
+os.execvp("sleep", ["sleep", "600"])
+"""
+
+
+def test_a_daemon_that_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")
+    script = DAEMON.format(tmp_path)
+    mine = subprocess.Popen(["sleep", "600"])
+    try:
+        (found,) = ask(wish(sys.executable, "-c", script, user="root" * ROOT))
+        assert found["exit"] == 0, found
+        if (tmp_path / "number").exists():  # else it was ended before it wrote it
+            assert ended(int((tmp_path / "number").read_text()))
+        assert mine.poll() is None
+    finally:
+        mine.kill()
+        mine.wait()
+
+
+def test_a_group_of_its_own_does_not_outlive_the_deadline(tmp_path: Path) -> None:
+    script = f"timeout 600 sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600'; true"
+    found = sh(script, deadline=1, user="root" * ROOT)
+    assert found["exit"] is None
+    assert ended(int((tmp_path / "pid").read_text()))
+
+
+def test_it_may_open_its_own_output() -> None:
+    found = sh("echo out > /dev/stdout; echo no luck > /dev/stderr; exit 3", equals=["out"])
+    assert (found["exit"], found["complaint"], found["text"]) == (3, "no luck", "out\n")
 
 
 def ended(pid: int) -> bool:

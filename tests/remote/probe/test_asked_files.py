@@ -107,3 +107,15 @@ def test_links_are_followed_inside_the_root(root: Path) -> None:
 def test_names_of_this_machine() -> None:
     passwd = ask(Path("/"), {"path": "/etc/passwd"})["/etc/passwd"]
     assert (passwd["owner"], passwd["group"], passwd["uid"]) == ("root", "root", 0)
+
+
+def test_a_device_is_not_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*_: Any, **__: Any) -> int:
+        raise AssertionError("opened")
+
+    monkeypatch.setattr(files.os, "open", opened)
+    asked = {"path": "/dev/null", "sha256": True, "contains": ["x"]}
+    (null,) = files.collect("/", {"asks": {"files": [asked]}})["files"]
+    assert null["kind"] == "character device"
+    assert null["errors"]["sha256"] == "not a regular file"
+    assert null["matches"][0]["errors"] == {"found": "not a regular file"}

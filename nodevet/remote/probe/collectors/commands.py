@@ -12,7 +12,7 @@ import time
 
 from nodevet.remote.probe.files import Absent, Reading, reason, silent
 from nodevet.remote.probe.questions import matches, merged
-from nodevet.remote.program import ToolError, find, run
+from nodevet.remote.program import ToolError, find, run_alone
 
 NOBODY = "nobody"
 OUTPUT = 1 << 20  # bytes
@@ -50,7 +50,7 @@ def command(question, left):
         words = question["run"]
         path = words[0] if words[0].startswith("/") else find(words[0])
         seconds = min(question["deadline"], left)
-        code, text, complaint = run([path] + words[1:], seconds, OUTPUT, who)
+        code, text, complaint = run_alone([path] + words[1:], seconds, OUTPUT, who)
     except (ToolError, OSError, LookupError, ValueError) as error:
         why = str(error) if isinstance(error, ToolError) else reason(error)
         record.setdefault("user", None)
@@ -137,6 +137,8 @@ def scalar(value):
         raise ValueError("neither text nor a number nor true or false")
     if isinstance(value, str) and len(value) > SHOWN:
         raise ValueError("longer than {} characters".format(SHOWN))
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ValueError("half a character")
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise ValueError("beyond 64 bits")
     if isinstance(value, float) and value - value != 0.0:

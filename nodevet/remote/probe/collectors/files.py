@@ -62,13 +62,21 @@ def file(root, question):
     record.take("owner", owner, root, status.st_uid)
     record.take("group", group, root, status.st_gid)
     if question.get("sha256"):
-        record.take("sha256", sha256, root, path)
+        record.take("sha256", regular, status, sha256, root, path)
     else:
         record.fail("sha256", NOT_ASKED)
     asked = any(question.get(kind) for kind in OF_TEXT)
-    text, why = attempt(read, root, path) if asked else (None, None)
+    text, why = attempt(regular, status, read, root, path) if asked else (None, None)
     record["matches"] = matches(question, text, why)
     return record
+
+
+def regular(status, function, *arguments):
+    """What the function makes of a regular file; to open a device may be to do something, and a
+    watchdog that is opened resets the machine. Raises what the function does, and ValueError."""
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("not a regular file")
+    return function(*arguments)
 
 
 def owner(root, uid):

@@ -10,7 +10,7 @@ import time
 
 from nodevet.remote.probe.collectors.commands import user_of
 from nodevet.remote.probe.files import Absent, Reading, reason, silent
-from nodevet.remote.program import ToolError, run
+from nodevet.remote.program import ToolError, run_alone
 
 ASKED = True
 ALONE = True
@@ -72,7 +72,7 @@ def interpreter(name, left):
         if left <= 0:
             raise ToolError("the interpreters before it left no time for it")
         words = [match.group(2), "-I", "-c", CODE % MARK]
-        code, text, complaint = run(words, min(SECONDS, left), OUTPUT, who)
+        code, text, complaint = run_alone(words, min(SECONDS, left), OUTPUT, who)
         if code:
             record["failed"] = last_line(complaint)
             record.fail_all(FIELDS, "it ended with {}".format(code))
