@@ -54,12 +54,14 @@ from nodevet.model import (
 )
 
 LONGEST = 1000  # characters of a word
+LONGEST_NAME = 4000  # characters of all words, as a shell has them
 WORDS = 64
 SHOWN = 200  # characters of an output, in a finding
 
 User = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", title="a user's name")]
 Wanted = bool | int | float | str
-PATH = re.compile(r"(?:[^.\[\]]+|\[[0-9]{1,6}\])(?:\.[^.\[\]]+|\[[0-9]{1,6}\])*")
+INDEX = r"\[(?:0|[1-9][0-9]{0,5})\]"
+PATH = re.compile(rf"(?:[^.\[\]]+|{INDEX})(?:\.[^.\[\]]+|{INDEX})*")
 STEP = re.compile(r"\[([0-9]{1,6})\]|([^.\[\]]+)")
 ADVICE = "run it on the node as the same user: its output says more"
 
@@ -110,6 +112,8 @@ class CommandRule(
             raise FieldError("must be a program and its words", "run")
         if "/" in self.run[0] and not self.run[0].startswith("/"):
             raise FieldError("must be a program's name or absolute path", "run", 0)
+        if len(self.name) > LONGEST_NAME:
+            raise FieldError(f"is longer than {LONGEST_NAME} characters; run a script", "run")
         check_texts(self)
 
     @property

@@ -49,6 +49,7 @@ NVME_CONTROLLERS = _most(256)  # a server has 36 slots
 NFS_MOUNTS = _most(256)  # the probe keeps 128
 RAID_ARRAYS = _most(256)  # and ZFS pools
 RAID_MEMBERS = _most(1024)  # of an array; md has 1,920 slots with metadata 1.x and nobody uses them
+QUESTIONS = _most(1 << 17)  # of one text: a request has 512 KiB, and each of them takes four
 ASKED = _most(512)  # kernel parameters or units; a request has 500 names
 INTERFACES = _most(1024)  # that are read of a machine; the probe reads 512
 COUNTERS = _most(512)  # of an interface or a port; mlx5 has 60

@@ -25,7 +25,7 @@ class CommandAnswer(Record, frozen=True, kw_only=True):
     text: Text | None = None  # the beginning of its output, if that was to equal a text
     complaint: Text | None = None  # the beginning of its standard error, if exit is not 0
     matches: TextAnswers | None = None
-    values: Annotated[tuple[JsonValue, ...], bounds.ASKED] | None = None
+    values: Annotated[tuple[JsonValue, ...], bounds.QUESTIONS] | None = None
 
 
 class CommandAnswers(SectionRecord, frozen=True, kw_only=True):

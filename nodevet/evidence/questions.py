@@ -16,7 +16,7 @@ class TextAnswer(Record, frozen=True, kw_only=True):
     found: bool | None = None
 
 
-TextAnswers = Annotated[tuple[TextAnswer, ...], bounds.ASKED]
+TextAnswers = Annotated[tuple[TextAnswer, ...], bounds.QUESTIONS]
 
 
 def by_question(matches: Iterable[TextAnswer] | None) -> Mapping[tuple[str, str], TextAnswer]:

@@ -1,5 +1,6 @@
 """What the probe must read since baselines ask for it: things by name, or questions of each."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +14,9 @@ from nodevet.run.context import VetContext
 
 ASKS = 500  # that the probe takes in one request
 LONGEST = 1 << 14  # characters of a question, as JSON
-WHOLE = 1 << 19  # of all questions together
-COMMANDS = "commands"
-"""The section of what is run: only what its baseline allows (`allow_commands`) is asked for."""
+WHOLE = 1 << 19  # characters of all names and questions, as they are sent: in ASCII
+RUN = ("commands", "framework")
+"""The sections of what is run: only what its baseline allows (`allow_commands`) is asked for."""
 AskedName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Question = dict[str, Any]
 """Of one thing more than its name: a JSON object, as the section's collector takes it."""
@@ -26,10 +27,11 @@ class AskError(Exception):
     """What baselines ask of the probe cannot be asked; the message says why."""
 
 
-def asks(context: VetContext, *, fixes: bool = False) -> dict[str, Asked]:
+def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> dict[str, Asked]:
     """What the probe must read for any of these baselines, by section.
 
-    `fixes`: for what a plan is made of, too; a run of checks does not load them.
+    `fixes`: for what a plan is made of, too; a run of checks does not load them. `commands`:
+    whether what baselines have run is asked for.
     Raises AskError if a check or a fix asks for what cannot be asked, for a command that the
     baseline does not allow, or all of them for more than the probe takes.
     """
@@ -37,7 +39,9 @@ def asks(context: VetContext, *, fixes: bool = False) -> dict[str, Asked]:
     for baseline in context.baselines:
         for wish in baseline.expectations:
             for section, asked in _asked(context.catalog, wish, fixes):
-                if section == COMMANDS and asked and not baseline.allow_commands:
+                if section in RUN and not commands:
+                    continue
+                if section in RUN and asked and not baseline.allow_commands:
                     told = "has commands run, which this baseline does not allow (allow_commands)"
                     raise AskError(f"{wish.origin}: {wish.check} {told}")
                 found.setdefault(section, {}).update({_text(each): each for each in asked})
@@ -47,9 +51,9 @@ def asks(context: VetContext, *, fixes: bool = False) -> dict[str, Asked]:
             f"the baselines name {count} kernel parameters, units, files and commands together, "
             f"and the probe reads {ASKS}; judge with fewer at a time (-b)"
         )
-    if sum(len(text) for asked in found.values() for text in asked) > WHOLE:
+    if sum(len(json.dumps(each)) for asked in found.values() for each in asked.values()) > WHOLE:
         raise AskError(
-            f"what the baselines ask of files and commands is more than {WHOLE >> 10} KiB; "
+            f"what the baselines ask for is more than {WHOLE >> 10} KiB; "
             "judge with fewer at a time (-b)"
         )
     return {

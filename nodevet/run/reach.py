@@ -19,9 +19,11 @@ def fleet_options(
     sample: float | None = None,
     context: VetContext | None = None,
     fixes: bool = False,
+    commands: bool = True,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
-    the probe for; `fixes`: and what the fixes of their checks ask for. Raises AskError."""
+    the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
+    have run. Raises AskError."""
     return Options(
         parallel=parallel,
         connect_timeout=connect_timeout,
@@ -32,5 +34,5 @@ def fleet_options(
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
-        asks=asks(context, fixes=fixes) if context else {},
+        asks=asks(context, fixes=fixes, commands=commands) if context else {},
     )

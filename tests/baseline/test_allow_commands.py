@@ -5,11 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nodevet.baseline import BaselineErrors, load
 from nodevet.baseline.library import shipped
 from nodevet.catalog import Catalog
+from nodevet.evidence.files import Files
 from nodevet.model import Baseline
 from nodevet.run.asks import AskError, asks
 from nodevet.run.context import open_context
@@ -123,17 +125,26 @@ def test_two_rules_that_ask_the_same_are_one_question(tmp_path: Path) -> None:
     assert asks(context) == {"files": ({"path": "/a", "sha256": True}, {"path": "/a"})}
 
 
-def test_a_check_that_does_not_say_what_it_runs_gets_nothing_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        '{"commands": ({"name": "id", "run": ["id"], "user": "", "deadline": 1},)}',
+        '{"framework": ("root:/tmp/anything",)}',
+    ],
+)
+def test_a_check_that_does_not_say_what_it_runs_gets_nothing_run(
+    tmp_path: Path, asked: str
+) -> None:
     own = """
 from nodevet.model import Check, CheckParams, unknown
 def judge(evidence, params):
     yield unknown(why="never asked")
 def asks(params):
-    return {"commands": ({"name": "id", "run": ["id"], "user": "", "deadline": 1},)}
+    return ASKED
 CHECK = Check(params=CheckParams, reads=(), judge=judge, asks=asks)
 """
     with pytest.raises(AskError, match="own has commands run, which this baseline does not allow"):
-        asks(project(tmp_path, "expect: {own: {}}", own))
+        asks(project(tmp_path, "expect: {own: {}}", own.replace("ASKED", asked)))
 
 
 def test_questions_are_bounded(tmp_path: Path) -> None:
@@ -146,3 +157,41 @@ def test_questions_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "baselines/x.yaml").write_text(text)
     with pytest.raises(AskError, match="more than 512 KiB"):
         asks(open_context(tmp_path, []))
+
+
+def test_questions_are_counted_as_they_are_sent(tmp_path: Path) -> None:
+    rules = {f"r{each}": {"path": f"/a{each}", "contains": ["\u00e9" * 900]} for each in range(400)}
+    context = project(tmp_path, f"expect: {json.dumps({'file': rules}, ensure_ascii=False)}")
+    with pytest.raises(AskError, match="more than 512 KiB"):
+        asks(context)
+
+
+def test_what_only_learns_has_nothing_run(tmp_path: Path) -> None:
+    text = (
+        f"{ALLOWED}\nexpect: {{command: {{a: {{run: [id]}}}}, framework_cuda: /opt/bin/python,"
+        " sysctl: {vm.swappiness: 1}}"
+    )
+    context = project(tmp_path, text)
+    assert set(asks(context)) == {"commands", "framework", "sysctl"}
+    assert set(asks(context, commands=False)) == {"sysctl"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("{run: [x, --json], json: {path: 'a[007]', value: 1}}", "must be keys and numbers"),
+        (json.dumps({"run": ["x" * 900] * 5}), "is longer than 4000 characters"),
+    ],
+)
+def test_a_command_that_no_answer_could_name_is_refused(
+    tmp_path: Path, rule: str, words: str
+) -> None:
+    with pytest.raises(BaselineErrors, match=words):
+        project(tmp_path, f"{ALLOWED}\nexpect: {{command: {{a: {rule}}}}}")
+
+
+def test_every_answer_that_may_be_asked_for_fits_into_evidence() -> None:
+    matches = [{"kind": "contains", "text": f"a{each}", "found": True} for each in range(2000)]
+    data = {"files": [{"path": "/a", "exists": True, "matches": matches}]}
+    (file,) = msgspec.convert(data, Files).files or ()
+    assert len(file.matches or ()) == 2000

@@ -23,7 +23,8 @@ def read_nodes(
     display: Display,
 ) -> "tuple[Catalog, Nodes]":
     """The project's catalog and the nodes; what baselines ask for by name is read too: those that
-    are named, else all that there are. Raises what reading hosts and baselines raises."""
+    are named, else all that there are. None of their commands is run: nothing is learnt from
+    one. Raises what reading hosts and baselines raises."""
     from nodevet.baseline import available
     from nodevet.run import nodes
     from nodevet.run.context import open_context, open_project
@@ -36,7 +37,7 @@ def read_nodes(
     every = [name for name, _ in available(folders)]
     context = open_context(project, list(names) or every)
     hosts = targets.hosts()
-    options = fleet_options(context=context, **reach)
+    options = fleet_options(context=context, commands=False, **reach)
     with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
         bar.start()
         return context.catalog, nodes.visited(hosts, options, bar.advance)
