@@ -12,8 +12,10 @@ mount nor its server is touched, so that a dead server blocks nothing.
 without any is not applicable, and so is a path that is not mounted now (see the check mounts).
 `options` are those that the kernel shows, `vers=4.2`, `hard`, `proto=tcp`; a value may hold `*`.
 Retransmissions and times are since the file system was mounted, per operation; below 1,000
-operations they are not judged. `queue` is what an operation waited on the node before it was sent,
-which more connections shorten; `rtt` is network and server.
+operations they are not judged. With `--sample` the time between both readings stands in for that
+since the mount, if it had 1,000 operations, and for retransmissions enough to tell; a count that
+went back is unknown, unless it was mounted meanwhile. `queue` is what an operation waited on the
+node before it was sent, which more connections shorten; `rtt` is network and server.
 
 **To fix it** change the options in /etc/fstab or the automounter's map; most take effect when it is
 mounted again, not with remount. Retransmissions: `nfsiostat 5` and `mountstats` show whether they
@@ -29,6 +31,7 @@ from nodevet.checking.expected import matches
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.nfs import Nfs, NfsMount
+from nodevet.evidence.rates import Sample, growth, is_above, sampled
 from nodevet.model import (
     NODE,
     Area,
@@ -89,15 +92,17 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         there = f"{len(section.data.mounts)} of {section.data.found} NFS mounts were read"
         yield unknown(why=there)
     else:
-        yield from judge_mounts(section.data.mounts, params)
+        yield from judge_mounts(section.data.mounts, params, sampled(evidence, Nfs))
 
 
-def judge_mounts(mounts: tuple[NfsMount, ...], params: Params) -> Iterator[Finding]:
+def judge_mounts(
+    mounts: tuple[NfsMount, ...], params: Params, sample: Sample[Nfs] | None
+) -> Iterator[Finding]:
     if not mounts and not params.paths:
         yield not_applicable(why="no NFS file system is mounted")
     for mount in mounts:
         if not params.paths or mount.point in params.paths:
-            yield judge_mount(mount, params)
+            yield judge_mount(mount, params, sample)
     there = {mount.point for mount in mounts}
     for path in dict.fromkeys(params.paths):
         if path not in there:
@@ -105,10 +110,10 @@ def judge_mounts(mounts: tuple[NfsMount, ...], params: Params) -> Iterator[Findi
             yield not_applicable(subject, why="no NFS file system is mounted there")
 
 
-def judge_mount(mount: NfsMount, params: Params) -> Finding:
+def judge_mount(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> Finding:
     """One finding: what differs, else what was not read, else all that is right."""
     subject = Subject(kind="mount", id=mount.point)
-    answers = [*judged_options(mount, params), *judged_counts(mount, params)]
+    answers = [*judged_options(mount, params), *judged_counts(mount, params, sample)]
     bad = [answer for answer in answers if answer[3] is False]
     doubtful = [answer for answer in answers if answer[3] is None]
     if doubtful and not bad:
@@ -197,7 +202,7 @@ def number(options: tuple[str, ...], name: str) -> int | None:
     return None
 
 
-def judged_counts(mount: NfsMount, params: Params) -> Iterator[Answer]:
+def judged_counts(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> Iterator[Answer]:
     for name, limit, field, factor, unit in (
         ("retransmissions", params.maximum_retransmissions_percent, "retransmissions", 100, "%"),
         ("queue", params.maximum_queue_ms, "queue_ms", 1, " ms"),
@@ -211,9 +216,39 @@ def judged_counts(mount: NfsMount, params: Params) -> Iterator[Answer]:
             yield name, "", f"{missing}: {mount.why(missing)}", None
         elif operations < 0 or total < 0:
             yield name, "", f"{field}: {total} of {operations} operations", None
+        elif sample and (fresh := in_sample(mount, (name, field, limit, factor, unit), sample)):
+            yield fresh
         elif operations >= FEW:
             share = factor * total / operations
             yield name, f"at most {limit:g}{unit}", f"{share:.3g}{unit}", share <= limit
+
+
+def in_sample(
+    mount: NfsMount, limit: tuple[str, str, float, int, str], sample: Sample[Nfs]
+) -> Answer | None:
+    """What was counted while it was sampled; None if that says too little, or it was mounted
+    meanwhile."""
+    name, field, most, factor, unit = limit
+    if mount.age_s is None:
+        return name, "", f"age_s: {mount.why('age_s')}", None
+    if 0 <= mount.age_s < sample.seconds:
+        return None
+    found = (sample.data.mounts if sample.data else None) or ()
+    same = [each for each in found if each.point == mount.point]
+    before = same[0] if len(same) == 1 else None
+    grown = growth(getattr(before, field, None), getattr(mount, field), sample.seconds)
+    done = growth(getattr(before, "operations", None), mount.operations, sample.seconds)
+    if grown.by is None or done.by is None:
+        why = sample.why or (done.why if done.by is None else grown.why)
+        return name, "", f"{field}, sampled: {why}", None
+    if done.by < FEW:
+        return None
+    share = factor * grown.by / done.by
+    over: bool | None = share > most
+    if field == "retransmissions":
+        over = is_above(grown.by, done.by, most, per=factor)
+    told = f"{share:.3g}{unit} of {done.by} in {sample.seconds:.3g} s"
+    return None if over is None else (name, f"at most {most:g}{unit}", told, not over)
 
 
 LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")
@@ -232,7 +267,13 @@ CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
+        "earlier.nfs.mounts[].operations",
+        "earlier.nfs.mounts[].point",
+        "earlier.nfs.mounts[].queue_ms",
+        "earlier.nfs.mounts[].retransmissions",
+        "earlier.nfs.mounts[].rtt_ms",
         "nfs.found",
+        "nfs.mounts[].age_s",
         "nfs.mounts[].connections",
         "nfs.mounts[].operations",
         "nfs.mounts[].options[]",
