@@ -16,8 +16,9 @@ does not say the rate of the NIC below, which is not applicable there. `uniform`
 of adapters of one kind (PSID) with one another: firmware, and rate and width of those that are up.
 A count since the driver was loaded is not by itself a fault: `maximum` judges the counters that it
 names, `maximum_per_hour` what they grow by for each hour since boot, and with `--sample` in that
-time, if it is long enough to tell. One that cannot count any further (link_downed: 255) is unknown,
-if it may be that high.
+time, if it is long enough to tell. A port whose link_downed rises while it is sampled fails, unless
+the baseline has a limit for that; errors that were corrected do not. One that cannot count any
+further (link_downed: 255) is unknown, if it may be that high.
 
 **To fix it** INIT: look for the subnet manager (`sminfo`). Polling: the cable, the transceiver,
 the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A low rate or
@@ -81,6 +82,7 @@ COUNTS = (
     "it counts since the driver was loaded: see whether it still rises (`perfquery -x`), and then "
     f"{CABLE}"
 )
+STILL = ("link_downed",)
 FIRMWARE = "`mlxfwmanager --query` shows what is installed; new firmware needs a reset of the NIC"
 
 Number = Annotated[int, Meta(ge=0, le=4096)]
@@ -202,7 +204,7 @@ def aspects(
 
 
 def wish(params: Params) -> CountWish:
-    return CountWish(params.maximum, params.maximum_per_hour, COUNTS)
+    return CountWish(params.maximum, params.maximum_per_hour, COUNTS, STILL)
 
 
 def earlier_counters(evidence: Evidence) -> SampledCounters:

@@ -17,7 +17,9 @@ itself a fault: `maximum` judges the counters that it names: rx_errors, tx_error
 tx_dropped, rx_crc_errors, rx_missed_errors, carrier_changes, carrier_down_count, for members of a
 bond link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_down_events_phy, of
 EC2 bw_in_allowance_exceeded), for which it has to be installed. `maximum_per_hour` judges what they
-grow by for each hour since boot, and with `--sample` in that time, if it is long enough to tell.
+grow by for each hour since boot, and with `--sample` in that time, if it is long enough to tell. If
+carrier_changes rises while it is sampled, an interface that must be up fails, unless the baseline
+has a limit for that; errors and drops need one.
 
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
@@ -72,6 +74,7 @@ COUNTS = (
     "it counts since the interface came to be: see whether it still rises (`ip -s link show NAME`, "
     f"`ethtool -S NAME`), and then {CABLE}"
 )
+STILL = ("carrier_changes",)
 BOND = "`cat /proc/net/bonding/NAME` says which is missing and why: link, LACP partner, speed"
 
 Number = Annotated[int, Meta(ge=0, le=1024)]
@@ -219,7 +222,8 @@ def aspects_of(
     if wish.members is not None:
         yield members(data, interface, wish.members)
     known = Counted(interface.counters, interface.why("counters"), interface.name, earlier)
-    wanted = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS)
+    still = STILL if wish.state == "up" else ()
+    wanted = CountWish(wish.maximum, wish.maximum_per_hour, COUNTS, still)
     yield from counts(known, wanted, evidence)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
-from nodevet.checking.pace import pace
+from nodevet.checking.pace import pace, standstill
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.rates import Growth, growth
@@ -38,6 +38,8 @@ class CountWish(NamedTuple):
     maximum: Mapping[str, int]
     maximum_per_hour: Mapping[str, float]
     advice: str
+    still: tuple[str, ...] = ()
+    """May not grow at all while they are sampled, where nothing else is said of them."""
 
 
 class SampledCounters(NamedTuple):
@@ -76,6 +78,29 @@ def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[As
             if isinstance(value, Aspect)
             else paced(name, value, limit, counted, wish, evidence)
         )
+    for name in wish.still if counted.earlier.sampled else ():
+        if name not in wish.maximum and name not in wish.maximum_per_hour:
+            yield from at_rest(name, found, counted, wish)
+
+
+def at_rest(
+    name: str, found: Mapping[str, Counter], counted: Counted, wish: CountWish
+) -> Iterator[Aspect]:
+    """Whether a counter stood still while it was sampled; nothing of what is not counted here."""
+    before = counted.earlier.counters.get(counted.key, ())
+    if counted.now is not None and name not in found and name not in [each.name for each in before]:
+        return
+    value = value_of(name, found, counted)
+    if isinstance(value, Aspect):
+        yield value
+    elif value == HIGHEST.get(name):
+        yield stands(name, value)
+    else:
+        told = standstill(grown_of(name, value, counted) or Growth())
+        if told.right is None:
+            yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {told.why}")
+        else:
+            yield above(name, told.right, "none while sampled", told.actual, wish)
 
 
 def value_of(name: str, found: Mapping[str, Counter], counted: Counted) -> int | Aspect:
