@@ -77,6 +77,8 @@ class FileRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         one_or_more(self, "contains", "pattern")
         if not self.path.startswith("/") or "\0" in self.path or len(self.path) > 1024:
             raise FieldError("must be an absolute path", "path")
+        if self.path.endswith("/") and self.path != "/":  # of a file it would not be there
+            raise FieldError("must not end with a slash", "path")
         said = [field for field in SAID if getattr(self, field) not in (None, ())]
         if said and not self.exists:
             raise FieldError("a file that is not to be there has none", said[0])

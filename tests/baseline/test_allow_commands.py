@@ -166,6 +166,11 @@ def test_questions_are_counted_as_they_are_sent(tmp_path: Path) -> None:
         asks(context)
 
 
+def test_a_path_by_which_a_file_would_not_be_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BaselineErrors, match="must not end with a slash"):
+        project(tmp_path, "expect: {file: {old: {path: /etc/motd/, exists: false}}}")
+
+
 def test_what_only_learns_has_nothing_run(tmp_path: Path) -> None:
     text = (
         f"{ALLOWED}\nexpect: {{command: {{a: {{run: [id]}}}}, framework_cuda: /opt/bin/python,"
