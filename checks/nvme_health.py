@@ -11,10 +11,10 @@ baseline has this check. Reading it changes nothing on the drive.
 **Verdicts.** A drive fails if its controller is not live, if it raises a critical warning, if its
 spare blocks are below its own threshold, or beyond the limits of the baseline. Without either
 program, or without root, it is unknown; `smart: false` judges what the kernel says alone. `count`
-is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails, one that
-is bound to another driver (vfio-pci, SPDK) is not looked at. In a virtual machine that cannot read
-a log the drive is not applicable: its host looks after it. Of drives over a network only the state
-is judged.
+is that of drives on PCIe. A drive on the bus that the kernel has no controller for fails; it is
+unknown where a controller does not say its address, and not looked at where it is bound to another
+driver (vfio-pci, SPDK). In a virtual machine that cannot read a log the drive is not applicable:
+its host looks after it. Of drives over a network only the state is judged.
 
 **To fix it** drain the node. `nvme smart-log`, `nvme error-log` and `smartctl -x` tell more; a
 drive that is worn, out of spares or lost data is replaced: its bay is found by serial and bus
@@ -132,10 +132,16 @@ def judge_bus(
     else:
         drives = [each for each in section.data.functions if each.kind == "nvme"]
         addresses = {each.address for each in there}
+        nameless = [each for each in there if each.address is None]
         for drive in drives:
-            if drive.address not in addresses and ours(drive):
+            if drive.address in addresses or not ours(drive):
+                continue
+            subject = Subject(kind="pci", id=drive.address, bus_id=drive.address)
+            if nameless and drive.driver:  # one of them may be its controller
+                yield unread(subject, nameless[0], "address")
+            else:
                 yield fail(
-                    Subject(kind="pci", id=drive.address, bus_id=drive.address),
+                    subject,
                     expected="live",
                     actual="on the PCI bus, without a controller",
                     why="" if drive.driver else "no driver is bound to it",
