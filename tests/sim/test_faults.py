@@ -47,10 +47,11 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 from nodevet_sim.shipped import KINDS
 from nodevet_sim.state import of_gpu, values
 
-# judged by whoever writes these checks
+# judged by whoever writes these checks; device nodes are plain files where nothing is booted
 ELSEWHERE = {
     "clock_skew",
     "cuda_libraries",
+    "device_nodes",
     "disk_space",
     "ecc_errors",
     "gpu_lost",
