@@ -1,6 +1,7 @@
 """What is wrong with something that a person wrote: one line that says where, what, what to do."""
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 import msgspec
 
@@ -77,9 +78,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # a run without a slip does not pay for it
 
     names = {name.casefold(): name for name in list(known)[:MOST_NAMES]}
-    near = get_close_matches(word[:LONGEST].casefold(), names, cutoff=CLOSE)
-    best = max(near, key=lambda found: found[:1] == word[:1].casefold(), default="")
+    said = word[:LONGEST].casefold()
+    near = get_close_matches(said, names, cutoff=CLOSE)
+    best = max(near, key=lambda found: begins_alike(found, said), default="")
     return names.get(best, "")
+
+
+def begins_alike(one: str, other: str) -> int:
+    """How many characters two words have in common before they differ."""
+    same = (a == b for a, b in zip(one, other, strict=False))
+    return sum(takewhile(bool, same))
 
 
 def either(words: Iterable[str]) -> str:
