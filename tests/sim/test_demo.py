@@ -59,7 +59,7 @@ def test_the_demo_vets_eight_nodes_and_leaves_a_report(tmp_path: Path) -> None:
         "gpu004": {"power_limit", "cpu_governor"},
         "gpu005": {"gpu_lost", "gpu_count", "xid"},
         "gpu006": {"gpu_count"},
-        "gpu007": {"throttle_reasons", "ecc_errors", "persistence_mode"},
+        "gpu007": {"throttle_reasons", "thermal", "ecc_errors", "persistence_mode"},
     }
     assert "<html" in (tmp_path / "demo" / "report.html").read_text()
     after = json.loads((tmp_path / "demo" / "run-after.json").read_text())
