@@ -18,6 +18,7 @@ ARCHIVES = sorted(
     for folder in ("sysfs/hwloc", "sysfs/ghw", "copyleft/sysfs/util-linux")
     for path in (CAPTURES / folder).glob("*.tar.*")
 )
+pytestmark = pytest.mark.skipif(not ARCHIVES, reason=f"no captures in {CAPTURES}")
 CATALOG = Catalog()
 CHECKS = (
     "cpu_frequency",
@@ -46,7 +47,7 @@ def learnt(name: str, evidence: Evidence) -> Value:
     return want if want is None or isinstance(want, dict) else {str(check.params.bare): want}
 
 
-@pytest.mark.parametrize("archive", ARCHIVES)
+@pytest.mark.parametrize("archive", ARCHIVES or [""])
 def test_no_machine_fails_what_was_learnt_of_it(
     archive: str, read: Callable[[str], Evidence]
 ) -> None:
