@@ -66,6 +66,14 @@ IMEX_NODES = _most(1024)  # of one NVLink domain, which has 18 trays
 VARIABLES = _most(1024)  # of a few families, set for every process; the probe reads 500
 BUILDS = _most(4096)  # of DKMS: modules, in each version, for each kernel
 RESULTS = _most(4096)  # of DCGM's tests and watches; it has some twenty for each GPU
+LOOKS = _most(2048)  # of a node that is watched for a while
+LOOKS_TEXT = _most(2048)  # a letter for each
+ACTIVITY_SAMPLES = _most(1 << 15)  # of one GPU; the driver takes 60 a second at most
+THREADS = _most(8192)  # of one process that are watched
+WATCHED = _most(1024)  # processes and cgroups of jobs
+DISKS = _most(1024)  # whole block devices
+NFS_OPERATIONS = _most(128)  # NFS 4.2 has 70
+INTERRUPTS = _most(4096)  # of GPUs, drives and network cards
 PACKAGES = _most(512)  # of the driver, and versions of one that repositories offer
 
 Text = Annotated[str, _most(4096)]

@@ -82,6 +82,8 @@ def item(kind: msgspec.inspect.Type, number: int = 0) -> Any:
     """The least that decodes as `kind`, with `number` in what tells it apart."""
     if isinstance(kind, msgspec.inspect.StructType):
         return {each.name: item(each.type, number) for each in kind.fields if each.required}
+    if isinstance(kind, msgspec.inspect.TupleType):
+        return [item(each, number) for each in kind.item_types]
     return f"{number}" if isinstance(kind, msgspec.inspect.StrType) else number
 
 

@@ -1,0 +1,94 @@
+"""Section process_activity: what the processes of the GPUs did while they were watched, with their
+threads, their helpers and the limits of their cgroups; read if asked for."""
+
+from typing import Annotated
+
+from nodevet import bounds
+from nodevet.bounds import Text
+from nodevet.evidence.activity import Counted, Look, Times
+from nodevet.evidence.core import Record, SectionRecord
+
+States = Annotated[str, bounds.LOOKS_TEXT]
+"""The state at each look, a letter of proc_pid_stat(5) each; `-` where it was not read."""
+PagesByNode = Annotated[dict[Text, int], bounds.NUMA_NODES]
+"""NUMA node -> pages."""
+
+
+class ThreadActivity(Record, frozen=True, kw_only=True):
+    """/proc/<pid>/task/<tid>/{stat,status,schedstat,wchan}; times in clock ticks."""
+
+    tid: int
+    name: Text | None = None  # comm
+    states: States | None = None
+    user: Counted | None = None  # utime
+    system: Counted | None = None  # stime
+    cpu: int | None = None  # that it ran on last
+    waited_ns: Counted | None = None  # schedstat: runnable, and no CPU
+    switches: Counted | None = None  # of its own will
+    preemptions: Counted | None = None  # nonvoluntary
+    wchan: Text | None = None  # the function of the kernel it slept in most often; empty: in none
+
+
+class ProcessActivity(Record, frozen=True, kw_only=True):
+    """A process that has a GPU open, or a descendant of one. /proc/<pid>/{stat,status,io,cgroup,
+    numa_maps}."""
+
+    pid: int
+    parent: int | None = None
+    command: Text | None = None  # comm
+    arguments: Text | None = None  # cmdline; left out of what is redacted
+    uid: int | None = None
+    gpus: Annotated[tuple[int, ...], bounds.GPUS] = ()  # indices; of a helper: none
+    started_s: float | None = None  # seconds after boot
+    cpus_allowed: Text | None = None
+    threads_total: int | None = None
+    threads: Annotated[tuple[ThreadActivity, ...], bounds.THREADS] | None = None
+    user: Counted | None = None  # of all its threads, ended ones too
+    system: Counted | None = None
+    children_user: Counted | None = None  # of children that ended
+    children_system: Counted | None = None
+    major_faults: Counted | None = None
+    read_calls: Counted | None = None  # syscr
+    read_b: Counted | None = None  # rchar: asked for by read(2), the page cache included
+    storage_read_b: Counted | None = None  # read_bytes: fetched from storage
+    storage_written_b: Counted | None = None
+    io_delay_ticks: Counted | None = None  # delayacct_blkio_ticks, if the kernel counts it
+    resident_kb: int | None = None
+    swapped_kb: int | None = None
+    pages: PagesByNode | None = None  # numa_maps; of small processes only, it holds up large ones
+    cgroup: Text | None = None
+
+
+class CgroupActivity(Record, frozen=True, kw_only=True):
+    """The cgroup of such processes; limits are the strictest of it and of those above it."""
+
+    path: Text
+    version: int | None = None  # 1 or 2
+    cpu_quota: float | None = None  # CPUs: cpu.max, cpu.cfs_quota_us / cpu.cfs_period_us
+    cpus: Text | None = None  # cpuset.cpus.effective
+    periods: Counted | None = None  # nr_periods
+    throttled: Counted | None = None  # nr_throttled
+    throttled_us: Counted | None = None
+    memory_limit_b: int | None = None  # memory.max, or memory.high if that is lower
+    memory_used_b: int | None = None
+    memory_events_max: Counted | None = None  # memory.events: max and high, memory.failcnt
+    cpu_some_us: Counted | None = None  # cpu.pressure
+    io_full_us: Counted | None = None  # io.pressure
+    memory_full_us: Counted | None = None  # memory.pressure
+    memory_some_us: Counted | None = None
+    pages_b: PagesByNode | None = None  # memory.numa_stat: anon and file, bytes
+
+
+class ProcessActivities(SectionRecord, frozen=True, kw_only=True):
+    """`complete` is False if a process was left out, or could not be watched."""
+
+    unique = ("processes[].pid", "cgroups[].path")
+    plural = "processes"
+
+    look: Look | None = None
+    times_s: Times | None = None
+    tick_hz: int | None = None
+    uptime_s: float | None = None  # at the first look
+    complete: bool | None = None
+    processes: Annotated[tuple[ProcessActivity, ...], bounds.WATCHED] | None = None
+    cgroups: Annotated[tuple[CgroupActivity, ...], bounds.WATCHED] | None = None

@@ -1,0 +1,213 @@
+"""The limits of a cgroup and what it has counted, of version 2 and of version 1.
+
+Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, scheduler/sched-bwc.rst.
+"""
+
+import os
+
+from nodevet.remote.probe.files import attempt, integer, line, read
+
+V2 = "/sys/fs/cgroup"
+HYBRID = "/sys/fs/cgroup/unified"
+UNLIMITED = 1 << 62  # memory.limit_in_bytes without a limit is near 2^63
+LEVELS = 64  # of cgroups above one another
+
+
+def hierarchies(text):
+    """{controller: path} of /proc/<pid>/cgroup; "" is that of version 2. Raises ValueError."""
+    found = {}
+    for row in text.splitlines():
+        parts = row.split(":", 2)
+        if len(parts) != 3:
+            raise ValueError("not a row of /proc/<pid>/cgroup")
+        for controller in parts[1].split(","):
+            found[controller] = parts[2]
+    return found
+
+
+def above(path):
+    """A cgroup's path and those above it, without the root.
+
+    >>> above("/a/b")
+    ['/a/b', '/a']
+    """
+    found = []
+    while path.strip("/") and len(found) < LEVELS:
+        found.append(path)
+        path = os.path.dirname(path)
+    return found
+
+
+def place_of(root, base, path):
+    """The folder of a cgroup. A container sees its own as the root of what is mounted."""
+    for each in (base + path, base):
+        if os.path.isdir(root.rstrip("/") + each):
+            return each
+    raise ValueError("no cgroup {} in {}".format(path, base))
+
+
+def flat(text):
+    """The numbers of a flat-keyed file, as cpu.stat has it."""
+    found = {}
+    for row in text.splitlines():
+        words = row.split()
+        if len(words) == 2:
+            found[words[0]] = integer(words[1])
+    return found
+
+
+def quota_v2(text):
+    """CPUs that cpu.max allows; None without a limit. Raises ValueError."""
+    quota, period = text.split()
+    return None if quota == "max" else integer(quota) / float(integer(period))
+
+
+def bytes_of(text):
+    """Bytes of memory.max or of memory.limit_in_bytes; None without a limit."""
+    if text == "max":
+        return None
+    value = integer(text)
+    return None if value >= UNLIMITED else value
+
+
+def least(values):
+    known = [value for value in values if value is not None]
+    return min(known) if known else None
+
+
+def along(root, base, path, name, parse):
+    """The strictest limit of a cgroup and of those above it; one without the file has none.
+
+    Raises OSError if no cgroup has the file, ValueError for one that does not parse.
+    """
+    found, problem = [], None
+    for each in above(path) or [path]:
+        try:
+            found.append(parse(line(root, base + each + "/" + name)))
+        except FileNotFoundError as error:
+            problem = error
+    if not found and problem is not None and path.strip("/"):
+        return parse(line(root, base + "/" + name))  # of a container
+    return least(found)
+
+
+def numa_v2(text):
+    """{node: bytes} of anon and file in memory.numa_stat."""
+    found = {}
+    for row in text.splitlines():
+        words = row.split()
+        if words and words[0] in ("anon", "file"):
+            add_nodes(found, words[1:], 1)
+    return found
+
+
+def numa_v1(text, page):
+    """{node: bytes} of hierarchical_total, else total, in memory.numa_stat of version 1."""
+    rows = [row.split() for row in text.splitlines()]
+    for kind in ("hierarchical_total=", "total="):
+        for words in rows:
+            if words and words[0].startswith(kind):
+                found = {}
+                add_nodes(found, words[1:], page)
+                return found
+    raise ValueError("no total in memory.numa_stat")
+
+
+def add_nodes(found, words, unit):
+    for word in words:
+        node, _, count = word.partition("=")
+        if node.startswith("N") and node[1:].isdigit():
+            found[node[1:]] = found.get(node[1:], 0) + unit * integer(count)
+
+
+class Cgroup(object):
+    """Where the files of one process's cgroup are."""
+
+    def __init__(self, root, text):
+        """`text`: /proc/<pid>/cgroup. Raises ValueError."""
+        self.root = root
+        self.paths = hierarchies(text)
+        self.page = os.sysconf("SC_PAGE_SIZE")
+        self.v2 = not os.path.isdir(root.rstrip("/") + "/sys/fs/cgroup/memory")
+        self.path = self.paths.get("", "") if self.v2 else self.v1_path()
+
+    def v1_path(self):
+        return self.paths.get("memory") or self.paths.get("cpu") or self.paths.get("") or "/"
+
+    def base(self, controller):
+        """(folder of the hierarchy, path in it) of a controller."""
+        if self.v2:
+            return V2, self.paths.get("", "/")
+        if controller not in self.paths:
+            raise ValueError("no hierarchy of cgroups has the controller " + controller)
+        joined = {"cpu": "cpu,cpuacct", "cpuacct": "cpu,cpuacct"}
+        for name in (controller, joined.get(controller, controller)):
+            if os.path.isdir("{}/sys/fs/cgroup/{}".format(self.root.rstrip("/"), name)):
+                return "/sys/fs/cgroup/" + name, self.paths[controller]
+        raise ValueError("the hierarchy of {} is not mounted".format(controller))
+
+    def file(self, controller, name):
+        """The text of one of its files. Raises OSError, ValueError."""
+        base, path = self.base(controller)
+        return read(self.root, place_of(self.root, base, path) + "/" + name)
+
+    def limit(self, controller, name, parse):
+        base, path = self.base(controller)
+        return along(self.root, base, path, name, parse)
+
+    def cpu_quota(self):
+        """CPUs that it may use at most; None without a limit. Raises OSError, ValueError."""
+        if self.v2:
+            return self.limit("cpu", "cpu.max", quota_v2)
+        base, path = self.base("cpu")
+        found = []
+        for each in above(path) or [path]:
+            quota = integer(line(self.root, base + each + "/cpu.cfs_quota_us"))
+            period = integer(line(self.root, base + each + "/cpu.cfs_period_us"))
+            found.append(None if quota < 0 else quota / float(period))
+        return least(found)
+
+    def cpus(self):
+        if self.v2:
+            return self.file("cpuset", "cpuset.cpus.effective").strip()
+        return self.file("cpuset", "cpuset.effective_cpus").strip()
+
+    def memory_limit_b(self):
+        if self.v2:
+            hard = self.limit("memory", "memory.max", bytes_of)
+            return least([hard, attempt(self.limit, "memory", "memory.high", bytes_of)[0]])
+        return self.limit("memory", "memory.limit_in_bytes", bytes_of)
+
+    def memory_used_b(self):
+        return integer(
+            self.file("memory", "memory.current" if self.v2 else "memory.usage_in_bytes")
+        )
+
+    def pages_b(self):
+        text = self.file("memory", "memory.numa_stat")
+        return numa_v2(text) if self.v2 else numa_v1(text, self.page)
+
+    def throttling(self):
+        """{periods, throttled, throttled_us} of cpu.stat. Raises OSError, ValueError."""
+        found = flat(self.file("cpu", "cpu.stat"))
+        us = found.get("throttled_usec")
+        if us is None and "throttled_time" in found:
+            us = found["throttled_time"] // 1000
+        return {
+            "periods": found.get("nr_periods"),
+            "throttled": found.get("nr_throttled"),
+            "throttled_us": us,
+        }
+
+    def memory_events(self):
+        """How often its memory reached the limit. Raises OSError, ValueError."""
+        if not self.v2:
+            return integer(self.file("memory", "memory.failcnt"))
+        found = flat(self.file("memory", "memory.events"))
+        return found.get("max", 0) + found.get("high", 0)
+
+    def pressure(self, kind):
+        """The text of cpu.pressure, io.pressure or memory.pressure; of version 2 only."""
+        if not self.v2:
+            raise ValueError("cgroups of version 1 have no pressure")
+        return self.file(kind, kind + ".pressure")

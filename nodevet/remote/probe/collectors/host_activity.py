@@ -1,0 +1,347 @@
+"""What the node's CPUs, memory, disks and networks do while they are watched.
+
+/proc/{stat,meminfo,vmstat,diskstats,interrupts}, /proc/pressure, /proc/1/mountstats,
+/sys/class/{net,infiniband}; see proc(5) and Documentation/admin-guide/iostats.rst.
+"""
+
+import os
+import re
+
+from nodevet.remote.probe.collectors.mounts import of_machine
+from nodevet.remote.probe.collectors.nfs import FIRST, OWN, parse_blocks
+from nodevet.remote.probe.files import (
+    Reading,
+    attempt,
+    integer,
+    line,
+    names,
+    parse_rows,
+    path_under,
+    pick,
+    read,
+)
+from nodevet.remote.probe.watch import Series, Watch, counted
+
+ASKED = True
+ALONE = True
+AFTER = ("gpu", "processes")
+CPU_FIELDS = ("user", "system", "idle", "iowait", "irq", "steal")
+TOTALS = CPU_FIELDS + ("context_switches", "running", "blocked")
+COUNTED_ROWS = {"ctxt": "context_switches", "procs_running": "running", "procs_blocked": "blocked"}
+PRESSURE = (("cpu", "some"), ("io", "some"), ("io", "full"), ("memory", "some"), ("memory", "full"))
+MEMINFO = (
+    ("available_kb", "MemAvailable"),
+    ("dirty_kb", "Dirty"),
+    ("writeback_kb", "Writeback"),
+    ("swap_free_kb", "SwapFree"),
+)
+VMSTAT = (
+    ("swapped_in_pages", ("pswpin",)),
+    ("swapped_out_pages", ("pswpout",)),
+    ("major_faults", ("pgmajfault",)),
+    (
+        "direct_reclaims",
+        ("allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable"),
+    ),
+)
+MEMORY = tuple(field for field, _ in MEMINFO + VMSTAT)
+DISK_FIELDS = ("reads", "read_sectors", "read_ms", "writes", "written_sectors", "write_ms")
+DISK_PLACES = (3, 5, 6, 7, 9, 10)
+BUSY_PLACE = 12
+NFS_FIELDS = ("operations", "transmissions", "sent_b", "received_b", "queue_ms", "rtt_ms")
+NFS_PLACES = (0, 1, 3, 4, 5, 6)
+EXECUTE_PLACE = 7
+NFS_ROW = re.compile(r"\t +([A-Z][A-Z0-9_]*): ([0-9]{1,20}(?: [0-9]{1,20}){7,63}) *\Z")
+NFS_MOST = 256
+NET_FIELDS = ("received_b", "sent_b", "dropped")
+IB_WORD = 4  # port_rcv_data and port_xmit_data count words of four bytes
+INTERRUPTS = re.compile(r"nvidia|nvme|mlx|ib|eth|en[ops]|ice|i40e|bnxt|virtio|ena|efa")
+INTERRUPTS_MOST = 1024
+HZ = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_ticks(words):
+    """Ticks of one row of /proc/stat after its name; user has nice and what guests ran."""
+    user, nice, system, idle, iowait, irq, softirq, steal = [
+        integer(word) for word in (words + ["0"] * 8)[:8]
+    ]
+    return {
+        "user": user + nice,
+        "system": system,
+        "idle": idle,
+        "iowait": iowait,
+        "irq": irq + softirq,
+        "steal": steal,
+    }
+
+
+def parse_stat(text):
+    """(all CPUs with what is counted beside them, {CPU: ticks}). Raises ValueError."""
+    total, cpus = {}, {}
+    for row in text.splitlines():
+        words = row.split()
+        if not words:
+            continue
+        if words[0] == "cpu":
+            total.update(cpu_ticks(words[1:]))
+        elif words[0].startswith("cpu") and words[0][3:].isdigit():
+            cpus[int(words[0][3:])] = cpu_ticks(words[1:])
+        elif words[0] in COUNTED_ROWS:
+            total[COUNTED_ROWS[words[0]]] = integer(words[1])
+    if not total:
+        raise ValueError("no row cpu in /proc/stat")
+    return total, cpus
+
+
+def parse_pressure(text):
+    """{some: total, full: total} in microseconds. Raises ValueError."""
+    found = {}
+    for row in text.splitlines():
+        words = row.split()
+        for word in words[1:]:
+            if word.startswith("total="):
+                found[words[0]] = integer(word[6:])
+    return found
+
+
+def pressure(root):
+    """({field: µs}, {field: why not}) of /proc/pressure."""
+    found, why = {}, {}
+    for kind in ("cpu", "io", "memory"):
+        totals, problem = attempt(
+            lambda kind=kind: parse_pressure(read(root, "/proc/pressure/" + kind))
+        )
+        for some, each in PRESSURE:
+            if some != kind:
+                continue
+            field = "{}_{}_us".format(kind, each)
+            if totals is None or each not in totals:
+                why[field] = problem or "no {} in /proc/pressure/{}".format(each, kind)
+            else:
+                found[field] = totals[each]
+    return found, why
+
+
+def kilobytes(rows, key):
+    return integer(pick(rows, "/proc/meminfo", key).split()[0])
+
+
+def memory(root):
+    """({field: number}, {field: why not}) of /proc/meminfo and /proc/vmstat."""
+    found, why = {}, {}
+    rows, problem = attempt(lambda: parse_rows(read(root, "/proc/meminfo")))
+    for field, key in MEMINFO + (("total_kb", "MemTotal"),):
+        found[field], why[field] = (
+            (None, problem) if rows is None else attempt(kilobytes, rows, key)
+        )
+    counts, problem = attempt(
+        lambda: dict(row.split(None, 1) for row in read(root, "/proc/vmstat").splitlines())
+    )
+    for field, keys in VMSTAT:
+        if counts is None:
+            why[field] = problem
+            continue
+        some = [counts[key] for key in keys if key in counts]
+        if some:
+            found[field] = sum(integer(value) for value in some)
+        else:
+            why[field] = "no {} in /proc/vmstat".format(keys[0])
+    return found, why
+
+
+def is_whole(root, name):
+    """Whether a block device is no partition, and has storage of its own behind it."""
+    return not os.path.exists(path_under(root, "/sys/class/block/{}/partition".format(name)))
+
+
+def disks(root):
+    """{device: {field: number}} of /proc/diskstats. Raises OSError, ValueError."""
+    found = {}
+    for row in read(root, "/proc/diskstats").splitlines():
+        words = row.split()
+        if len(words) < 14 or words[2].startswith(("ram", "zram")):
+            continue
+        numbers = {field: integer(words[at]) for field, at in zip(DISK_FIELDS, DISK_PLACES)}
+        numbers["busy_ms"] = integer(words[BUSY_PLACE])
+        if numbers["reads"] or numbers["writes"]:
+            found[words[2]] = numbers
+    return {name: numbers for name, numbers in found.items() if is_whole(root, name)}
+
+
+def nfs(root, request):
+    """{(mount point, source): {operation: {field: number}}}. Raises OSError, ValueError."""
+    text = of_machine(root, FIRST, OWN, request.get("whole_machine", False))
+    found = {}
+    for point, source, _, rows in parse_blocks(text)[:NFS_MOST]:
+        operations = {}
+        for match in filter(None, map(NFS_ROW.match, rows)):
+            words = match.group(2).split()
+            numbers = {field: int(words[at]) for field, at in zip(NFS_FIELDS, NFS_PLACES)}
+            numbers["execute_ms"] = int(words[EXECUTE_PLACE])
+            operations[match.group(1)] = numbers
+        found[(point, source)] = operations
+    return found
+
+
+def dropped(root, place):
+    return sum(integer(line(root, place + name)) for name in ("rx_dropped", "tx_dropped"))
+
+
+def networks(root):
+    """{interface or port: {field: number}} of those with hardware behind them. Raises OSError."""
+    found = {}
+    for name in names(root, "/sys/class/net"):
+        place = "/sys/class/net/{}/".format(name)
+        if not os.path.exists(path_under(root, place + "device")):
+            continue
+        statistics = place + "statistics/"
+        found[name] = {
+            "speed_mb_s": attempt(lambda place=place: integer(line(root, place + "speed")))[0],
+            "received_b": attempt(lambda s=statistics: integer(line(root, s + "rx_bytes")))[0],
+            "sent_b": attempt(lambda s=statistics: integer(line(root, s + "tx_bytes")))[0],
+            "dropped": attempt(dropped, root, statistics)[0],
+        }
+    devices, _ = attempt(names, root, "/sys/class/infiniband")
+    for device in devices or ():
+        ports = "/sys/class/infiniband/{}/ports".format(device)
+        for port in attempt(names, root, ports)[0] or ():
+            found["{}/{}".format(device, port)] = ib_port(root, "{}/{}/".format(ports, port))
+    return found
+
+
+def ib_port(root, place):
+    def words(name):
+        return IB_WORD * integer(line(root, place + "counters/" + name))
+
+    rate, _ = attempt(lambda: float(line(root, place + "rate").split()[0]))
+    return {
+        "speed_mb_s": None if rate is None else int(rate * 1000),
+        "received_b": attempt(words, "port_rcv_data")[0],
+        "sent_b": attempt(words, "port_xmit_data")[0],
+        "dropped": attempt(lambda: integer(line(root, place + "counters/port_xmit_discards")))[0],
+    }
+
+
+def interrupts(root):
+    """{irq: (what for, [count of each CPU])} of GPUs, drives and cards. Raises OSError."""
+    head, *rows = read(root, "/proc/interrupts").splitlines()
+    cpus = [integer(word[3:]) for word in head.split()]
+    found = {}
+    for row in rows:
+        irq, _, rest = row.partition(":")
+        words = rest.split()
+        action = words[-1] if len(words) > len(cpus) else ""
+        if len(found) < INTERRUPTS_MOST and INTERRUPTS.search(action):
+            found[irq.strip()] = (action, dict(zip(cpus, map(integer, words[: len(cpus)]))))
+    return found
+
+
+class Ends(object):
+    """What is read at the first look and at the last only."""
+
+    def __init__(self, root, request):
+        self.stat = attempt(lambda: parse_stat(read(root, "/proc/stat")))
+        self.disks = attempt(disks, root)
+        self.nfs = attempt(nfs, root, request)
+        self.networks = attempt(networks, root)
+        self.interrupts = attempt(interrupts, root)
+
+
+def both(record, field, ends, make):
+    """The items that are in both looks, each made of its pair; null and why if one was not read."""
+    (first, why), (last, later) = [getattr(each, field) for each in ends]
+    if first is None or last is None:
+        record.fail(field, why or later)
+    else:
+        record[field] = [make(key, first[key], last[key]) for key in sorted(first) if key in last]
+
+
+def paired(fields, **known):
+    """A record of counters by their first and last."""
+
+    def make(first, last):
+        record = Reading(**known)
+        counted(record, fields, first, last)
+        return record
+
+    return make
+
+
+def cpu_of(number, first, last):
+    return paired(CPU_FIELDS, cpu=number)(first, last)
+
+
+def disk_of(name, first, last):
+    return paired(DISK_FIELDS + ("busy_ms",), name=name)(first, last)
+
+
+def network_of(name, first, last):
+    record = paired(NET_FIELDS, name=name)(first, last)
+    speed = last["speed_mb_s"]
+    if speed is None or speed <= 0:  # -1: no link
+        record.fail("speed_mb_s", "the link has no speed")
+    else:
+        record["speed_mb_s"] = speed
+    return record
+
+
+def nfs_of(key, first, last):
+    record = Reading(point=key[0], source=key[1])
+    record["operations"] = [
+        paired(NFS_FIELDS + ("execute_ms",), name=name)(first.get(name, last[name]), last[name])
+        for name in sorted(last)
+        if last[name]["operations"] != first.get(name, {}).get("operations", 0)
+    ]
+    return record
+
+
+def interrupt_of(irq, first, last):
+    record = Reading(irq=irq, action=last[0])
+    grown = {cpu: count - first[1].get(cpu, 0) for cpu, count in last[1].items()}
+    record["count"] = [sum(first[1].values()), sum(last[1].values())]
+    record["cpu"] = max(grown, key=grown.get) if any(grown.values()) else None
+    return record
+
+
+def collect(root, request):
+    watch = Watch("host_activity", root, request)
+    total, press, memo = Series(TOTALS), Series(p_names()), Series(MEMORY)
+    ends, last_memory = [], {}
+    for _ in watch.looks():
+        if not ends or watch.is_last:
+            ends.append(Ends(root, request))
+            stat, why = ends[-1].stat
+        else:
+            stat, why = attempt(lambda: parse_stat(read(root, "/proc/stat")))
+        total.take(stat[0] if stat else {}, dict.fromkeys(TOTALS, why) if why else None)
+        press.take(*pressure(root))
+        last_memory, why = memory(root)
+        memo.take(last_memory, why)
+    return told(watch, total, press, memo, ends, last_memory)
+
+
+def p_names():
+    return tuple("{}_{}_us".format(*each) for each in PRESSURE)
+
+
+def told(watch, total, press, memo, ends, last_memory):
+    """The JSON form of nodevet.evidence.host_activity.HostActivity."""
+    found = Reading(look=watch.look(), times_s=watch.times, tick_hz=HZ)
+    for field, series in (("total", total), ("pressure", press), ("memory", memo)):
+        found[field] = Reading()
+        series.into(found[field])
+    found["memory"]["total_kb"] = last_memory.get("total_kb")
+    found["memory"]["page_b"] = os.sysconf("SC_PAGE_SIZE")
+    ends = (ends[0], ends[-1])
+    for end in ends:
+        stat, why = end.stat
+        end.cpus = (stat[1], None) if stat else (None, why)
+    both(found, "cpus", ends, cpu_of)
+    both(found, "disks", ends, disk_of)
+    both(found, "nfs", ends, nfs_of)
+    both(found, "networks", ends, network_of)
+    both(found, "interrupts", ends, interrupt_of)
+    found["interrupts"] = found["interrupts"] and [
+        each for each in found["interrupts"] if each["count"][0] != each["count"][1]
+    ]
+    return found

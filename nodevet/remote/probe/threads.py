@@ -1,0 +1,113 @@
+"""The threads of a process while it is watched: /proc/<pid>/task/<tid>/*, see proc(5)."""
+
+import os
+
+from nodevet.remote.probe.files import Reading, attempt, integer, names, path_under
+from nodevet.remote.probe.watch import counted
+
+SMALL = 4096  # bytes of a file of /proc that has one row, or some fifty
+TICKS = ("user", "system")
+SWITCHES = ("switches", "preemptions")
+ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
+
+
+def small(path):
+    """The bytes of a small file of /proc, without what `read` does for captured trees."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, SMALL)
+    finally:
+        os.close(file)
+
+
+def stat_of(data):
+    """A dict of the fields of a row of stat. Raises ValueError."""
+    text = data.decode("utf-8", "backslashreplace")
+    start, end = text.find("("), text.rfind(")")
+    words = text[end + 1 :].split()
+    if not 0 <= start < end or len(words) < 37:
+        raise ValueError("not a process's stat")
+    return {
+        "name": text[start + 1 : end],
+        "state": words[0][:1],
+        "parent": integer(words[1]),
+        "major_faults": integer(words[9]),
+        "user": integer(words[11]),
+        "system": integer(words[12]),
+        "children_user": integer(words[13]),
+        "children_system": integer(words[14]),
+        "threads": integer(words[17]),
+        "started": integer(words[19]),
+        "resident_pages": integer(words[21]),
+        "cpu": integer(words[36]),
+        "io_delay_ticks": integer(words[39]) if len(words) > 39 else None,
+    }
+
+
+def switches_of(data):
+    """{switches, preemptions} of a status file. Raises ValueError."""
+    found = {}
+    for row in data.splitlines():
+        key, _, value = row.partition(b":")
+        if key in ROWS:
+            found[ROWS[key]] = integer(value.decode("ascii", "backslashreplace"))
+    return found
+
+
+class WatchedThread(object):
+    """One thread: its counters at the first look, and what later looks found."""
+
+    def __init__(self, place, tid):
+        self.tid = tid
+        self.place = "{}{}/".format(place, tid)
+        self.states = []
+        self.sleeps = {}  # wchan: how often
+        self.first = {}
+        self.last = {}
+
+    def look(self, whole):
+        """Take its state; with `whole` its counters too. A thread that has ended says `-`."""
+        stat, _ = attempt(lambda: stat_of(small(self.place + "stat")))
+        if stat is None:
+            self.states.append("-")
+            return
+        self.states.append(stat["state"])
+        self.last.update(stat)
+        if stat["state"] in "SD":
+            self.sleep()
+        if whole:
+            self.last.update(attempt(lambda: switches_of(small(self.place + "status")))[0] or {})
+            waited, _ = attempt(
+                lambda: integer(small(self.place + "schedstat").split()[1].decode())
+            )
+            self.last["waited_ns"] = waited
+        if not self.first:
+            self.first = dict(self.last)
+
+    def is_active(self):
+        """Whether it is worth a look between the first and the last: it ran, or waited for I/O."""
+        return self.states[-1:] != ["S"]
+
+    def sleep(self):
+        wchan, _ = attempt(lambda: small(self.place + "wchan").decode("ascii", "backslashreplace"))
+        if wchan is not None and wchan != "0":
+            self.sleeps[wchan[:100]] = self.sleeps.get(wchan[:100], 0) + 1
+
+    def told(self, looks):
+        """The JSON form of nodevet.evidence.process_activity.ThreadActivity."""
+        record = Reading(tid=self.tid)
+        record["states"] = "".join(["-"] * (looks - len(self.states)) + self.states)
+        if not self.last:
+            record.fail_all(("name", "cpu"), "the thread ended")
+        else:
+            record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
+        counted(record, TICKS + SWITCHES + ("waited_ns",), self.first, self.last)
+        record["wchan"] = max(self.sleeps, key=self.sleeps.get) if self.sleeps else ""
+        return record
+
+
+def threads_of(root, pid):
+    """The threads of a process. Raises OSError, ValueError."""
+    place = path_under(root, "/proc/{}/task".format(pid)) + "/"
+    tids = [int(name) for name in names(root, "/proc/{}/task".format(pid)) if name.isdigit()]
+    return [WatchedThread(place, tid) for tid in sorted(tids)]

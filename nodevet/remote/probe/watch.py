@@ -1,0 +1,137 @@
+"""Watching a node for a while: when to look, and no more often than what the looks cost allows.
+
+A section that watches is asked for with one object: seconds (how long), interval (seconds from one
+look to the next), at_s (the node's clock at which to begin, so that several hosts are watched at
+the same time; null: at once).
+"""
+
+import math
+import resource
+import time
+
+from nodevet.remote.probe.files import Absent, SectionError, is_this_machine
+
+SHARE = 0.003  # of one core that looking may cost each section; three of them watch at a time
+LONGEST = 600.0  # seconds
+SHORTEST = 0.1  # seconds from one look to the next
+LOOKS = 2048
+AHEAD = 60.0  # seconds at most to wait for the beginning
+SPARE = 1.0  # seconds of the section that are left to answer in
+
+
+def cpu_s():
+    """CPU time of this process, the system's share included."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Watch(object):
+    """When to look: `for at in watch.looks()` gives the seconds since the first look."""
+
+    def __init__(self, name, root, request):
+        """Raises Absent for the tree of another machine, SectionError if the wish is not valid."""
+        if not is_this_machine(root, request.get("whole_machine", False)):
+            raise Absent(
+                "only a running machine can be watched, and {} is not this one".format(root)
+            )
+        wish = (request.get("asks", {}).get(name) or [{}])[0]
+        wish = wish if isinstance(wish, dict) else {}
+        self.wanted = number(wish, "seconds", 10.0, LONGEST)
+        self.interval = max(SHORTEST, number(wish, "interval", 1.0, LONGEST), self.wanted / LOOKS)
+        self.at_s = number(wish, "at_s", None, math.inf)
+        deadline = request.get("deadline", 30.0)
+        self.end = request.get("end", time.monotonic() + deadline) - SPARE
+        self.times = []
+        self.began_s = 0.0
+        self.cost_s = 0.0
+        self.is_last = False
+
+    def wait(self):
+        """Until the agreed moment."""
+        left = (self.at_s or 0.0) - time.time()
+        if 0 < left <= AHEAD:
+            time.sleep(min(left, max(0.0, self.end - self.wanted - time.monotonic())))
+
+    def looks(self):
+        """The seconds since the first look, at each look; `is_last` is set before the last."""
+        self.wait()
+        self.began_s = time.time()
+        first = time.monotonic()
+        spent = cpu_s()
+        last = min(first + self.wanted, max(self.end, first))
+        at = first
+        while True:
+            self.is_last = at >= last
+            self.times.append(round(time.monotonic() - first, 4))
+            yield self.times[-1]
+            self.cost_s = cpu_s() - spent
+            if self.is_last:
+                return
+            at = self.next_look(first, last)
+            time.sleep(max(0.0, at - time.monotonic()))
+
+    def next_look(self, first, last):
+        """The next multiple of the interval by which the cost so far is within its share."""
+        now = time.monotonic()
+        earliest = max(now, first + self.cost_s / SHARE)
+        at = first + math.ceil((earliest - first) / self.interval) * self.interval
+        # a look just before the last one would tell little
+        return last if at > last - self.interval / 2 else at
+
+    def look(self):
+        """The JSON form of nodevet.evidence.activity.Look."""
+        return {
+            "errors": {},
+            "began_s": round(self.began_s, 3),
+            "seconds": self.times[-1] if self.times else 0.0,
+            "cost_s": round(self.cost_s, 4),
+        }
+
+
+def number(wish, key, default, most):
+    """A number of a wish. Raises SectionError."""
+    value = wish.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SectionError("{} is not a number of seconds".format(key))
+    if not 0 < value <= most or math.isnan(value):
+        raise SectionError("{} is not between 0 and {:g} s".format(key, most))
+    return float(value)
+
+
+class Series(object):
+    """Values of several fields, one for each look; a look at which one failed has null."""
+
+    def __init__(self, fields):
+        self.values = {field: [] for field in fields}
+        self.why = {}
+
+    def take(self, found, why=None):
+        """What one look found, {field: value}; `why`: {field: why not}."""
+        for field, values in self.values.items():
+            values.append(found.get(field))
+        self.why.update(why or {})
+
+    def into(self, record):
+        """Write them into a Reading: a field that no look found is null, and why."""
+        for field, values in self.values.items():
+            if any(value is not None for value in values):
+                record[field] = values
+            else:
+                record.fail(field, self.why.get(field, "not found"))
+
+
+def counted(record, fields, first, last):
+    """Write counters into a Reading as [at the first look, at the last].
+
+    `first`, `last`: {field: number}. What went back, or is not in both, is null, and why.
+    """
+    for field in fields:
+        pair = first.get(field), last.get(field)
+        if None in pair:
+            record.fail(field, "not found")
+        elif pair[1] < pair[0]:
+            record.fail(field, "it went back from {} to {}".format(*pair))
+        else:
+            record[field] = list(pair)
