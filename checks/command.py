@@ -32,11 +32,14 @@ from nodevet.checking.rules import (
     NOTHING,
     RuleAnswer,
     RuleName,
+    SiteRule,
     answered,
     check_texts,
+    described,
     finding,
     not_asked,
     questions,
+    severities,
 )
 from nodevet.evidence.commands import CommandAnswer, CommandAnswers
 from nodevet.evidence.core import NOT_ASKED
@@ -87,9 +90,7 @@ class JsonRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
             raise ValueError("the minimum is above the maximum")
 
 
-class CommandRule(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class CommandRule(SiteRule, frozen=True, kw_only=True):
     """What a command is to answer."""
 
     run: Annotated[
@@ -151,7 +152,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = {command.name: command for command in commands or ()}
     for name, rule in params.rules.items():
         subject = Subject(kind="command", id=name)
-        details = {"command": rule.name}
+        details = described(rule, command=rule.name)
         if section.data is None:
             yield unknown(subject, why=f"commands: {section.why}", details=details)
         elif commands is None:
@@ -261,5 +262,6 @@ CHECK = Check(
     judge=judge,
     unasked="a site's own rules",
     asks=asks,
+    severities=severities,
     runs=runs,
 )

@@ -20,17 +20,20 @@ not asked.
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from nodevet.checking.rules import (
     NOTHING,
     RuleAnswer,
     RuleName,
+    SiteRule,
     answered,
     check_texts,
+    described,
     finding,
     not_asked,
     questions,
+    severities,
 )
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.files import AskedFile, Files
@@ -56,7 +59,7 @@ OTHERWISE = {"text": "another text", "contains": "not in it", "pattern": "not fo
 ADVICE = "put it right with what manages this file, and see `ls -l` for when it changed"
 
 
-class FileRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class FileRule(SiteRule, frozen=True, kw_only=True):
     """What a file is to be."""
 
     path: str
@@ -102,7 +105,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = {file.path: file for file in files or ()}
     for name, rule in params.rules.items():
         subject = Subject(kind="file", id=name)
-        details = {"path": rule.path}
+        details = described(rule, path=rule.path)
         if section.data is None:
             yield unknown(subject, why=f"files: {section.why}", details=details)
         elif files is None:
@@ -178,4 +181,5 @@ CHECK = Check(
     judge=judge,
     unasked="a site's own rules",
     asks=asks,
+    severities=severities,
 )

@@ -80,26 +80,38 @@ class ParameterLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             force_setattr(self, "one_of", tuple(map(spaced, self.one_of)))
 
 
+Wanted = int | Text | ParameterLimits
+
+
 class Params(CheckParams):
     """`sysctl: {kernel.numa_balancing: 0, vm.swappiness: {maximum: 10}}` or
     `sysctl: {net.ipv4.tcp_rmem: 4096 131072 16777216, vm.overcommit_memory: {one_of: [0, 1]}}`"""
 
     whole: ClassVar[str] = "parameters"
 
-    parameters: Mapping[Name, int | Text | ParameterLimits] = {}
+    parameters: Mapping[Name, Wanted] = {}
 
     def __post_init__(self) -> None:
-        refuse(
-            FieldError("must be a number of at most 64 bits", "parameters", name)
-            for name, wanted in self.parameters.items()
-            for value in values(wanted)
-            if isinstance(value, int) and not LOWEST <= value <= HIGHEST
-        )
-        told = {
-            name: wanted if isinstance(wanted, ParameterLimits) else spaced(wanted)
-            for name, wanted in self.parameters.items()
-        }
-        force_setattr(self, "parameters", told)
+        settle(self, "parameters")
+
+
+def settle(params: Struct, field: str) -> None:
+    """For a `__post_init__`: the parameters in this field as they are compared.
+
+    Raises FieldError for a number that no parameter can have.
+    """
+    wanted: Mapping[str, Wanted] = getattr(params, field)
+    refuse(
+        FieldError("must be a number of at most 64 bits", field, name)
+        for name, one in wanted.items()
+        for value in values(one)
+        if isinstance(value, int) and not LOWEST <= value <= HIGHEST
+    )
+    told = {
+        name: one if isinstance(one, ParameterLimits) else spaced(one)
+        for name, one in wanted.items()
+    }
+    force_setattr(params, field, told)
 
 
 def spaced(value: int | str) -> int | str:

@@ -5,15 +5,25 @@ people read, and judging ends when the caller says that it is `late`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import chain, islice
 
 from msgspec.structs import replace
 
+from nodevet import typed
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import Evidence
-from nodevet.model import MORE, Baseline, Expectation, Finding, Verdict, Waiver, unknown
+from nodevet.model import (
+    MORE,
+    Baseline,
+    Expectation,
+    Finding,
+    Severity,
+    Verdict,
+    Waiver,
+    unknown,
+)
 
 MOST = 256  # findings of one check on one host; no machine has more GPUs
 LONGEST = 4096  # characters of a reason, of advice or of a detail
@@ -39,13 +49,28 @@ def judge(
     """
     found: list[Finding] = []
     for wish in baseline.expectations:
-        stamp = {"check": wish.check, "severity": wish.severity, "origin": wish.origin}
-        said = (replace(finding, **stamp) for finding in _ask(evidence, wish, catalog, late))
+        said = _stamped(evidence, wish, catalog, late)
         if baseline.waivers:
             said = (_waive(finding, baseline.waivers, host, today) for finding in said)
         first = list(islice(said, most))
         found += first if len(first) != most else _most(chain(first, said), most)
     return tuple(_caused(found, catalog))
+
+
+def _stamped(
+    evidence: Evidence, wish: Expectation, catalog: Catalog, late: Callable[[], bool]
+) -> Iterator[Finding]:
+    """A check's findings, with what asked for them; a subject may have a severity of its own."""
+    own: Mapping[str, Severity] = {}
+    findings = _ask(evidence, wish, catalog, late)
+    try:
+        if told := catalog.check(wish.check).severities:
+            own = typed.convert(told(wish.params), dict[str, Severity])
+    except (Exception, SystemExit) as error:
+        findings = iter((_failed(error),))
+    for finding in findings:
+        severity = own.get(finding.subject.id, wish.severity)
+        yield replace(finding, check=wish.check, severity=severity, origin=wish.origin)
 
 
 def _caused(findings: Sequence[Finding], catalog: Catalog) -> Iterator[Finding]:
@@ -72,9 +97,10 @@ def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
     """The findings of a check, `most` of them, and the numbers of the others."""
     kept: dict[Verdict, list[tuple[int, Finding]]] = {verdict: [] for verdict in WORST}
     counts: Counter[Verdict] = Counter()
-    last = None
+    last, severest = None, Severity.INFO
     for place, last in enumerate(findings):
         counts[last.verdict] += 1
+        severest = max(severest, last.severity, key=lambda severity: severity.rank)
         if len(kept[last.verdict]) < most:
             kept[last.verdict].append((place, last))
     worst_first = [entry for verdict in WORST for entry in kept[verdict]]
@@ -88,7 +114,7 @@ def _most(findings: Iterable[Finding], most: int) -> Iterator[Finding]:
                 subject=MORE,
                 why=f"{counts[verdict]:,} more {verdict.value}, not listed",
                 check=last.check,
-                severity=last.severity,
+                severity=severest,
                 origin=last.origin,
             )
 
@@ -113,9 +139,13 @@ def _ask(
         SystemExit,
     ) as error:  # one check's fault costs no other
         said = True
-        yield _short(unknown(why=f"the check itself failed: {type(error).__name__}: {error}"))
+        yield _failed(error)
     if not said:
         yield unknown(why="the check said nothing")
+
+
+def _failed(error: BaseException) -> Finding:
+    return _short(unknown(why=f"the check itself failed: {type(error).__name__}: {error}"))
 
 
 def _short(finding: Finding) -> Finding:

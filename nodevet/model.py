@@ -310,6 +310,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     runs: Callable[[Any], tuple[str, ...]] | None = None
     """From its params: the commands that are run on each node, as a person would type them. Only a
     baseline that says `allow_commands: true` may ask for them."""
+    severities: Callable[[Any], Mapping[str, Severity]] | None = None
+    """From its params: how severe a failure of single subjects is, by their id, if they say so
+    themselves; it goes before what the baseline says of the check."""
     unasked: str = ""
     """Why no shipped baseline asks it, if that is not that its params need a value of the site."""
     learn: Callable[[Any], Value] | None = None

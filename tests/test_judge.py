@@ -39,8 +39,11 @@ def evidence() -> Evidence:
     return decode(json.dumps({"schema": 1, "probe": "test", "sections": {}}))
 
 
-def ask(folder: Path, body: str, *waivers: Waiver, host: str = "gpu001") -> tuple[Finding, ...]:
-    (folder / "site.py").write_text(CHECK.format(body=body))
+def ask(
+    folder: Path, body: str, *waivers: Waiver, host: str = "gpu001", severities: str = "{}"
+) -> tuple[Finding, ...]:
+    own = f"judge=judge, severities=lambda params: {severities})"
+    (folder / "site.py").write_text(CHECK.format(body=body).replace("judge=judge)", own))
     wish = Expectation(
         check="site", params=CheckParams(), severity=Severity.INFO, origin="b.yaml:3"
     )
@@ -73,6 +76,34 @@ def test_a_check_that_fails_keeps_what_it_said_and_is_unknown(tmp_path: Path) ->
     assert first.verdict is Verdict.OK
     assert second.verdict is Verdict.UNKNOWN
     assert second.why == "the check itself failed: ValueError: no such bank"
+
+
+SEVERITIES = "yield fail(Subject(kind='rule', id='a')); yield fail(Subject(kind='rule', id='b'))"
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ("{'a': 'critical'}", [("a", "critical", ""), ("b", "info", "")]),
+        ("{'a': 'grave'}", [("", "info", "Invalid enum value 'grave'")]),
+        ("None.x", [("", "info", "AttributeError")]),
+    ],
+)
+def test_a_subject_may_have_a_severity_of_its_own(
+    tmp_path: Path, told: str, found: list[tuple[str, str, str]]
+) -> None:
+    findings = ask(tmp_path, SEVERITIES, severities=told)
+    assert [(each.subject.id, each.severity.value) for each in findings] == [
+        (subject, severity) for subject, severity, _ in found
+    ]
+    assert all(words in each.why for each, (_, _, words) in zip(findings, found, strict=True))
+
+
+def test_what_is_not_listed_is_as_severe_as_the_most_severe_of_it(tmp_path: Path) -> None:
+    body = f"yield from (ok(Subject(kind='rule', id=str(n))) for n in range({MOST + 2}))"
+    findings = ask(tmp_path, body, severities=f"{{'{MOST}': 'critical'}}")
+    assert (findings[-1].subject, findings[-1].severity) == (MORE, Severity.CRITICAL)
+    assert findings[-2].severity is Severity.INFO
 
 
 def test_a_silent_check_is_unknown(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from msgspec import Meta, Struct
 
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.questions import TextAnswer
-from nodevet.model import FieldError, Finding, Subject, Value, fail, ok, unknown
+from nodevet.model import FieldError, Finding, Severity, Subject, Value, fail, ok, unknown
 
 QUESTIONS = (("text", "equals"), ("contains", "contains"), ("pattern", "pattern"))
 """The fields of a rule, and what the probe calls them."""
@@ -24,6 +24,22 @@ RuleName = Annotated[
 NOTHING = "the baseline names nothing to check"
 
 
+class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What every rule of a site's own may say."""
+
+    description: Annotated[str, Meta(max_length=LONGEST)] = ""
+    """What it is for: reports show it."""
+    severity: Severity | None = None
+    """How severe its failure is; without it that of the check."""
+
+
+class RuleParams(Protocol):
+    """Params of a check that takes rules."""
+
+    @property
+    def rules(self) -> Mapping[str, SiteRule]: ...
+
+
 class RuleAnswer(Struct, frozen=True, kw_only=True):
     """One thing that a rule wants. `right` is None if it was not read, and `why` says so."""
 
@@ -32,6 +48,16 @@ class RuleAnswer(Struct, frozen=True, kw_only=True):
     actual: Value = None
     right: bool | None = None
     why: str = ""
+
+
+def severities(params: RuleParams) -> Mapping[str, Severity]:
+    """Of the rules that say it themselves."""
+    return {name: rule.severity for name, rule in params.rules.items() if rule.severity}
+
+
+def described(rule: SiteRule, **details: str) -> dict[str, str]:
+    """The details of a rule's finding."""
+    return {"description": rule.description, **details} if rule.description else details
 
 
 def check_texts(rule: Any) -> None:

@@ -78,6 +78,9 @@ def lint_check(catalog: Catalog, name: str) -> Iterator[Problem]:
     yield from _signature(source, made, "judge", check.judge, 2, JUDGE)
     if check.asks is not None:
         yield from _signature(source, made, "asks", check.asks, 1, "def asks(params: Params)")
+    if check.severities is not None:
+        form = "def severities(params: Params)"
+        yield from _signature(source, made, "severities", check.severities, 1, form)
     for field, value, kind in (
         ("severity", check.severity, Severity),
         ("area", check.area, Area),

@@ -363,27 +363,16 @@ def bound(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]
     yield from (at for at, name in enumerate(modules) if name in asked)
 
 
-def asked(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+def asked(section: str, listed: str, key: str = "name") -> Any:
     """The baseline asks for each by name."""
-    (section, names), *_ = CATALOG.check(check_id).asks(wanted).items()
-    listed = {
-        "commands": "commands",
-        "dcgm": "diagnostics",
-        "environment": "units",
-        "files": "files",
-        "framework": "interpreters",
-        "installed": "packages",
-        "libraries": "libraries",
-        "limits": "limits",
-        "mounts": "mounts",
-        "services": "units",
-        "slurm": "nodes",
-        "sysctl": "parameters",
-    }[section]
-    items = data_of(document, section).get(listed) or ()
-    key = {"dcgm": "path", "files": "path"}.get(section, "name")
-    wanted = {name if isinstance(name, str) else name[key] for name in names}
-    yield from (at for at, item in enumerate(items) if item[key] in wanted)
+
+    def tell(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
+        names = CATALOG.check(check_id).asks(wanted).get(section, ())
+        items = data_of(document, section).get(listed) or ()
+        asked_for = {name if isinstance(name, str) else name[key] for name in names}
+        yield from (at for at, item in enumerate(items) if item[key] in asked_for)
+
+    return tell
 
 
 def settings_counted(document: dict[str, Any], check_id: str, wanted: Any) -> Iterator[int]:
@@ -435,21 +424,21 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("mlxlink", "links"): (links_found,),
     ("network", "interfaces"): (interfaces_found,),
     ("modules", "loaded"): (bound,),
-    ("services", "units"): (asked,),
-    ("files", "files"): (asked,),
-    ("commands", "commands"): (asked,),
-    ("sysctl", "parameters"): (asked,),
+    ("services", "units"): (asked("services", "units"),),
+    ("files", "files"): (asked("files", "files", "path"),),
+    ("commands", "commands"): (asked("commands", "commands"),),
+    ("sysctl", "parameters"): (asked("sysctl", "parameters"),),
     ("pci_settings", "functions"): (settings_counted,),
     ("failed_units", "units"): (failed_counted,),
-    ("limits", "limits"): (asked,),
+    ("limits", "limits"): (asked("limits", "limits"),),
     ("cpuidle", "states"): (states_counted,),
-    ("installed", "packages"): (asked,),
-    ("dcgm", "diagnostics"): (asked,),
-    ("framework", "interpreters"): (asked,),
-    ("slurm", "nodes"): (asked,),
-    ("environment", "units"): (asked,),
-    ("libraries", "libraries"): (asked,),
-    ("mounts", "mounts"): (asked,),
+    ("installed", "packages"): (asked("installed", "packages"),),
+    ("dcgm", "diagnostics"): (asked("dcgm", "diagnostics", "path"),),
+    ("framework", "interpreters"): (asked("framework", "interpreters"),),
+    ("slurm", "nodes"): (asked("slurm", "nodes"),),
+    ("environment", "units"): (asked("environment", "units"),),
+    ("libraries", "libraries"): (asked("libraries", "libraries"),),
+    ("mounts", "mounts"): (asked("mounts", "mounts"),),
     ("nvme", "controllers"): (drives_on_the_bus,),
     ("nfs", "mounts"): (said_to_be_there("nfs", "mounts", "found"),),
     ("raid", "arrays"): (said_to_be_there("raid", "arrays", "arrays_found"),),

@@ -11,6 +11,12 @@ SCENARIO = "sim: 1\nnodes: {n1: {gpus: {profile: h100-sxm, count: 1}}}\n"
 BASELINE = r"""nodevet: 1
 allow_commands: true
 expect:
+  rule:
+    node:
+      severity: info
+      services: {running: [systemd-journald.service]}
+      sysctl: {kernel.ostype: Linux}
+    other: {description: no job needs it, services: {stopped: [systemd-journald.service]}}
   file:
     banner: {path: /etc/motd, contains: Authorised, mode: "0644", owner: root}
     secret: {path: /root/secret, pattern: "^token=[a-z]+$", mode: "0600"}
@@ -46,13 +52,14 @@ def verdicts(fleet: SimulatedFleet, *words: str) -> dict[str, str]:
 def test_a_node_that_is_as_its_site_wants_it(fleet: SimulatedFleet) -> None:
     found = verdicts(fleet)
     assert found.pop("missing") == "unknown"
-    assert set(found.values()) == {"ok"} and len(found) == 7
+    assert found.pop("other") == "fail"
+    assert set(found.values()) == {"ok"} and len(found) == 8
 
 
 def test_what_differs_fails_and_what_was_read_stays_on_the_node(fleet: SimulatedFleet) -> None:
     fleet.on("n1", "chmod 666 /etc/motd; echo token=WRONG >/root/secret; touch /etc/cron.d/old")
     fleet.on("n1", 'echo \'{"gpus": [{"level": 2}]}\' >/etc/level.json')
-    wrong = {"banner", "secret", "gone", "level"}
+    wrong = {"other", "banner", "secret", "gone", "level"}
     try:
         found = verdicts(fleet, *map(str, fleet.reach), "--save", "kept")
         assert {name for name, verdict in found.items() if verdict == "fail"} == wrong
