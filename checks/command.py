@@ -28,16 +28,13 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met
 from nodevet.checking.rules import (
-    NOTHING,
-    RuleAnswer,
     RuleName,
     SiteRule,
     answered,
     check_texts,
-    described,
-    finding,
-    not_asked,
+    each_rule,
     questions,
     severities,
 )
@@ -52,6 +49,7 @@ from nodevet.model import (
     FieldError,
     Finding,
     Subject,
+    Verdict,
     one_or_more,
     unknown,
 )
@@ -146,63 +144,54 @@ def steps(path: str) -> list[str | int]:
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     section = evidence[CommandAnswers]
-    if not params.rules:
-        yield unknown(why=NOTHING)
-    commands = section.data.commands if section.data else None
-    found = {command.name: command for command in commands or ()}
-    for name, rule in params.rules.items():
-        subject = Subject(kind="command", id=name)
-        details = described(rule, command=rule.name)
-        if section.data is None:
-            yield unknown(subject, why=f"commands: {section.why}", details=details)
-        elif commands is None:
-            why = f"commands: {section.data.why('commands')}"
-            yield unknown(subject, why=why, details=details)
-        elif rule.name not in found:
-            yield not_asked(subject, details=details)
+    for each in each_rule(section, params.rules, kind="command", by="name", shown="command"):
+        if isinstance(each, Finding):
+            yield each
         else:
-            yield judge_rule(subject, found[rule.name], rule, details)
+            yield from judge_rule(*each)
 
 
 def judge_rule(
-    subject: Subject, command: CommandAnswer, rule: CommandRule, details: Mapping[str, str]
-) -> Finding:
+    subject: Subject, rule: CommandRule, command: CommandAnswer, details: Mapping[str, str]
+) -> Iterator[Finding]:
     if command.exit is None:
-        return unknown(subject, why=f"exit: {command.why('exit')}", details=details)
+        yield unknown(subject, why=f"exit: {command.why('exit')}", details=details)
+        return
     if command.user:
         details = {**details, "ran as": command.user}
-    ended = RuleAnswer(
-        name="exit", expected=rule.exit, actual=command.exit, right=command.exit == rule.exit
-    )
     shown = command.text[:SHOWN] if command.text else "another output"
     otherwise = {"text": shown, "contains": "not in it", "pattern": "not found"}
-    answers = [
-        ended,
+    aspects = [
+        ended(rule, command.exit, command.complaint or ""),
         *answered(rule, by_question(command.matches), otherwise),
         *valued(rule, command),
     ]
-    said = "" if ended.right else (command.complaint or "").split("\n")[0][:SHOWN]
-    return finding(subject, answers, ADVICE, said, details=details)
+    yield from judged(subject, aspects, details, advice=lambda bad: ADVICE)
 
 
-def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[RuleAnswer]:
+def ended(rule: CommandRule, code: int, complaint: str) -> Aspect:
+    aspect = met("exit", code == rule.exit, expected=rule.exit, actual=code)
+    said = "" if aspect.verdict is Verdict.OK else complaint.split("\n", maxsplit=1)[0][:SHOWN]
+    return aspect._replace(why=said)
+
+
+def valued(rule: CommandRule, command: CommandAnswer) -> Iterator[Aspect]:
     """What `json` wants of the output."""
     found = {each.path: each for each in command.values or ()}
     for each in rule.json if isinstance(rule.json, tuple) else (rule.json,):
         name, expected = f"json {each.path}", span(each)
         answer = found.get(each.path)
         if answer is None:
-            yield RuleAnswer(name=name, expected=expected, why=NOT_ASKED)
+            yield doubted(name, NOT_ASKED)
         elif answer.there is None:
-            yield RuleAnswer(name=name, expected=expected, why=answer.why("there"))
+            yield doubted(name, f"{name}: {answer.why('there')}")
         elif not answer.there:
-            yield RuleAnswer(name=name, expected=expected, actual="not there", right=False)
+            yield met(name, False, expected=expected, actual="not there")
         elif answer.value is None:
-            yield RuleAnswer(name=name, expected=expected, why=answer.why("value"))
+            yield doubted(name, f"{name}: {answer.why('value')}")
         else:
-            yield RuleAnswer(
-                name=name, expected=expected, actual=answer.value, right=fits(each, answer.value)
-            )
+            right = fits(each, answer.value)
+            yield met(name, right, expected=expected, actual=answer.value)
 
 
 def span(rule: JsonRule) -> object:

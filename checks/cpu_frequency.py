@@ -21,6 +21,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.cpufreq import NO_CPUFREQ, each_policies, subject_of
 from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.learning import usual
@@ -68,48 +69,45 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             if isinstance(policies, Finding):
                 yield policies
             else:
-                yield judge_policies(policies, params)
+                yield from judge_policies(policies, params)
     if params.turbo is not None:
         yield judge_turbo(evidence, params.turbo)
     elif not by_policy:
         yield unknown(why="the baseline names nothing to check")
 
 
-def judge_policies(policies: CpufreqPolicies, params: Params) -> Finding:
+def judge_policies(policies: CpufreqPolicies, params: Params) -> Iterator[Finding]:
     subject = subject_of(policies)
-    answers: list[tuple[str, str, str, bool]] = []  # what, expected, actual, right
-    unread: list[str] = []
+    aspects = [*limits(policies, params)]
+    if not aspects:
+        yield not_applicable(subject, why="its driver has no energy preference")
+    yield from judged(subject, aspects)
+
+
+def limits(policies: CpufreqPolicies, params: Params) -> Iterator[Aspect]:
+    """What a baseline says of them; nothing of a preference that their driver has not."""
     if params.epp is not None:
         if policies.epp is not None:
             right = matches(policies.epp, params.epp)
-            answers.append(("epp", said(params.epp), policies.epp, right))
+            expected = said(params.epp)
+            yield met("epp", right, expected=expected, actual=policies.epp, advice=LIMITS)
         elif policies.errors.get("epp") != NO_SWITCH:
-            unread.append(f"epp: {policies.why('epp')}")
+            yield unread_aspect(policies, "epp")
     if params.minimum_mhz is not None:
         if (low := policies.scaling_min_khz) is None:
-            unread.append(f"scaling_min_khz: {policies.why('scaling_min_khz')}")
+            yield unread_aspect(policies, "scaling_min_khz")
         else:
             wanted = f"at least {params.minimum_mhz:g} MHz"
-            answers.append(("minimum", wanted, mhz(low), low >= params.minimum_mhz * 1000))
+            right = low >= params.minimum_mhz * 1000
+            yield met("minimum", right, expected=wanted, actual=mhz(low), advice=LIMITS)
     if params.uncapped:
-        low_why = missing(policies, "scaling_max_khz", "cpuinfo_max_khz")
-        if low_why:
-            unread.append(low_why)
+        why = missing(policies, "scaling_max_khz", "cpuinfo_max_khz")
+        if why:
+            yield doubted("maximum", why)
         else:
             limit, highest = policies.scaling_max_khz or 0, policies.cpuinfo_max_khz or 0
-            answers.append(("maximum", mhz(highest), mhz(limit), limit >= highest))
-    bad = [answer for answer in answers if not answer[3]]
-    if unread and not bad:
-        return unknown(subject, why=unread[0])
-    if not answers:
-        return not_applicable(subject, why="its driver has no energy preference")
-    told = bad or answers
-    return (fail if bad else ok)(
-        subject,
-        expected={name: wanted for name, wanted, _, _ in told},
-        actual={name: actual for name, _, actual, _ in told},
-        advice=LIMITS if bad else "",
-    )
+            right, expected = limit >= highest, mhz(highest)
+            yield met("maximum", right, expected=expected, actual=mhz(limit), advice=LIMITS)
 
 
 def missing(policies: CpufreqPolicies, *fields: str) -> str:

@@ -21,6 +21,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import judged, met, unread_aspect
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.core import unread
 from nodevet.evidence.cpu import Cpu
@@ -62,7 +63,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     wanted = {name: getattr(params, name) for name in COUNTS}
     counts = {name: count for name, count in wanted.items() if count is not None}
     if counts:
-        yield judge_counts(cpu, counts)
+        yield from judge_counts(cpu, counts)
     if params.model is not None:
         yield judge_model(cpu, params.model)
     if params.online:
@@ -71,20 +72,17 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why="the baseline names nothing to check")
 
 
-def judge_counts(cpu: Cpu, expected: dict[str, int]) -> Finding:
-    actual = {name: getattr(cpu, name) for name in expected}
-    known = {name: count for name, count in actual.items() if count is not None}
-    bad = [name for name, count in known.items() if count != expected[name]]
-    if bad:
-        return fail(
-            expected={name: expected[name] for name in bad},
-            actual={name: known[name] for name in bad},
-            advice=FEWER,
+def judge_counts(cpu: Cpu, expected: dict[str, int]) -> Iterator[Finding]:
+    aspects = []
+    for name, count in expected.items():
+        actual = getattr(cpu, name)
+        right = actual == count
+        aspects.append(
+            unread_aspect(cpu, name)
+            if actual is None
+            else met(name, right, expected=count, actual=actual, advice=FEWER)
         )
-    for name in expected:
-        if name not in known:
-            return unread(NODE, cpu, name)
-    return ok(expected=expected, actual=actual)
+    yield from judged(NODE, aspects)
 
 
 def judge_model(cpu: Cpu, model: Words) -> Finding:

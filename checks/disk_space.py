@@ -22,12 +22,13 @@ anything else.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
@@ -43,7 +44,6 @@ from nodevet.model import (
     Verdict,
     fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -87,10 +87,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield unknown(Subject(kind="filesystem", id="/"), why="it was not found")
         absent = not_mounted(evidence)
         for found in section.data.filesystems:
-            finding = judge_one(found, params)
-            follows = finding.verdict is Verdict.FAIL and found.path in absent
             cause = f"mounts mount {found.path}"
-            yield msgspec.structs.replace(finding, cause=cause) if follows else finding
+            for finding in judge_one(found, params):
+                follows = finding.verdict is Verdict.FAIL and found.path in absent
+                yield msgspec.structs.replace(finding, cause=cause) if follows else finding
         read = {found.path for found in section.data.filesystems}
         for path in dict.fromkeys(params.paths):
             if path not in read:
@@ -109,57 +109,52 @@ def not_mounted(evidence: Evidence) -> frozenset[str]:
     return frozenset(mount.name for mount in mounts if mount.mounted is False)
 
 
-def judge_one(found: FileSystem, params: Params) -> Finding:
+def judge_one(found: FileSystem, params: Params) -> Iterator[Finding]:
     subject = Subject(kind="filesystem", id=found.path)
     if found.missing:
-        return fail(subject, expected="a directory", actual="not there", advice=NOT_THERE)
-    if found.remote:
-        return not_applicable(subject, why=f"on the network ({found.type}): not queried")
-    wanted: dict[str, str] = {}
-    actual: dict[str, str] = {}
-    bad: list[str] = []
-    unread: list[str] = []
-
-    if found.remote is None:
-        unread.append(f"remote: {found.why('remote')}")
-    if found.read_only is None:
-        unread.append(f"read_only: {found.why('read_only')}")
+        yield fail(subject, expected="a directory", actual="not there", advice=NOT_THERE)
+    elif found.remote:
+        yield not_applicable(subject, why=f"on the network ({found.type}): not queried")
     elif found.read_only and (found.immutable or found.path in params.read_only):
-        return not_applicable(subject, why="read-only by design")
+        yield not_applicable(subject, why="read-only by design")
+    else:
+        aspects = [*access(found, params), *left(found, params)]
+        yield from judged(subject, aspects, advice=lambda bad: advice(found.path, bad))
+
+
+def access(found: FileSystem, params: Params) -> Iterator[Aspect]:
+    if found.remote is None:
+        yield unread_aspect(found, "remote")
+    if found.read_only is None:
+        yield unread_aspect(found, "read_only")
     elif found.path not in params.read_only:
-        wanted["access"] = "read-write"
-        actual["access"] = "read-only" if found.read_only else "read-write"
-        bad += ["access"] if found.read_only else []
+        actual = "read-only" if found.read_only else "read-write"
+        yield met("access", not found.read_only, expected="read-write", actual=actual)
+
+
+def left(found: FileSystem, params: Params) -> Iterator[Aspect]:
+    """Room and inodes."""
     for name, fields, minimum in (
         ("free", ("size_b", "available_b"), percent(params.minimum_percent)),
         ("free inodes", ("inodes", "inodes_available"), percent(params.minimum_inodes_percent)),
     ):
-        total, left = (getattr(found, field) for field in fields)
+        total, available = (getattr(found, field) for field in fields)
         missing = [field for field in fields if getattr(found, field) is None]
         if missing:
-            unread.append(f"{missing[0]}: {found.why(missing[0])}")
+            yield unread_aspect(found, missing[0])
         elif name == "free inodes" and total == 0:
             continue
-        elif not 0 <= left <= total or total == 0:
-            unread.append(f"{fields[1]}: {left} of {total}")
+        elif not 0 <= available <= total or total == 0:
+            yield doubted(name, f"{fields[1]}: {available} of {total}")
         else:
-            wanted[name] = f"at least {minimum:g}%"
-            actual[name] = f"{math.floor(1000 * left / total) / 10:g}%"
-            bad += [name] if left * 100 < total * minimum else []
-    if bad:
-        return fail(
-            subject,
-            expected={name: wanted[name] for name in bad},
-            actual={name: actual[name] for name in bad},
-            why=room(found) if "free" in bad else "",
-            advice=advice(found.path, bad),
-        )
-    if unread:
-        return unknown(subject, why=unread[0])
-    return ok(subject, expected=wanted, actual=actual)
+            right = available * 100 >= total * minimum
+            share = f"{math.floor(1000 * available / total) / 10:g}%"
+            aspect = met(name, right, expected=f"at least {minimum:g}%", actual=share)
+            told = room(found) if name == "free" and not right else ""
+            yield aspect._replace(why=told)
 
 
-def advice(path: str, bad: Sequence[str]) -> str:
+def advice(path: str, bad: list[str]) -> str:
     if "access" in bad:
         return (
             "drain the node; `dmesg` and `smartctl -x` tell whether the disk is failing. If it "

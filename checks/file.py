@@ -22,16 +22,13 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met
 from nodevet.checking.rules import (
-    NOTHING,
-    RuleAnswer,
     RuleName,
     SiteRule,
     answered,
     check_texts,
-    described,
-    finding,
-    not_asked,
+    each_rule,
     questions,
     severities,
 )
@@ -98,43 +95,33 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
-    section = evidence[Files]
-    if not params.rules:
-        yield unknown(why=NOTHING)
-    files = section.data.files if section.data else None
-    found = {file.path: file for file in files or ()}
-    for name, rule in params.rules.items():
-        subject = Subject(kind="file", id=name)
-        details = described(rule, path=rule.path)
-        if section.data is None:
-            yield unknown(subject, why=f"files: {section.why}", details=details)
-        elif files is None:
-            yield unknown(subject, why=f"files: {section.data.why('files')}", details=details)
-        elif rule.path not in found:
-            yield not_asked(subject, details=details)
+    for each in each_rule(evidence[Files], params.rules, kind="file", by="path", shown="path"):
+        if isinstance(each, Finding):
+            yield each
         else:
-            yield judge_rule(subject, found[rule.path], rule, details)
+            yield from judge_rule(*each)
 
 
 def judge_rule(
-    subject: Subject, file: AskedFile, rule: FileRule, details: Mapping[str, str]
-) -> Finding:
+    subject: Subject, rule: FileRule, file: AskedFile, details: Mapping[str, str]
+) -> Iterator[Finding]:
     if file.exists is None:
-        return unknown(subject, why=f"exists: {file.why('exists')}", details=details)
-    if not file.exists or not rule.exists:
-        return (ok if file.exists is rule.exists else fail)(
+        yield unknown(subject, why=f"exists: {file.why('exists')}", details=details)
+    elif not file.exists or not rule.exists:
+        yield (ok if file.exists is rule.exists else fail)(
             subject,
             expected="there" if rule.exists else "not there",
             actual="there" if file.exists else "not there",
             advice="" if file.exists is rule.exists else ADVICE,
             details=details,
         )
-    answers = [*owned(file, rule), *answered(rule, by_question(file.matches), OTHERWISE)]
-    answers = answers or [RuleAnswer(name="exists", expected=True, actual=True, right=True)]
-    return finding(subject, answers, ADVICE, details=details)
+    else:
+        aspects = [*owned(file, rule), *answered(rule, by_question(file.matches), OTHERWISE)]
+        aspects = aspects or [met("exists", True, expected=True, actual=True)]
+        yield from judged(subject, aspects, details, advice=lambda bad: ADVICE)
 
 
-def owned(file: AskedFile, rule: FileRule) -> Iterator[RuleAnswer]:
+def owned(file: AskedFile, rule: FileRule) -> Iterator[Aspect]:
     """What stat(2) answers, and the hash."""
     if rule.mode is not None:
         yield value(file, "mode", "mode", f"{int(rule.mode, 8):04o}")
@@ -146,11 +133,11 @@ def owned(file: AskedFile, rule: FileRule) -> Iterator[RuleAnswer]:
         yield value(file, "sha256", "sha256", rule.sha256)
 
 
-def value(file: AskedFile, name: str, field: str, wanted: object) -> RuleAnswer:
+def value(file: AskedFile, name: str, field: str, wanted: object) -> Aspect:
     actual = getattr(file, field)
     if actual is None:
-        return RuleAnswer(name=name, expected=wanted, why=f"{file.why(field)}")
-    return RuleAnswer(name=name, expected=wanted, actual=actual, right=actual == wanted)
+        return doubted(name, f"{name}: {file.why(field)}")
+    return met(name, actual == wanted, expected=wanted, actual=actual)
 
 
 def asks(params: Params) -> Mapping[str, tuple[Mapping[str, Any], ...]]:

@@ -22,12 +22,13 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.named import READ_AGAIN
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.framework import Frameworks, Interpreter
 from nodevet.evidence.gpu import Gpus
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
+from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, unknown
 
 Version = Annotated[str, Meta(pattern=r"^[0-9][0-9A-Za-z.+]{0,60}$")]
 
@@ -67,37 +68,45 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif found is None:
         yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN)
     else:
-        yield judge_interpreter(evidence, found, params, subject)
+        yield from judge_interpreter(evidence, found, params, subject)
 
 
 def judge_interpreter(
     evidence: Evidence, found: Interpreter, params: Params, subject: Subject
-) -> Finding:
+) -> Iterator[Finding]:
     if found.failed is None:
-        return unread(subject, found, "failed")
-    if found.failed:
-        return fail(subject, expected="torch", actual=found.failed[:200], advice=INSTALL)
-    for field in ("version", "cuda", "available", "devices"):
-        if getattr(found, field) is None:
-            return unread(subject, found, field)
-    wanted = {"torch": params.version, "CUDA": params.cuda}
-    actual = {"torch": found.version or "", "CUDA": found.cuda or "none"}
-    bad = [name for name, begins in wanted.items() if begins and not fits(actual[name], begins)]
-    if bad:
-        return fail(
-            subject,
-            expected={name: f"{wanted[name]}*" for name in bad},
-            actual={name: actual[name] for name in bad},
-            advice=INSTALL,
-        )
-    if not found.available:
-        why = "" if found.cuda else "this torch is built for CPUs"
-        return fail(
-            subject, expected="CUDA available", actual="not available", why=why, advice=INSTALL
-        )
-    if not params.every_gpu:
-        return ok(subject, expected="CUDA available", actual="available")
-    return judge_devices(evidence, found, subject)
+        yield unread(subject, found, "failed")
+    elif found.failed:
+        yield fail(subject, expected="torch", actual=found.failed[:200], advice=INSTALL)
+    else:
+        aspects = [*versions(found, params), availability(found)]
+        if params.every_gpu and found.available is not False:
+            aspects.append(devices(evidence, found))
+        yield from judged(subject, aspects)
+
+
+def versions(found: Interpreter, params: Params) -> Iterator[Aspect]:
+    for name, field, begins in (
+        ("torch", "version", params.version),
+        ("CUDA", "cuda", params.cuda),
+    ):
+        actual = getattr(found, field)
+        if begins and actual is None:
+            yield unread_aspect(found, field)
+        elif begins:
+            right, shown = fits(actual, begins), actual or "none"
+            yield met(name, right, expected=f"{begins}*", actual=shown, advice=INSTALL)
+
+
+def availability(found: Interpreter) -> Aspect:
+    """What torch.cuda.is_available() says."""
+    if found.available is None:
+        return unread_aspect(found, "available")
+    actual = "available" if found.available else "not available"
+    right = found.available
+    aspect = met("torch.cuda", right, expected="available", actual=actual, advice=INSTALL)
+    cpu_only = not right and found.cuda == ""
+    return aspect._replace(why="this torch is built for CPUs" if cpu_only else "")
 
 
 def fits(version: str, begins: str) -> bool:
@@ -110,21 +119,18 @@ def fits(version: str, begins: str) -> bool:
     return version.startswith(begins) and not rest[:1].isdigit()
 
 
-def judge_devices(evidence: Evidence, found: Interpreter, subject: Subject) -> Finding:
+def devices(evidence: Evidence, found: Interpreter) -> Aspect:
     nvml = evidence[Gpus]
+    if found.devices is None:
+        return unread_aspect(found, "devices")
     if nvml.data is None:
-        return unknown(subject, why=f"NVML: {nvml.why}")
+        return doubted("devices", f"NVML: {nvml.why}")
     if nvml.data.count is None:
-        return unread(subject, nvml.data, "count")
-    if found.devices != nvml.data.count:
-        return fail(
-            subject,
-            expected=nvml.data.count,
-            actual=found.devices,
-            why="devices that torch sees, and GPUs that NVML counts",
-            advice=HIDDEN,
-        )
-    return ok(subject, expected=nvml.data.count, actual=found.devices)
+        return unread_aspect(nvml.data, "count")
+    right, wanted = found.devices == nvml.data.count, nvml.data.count
+    aspect = met("devices", right, expected=wanted, actual=found.devices, advice=HIDDEN)
+    why = "" if right else "devices that torch sees, and GPUs that NVML counts"
+    return aspect._replace(why=why)
 
 
 INSTALL = "install a torch whose CUDA the driver supports into this interpreter; see the page"

@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import judged, met, unread_aspect
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import HugePages, Memory
@@ -74,7 +75,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if params.total == "none":
             yield judge_none(section.data)
         for size in dict.fromkeys((*total, *params.minimum_free)):
-            yield judge_size(section.data, size, total.get(size), params.minimum_free.get(size))
+            least = params.minimum_free.get(size)
+            yield from judge_size(section.data, size, total.get(size), least)
 
 
 def judge_none(memory: Memory) -> Finding:
@@ -87,45 +89,38 @@ def judge_none(memory: Memory) -> Finding:
     return ok(expected="none", actual="none")
 
 
-def judge_size(memory: Memory, size: str, total: int | None, free: int | None) -> Finding:
+def judge_size(memory: Memory, size: str, total: int | None, free: int | None) -> Iterator[Finding]:
     subject = Subject(kind="hugepages", id=size)
     if memory.hugepages is None:
-        return unread(subject, memory, "hugepages")
+        yield unread(subject, memory, "hugepages")
+        return
     pages = next((each for each in memory.hugepages if each.size_kb == kib(size)), None)
-    if pages is None:
-        offered = ", ".join(spelled(each.size_kb) for each in memory.hugepages) or "no size"
-        expected = f"{total or free or 0} pages"
-        if not total and not free:
-            return not_applicable(subject, why=f"the kernel has no such size: there are {offered}")
-        why = f"there are {offered}"
-        return fail(subject, expected=expected, actual="no such size", why=why, advice=AT_BOOT)
-    return judge_pages(subject, pages, total, free)
+    if pages is not None:
+        yield from judge_pages(subject, pages, total, free)
+        return
+    offered = ", ".join(spelled(each.size_kb) for each in memory.hugepages) or "no size"
+    if not total and not free:
+        yield not_applicable(subject, why=f"the kernel has no such size: there are {offered}")
+    else:
+        why, expected = f"there are {offered}", f"{total or free or 0} pages"
+        yield fail(subject, expected=expected, actual="no such size", why=why, advice=AT_BOOT)
 
 
-def judge_pages(subject: Subject, pages: HugePages, total: int | None, free: int | None) -> Finding:
-    expected: dict[str, str] = {}
-    actual: dict[str, int] = {}
-    bad: list[str] = []
-    unread_why = ""
+def judge_pages(
+    subject: Subject, pages: HugePages, total: int | None, free: int | None
+) -> Iterator[Finding]:
+    aspects = []
     for name, wanted, found in (("total", total, pages.total), ("free", free, pages.free)):
         if wanted is None:
             continue
         if found is None:
-            unread_why = unread_why or f"{name}: {pages.why(name)}"
-            continue
-        expected[name] = f"{wanted}" if name == "total" else f"at least {wanted}"
-        actual[name] = found
-        bad += [name] if (found != wanted if name == "total" else found < wanted) else []
-    if bad:
-        return fail(
-            subject,
-            expected={name: expected[name] for name in bad},
-            actual={name: actual[name] for name in bad},
-            advice=HELD if bad == ["free"] else AT_BOOT,
-        )
-    if unread_why:
-        return unknown(subject, why=unread_why)
-    return ok(subject, expected=expected, actual=actual)
+            aspects.append(unread_aspect(pages, name))
+        elif name == "total":
+            aspects.append(met(name, found == wanted, expected=f"{wanted}", actual=found))
+        else:
+            right = found >= wanted
+            aspects.append(met(name, right, expected=f"at least {wanted}", actual=found))
+    yield from judged(subject, aspects, advice=lambda bad: HELD if bad == ["free"] else AT_BOOT)
 
 
 def kib(size: str) -> int:

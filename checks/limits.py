@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import judged, met, unread_aspect
 from nodevet.checking.named import each_named
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -34,9 +35,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Subject,
-    fail,
     not_applicable,
-    ok,
 )
 
 UNIT = re.compile(UNIT_NAME + r"\.(service|socket|mount|swap)")
@@ -86,28 +85,34 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield each
         else:
             subject, name = each
-            yield judge_limits(subject, found[name], params.least)
+            yield from judge_limits(subject, found[name], params.least)
 
 
-def judge_limits(subject: Subject, limits: SoftLimits, least: Mapping[str, int | str]) -> Finding:
-    """One finding: what is too low, else what was not read, else all that is right."""
+def judge_limits(
+    subject: Subject, limits: SoftLimits, least: Mapping[str, int | str]
+) -> Iterator[Finding]:
     if limits.load_state is None:
-        return unread(subject, limits, "load_state")
+        yield unread(subject, limits, "load_state")
+        return
     if limits.load_state == "not-found":
-        return not_applicable(subject, why="the unit is not installed")
-    answers = [(field, wanted, getattr(limits, field)) for field, wanted in least.items()]
-    bad = [each for each in answers if each[2] is not None and not enough(each[1], each[2])]
-    doubtful = [field for field, _, actual in answers if actual is None]
-    if doubtful and not bad:
-        return unread(subject, limits, doubtful[0])
-    told = bad or answers
-    return (fail if bad else ok)(
-        subject,
-        expected=", ".join(f"{WORDS[field]} {at_least(wanted)}" for field, wanted, _ in told),
-        actual=", ".join(f"{WORDS[field]} {shown(actual)}" for field, _, actual in told),
-        advice=(OF_A_LOGIN if limits.name == LOGIN else OF_A_UNIT) if bad else "",
-        details={"from": limits.source or "not known"},
-    )
+        yield not_applicable(subject, why="the unit is not installed")
+        return
+    advice = OF_A_LOGIN if limits.name == LOGIN else OF_A_UNIT
+    aspects = []
+    for field, wanted in least.items():
+        actual = getattr(limits, field)
+        aspects.append(
+            unread_aspect(limits, field)
+            if actual is None
+            else met(
+                field,
+                enough(wanted, actual),
+                expected=f"{WORDS[field]} {at_least(wanted)}",
+                actual=f"{WORDS[field]} {shown(actual)}",
+                advice=advice,
+            )
+        )
+    yield from judged(subject, aspects, {"from": limits.source or "not known"}, listed=True)
 
 
 def enough(wanted: int | str, actual: int) -> bool:

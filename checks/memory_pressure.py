@@ -22,9 +22,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import doubted, judged, met
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.memory import Memory
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, fail, ok, unknown
+from nodevet.model import NODE, Area, Check, CheckParams, Finding, Severity, unknown
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 HELD = (
@@ -54,10 +55,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield unknown(why=f"memory: {section.why}")
         return
     memory = section.data
-    unread: list[str] = []
-    expected: dict[str, str] = {}
-    actual: dict[str, str] = {}
-    bad: list[str] = []
+    aspects = []
     for name, limit, parts in (
         ("available", params.minimum_available_percent, ("available_kb", "total_kb")),
         ("dirty", params.maximum_dirty_percent, ("dirty_kb", "total_kb")),
@@ -67,22 +65,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             continue
         found = portion(memory, name, *parts)
         if isinstance(found, str):
-            unread.append(found)
+            aspects.append(doubted(name, found))
             continue
         least = name == "available"
-        expected[name] = f"at {'least' if least else 'most'} {limit:g}%"
-        actual[name] = f"{found:.1f}%"
-        bad += [name] if (found < limit if least else found > limit) else []
-    if bad:
-        yield fail(
-            expected={name: expected[name] for name in bad},
-            actual={name: actual[name] for name in bad},
-            advice=BEHIND if bad == ["dirty"] else HELD,
-        )
-    elif unread:
-        yield unknown(why=unread[0])
-    else:
-        yield ok(expected=expected, actual=actual)
+        expected = f"at {'least' if least else 'most'} {limit:g}%"
+        right = found >= limit if least else found <= limit
+        aspects.append(met(name, right, expected=expected, actual=f"{found:.1f}%"))
+    yield from judged(NODE, aspects, advice=lambda bad: BEHIND if bad == ["dirty"] else HELD)
 
 
 def portion(memory: Memory, name: str, part: str, whole: str) -> float | str:

@@ -19,10 +19,11 @@ Read-only: look for disk errors in the kernel log before anything else.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.expected import Words, matches, said
 from nodevet.checking.named import each_named
 from nodevet.evidence.document import Evidence
@@ -99,7 +100,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield judge_absent(subject, found[path])
         else:
             mount = ExpectedMount(type=wanted) if isinstance(wanted, str) else wanted
-            yield judge_mount(subject, found[path], mount)
+            yield from judge_mount(subject, found[path], mount)
 
 
 def judge_absent(subject: Subject, mount: Mount) -> Finding:
@@ -114,49 +115,24 @@ def judge_absent(subject: Subject, mount: Mount) -> Finding:
     return ok(subject, expected="not mounted", actual="not mounted")
 
 
-def judge_mount(subject: Subject, mount: Mount, wanted: ExpectedMount) -> Finding:
+def judge_mount(subject: Subject, mount: Mount, wanted: ExpectedMount) -> Iterator[Finding]:
     if mount.mounted is None:
-        return unknown(subject, why=f"mounted: {mount.why('mounted')}")
-    if not mount.mounted:
-        if mount.automount and wanted.type != "autofs":
-            return not_applicable(subject, why="an automount: not in use at the moment")
-        if mount.automount is None:
-            return unknown(subject, why=f"automount: {mount.why('automount')}")
-        if not mount.automount:
-            expected = said(wanted.type) if wanted.type else "mounted"
-            return fail(subject, expected=expected, actual="not mounted", advice=NOT_MOUNTED)
-        return ok(subject, expected="autofs", actual="autofs")
-    return judge_mounted(subject, mount, wanted)
-
-
-class MountAnswer(NamedTuple):
-    """One thing that was expected of a mount."""
-
-    name: str
-    expected: str
-    actual: str
-    right: bool | None  # None: it is not known
-    why: str = ""
-
-
-def judge_mounted(subject: Subject, mount: Mount, wanted: ExpectedMount) -> Finding:
-    answers = (*texts(mount, wanted), *access(mount, wanted), *named_options(mount, wanted))
-    bad = [answer for answer in answers if answer.right is False]
-    doubtful = [answer for answer in answers if answer.right is None]
-    if doubtful and not bad:
-        return unknown(subject, why=doubtful[0].why)
-    told = bad or answers
-    return (fail if bad else ok)(
-        subject,
-        expected={answer.name: answer.expected for answer in told},
-        actual={answer.name: answer.actual for answer in told},
-        advice=advice([answer.name for answer in bad], wanted),
-    )
+        yield unknown(subject, why=f"mounted: {mount.why('mounted')}")
+    elif mount.mounted:
+        aspects = (*texts(mount, wanted), *access(mount, wanted), *named_options(mount, wanted))
+        yield from judged(subject, aspects, advice=lambda bad: advice(bad, wanted))
+    elif mount.automount and wanted.type != "autofs":
+        yield not_applicable(subject, why="an automount: not in use at the moment")
+    elif mount.automount is None:
+        yield unknown(subject, why=f"automount: {mount.why('automount')}")
+    elif not mount.automount:
+        expected = said(wanted.type) if wanted.type else "mounted"
+        yield fail(subject, expected=expected, actual="not mounted", advice=NOT_MOUNTED)
+    else:
+        yield ok(subject, expected="autofs", actual="autofs")
 
 
 def advice(bad: list[str], wanted: ExpectedMount) -> str:
-    if not bad:
-        return ""
     if "type" in bad or "source" in bad:
         return "drain the node and mount what belongs there: correct its line in /etc/fstab"
     if "access" in bad and not wanted.read_only:
@@ -170,15 +146,15 @@ def advice(bad: list[str], wanted: ExpectedMount) -> str:
     )
 
 
-def texts(mount: Mount, wanted: ExpectedMount) -> Iterator[MountAnswer]:
+def texts(mount: Mount, wanted: ExpectedMount) -> Iterator[Aspect]:
     for name, words, told in (
         ("type", wanted.type, mount.type),
         ("source", wanted.source, mount.source),
     ):
         if words is not None and told is None:
-            yield MountAnswer(name, said(words), "", None, f"{name}: {mount.why(name)}")
+            yield unread_aspect(mount, name)
         elif words is not None and told is not None:
-            yield MountAnswer(name, said(words), told, matches(told, words))
+            yield met(name, matches(told, words), expected=said(words), actual=told)
 
 
 def unread(mount: Mount) -> str:
@@ -193,31 +169,31 @@ def options_of(mount: Mount) -> tuple[str, ...]:
     return (*(mount.options or ()), *(mount.super_options or ()))
 
 
-def access(mount: Mount, wanted: ExpectedMount) -> Iterator[MountAnswer]:
+def access(mount: Mount, wanted: ExpectedMount) -> Iterator[Aspect]:
     is_read_only = "ro" in options_of(mount)
     expected = "read-only" if wanted.read_only else "read-write"
     if is_read_only or not unread(mount):
         actual = "read-only" if is_read_only else "read-write"
-        yield MountAnswer("access", expected, actual, actual == expected)
+        yield met("access", actual == expected, expected=expected, actual=actual)
     else:
-        yield MountAnswer("access", expected, "", None, unread(mount))
+        yield doubted("access", unread(mount))
 
 
-def named_options(mount: Mount, wanted: ExpectedMount) -> Iterator[MountAnswer]:
+def named_options(mount: Mount, wanted: ExpectedMount) -> Iterator[Aspect]:
     if not wanted.options and not wanted.without:
         return
     options = options_of(mount)
     lacking = [option for option in wanted.options if not has(options, option)]
     over = [option for option in wanted.without if has(options, option)]
     if unread(mount):
-        yield MountAnswer("options", "", "", None, unread(mount))
+        yield doubted("options", unread(mount))
     elif lacking or over:
         found = [there for option in lacking for there in instead(options, option)]
         expected = ", ".join((*lacking, *(f"no {option}" for option in over)))
-        yield MountAnswer("options", expected, ", ".join((*found, *over)), False)
+        yield met("options", False, expected=expected, actual=", ".join((*found, *over)))
     else:
         expected = ", ".join((*wanted.options, *(f"no {option}" for option in wanted.without)))
-        yield MountAnswer("options", expected, expected, True)
+        yield met("options", True, expected=expected, actual=expected)
 
 
 def has(options: tuple[str, ...], wanted: str) -> bool:

@@ -27,6 +27,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.expected import matches
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -41,9 +42,7 @@ from nodevet.model import (
     Severity,
     Subject,
     Value,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -102,7 +101,7 @@ def judge_mounts(
         yield not_applicable(why="no NFS file system is mounted")
     for mount in mounts:
         if not params.paths or mount.point in params.paths:
-            yield judge_mount(mount, params, sample)
+            yield from judge_mount(mount, params, sample)
     there = {mount.point for mount in mounts}
     for path in dict.fromkeys(params.paths):
         if path not in there:
@@ -110,28 +109,15 @@ def judge_mounts(
             yield not_applicable(subject, why="no NFS file system is mounted there")
 
 
-def judge_mount(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> Finding:
-    """One finding: what differs, else what was not read, else all that is right."""
+def judge_mount(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> Iterator[Finding]:
     subject = Subject(kind="mount", id=mount.point)
-    answers = [*judged_options(mount, params), *judged_counts(mount, params, sample)]
-    bad = [answer for answer in answers if answer[3] is False]
-    doubtful = [answer for answer in answers if answer[3] is None]
-    if doubtful and not bad:
-        return unknown(subject, why=doubtful[0][2])
-    told = bad or answers
-    if not told:
-        return not_applicable(subject, why=f"fewer than {FEW} operations since it was mounted")
-    return (fail if bad else ok)(
-        subject,
-        expected={name: expected for name, expected, _, _ in told},
-        actual={name: actual for name, _, actual, _ in told},
-        advice=advice([name for name, _, _, _ in bad]),
-    )
+    aspects = [*of_options(mount, params), *of_counts(mount, params, sample)]
+    if not aspects:
+        yield not_applicable(subject, why=f"fewer than {FEW} operations since it was mounted")
+    yield from judged(subject, aspects, advice=advice)
 
 
 def advice(bad: list[str]) -> str:
-    if not bad:
-        return ""
     if {"retransmissions", "rtt"} & set(bad):
         return (
             "`nfsiostat 5` shows whether it goes on; then `ethtool -S` and the switch, whether "
@@ -142,26 +128,22 @@ def advice(bad: list[str]) -> str:
     return "correct the options in /etc/fstab or the automounter's map, and mount it again"
 
 
-Answer = tuple[str, str, str, bool | None]
-"""What, expected, actual or why it is not known, whether it is right."""
-
-
-def judged_options(mount: NfsMount, params: Params) -> Iterator[Answer]:
+def of_options(mount: NfsMount, params: Params) -> Iterator[Aspect]:
     sizes = {"rsize": params.minimum_rsize, "wsize": params.minimum_wsize}
     least = {name: size for name, size in sizes.items() if size is not None}
     if params.options or params.without or least:
         if mount.options is None:
-            yield "options", "", f"options: {mount.why('options')}", None
+            yield unread_aspect(mount, "options")
             return
         lacking = [each for each in params.options if not has(mount.options, each)]
         over = [each for each in params.without if has(mount.options, each)]
         if lacking or over:
-            told = [*lacking, *(f"no {each}" for each in over)]
-            found = [*(instead(mount.options, each) for each in lacking), *over]
-            yield "options", ", ".join(told), ", ".join(found), False
+            told = ", ".join((*lacking, *(f"no {each}" for each in over)))
+            found = ", ".join((*(instead(mount.options, each) for each in lacking), *over))
+            yield met("options", False, expected=told, actual=found)
         elif params.options or params.without:
-            told = [*params.options, *(f"no {each}" for each in params.without)]
-            yield "options", ", ".join(told), ", ".join(told), True
+            told = ", ".join((*params.options, *(f"no {each}" for each in params.without)))
+            yield met("options", True, expected=told, actual=told)
         for name, size in least.items():
             yield at_least(name, size, number(mount.options, name), f"no {name} among the options")
     if params.minimum_nconnect is not None:
@@ -169,10 +151,10 @@ def judged_options(mount: NfsMount, params: Params) -> Iterator[Answer]:
         yield at_least("nconnect", params.minimum_nconnect, mount.connections, why)
 
 
-def at_least(name: str, minimum: int, found: int | None, why: str) -> Answer:
+def at_least(name: str, minimum: int, found: int | None, why: str) -> Aspect:
     if found is None:
-        return name, "", why, None
-    return name, f"at least {minimum}", str(found), found >= minimum
+        return doubted(name, why)
+    return met(name, found >= minimum, expected=f"at least {minimum}", actual=str(found))
 
 
 def has(options: tuple[str, ...], wanted: str) -> bool:
@@ -202,7 +184,7 @@ def number(options: tuple[str, ...], name: str) -> int | None:
     return None
 
 
-def judged_counts(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> Iterator[Answer]:
+def of_counts(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -> Iterator[Aspect]:
     for name, limit, field, factor, unit in (
         ("retransmissions", params.maximum_retransmissions_percent, "retransmissions", 100, "%"),
         ("queue", params.maximum_queue_ms, "queue_ms", 1, " ms"),
@@ -213,24 +195,25 @@ def judged_counts(mount: NfsMount, params: Params, sample: Sample[Nfs] | None) -
         total, operations = getattr(mount, field), mount.operations
         if operations is None or total is None:
             missing = "operations" if operations is None else field
-            yield name, "", f"{missing}: {mount.why(missing)}", None
+            yield unread_aspect(mount, missing)
         elif operations < 0 or total < 0:
-            yield name, "", f"{field}: {total} of {operations} operations", None
+            yield doubted(name, f"{field}: {total} of {operations} operations")
         elif sample and (fresh := in_sample(mount, (name, field, limit, factor, unit), sample)):
             yield fresh
         elif operations >= FEW:
             share = factor * total / operations
-            yield name, f"at most {limit:g}{unit}", f"{share:.3g}{unit}", share <= limit
+            most, told = f"at most {limit:g}{unit}", f"{share:.3g}{unit}"
+            yield met(name, share <= limit, expected=most, actual=told)
 
 
 def in_sample(
     mount: NfsMount, limit: tuple[str, str, float, int, str], sample: Sample[Nfs]
-) -> Answer | None:
+) -> Aspect | None:
     """What was counted while it was sampled; None if that says too little, or it was mounted
     meanwhile."""
     name, field, most, factor, unit = limit
     if mount.age_s is None:
-        return name, "", f"age_s: {mount.why('age_s')}", None
+        return unread_aspect(mount, "age_s")
     if 0 <= mount.age_s < sample.seconds:
         return None
     found = (sample.data.mounts if sample.data else None) or ()
@@ -240,7 +223,7 @@ def in_sample(
     done = growth(getattr(before, "operations", None), mount.operations, sample.seconds)
     if grown.by is None or done.by is None:
         why = sample.why or (done.why if done.by is None else grown.why)
-        return name, "", f"{field}, sampled: {why}", None
+        return doubted(name, f"{field}, sampled: {why}")
     if done.by < FEW:
         return None
     share = factor * grown.by / done.by
@@ -248,7 +231,9 @@ def in_sample(
     if field == "retransmissions":
         over = is_above(grown.by, done.by, most, per=factor)
     told = f"{share:.3g}{unit} of {done.by} in {sample.seconds:.3g} s"
-    return None if over is None else (name, f"at most {most:g}{unit}", told, not over)
+    if over is None:
+        return None
+    return met(name, not over, expected=f"at most {most:g}{unit}", actual=told)
 
 
 LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")

@@ -27,6 +27,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
@@ -41,10 +42,10 @@ from nodevet.model import (
     Finding,
     Subject,
     Value,
+    Verdict,
     compare,
     fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -102,7 +103,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         controllers = section.data.controllers
         found = [*judge_bus(evidence, controllers, params)]
-        found += [judge_drive(each, evidence, params) for each in controllers]
+        for drive in controllers:
+            found += judge_drive(drive, evidence, params)
         yield from found
         if not found:
             yield not_applicable(why="there is no NVMe drive")
@@ -166,39 +168,26 @@ def ours(function: PciFunction) -> bool:
     return function.driver in (None, "nvme")
 
 
-def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> Finding:
+def judge_drive(drive: NvmeController, evidence: Evidence, params: Params) -> Iterator[Finding]:
     subject = subject_of(drive)
     details = details_of(drive)
     if drive.state is None:
-        return unread(subject, drive, "state")
+        yield unread(subject, drive, "state")
+        return
     if drive.state != "live":
-        return fail(subject, expected="live", actual=drive.state, advice=NOT_LIVE, details=details)
-    answers: list[Answered] = [("state", "live", "live", True)]
-    answers += texts(drive, params)
-    remote = drive.transport not in (None, "pcie")
-    if params.smart and not remote:
-        if drive.health is None:
-            answers.append(("health", "", f"health: {drive.why('health')}", None))
+        yield fail(subject, expected="live", actual=drive.state, advice=NOT_LIVE, details=details)
+        return
+    aspects = [met("state", True, expected="live", actual="live"), *texts(drive, params)]
+    if params.smart and drive.transport in (None, "pcie"):
+        if drive.health is not None:
+            aspects += logged(drive.health, params)
+        elif is_virtual(evidence):  # no ok without it
+            why = f"a virtual machine: health: {drive.why('health')}"[:400]
+            aspects = [each for each in aspects if each.verdict is not Verdict.OK]
+            aspects.append(Aspect(Verdict.NOT_APPLICABLE, "health", why=why))
         else:
-            answers += logged(drive.health, params)
-    bad = [answer for answer in answers if answer[3] is False]
-    doubtful = [answer for answer in answers if answer[3] is None]
-    if doubtful and not bad:
-        if drive.health is None and is_virtual(evidence) and doubtful[0][0] == "health":
-            return not_applicable(subject, why=f"a virtual machine: {doubtful[0][2]}"[:400])
-        return unknown(subject, why=doubtful[0][2])
-    told = bad or answers
-    return (fail if bad else ok)(
-        subject,
-        expected={name: expected for name, expected, _, _ in told},
-        actual={name: actual for name, _, actual, _ in told},
-        advice=advice([name for name, _, _, _ in bad]),
-        details=details,
-    )
-
-
-Answered = tuple[str, str, str, bool | None]
-"""What, expected, actual or why it is not known, whether it is right."""
+            aspects.append(unread_aspect(drive, "health"))
+    yield from judged(subject, aspects, details, advice=advice)
 
 
 def subject_of(drive: NvmeController) -> Subject:
@@ -216,24 +205,25 @@ def is_virtual(evidence: Evidence) -> bool:
     return data is not None and data.virtualization not in (None, "none", "container")
 
 
-def texts(drive: NvmeController, params: Params) -> Iterator[Answered]:
+def texts(drive: NvmeController, params: Params) -> Iterator[Aspect]:
     for name, words, told in (
         ("model", params.model, drive.model),
         ("firmware", params.firmware, drive.firmware),
     ):
         if words is not None and told is None:
-            yield name, said(words), f"{name}: {drive.why(name)}", None
+            yield unread_aspect(drive, name)
         elif words is not None and told is not None:
-            yield name, said(words), told, matches(told, words)
+            yield met(name, matches(told, words), expected=said(words), actual=told)
 
 
-def logged(log: NvmeHealthLog, params: Params) -> Iterator[Answered]:
+def logged(log: NvmeHealthLog, params: Params) -> Iterator[Aspect]:
     """What the health log says, field by field."""
     if log.critical_warning is None:
         yield unanswered(log, "critical_warning")
     else:
         raised = warnings(log.critical_warning)
-        yield "critical warning", "none", ", ".join(raised) or "none", not raised
+        told = ", ".join(raised) or "none"
+        yield met("critical warning", not raised, expected="none", actual=told)
     yield spare(log, params)
     for name, field, most, unit in (
         ("endurance used", "percentage_used", params.maximum_percentage_used, "%"),
@@ -248,22 +238,23 @@ def logged(log: NvmeHealthLog, params: Params) -> Iterator[Answered]:
             yield unanswered(log, field)
         else:
             expected = f"at most {most}{unit}" if most else "none"
-            yield name, expected, f"{found}{unit}", found <= most
+            yield met(name, found <= most, expected=expected, actual=f"{found}{unit}")
 
 
-def spare(log: NvmeHealthLog, params: Params) -> Answered:
+def spare(log: NvmeHealthLog, params: Params) -> Aspect:
     for field in ("spare_percent", "spare_threshold_percent"):
         value = getattr(log, field)
         if value is None or not 0 <= value <= 255:
             return unanswered(log, field)
     least = max(log.spare_threshold_percent or 0, params.minimum_spare_percent or 0)
     found = log.spare_percent or 0
-    return "spare blocks", f"at least {least}%", f"{found}%", found >= least
+    expected, actual = f"at least {least}%", f"{found}%"
+    return met("spare blocks", found >= least, expected=expected, actual=actual)
 
 
-def unanswered(log: NvmeHealthLog, field: str) -> Answered:
+def unanswered(log: NvmeHealthLog, field: str) -> Aspect:
     value = getattr(log, field)
-    return field, "", f"{field}: {log.why(field) if value is None else value}", None
+    return doubted(field, f"{field}: {log.why(field) if value is None else value}")
 
 
 def warnings(bits: int) -> list[str]:
@@ -276,9 +267,7 @@ def warnings(bits: int) -> list[str]:
     return named + [f"bit {bit}" for bit in others] or (["unreadable"] if bits < 0 else [])
 
 
-def advice(bad: Sequence[str]) -> str:
-    if not bad:
-        return ""
+def advice(bad: list[str]) -> str:
     if bad == ["temperature"]:
         return COOL
     if set(bad) <= {"model", "firmware"}:

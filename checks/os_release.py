@@ -14,10 +14,20 @@ it different.
 
 from collections.abc import Iterator
 
+from nodevet.checking.aspects import judged, met, unread_aspect
 from nodevet.checking.expected import Words, matches, said
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.model import Area, Check, CheckParams, Finding, Severity, Value, fail, ok, unknown
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    Value,
+    unknown,
+)
 
 INSTALL = "install the node again from the image that the others have"
 
@@ -42,19 +52,17 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if section.data is None:
         yield unknown(why=f"host: {section.why}")
         return
-    actual = {name: getattr(section.data, f"os_{name}") for name in given}
-    known = {name: text for name, text in actual.items() if text is not None}
-    bad = [name for name, text in known.items() if not matches(text, given[name])]
-    unread = [name for name in given if name not in known]
-    if unread and not bad:
-        yield unknown(why=f"os_{unread[0]}: {section.data.why(f'os_{unread[0]}')}")
-        return
-    told = bad or list(given)
-    yield (fail if bad else ok)(
-        expected={name: said(given[name]) for name in told},
-        actual={name: known[name] for name in told},
-        advice=INSTALL if bad else "",
-    )
+    aspects = []
+    for name, words in given.items():
+        actual = getattr(section.data, f"os_{name}")
+        aspects.append(
+            unread_aspect(section.data, f"os_{name}")
+            if actual is None
+            else met(
+                name, matches(actual, words), expected=said(words), actual=actual, advice=INSTALL
+            )
+        )
+    yield from judged(NODE, aspects)
 
 
 def learn(evidence: Evidence) -> Value:

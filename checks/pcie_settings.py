@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from nodevet.evidence.core import unread
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.pci_settings import (
     ONE_GIGABIT,
@@ -38,9 +38,7 @@ from nodevet.model import (
     CheckParams,
     Finding,
     Severity,
-    fail,
     not_applicable,
-    ok,
     unknown,
 )
 
@@ -87,42 +85,44 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield not_applicable(why="a virtual machine sees the settings that its hypervisor shows")
     else:
         for setting in each_setting(evidence, params.of, params.ignore):
-            yield setting if isinstance(setting, Finding) else judge_function(setting, params)
+            if isinstance(setting, Finding):
+                yield setting
+            else:
+                yield from judge_function(setting, params)
 
 
-def judge_function(setting: PciSetting, params: Params) -> Finding:
-    """One finding: what differs, else what was not read, else all that is right."""
-    answers: list[tuple[str, str, str, bool | None]] = []  # field, wanted, actual, right
+def judge_function(setting: PciSetting, params: Params) -> Iterator[Finding]:
+    details = {"kind": setting.kind or ""}
+    aspects = settings_of(setting, params)
+    yield from judged(subject_of(setting), aspects, details, advice=lambda bad: ADVICE, listed=True)
+
+
+def settings_of(setting: PciSetting, params: Params) -> Iterator[Aspect]:
     for field, least, name in (
         ("max_read_request_b", params.minimum_read_request_b, "MaxReadReq"),
         ("max_payload_b", params.minimum_payload_b, "MaxPayload"),
     ):
-        if least is not None:
-            size = getattr(setting, field)
-            right = None if size is None else size >= least
-            answers.append((field, f"{name} at least {least} B", f"{name} {size} B", right))
+        size = getattr(setting, field)
+        if least is not None and size is None:
+            yield unread_aspect(setting, field)
+        elif least is not None:
+            expected = f"{name} at least {least} B"
+            yield met(field, size >= least, expected=expected, actual=f"{name} {size} B")
     if params.relaxed_ordering is not None:
-        words = {True: "relaxed ordering", False: "strict ordering", None: ""}
+        words = {True: "relaxed ordering", False: "strict ordering"}
         found = setting.relaxed_ordering
-        right = None if found is None else found is params.relaxed_ordering
-        wanted = words[params.relaxed_ordering]
-        answers.append(("relaxed_ordering", wanted, words[found], right))
+        if found is None:
+            yield unread_aspect(setting, "relaxed_ordering")
+        else:
+            wanted = params.relaxed_ordering
+            right = found is wanted
+            yield met("relaxed_ordering", right, expected=words[wanted], actual=words[found])
     if params.aspm is not None:
-        right = None if setting.aspm is None else setting.aspm == params.aspm
-        answers.append(("aspm", f"ASPM {params.aspm}", f"ASPM {setting.aspm}", right))
-    subject = subject_of(setting)
-    bad = [answer for answer in answers if answer[3] is False]
-    doubtful = [answer for answer in answers if answer[3] is None]
-    if doubtful and not bad:
-        return unread(subject, setting, doubtful[0][0])
-    told = bad or answers
-    return (fail if bad else ok)(
-        subject,
-        expected=", ".join(wanted for _, wanted, _, _ in told),
-        actual=", ".join(actual for _, _, actual, _ in told),
-        advice=ADVICE if bad else "",
-        details={"kind": setting.kind or ""},
-    )
+        if setting.aspm is None:
+            yield unread_aspect(setting, "aspm")
+        else:
+            right, expected = setting.aspm == params.aspm, f"ASPM {params.aspm}"
+            yield met("aspm", right, expected=expected, actual=f"ASPM {setting.aspm}")
 
 
 CHECK = Check(

@@ -13,21 +13,15 @@ judge it. One thing that is not as expected fails the rule; one that was not rea
 **To fix it** see `nodevet explain services`, `packages` and `sysctl`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from msgspec import UNSET
 
-from nodevet.checking.rules import (
-    NOTHING,
-    RuleAnswer,
-    RuleName,
-    SiteRule,
-    described,
-    finding,
-    severities,
-)
+from nodevet.checking.aspects import Aspect, doubted, judged, met
+from nodevet.checking.rules import RuleName, SiteRule, described, severities
 from nodevet.checks import packages, services, sysctl
+from nodevet.evidence.core import NOT_ASKED
 from nodevet.evidence.document import Evidence
 from nodevet.model import (
     Area,
@@ -40,7 +34,6 @@ from nodevet.model import (
     unknown,
 )
 
-RIGHT = {Verdict.OK: True, Verdict.FAIL: False}
 PARTS = (services.CHECK, packages.CHECK, sysctl.CHECK)
 
 
@@ -93,33 +86,27 @@ def parts(rule: NodeRule) -> Iterator[tuple[Check, CheckParams]]:
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if not params.rules:
-        yield unknown(why=NOTHING)
+        yield unknown(why="the baseline names nothing to check")
     for name, rule in params.rules.items():
         found = [each for check, said in parts(rule) for each in check.judge(evidence, said)]
         bad = [each for each in found if each.verdict is Verdict.FAIL]
         causes = {each.cause for each in bad}
-        yield finding(
+        yield from judged(
             Subject(kind="rule", id=name),
-            [answer(each) for each in found],
-            together([each.advice for each in bad]),
-            together([each.why for each in bad]),
-            details=described(rule) or UNSET,
+            [aspect(each) for each in found],
+            described(rule),
             cause=causes.pop() if len(causes) == 1 else UNSET,
         )
 
 
-def answer(said: Finding) -> RuleAnswer:
-    return RuleAnswer(
-        name=said.subject.label,
-        expected=said.expected,
-        actual=said.actual,
-        right=RIGHT.get(said.verdict),
-        why=said.why,
-    )
-
-
-def together(texts: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(filter(None, texts)))
+def aspect(said: Finding) -> Aspect:
+    name = said.subject.label
+    if said.verdict is Verdict.OK:
+        return met(name, True, expected=said.expected, actual=said.actual)
+    if said.verdict is not Verdict.FAIL:
+        return doubted(name, said.why if said.why == NOT_ASKED else f"{name}: {said.why}")
+    wrong = met(name, False, expected=said.expected, actual=said.actual, advice=said.advice)
+    return wrong._replace(why=said.why)
 
 
 def asks(params: Params) -> Mapping[str, tuple[Any, ...]]:

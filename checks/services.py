@@ -23,11 +23,20 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 from msgspec.structs import force_setattr
 
+from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.named import each_named
 from nodevet.evidence.across import DRIVER_FAULT
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.services import UNIT_NAME, Unit, Units
-from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, fail, ok, unknown
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    Verdict,
+)
 
 LISTS = ("running", "stopped", "enabled", "disabled")
 OPPOSITES = (("running", "stopped"), ("enabled", "disabled"))
@@ -83,61 +92,57 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield each
         else:
             subject, name = each
-            yield judge_unit(subject, found[name], params)
+            yield from judge_unit(subject, found[name], params)
 
 
-def judge_unit(subject: Subject, unit: Unit, params: Params) -> Finding:
-    """One finding: what differs, else what was not read, else all that is right."""
-    answers: list[tuple[str, str, bool | None, str]] = []  # wanted, actual, right, unread
+def judge_unit(subject: Subject, unit: Unit, params: Params) -> Iterator[Finding]:
+    aspects = []
     if unit.name in params.running:
-        answers.append(state(unit, "running"))
+        aspects.append(state(unit, "running"))
     if unit.name in params.stopped:
-        answers.append(state(unit, "stopped"))
+        aspects.append(state(unit, "stopped"))
     if unit.name in params.enabled:
-        answers.append(boot(unit, "enabled"))
+        aspects.append(boot(unit, "enabled"))
     if unit.name in params.disabled:
-        answers.append(boot(unit, "disabled"))
-    bad = [answer for answer in answers if answer[2] is False]
-    doubtful = [answer for answer in answers if answer[2] is None]
-    if doubtful and not bad:
-        return unknown(subject, why=doubtful[0][3])
-    told = bad or answers
-    needs_it = bool(bad) and unit.name in OF_THE_DRIVER
-    return (fail if bad else ok)(
+        aspects.append(boot(unit, "disabled"))
+    differs = {each.name for each in aspects if each.verdict is Verdict.FAIL}
+    needs_it = unit.name in OF_THE_DRIVER and differs == {"running"}
+    yield from judged(
         subject,
-        expected=", ".join(wanted for wanted, _, _, _ in told),
-        actual=", ".join(dict.fromkeys(actual for _, actual, _, _ in told)),
-        advice=advice(unit) if bad else "",
-        cause=DRIVER_FAULT if needs_it and all(each[0] == "running" for each in bad) else UNSET,
+        aspects,
+        advice=lambda bad: advice(unit),
+        listed=True,
+        cause=DRIVER_FAULT if needs_it else UNSET,
     )
 
 
-def state(unit: Unit, wanted: str) -> tuple[str, str, bool | None, str]:
+def state(unit: Unit, wanted: str) -> Aspect:
     """Whether it runs, or does not."""
     actual = unit.active_state
     if not actual:
-        return wanted, "", None, f"active_state: {unit.why('active_state')}"
+        return unread_aspect(unit, "active_state")
     if actual == "inactive" and absent(unit):
         shown = "not there"
     elif unit.sub_state and unit.sub_state != actual:
         shown = f"{actual} ({unit.sub_state})"
     else:
         shown = actual
-    return wanted, shown, actual in (ACTIVE if wanted == "running" else ("inactive",)), ""
+    right = actual in (ACTIVE if wanted == "running" else ("inactive",))
+    return met(wanted, right, expected=wanted, actual=shown)
 
 
-def boot(unit: Unit, wanted: str) -> tuple[str, str, bool | None, str]:
+def boot(unit: Unit, wanted: str) -> Aspect:
     """Whether it starts at boot, or does not."""
     actual = unit.file_state
     if actual is None:
-        return wanted, "", None, f"file_state: {unit.why('file_state')}"
+        return unread_aspect(unit, "file_state")
     if not actual and absent(unit):
-        return wanted, "not there", wanted == "disabled", ""
+        return met(wanted, wanted == "disabled", expected=wanted, actual="not there")
     if actual in SILENT:
         why = f"file_state: {actual or 'none'} does not say whether it starts at boot"
-        return wanted, "", None, why
-    right = ("enabled",) if wanted == "enabled" else ("disabled", "masked")
-    return wanted, actual, actual in right, ""
+        return doubted(wanted, why)
+    right = actual in (("enabled",) if wanted == "enabled" else ("disabled", "masked"))
+    return met(wanted, right, expected=wanted, actual=actual)
 
 
 def absent(unit: Unit) -> bool:

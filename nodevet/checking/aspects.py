@@ -1,10 +1,11 @@
 """A subject of which several things are judged: what differs is one finding, what is unknown
 another, so that a waiver accepts what it names and nothing that was not read."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from nodevet.evidence.core import Record
+from nodevet.checking.named import READ_AGAIN
+from nodevet.evidence.core import NOT_ASKED, Record
 from nodevet.model import Finding, Subject, Value, Verdict, fail, not_applicable, ok, unknown
 
 
@@ -24,38 +25,80 @@ def met(name: str, right: bool, *, expected: Value, actual: Value, advice: str =
     return Aspect(verdict, name, expected, actual, advice="" if right else advice)
 
 
+def doubted(name: str, why: str) -> Aspect:
+    """What is not known, and why."""
+    return Aspect(Verdict.UNKNOWN, name, why=why)
+
+
 def unread_aspect(record: Record, field: str) -> Aspect:
-    return Aspect(Verdict.UNKNOWN, field, why=f"{field}: {record.why(field)}")
+    return doubted(field, f"{field}: {record.why(field)}")
 
 
 def judged(
-    subject: Subject, aspects: Iterable[Aspect], details: Mapping[str, str]
+    subject: Subject,
+    aspects: Iterable[Aspect],
+    details: Mapping[str, str] | None = None,
+    *,
+    advice: Callable[[list[str]], str] | None = None,
+    listed: bool = False,
+    **rest: Any,
 ) -> Iterator[Finding]:
-    """The findings of a subject; none if nothing was judged."""
+    """The findings of a subject; none if nothing was judged.
+
+    `advice`: by the names of what differs; without it that of each aspect. `listed`: values stand
+    one after the other, without names. `rest`: what else is said of what differs.
+    """
     found = list(aspects)
     bad, doubtful, beside, good = (
         [aspect for aspect in found if aspect.verdict is verdict]
         for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE, Verdict.OK)
     )
+    shared: dict[str, Any] = {"details": details} if details else {}
     if bad:
         yield fail(
             subject,
-            expected={aspect.name: aspect.expected for aspect in bad},
-            actual={aspect.name: aspect.actual for aspect in bad},
+            **_values(bad, listed),
             why=told(aspect.why for aspect in bad),
-            advice=". ".join(dict.fromkeys(aspect.advice for aspect in bad if aspect.advice)),
-            details=details,
+            advice=advice([each.name for each in bad]) if advice else _advice(bad),
+            **shared,
+            **rest,
         )
     if doubtful:
-        yield unknown(subject, why=told(aspect.why for aspect in doubtful))
+        whys = {aspect.why for aspect in doubtful}
+        again = READ_AGAIN if whys == {NOT_ASKED} else ""
+        yield unknown(subject, why=told(each.why for each in doubtful), advice=again, **shared)
     if good and not bad and not doubtful:
         yield ok(
-            subject,
-            expected={aspect.name: aspect.expected for aspect in good},
-            actual={aspect.name: aspect.actual for aspect in good},
+            subject, **_values(good, listed), why=told(aspect.why for aspect in good), **shared
         )
     if beside:
-        yield not_applicable(subject, why=told(aspect.why for aspect in beside))
+        yield not_applicable(subject, why=told(aspect.why for aspect in beside), **shared)
+
+
+def _advice(bad: Iterable[Aspect]) -> str:
+    return ". ".join(dict.fromkeys(aspect.advice for aspect in bad if aspect.advice))
+
+
+def _values(aspects: Sequence[Aspect], listed: bool) -> dict[str, Value]:
+    if listed:
+        sides = zip(*((str(each.expected), str(each.actual)) for each in aspects), strict=True)
+        expected, actual = (", ".join(dict.fromkeys(side)) for side in sides)
+        return {"expected": expected, "actual": actual}
+    return {
+        "expected": _by_name((each.name, each.expected) for each in aspects),
+        "actual": _by_name((each.name, each.actual) for each in aspects),
+    }
+
+
+def _by_name(pairs: Iterable[tuple[str, Value]]) -> Value:
+    """Several values of one name as a list."""
+    found: dict[str, list[Value]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {
+        name: values[0] if len(values) == 1 else list(dict.fromkeys(values))
+        for name, values in found.items()
+    }
 
 
 def told(reasons: Iterable[str]) -> str:

@@ -1,15 +1,16 @@
-"""A site's own rules: what they ask of a text, and the finding that comes of all answers to one."""
+"""A site's own rules: what they ask of a text, and what the answers say."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Protocol
 
 from msgspec import Meta, Struct
 
+from nodevet.checking.aspects import Aspect, doubted, met
 from nodevet.checking.named import READ_AGAIN
-from nodevet.evidence.core import NOT_ASKED
+from nodevet.evidence.core import NOT_ASKED, Section
 from nodevet.evidence.questions import TextAnswer
-from nodevet.model import FieldError, Finding, Severity, Subject, Value, fail, ok, unknown
+from nodevet.model import FieldError, Finding, Severity, Subject, unknown
 
 QUESTIONS = (("text", "equals"), ("contains", "contains"), ("pattern", "pattern"))
 """The fields of a rule, and what the probe calls them."""
@@ -21,7 +22,6 @@ RuleName = Annotated[
         title="a rule's name of letters, digits, _, . and -",
     ),
 ]
-NOTHING = "the baseline names nothing to check"
 
 
 class SiteRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,16 +38,6 @@ class RuleParams(Protocol):
 
     @property
     def rules(self) -> Mapping[str, SiteRule]: ...
-
-
-class RuleAnswer(Struct, frozen=True, kw_only=True):
-    """One thing that a rule wants. `right` is None if it was not read, and `why` says so."""
-
-    name: str
-    expected: Value
-    actual: Value = None
-    right: bool | None = None
-    why: str = ""
 
 
 def severities(params: RuleParams) -> Mapping[str, Severity]:
@@ -89,51 +79,43 @@ def questions(rule: Any) -> dict[str, list[str]]:
 
 def answered(
     rule: Any, found: Mapping[tuple[str, str], TextAnswer], otherwise: Mapping[str, str]
-) -> Iterator[RuleAnswer]:
+) -> Iterator[Aspect]:
     """What a text answers; `otherwise`: what is so of it if it is not as wanted, by field."""
     for field, word in QUESTIONS:
         for text in texts(rule, field):
             answer = found.get((word, text))
             if answer is None:
-                yield RuleAnswer(name=field, expected=text, why=NOT_ASKED)
+                yield doubted(field, NOT_ASKED)
             elif answer.found is None:
-                yield RuleAnswer(name=field, expected=text, why=answer.why("found"))
+                yield doubted(field, f"{field}: {answer.why('found')}")
             else:
                 actual = text if answer.found else otherwise[field]
-                yield RuleAnswer(name=field, expected=text, actual=actual, right=answer.found)
+                yield met(field, answer.found, expected=text, actual=actual)
 
 
-def finding(
-    subject: Subject, answers: Sequence[RuleAnswer], advice: str, why: str = "", **rest: Any
-) -> Finding:
-    """One finding: all that differs, else what was not read, else all that is right."""
-    bad = [answer for answer in answers if answer.right is False]
-    unread = [answer for answer in answers if answer.right is None]
-    if unread and not bad:
-        if all(answer.why == NOT_ASKED for answer in unread):
-            return not_asked(subject, **rest)
-        told = dict.fromkeys(f"{answer.name}: {answer.why}" for answer in unread)
-        return unknown(subject, why="; ".join(told), **rest)
-    return (fail if bad else ok)(
-        subject,
-        expected=_shown([(answer.name, answer.expected) for answer in bad or answers]),
-        actual=_shown([(answer.name, answer.actual) for answer in bad or answers]),
-        advice=advice if bad else "",
-        why=why,
-        **rest,
-    )
+def each_rule(
+    section: Section[Any], rules: Mapping[str, Any], *, kind: str, by: str, shown: str
+) -> Iterator[tuple[Subject, Any, Any, Mapping[str, str]] | Finding]:
+    """Of every rule its subject, itself, what was read for it and its details; else the unknown
+    finding that says why it cannot be judged. Never empty.
 
-
-def not_asked(subject: Subject, **rest: Any) -> Finding:
-    return unknown(subject, why=NOT_ASKED, advice=READ_AGAIN, **rest)
-
-
-def _shown(pairs: Sequence[tuple[str, Value]]) -> Value:
-    """By name; several of one name as a list."""
-    found: dict[str, list[Value]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return {
-        name: values[0] if len(values) == 1 else list(dict.fromkeys(values))
-        for name, values in found.items()
-    }
+    `kind`: the subjects' kind, of which the section's list is the plural; `by`: the field by which
+    a rule and what was read for it are known; `shown`: what details call that.
+    """
+    listed = f"{kind}s"
+    if not rules:
+        yield unknown(why="the baseline names nothing to check")
+    items = getattr(section.data, listed) if section.data else None
+    found = {getattr(item, by): item for item in items or ()}
+    for name, rule in rules.items():
+        subject, asked = Subject(kind=kind, id=name), getattr(rule, by)
+        details = described(rule, **{shown: asked})
+        if section.data is None:
+            yield unknown(subject, why=f"{listed}: {section.why}", details=details)
+        elif items is None:
+            why = f"{listed}: {section.data.why(listed)}"
+            yield unknown(subject, why=why, details=details)
+        elif asked not in found:
+            yield unknown(subject, why=NOT_ASKED, advice=READ_AGAIN, details=details)
+        else:
+            yield subject, rule, found[asked], details
