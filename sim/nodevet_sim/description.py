@@ -72,6 +72,8 @@ class SimulatedNode:
     boot: tuple[str, ...] = ()  # shell commands of root at every boot, before sshd answers
     sshd: Literal["runs", "hangs", "stopped"] = "runs"
     delay_s: float = 0.0  # that every command over SSH waits
+    default_route: bool = True
+    storage_address: bool = True  # in the second network
     clock_offset_s: float = 0.0  # of the wall clock that SSH sessions see
     disk_mb: int = 1024  # size of its root disk's writable part
     sources: Mapping[str, str] = field(default_factory=dict)  # part of the hardware -> where from

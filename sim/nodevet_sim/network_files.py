@@ -1,12 +1,15 @@
 """A machine's network interfaces and RDMA devices as kernel files and links. Pure.
 
 What a NIC is follows from its PCI class: an InfiniBand one (020700) has an RDMA port and IPoIB
-on it, a Mellanox Ethernet one RoCE. Values are those of a ConnectX-7 at NDR, of which a node with
-eight H100 was read. Documentation/ABI/testing/sysfs-class-net and stable/sysfs-class-infiniband
-in the kernel tree. The interfaces that a node really has (eth0, lo) are not here.
+on it, a Mellanox Ethernet one RoCE; an EFA has an RDMA device and no interface. Values are those of
+a ConnectX-7 at NDR, of which a node with eight H100 was read.
+Documentation/ABI/testing/sysfs-class-net and stable/sysfs-class-infiniband in the kernel tree,
+drivers/infiniband/hw/efa/efa_verbs.c. The interfaces that a node really has (eth0, lo) are not
+here.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -16,6 +19,8 @@ from nodevet_sim.pci_files import placed
 
 MELLANOX = "15b3"
 INFINIBAND, NETWORK = "0207", "02"
+EFA = "efa"  # the driver
+LINKS = "/usr/lib/nodevet-sim/mlxlink"  # where a node's mlxlink finds what it says of each
 NO_GID = ":".join(["0000"] * 8)
 GIDS, PKEYS = 8, 8  # entries of a port's tables, of 256 and 128
 UP, DOWN = "0x1003", "0x1002"  # flags: IFF_UP, IFF_BROADCAST, IFF_MULTICAST
@@ -77,6 +82,11 @@ HW_COUNTERS = (
     "roce_adp_retrans",
     "roce_slow_restart",
 )
+EFA_COUNTERS = {
+    "tx_bytes": 911204, "tx_pkts": 1422, "rx_bytes": 899120, "rx_pkts": 1407, "rx_drops": 0,
+    "send_bytes": 911204, "send_wrs": 702, "recv_bytes": 899120, "recv_wrs": 698,
+    "rdma_read_bytes": 0, "rdma_read_wr_err": 0, "retrans_bytes": 0, "retrans_pkts": 0,
+}  # fmt: skip
 
 
 class Nic(NamedTuple):
@@ -84,13 +94,17 @@ class Nic(NamedTuple):
 
     function: SimulatedFunction
     place: str
-    netdev: str
-    rdma: str | None  # mlx5_0; None of a NIC without RDMA
+    netdev: str | None  # None of an EFA
+    rdma: str | None  # mlx5_0, rdmap16s27; None of a NIC without RDMA
     guid: str  # as sysfs prints it
 
     @property
     def infiniband(self) -> bool:
         return self.function.class_code.startswith(INFINIBAND)
+
+    @property
+    def efa(self) -> bool:
+        return self.function.driver == EFA
 
 
 def nics(machine: SimulatedMachine) -> Iterator[Nic]:
@@ -99,20 +113,29 @@ def nics(machine: SimulatedMachine) -> Iterator[Nic]:
     for address, (place, function) in sorted(placed(machine).items()):
         if not function.class_code.startswith(NETWORK) or function.driver is None:
             continue
+        name, own = guid(machine.hostname, address), by_path(address)
+        if function.driver == EFA:
+            yield Nic(function, place, None, f"rdma{own}", name)
+            continue
         rdma = f"mlx5_{count}" if function.id.startswith(MELLANOX) else None
         count += rdma is not None
-        yield Nic(function, place, netdev(function), rdma, guid(machine.hostname, address))
+        kind = "ib" if function.class_code.startswith(INFINIBAND) else "en"
+        yield Nic(function, place, kind + own, rdma, name)
 
 
-def netdev(function: SimulatedFunction) -> str:
-    """The name by its PCI path, as systemd.net-naming-scheme(7) has it: ibp26s0, enp1s0."""
-    domain, bus, rest = function.address.split(":")
+def by_path(address: str) -> str:
+    """A name by the PCI path, behind its kind: of systemd.net-naming-scheme(7), ibp26s0, enp1s0,
+    and of rdma-core's rdma_rename, rdmap16s27.
+
+    >>> by_path("0000:1a:00.0"), by_path("0001:03:00.1")
+    ('p26s0', 'P1p3s0f1')
+    """
+    domain, bus, rest = address.split(":")
     device, _, number = rest.partition(".")
-    kind = "ib" if function.class_code.startswith(INFINIBAND) else "en"
     parts = [f"P{int(domain, 16)}"] if int(domain, 16) else []
     parts += [f"p{int(bus, 16)}s{int(device, 16)}"]
     parts += [f"f{number}"] if number != "0" else []
-    return kind + "".join(parts)
+    return "".join(parts)
 
 
 def guid(hostname: str, address: str) -> str:
@@ -122,8 +145,11 @@ def guid(hostname: str, address: str) -> str:
 
 def files(machine: SimulatedMachine) -> Files:
     for index, nic in enumerate(nics(machine)):
-        yield from _netdev(nic, index)
-        if nic.rdma is not None:
+        if nic.netdev is not None:
+            yield from _netdev(nic, index)
+        if nic.efa:
+            yield from _efa(nic)
+        elif nic.rdma is not None:
             yield from _device(nic)
             yield from _port(nic, index)
 
@@ -174,6 +200,35 @@ def _device(nic: Nic) -> Files:
     yield from lines(f"sys/{nic.place}/infiniband/{nic.rdma}", values)
 
 
+def _efa(nic: Nic) -> Files:
+    """A device of EFA, which is neither InfiniBand nor Ethernet."""
+    folder = f"sys/{nic.place}/infiniband/{nic.rdma}"
+    device = {
+        "fw_ver": "0.0.0.0",  # noqa: S104 - no address
+        "hw_rev": "0xefa2",
+        "node_desc": nic.rdma,
+        "node_guid": nic.guid,
+        "node_type": "7: unspecified",
+        "sys_image_guid": nic.guid,
+    }
+    port = {
+        "cap_mask": "0x00000000",
+        "lid": "0x0",
+        "lid_mask_count": 0,
+        "link_layer": "Unknown",
+        "phys_state": "5: LinkUp",
+        "rate": "100 Gb/sec (4X EDR)",
+        "sm_lid": "0x0",
+        "sm_sl": 0,
+        "state": "4: ACTIVE",
+    }
+    yield from lines(folder, device)
+    yield from lines(f"{folder}/ports/1", port)
+    yield from lines(f"{folder}/ports/1/hw_counters", {**EFA_COUNTERS, "lifespan": 10})
+    yield f"{folder}/ports/1/gids/0", f"fe80:0000:0000:0000:{nic.guid}\n"
+    yield f"{folder}/ports/1/pkeys/0", "0xffff\n"
+
+
 def _port(nic: Nic, index: int) -> Files:
     folder = f"sys/{nic.place}/infiniband/{nic.rdma}/ports/1"
     layer = "InfiniBand" if nic.infiniband else "Ethernet"
@@ -216,10 +271,48 @@ def _gids(nic: Nic) -> Mapping[int, tuple[str, str]]:
 
 def links(machine: SimulatedMachine) -> Links:
     for nic in nics(machine):
-        below = f"{nic.place}/net/{nic.netdev}"
-        yield f"sys/class/net/{nic.netdev}", f"../../{below}"
-        yield f"sys/{below}/device", f"../../../{nic.function.address}"
+        if nic.netdev is not None:
+            below = f"{nic.place}/net/{nic.netdev}"
+            yield f"sys/class/net/{nic.netdev}", f"../../{below}"
+            yield f"sys/{below}/device", f"../../../{nic.function.address}"
         if nic.rdma is not None:
             below = f"{nic.place}/infiniband/{nic.rdma}"
             yield f"sys/class/infiniband/{nic.rdma}", f"../../{below}"
             yield f"sys/{below}/device", f"../../../{nic.function.address}"
+
+
+def links_told(machine: SimulatedMachine) -> Files:
+    """What mlxlink says of each Mellanox NIC."""
+    for nic in nics(machine):
+        if nic.rdma is not None and not nic.efa:
+            speed = "IB-NDR" if nic.infiniband else "100G"
+            yield f"{LINKS}/{nic.rdma}.json", link_told(speed=speed)
+
+
+def link_told(
+    *, state: str = "Active", speed: str, effective: str = "15E-255", raw: str = "6E-10"
+) -> str:
+    """A link as `mlxlink -d DEVICE -c --json` of MFT 4.30 prints it; a link that is down has no
+    rates. 15E-255 is none."""
+    up = state == "Active"
+    rate = float(effective)
+    told = {
+        "Operational Info": {
+            "State": state,
+            "Physical state": "LinkUp" if up else "N/A",
+            "Speed": speed if up else "N/A",
+            "Width": "4x" if up else "N/A",
+            "FEC": "Interleaved_Standard_RS_FEC_PLR - (544,514)" if up else "N/A",
+        },
+        "Physical Counters and BER Info": {
+            "Time Since Last Clear [Min]": "25074.8",
+            "Effective Physical Errors": str(round(rate * 1e15)) if rate > 1e-200 else "0",
+            "Effective Physical BER": effective if up else "N/A",
+            "Raw Physical Errors Per Lane": {"values": ["0", "3", "0", "0"]},
+            "Raw Physical BER": raw if up else "N/A",
+            "Link Down Counter": "1",
+            "Link Error Recovery Counter": "0",
+        },
+    }
+    status = {"code": 0, "message": "Success"}
+    return json.dumps({"result": {"output": told}, "status": status}, indent=4) + "\n"

@@ -167,19 +167,28 @@ def _rooted(function: SimulatedFunction, root: str) -> SimulatedFunction:
     return behind(function, port(above, root, function.numa_node, link))
 
 
-NIC = SimulatedFunction("", "15b3:1021", "020700", "15b3:0040", driver="mlx5_core")
+NICS = {  # kind -> a ConnectX-7 of that kind, or the adapter of a p5 instance
+    "infiniband": SimulatedFunction("", "15b3:1021", "020700", "15b3:0040", driver="mlx5_core"),
+    "ethernet": SimulatedFunction("", "15b3:1021", "020000", "15b3:0040", driver="mlx5_core"),
+    "efa": SimulatedFunction("", "1d0f:efa2", "020000", "1d0f:efa2", driver="efa", revision="00"),
+}
 NVME = SimulatedFunction(
     "", "1344:51c3", "010802", "1028:2232", driver="nvme", link=SimulatedLink(16.0, 4, 16.0, 4),
     revision="01",
 )  # fmt: skip
 
 
-def with_devices(machine: SimulatedMachine, nics: int | None, nvme: int | None) -> SimulatedMachine:
+def with_devices(
+    machine: SimulatedMachine, nics: int | None, nvme: int | None, nic_kind: str | None = None
+) -> SimulatedMachine:
     """The machine with this many NICs and NVMe: the last ones go, new ones get root ports.
 
-    None leaves those there are.
+    None leaves those there are. With `nic_kind`, of NICS, all NICs are of that kind.
     """
-    for model, wanted in ((NIC, nics), (NVME, nvme)):
+    if nic_kind is not None:
+        others = (_kind(each, NICS[nic_kind]) for each in machine.others)
+        machine = replace(machine, others=tuple(others))
+    for model, wanted in ((NICS[nic_kind or "infiniband"], nics), (NVME, nvme)):
         if wanted is None:
             continue
         same = [each for each in machine.others if each.class_code[:4] == model.class_code[:4]]
@@ -187,6 +196,14 @@ def with_devices(machine: SimulatedMachine, nics: int | None, nvme: int | None) 
         left = tuple(each for each in machine.others if each.address not in gone)
         machine = _added(replace(machine, others=left), [model] * (wanted - len(same)))
     return machine
+
+
+def _kind(function: SimulatedFunction, model: SimulatedFunction) -> SimulatedFunction:
+    """A NIC in its place as another model; any other function as it is."""
+    if not function.class_code.startswith("02"):
+        return function
+    place = {name: getattr(function, name) for name in ("address", "numa_node", "link", "ports")}
+    return replace(model, **place)
 
 
 def _added(machine: SimulatedMachine, devices: Iterable[SimulatedFunction]) -> SimulatedMachine:

@@ -50,6 +50,7 @@ NFS = (
     "sec=sys,clientaddr=10.0.0.1,local_lock=none,addr=10.0.0.250"
 )
 CONNECTIONS = 8
+MOUNTSTATS = "proc/1/mountstats"
 
 
 def drives(machine: SimulatedMachine) -> Iterator[tuple[str, str, SimulatedFunction]]:
@@ -92,7 +93,7 @@ def logs(machine: SimulatedMachine) -> Files:
 
 def own(machine: SimulatedMachine) -> Files:
     yield "proc/1/mountinfo", mountinfo()
-    yield "proc/1/mountstats", mountstats(machine.uptime_s)
+    yield MOUNTSTATS, mountstats(machine.uptime_s)
 
 
 def mountinfo() -> str:
@@ -104,12 +105,13 @@ def mountinfo() -> str:
     return "".join(rows)
 
 
-def mountstats(uptime_s: float, retransmissions: int = 12) -> str:
-    """/proc/<pid>/mountstats of a machine with /home on NFS."""
+def mountstats(uptime_s: float, retransmissions: int = 12, point: str = "/home") -> str:
+    """/proc/<pid>/mountstats of a machine with `point` on NFS."""
     rows = [
-        f"device {source} mounted on {point} with fstype {kind}"
-        for point, kind, source, _, _ in MOUNTS
+        f"device {source} mounted on {place} with fstype {kind}"
+        for place, kind, source, _, _ in MOUNTS[:-1]
     ]
+    rows.append(f"device filer:{point} mounted on {point} with fstype nfs4")
     sent = 120000 + retransmissions
     xprt = f"\txprt:\ttcp 0 0 1 0 5 {sent // CONNECTIONS} {sent // CONNECTIONS} 0 210 0 24 26 572"
     counts = (

@@ -13,6 +13,7 @@ from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
 from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
+from nodevet_sim.faults.rdma import FAULTS as OF_RDMA
 from nodevet_sim.faults.software import FAULTS as OF_THE_SOFTWARE
 from nodevet_sim.faults.storage import FAULTS as OF_STORAGE
 from simulated_fleet import Boot
@@ -119,6 +120,7 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_THE_KERNEL.keys()
         | OF_DEVICES.keys()
         | OF_THE_NETWORK.keys()
+        | OF_RDMA.keys()
         | OF_THE_SOFTWARE.keys()
         | OF_CPUS.keys()
         | OF_STORAGE.keys()

@@ -33,6 +33,7 @@ from nodevet_sim.faults import (
     host,
     kernel,
     network,
+    rdma,
     software,
     storage,
     summary,
@@ -156,7 +157,7 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
-OTHERS = (cpu_memory, devices, gpu_health, host, kernel, network, software, storage)
+OTHERS = (cpu_memory, devices, gpu_health, host, kernel, network, rdma, software, storage)
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(
     FAULTS.keys() - SEEN.keys() - OF_OTHER_TESTS - {"gpu-lost", "nvml-hang", "sshd-stopped"}
@@ -238,6 +239,10 @@ def describe_text(described: SimulatedNode) -> str:
     [
         ([{"pcie-width": {"width": 8}}, {"pcie-width": {"width": 4}}], "pcie-width and pcie-width"),
         (["gpu-missing", "gpu-lost"], "gpu-missing and gpu-lost conflict on GPU 3"),
+        (
+            [{"ib-port-down": {"device": 0}}, "rdma-names-swapped"],
+            "rdma-names-swapped and ib-port-down conflict on sys/",
+        ),
         (["gpu-lost", "pcie-width"], "gpu-lost and pcie-width conflict on sys/"),
         (["clock-skew", {"clock-skew": {"seconds": 5}}], "on clock_offset_s"),
         ([{"pcie-width": {"gpu": 8}}], "there is no GPU 8; the node has 8, from 0"),
@@ -264,6 +269,11 @@ def test_what_cannot_be_is_refused(faults: list[object], words: str) -> None:
         ({"gpus": "rtx-4090"}, "numa-swapped", "not on different NUMA nodes"),
         ({"gpus": "none"}, "gpu-lost", "the node has no GPU"),
         ({"gpus": "none"}, "power-capped", "the node has no GPU"),
+        ({}, "efa-down", "the node has no EFA; give it nic_kind: efa"),
+        ({"nics": 1}, "rdma-names-swapped", "fewer than two Mellanox NICs"),
+        ({}, "imex-down", "give it nvlink_domain: 18"),
+        ({}, "nfs-retransmissions", "give it nfs: /home"),
+        ({"gpus": "t4", "nvlink_domain": 18}, "xid", "no NVSwitch connects these GPUs"),
         ({"cpufreq": "none"}, "governor-powersave", "the node has no cpufreq"),
     ],
 )

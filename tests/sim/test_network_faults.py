@@ -18,8 +18,8 @@ from nodevet.model import Finding, Verdict
 from nodevet.remote.probe.collectors import infiniband, pci
 from nodevet.remote.probe.collectors import network as network_of
 from nodevet_sim import tree
-from nodevet_sim.faults import network
-from nodevet_sim.machine import SimulatedMachine, machine_id
+from nodevet_sim.faults import network, rdma
+from nodevet_sim.machine import BUSES, SimulatedMachine, machine_id
 from nodevet_sim.scenario import describe as describe_node
 from nodevet_sim.scenario.errors import ScenarioError
 from nodevet_sim.scenario.format import NodePart
@@ -33,16 +33,26 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params, but for how many the
     "rdma": {},
 }
 FIRST, FOURTH = "ibp26s0", "ibp94s0"  # below 0000:1a:00.0 and 0000:5e:00.0
+INTERFACES = {f"mlx5_{at}": f"ibp{bus + 1}s0" for at, bus in enumerate(BUSES)}
 FOUND = {  # fault -> the checks and subjects that fail
+    "address-missing": set(),  # what a boot does; see test_cluster_on_nodes.py
+    "default-route-missing": set(),
     "ib-port-down": {("infiniband", "mlx5_3:1"), ("network_link", FOURTH)},
     "ib-rate-degraded": {
         ("infiniband", "mlx5_3:1"),
         ("infiniband", "MT_0000000838"),
         ("network_link", FOURTH),
     },
+    "link-bit-errors": set(),  # a program of the node says so
     "link-flapping": {("infiniband", "mlx5_3:1"), ("network_link", FOURTH)},
     "mtu-wrong": {("network_link", FIRST)},
     "nic-down": {("network_link", FIRST)},
+    "rdma-interface-missing": {("network_link", ""), ("rdma", "mlx5_3")},
+    "rdma-names-swapped": {("rdma", "mlx5_0"), ("rdma", "mlx5_1")},
+}
+OF_EFA = {
+    "efa-down": {("efa", "rdmap156s0")},
+    "efa-unbound": {("efa", "")},
 }
 
 Judged = Callable[..., list[tuple[str, Finding]]]
@@ -59,6 +69,7 @@ def probed(tmp_path: Path) -> Callable[..., Evidence]:
         machine = SimulatedMachine("n1", machine_id("n1"), sockets=1, cores_per_socket=1)
         tree.write_out(machine, node.files, node.links, node.device_nodes, tmp_path / "root")
         root = str((tmp_path / "root").resolve())
+        Path(root, "sys/class/net").mkdir(exist_ok=True)  # eth0 and lo are not simulated
         found = {
             "infiniband": infiniband.collect(root, {}),
             "network": network_of.collect(root, {}),
@@ -72,13 +83,21 @@ def probed(tmp_path: Path) -> Callable[..., Evidence]:
 
 @pytest.fixture
 def judged(probed: Callable[..., Evidence]) -> Judged:
-    def run(faults: list[object], count: int = 8, **said: object) -> list[tuple[str, Finding]]:
-        evidence = probed(faults, **said)
+    def run(
+        faults: list[object],
+        count: int = 8,
+        devices: dict[str, str] | None = None,
+        **said: object,
+    ) -> list[tuple[str, Finding]]:
+        evidence, efa = probed(faults, **said), said.get("nic_kind") == "efa"
         params: dict[str, dict[str, Any]] = {
             "infiniband": {**SAID["infiniband"], "count": count},
             "network_link": {"drivers": {"mlx5_core": {**SAID["network_link"], "count": count}}},
-            "rdma": {"count": count},
+            "rdma": {"count": count, "devices": devices or {}},
+            **({"efa": {"count": count}} if efa else {}),
         }
+        if efa:
+            del params["infiniband"], params["network_link"]
         return [
             (name, finding)
             for name, given in params.items()
@@ -107,9 +126,40 @@ def test_a_healthy_node_is_ok(profile: str, count: int, judged: Judged) -> None:
     assert odd == []
 
 
-@pytest.mark.parametrize("fault", sorted(network.FAULTS))
+@pytest.mark.parametrize("fault", sorted(FOUND))
 def test_a_fault_is_found_and_nothing_else(fault: str, judged: Judged) -> None:
-    assert wrong(judged([fault])) == FOUND[fault]
+    findings = judged([fault], devices=INTERFACES)
+    assert wrong(findings) == FOUND[fault]
+    assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]
+
+
+@pytest.mark.parametrize("fault", [None, *sorted(OF_EFA)])
+def test_a_fault_of_efa_is_found_and_nothing_else(fault: str | None, judged: Judged) -> None:
+    findings = judged([fault] if fault else [], nic_kind="efa")
+    assert {each.subject.id for _, each in findings} > {"rdmap26s0", "rdmap60s0"}
+    assert wrong(findings) - {("rdma", "")} == (OF_EFA[fault] if fault else set())
+    assert not [each for _, each in findings if each.verdict is Verdict.UNKNOWN]
+
+
+def test_every_fault_is_tried() -> None:
+    assert FOUND.keys() | OF_EFA.keys() == network.FAULTS.keys() | rdma.FAULTS.keys()
+
+
+ON_ROCE: dict[str, set[tuple[str, str]]] = {
+    "": set(),
+    "rdma-interface-missing": {("rdma", "mlx5_3")},
+    "rdma-names-swapped": {("rdma", "mlx5_0"), ("rdma", "mlx5_1")},
+}
+
+
+@pytest.mark.parametrize("fault", sorted(ON_ROCE))
+def test_roce_has_its_interfaces_and_their_gids(fault: str, judged: Judged) -> None:
+    named = fault != "rdma-interface-missing"  # which is seen without
+    devices = {name: f"en{interface[2:]}" for name, interface in INTERFACES.items() if named}
+    findings = judged([fault] if fault else [], devices=devices, nic_kind="ethernet")
+    rdma_ones = [(name, each) for name, each in findings if name == "rdma"]
+    assert len(rdma_ones) == 9
+    assert wrong(rdma_ones) == ON_ROCE[fault]
 
 
 def test_what_a_port_its_interface_and_the_bus_say_agrees(

@@ -27,6 +27,7 @@ SAID: dict[str, dict[str, Any]] = {  # check -> its params
     "dcgm": {"health": False, "diag": "/var/log/dcgm-diag.json"},
     "dkms": {},
     "environment": {},
+    "imex": {"service": False, "nodes": 18},
     "ofed": {"version": "inbox"},
     "secure_boot": {"enabled": False},
 }
@@ -35,17 +36,20 @@ FOUND = {  # fault -> the checks and subjects that fail
     "diag-failed": {("dcgm", "diag memory")},
     "dkms-not-built": {("dkms", "nvidia")},
     "gpus-hidden": {("environment", "CUDA_VISIBLE_DEVICES")},
+    "imex-down": set(),  # what systemd says
+    "imex-peers-wrong": {("imex", "nodes")},
     "library-empty": set(),  # what a boot does; see test_software_on_nodes.py
     "ofed-old": {("ofed", "mlx5_core")},
     "package-unfinished": set(),
     "secure-boot-on": {("secure_boot", "")},
     "slurm-drained": set(),
+    "torch-cpu": set(),  # what the interpreter says
 }
 PARAMS = {
     name: msgspec.json.decode(json.dumps(said), type=CATALOG.check(name).params)
     for name, said in SAID.items()
 }
-SECTIONS = ("containers", "dcgm", "dkms", "environment", "modules")
+SECTIONS = ("containers", "dcgm", "dkms", "environment", "imex", "modules")
 
 Judged = Callable[..., list[tuple[str, Finding]]]
 
@@ -56,6 +60,8 @@ def judged(tmp_path: Path) -> Judged:
 
     def run(faults: list[str], gpus: str = "h100-sxm") -> list[tuple[str, Finding]]:
         known: dict[str, object] = {"gpus": gpus, "cores": 1, "faults": faults}
+        if gpus == "h100-sxm":
+            known["nvlink_domain"] = 18
         part = NodePart.model_validate_json(json.dumps(known))
         node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
         machine = SimulatedMachine("n1", machine_id("n1"), sockets=1, cores_per_socket=1)
@@ -88,6 +94,7 @@ def nvml_of(node: SimulatedNode) -> dict[str, Any]:
         {
             "index": index,
             "mig_current": False,
+            "fabric": {"cluster_uuid": told.get(f"gpu.{index}.fabric.cluster_uuid", "0")},
             **{
                 key: told.get(f"gpu.{index}.{key}", told.get(f"gpu.*.{key}"))
                 for key in ("uuid", "serial", "bus_id")

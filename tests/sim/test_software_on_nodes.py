@@ -13,13 +13,15 @@ pytestmark = pytest.mark.timeout(600)
 BASELINE = """\
 nodevet: 1
 title: these nodes
+allow_commands: true
 expect:
   container_runtime: {cdi: true}
   cuda_libraries: {}
   dcgm: {health: false, diag: /var/log/dcgm-diag.json}
   dkms: {}
   environment: {units: [ssh.service]}
-  imex: {}
+  framework_cuda: {python: /opt/pytorch/bin/python, version: "2.4", cuda: "12.4"}
+  imex: {nodes: 18}
   ofed: inbox
   packages: {installed: {bash: any}, absent: [snapd]}
   secure_boot: false
@@ -29,8 +31,8 @@ SCENARIO = f"""\
 sim: 1
 title: one of which nothing is wrong, and one of which everything is
 nodes:
-  good: {{gpus: h100-sxm, cores: 1}}
-  bad: {{gpus: h100-sxm, cores: 1, faults: [{", ".join(sorted(FAULTS))}]}}
+  good: {{gpus: h100-sxm, cores: 1, nvlink_domain: 18}}
+  bad: {{gpus: h100-sxm, cores: 1, nvlink_domain: 18, faults: [{", ".join(sorted(FAULTS))}]}}
 """
 FOUND = {
     ("container_runtime", "/etc/cdi/nvidia.yaml"),
@@ -38,6 +40,9 @@ FOUND = {
     ("dcgm", "diag memory"),
     ("dkms", "nvidia"),
     ("environment", "CUDA_VISIBLE_DEVICES"),
+    ("framework_cuda", "/opt/pytorch/bin/python"),
+    ("imex", "nodes"),
+    ("imex", "nvidia-imex.service"),
     ("ofed", "mlx5_core"),
     ("packages", "bash"),
     ("secure_boot", ""),
@@ -65,7 +70,6 @@ def test_a_healthy_node_is_ok(hosts: dict[str, Any]) -> None:
     odd = [each for each in hosts["good"]["findings"] if each["verdict"] != "ok"]
     assert {(each["check"], each["verdict"]) for each in odd} == {
         ("dkms", "not_applicable"),
-        ("imex", "not_applicable"),
     }
 
 

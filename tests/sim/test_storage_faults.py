@@ -46,6 +46,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "kernel-differs": {("kernel", "")},
     "mount-missing": set(),  # a node that is booted has mounts of its own
     "mount-read-only": set(),
+    "nfs-retransmissions": {("nfs", "/home")},
     "raid-degraded": {("raid", "md0")},
     "smt-off": {
         ("cpu_topology", ""),
@@ -64,6 +65,7 @@ def judged(tmp_path: Path) -> Judged:
 
     def run(*faults: str) -> list[tuple[str, Finding]]:
         known: dict[str, object] = {"gpus": "h100-sxm", "cores": 2, "faults": list(faults)}
+        known["nfs"] = "/home"
         part = NodePart.model_validate_json(json.dumps(known))
         node = describe_node(NodeSpec("n1", part, known, Path(), {"": Origin("here")}))
         root = tmp_path / f"root-{'-'.join(faults)}"

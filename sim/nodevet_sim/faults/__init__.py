@@ -17,6 +17,7 @@ from nodevet_sim.faults import (
     kernel,
     network,
     node,
+    rdma,
     software,
     storage,
 )
@@ -72,6 +73,7 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in storage.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in devices.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in network.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in rdma.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in software.FAULTS.items()},
 }
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nodevet_sim.description import Content
+from nodevet_sim.faults.node import NoParams
 from nodevet_sim.faults.params import FaultParams
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.network_files import DOWN
+from nodevet_sim.network_files import DOWN, LINKS, link_told
 
 INTERFACES, DEVICES = "sys/class/net", "sys/class/infiniband"
 DEFAULT_PORT = 3
@@ -93,7 +94,8 @@ def ib_port_down(healthy: Healthy, want: OneRdmaPort) -> Patch:
         "lid": "0xffff", "sm_lid": "0x0",
     }  # fmt: skip
     files: dict[str, Content] = {f"{port}/{name}": f"{text}\n" for name, text in values.items()}
-    return Patch(healthy.present({**files, **without_carrier(interface)}))
+    told = {f"{LINKS}/{port.split('/')[-3]}.json": link_told(state="Polling", speed="N/A")}
+    return Patch(healthy.present({**files, **without_carrier(interface)}), root_files=told)
 
 
 def ib_rate_degraded(healthy: Healthy, want: DegradedPort) -> Patch:
@@ -153,7 +155,25 @@ def nic_down(healthy: Healthy, want: OneInterface) -> Patch:
     return Patch(healthy.present({**without_carrier(place), f"{place}/flags": f"{DOWN}\n"}))
 
 
+def default_route_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The node has no default route, as with a lease that brought none.
+
+    A node must be booted to have any.
+    """
+    return Patch(node={"default_route": False})
+
+
+def address_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The node has no address in its storage network, 198.19.0.0/16.
+
+    A node must be booted to have any.
+    """
+    return Patch(node={"storage_address": False})
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "address-missing": (NoParams, address_missing),
+    "default-route-missing": (NoParams, default_route_missing),
     "ib-port-down": (OneRdmaPort, ib_port_down),
     "ib-rate-degraded": (DegradedPort, ib_rate_degraded),
     "link-flapping": (FlappingPort, link_flapping),

@@ -30,6 +30,7 @@ class Healthy:
     links: Mapping[str, str]
     state: Mapping[str, str]
     disk_mb: int = 1024
+    root_files: Mapping[str, Content] = field(default_factory=dict)  # /etc/...: of its own disk
 
     def gpu(self, wanted: int | None) -> int:
         """The GPU with this index; without one GPU 3, or the last. Raises FaultError."""
@@ -103,11 +104,13 @@ class Patch:
     files: Mapping[str, Content] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
     node: Mapping[str, object] = field(default_factory=dict)  # fields of description.SimulatedNode
+    links: Mapping[str, str] = field(default_factory=dict)
     root_files: Mapping[str, Content] = field(default_factory=dict)
     services: Mapping[str, bool] = field(default_factory=dict)  # unit -> enabled
     gpu: int | None = None  # the one GPU whose state or files it is about
     gone: frozenset[int] = frozenset()  # GPUs that are no longer there
     gone_slots: frozenset[str] = frozenset()  # addresses of other PCI functions that are not
+    gone_paths: frozenset[str] = frozenset()  # files, links and folders, whole, that are not
     log: tuple[LogLine, ...] = ()
     boot: tuple[str, ...] = ()
 
@@ -115,19 +118,34 @@ class Patch:
 def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     """All of them as one. Raises FaultError naming the two that contradict each other."""
     named = tuple(patches)
-    tables = ("files", "state", "node", "root_files", "services")
+    tables = ("files", "links", "state", "node", "root_files", "services")
     merged = {table: _merged(table, named) for table in tables}
     for name, patch in named:
         for other, its in named:
             if its.gpu in patch.gone:
                 raise FaultError(f"{name} and {other} conflict on GPU {its.gpu}; keep one")
+            if its is not patch:
+                for path in its.files:
+                    if is_below(path, patch.gone_paths):
+                        raise FaultError(f"{name} and {other} conflict on {path}; keep one")
     return Patch(
         **merged,  # type: ignore[arg-type]
         gone=frozenset(gpu for _, patch in named for gpu in patch.gone),
         gone_slots=frozenset(slot for _, patch in named for slot in patch.gone_slots),
+        gone_paths=frozenset(path for _, patch in named for path in patch.gone_paths),
         log=tuple(line for _, patch in named for line in patch.log),
         boot=tuple(dict.fromkeys(command for _, patch in named for command in patch.boot)),
     )
+
+
+def is_below(path: str, folders: frozenset[str]) -> bool:
+    """Whether a path is one of these, or in one.
+
+    >>> is_below("sys/a/b", frozenset(("sys/a",))), is_below("sys/ab", frozenset(("sys/a",)))
+    (True, False)
+    """
+    parts = path.split("/")
+    return any("/".join(parts[:end]) in folders for end in range(1, len(parts) + 1))
 
 
 def _merged(table: str, named: Iterable[tuple[str, Patch]]) -> dict[str, object]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nodevet_sim import imex_files, torch_files
 from nodevet_sim.faults.node import ONLY_INSIDE, NoParams
 from nodevet_sim.faults.params import FaultParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
@@ -99,10 +100,41 @@ SCONTROL = "/usr/local/bin/scontrol"
 def slurm_drained(healthy: Healthy, want: NoParams) -> Patch:
     """Slurm has drained the node and says why. Only scontrol is there, and no Slurm."""
     row = "NodeName=$4 State=IDLE+DRAIN Reason=Xid 79 on GPU 3 [root@2026-11-20T02:11:00]"
-    return Patch(
-        root_files={SCONTROL: f'#!/bin/sh\necho "{row}"\n'},
-        boot=(f"{ONLY_INSIDE} && chmod 755 {SCONTROL}",),
-    )
+    return Patch(root_files={SCONTROL: f'#!/bin/sh\necho "{row}"\n'})
+
+
+def imex_down(healthy: Healthy, want: NoParams) -> Patch:
+    """IMEX does not run on a node of a multi-node NVLink domain.
+
+    The node needs such a domain: `nvlink_domain: 18`.
+    """
+    _peers(healthy)
+    return Patch(services={imex_files.UNIT: False})
+
+
+def imex_peers_wrong(healthy: Healthy, want: NoParams) -> Patch:
+    """IMEX's list of peers has one node of the domain twice, and lacks another.
+
+    The node needs such a domain: `nvlink_domain: 18`.
+    """
+    first, *others = _peers(healthy)
+    rows = (first, first, *others[1:])
+    return Patch(root_files={imex_files.NODES: "".join(f"{row}\n" for row in rows)})
+
+
+def _peers(healthy: Healthy) -> list[str]:
+    """Raises FaultError if the node has no IMEX."""
+    told = healthy.root_files.get(imex_files.NODES)
+    if told is None:
+        raise FaultError("the node is in no multi-node NVLink domain; give it nvlink_domain: 18")
+    return str(told).split()
+
+
+def torch_cpu(healthy: Healthy, want: NoParams) -> Patch:
+    """The torch of /opt/pytorch/bin/python is a wheel for CPUs."""
+    healthy.gpu(None)
+    told = torch_files.torch(f"{torch_files.VERSION}+cpu", None)
+    return Patch(root_files={torch_files.TORCH: told})
 
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
@@ -110,9 +142,12 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "diag-failed": (OneGpu, diag_failed),
     "dkms-not-built": (NoParams, dkms_not_built),
     "gpus-hidden": (Hidden, gpus_hidden),
+    "imex-down": (NoParams, imex_down),
+    "imex-peers-wrong": (NoParams, imex_peers_wrong),
     "library-empty": (NoParams, library_empty),
     "ofed-old": (Release, ofed_old),
     "package-unfinished": (Unfinished, package_unfinished),
     "secure-boot-on": (NoParams, secure_boot_on),
     "slurm-drained": (NoParams, slurm_drained),
+    "torch-cpu": (NoParams, torch_cpu),
 }

@@ -2,6 +2,7 @@
 
 import json
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from pydantic import Field
 from nodevet_sim.faults.node import ONLY_INSIDE
 from nodevet_sim.faults.params import FaultParams
 from nodevet_sim.faults.patch import ADDRESS, FaultError, Healthy, Patch
-from nodevet_sim.storage_files import HEALTHY_LOG, LOGS
+from nodevet_sim.storage_files import HEALTHY_LOG, LOGS, MOUNTSTATS, mountstats
 
 CLASS = "sys/class/nvme"
 DEGRADED = """\
@@ -104,11 +105,29 @@ def mount_read_only(healthy: Healthy, want: MountPoint) -> Patch:
     return Patch(boot=(f"{ONLY_INSIDE} && mount -o remount,ro {want.path}",))
 
 
+class SendsAgain(FaultParams):
+    retransmissions: Annotated[int, Field(ge=1, le=1_000_000)] = 6000
+
+
+def nfs_retransmissions(healthy: Healthy, want: SendsAgain) -> Patch:
+    """The node sends requests to its NFS server again: packets are lost.
+
+    The node needs an NFS mount: `nfs: /home`. `retransmissions`, in 120,000 operations: 6000.
+    """
+    told = str(healthy.files.get(MOUNTSTATS, ""))
+    match = re.search(r"mounted on (\S+) with fstype nfs4 .*\n.*\n\tage:\t(\d+)", told)
+    if match is None:
+        raise FaultError("the node has no NFS mount; give it nfs: /home")
+    point, age = match.groups()
+    return Patch({MOUNTSTATS: mountstats(float(age), want.retransmissions, point)})
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "drive-dead": (Drive, drive_dead),
     "drive-failing": (WornDrive, drive_failing),
     "drive-missing": (Drive, drive_missing),
     "mount-missing": (MountPoint, mount_missing),
     "mount-read-only": (MountPoint, mount_read_only),
+    "nfs-retransmissions": (SendsAgain, nfs_retransmissions),
     "raid-degraded": (NoRaidParams, raid_degraded),
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from nodevet_sim.description import SimulatedNode
 from nodevet_sim.library import SINCE_BOOT, pairs, split, update
-from nodevet_sim.nspawn import disk
+from nodevet_sim.nspawn import disk, network
 from nodevet_sim.nspawn.boot import NodeError, numbers
 from nodevet_sim.nspawn.node import BOOTS, RUNS, RunningNode
 
@@ -42,6 +42,10 @@ async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
     await _files(running, old, new)
     await _device_nodes(running, old, new)
     await _sessions(running, old, new)
+    if new.default_route != old.default_route:
+        await running.connect(network.default_route, "add" if new.default_route else "del")
+    if new.storage_address != old.storage_address:
+        await running.connect(network.storage_address, "add" if new.storage_address else "del")
     for command in new.boot[len(old.boot) :]:
         await running.inside("sh", "-c", command)
     for load in old.load:
@@ -102,7 +106,7 @@ async def _files(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
     root = running.folder / "root"  # the overlay itself: the node sees it at once
     for path, content in new.root_files.items():
         if old.root_files.get(path) != content:
-            disk.put(root, path, content)
+            disk.put(root, path, content, disk.mode_of(content))
     for path in old.root_files.keys() - new.root_files.keys():
         disk.inside(root, path).unlink(missing_ok=True)
     for swap in new.swap:

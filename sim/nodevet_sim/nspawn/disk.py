@@ -118,12 +118,13 @@ def write(
     for name in ("hardware", "sshd-signal", "session", "swap", "kmod"):
         put(upper, f"{LIBRARY}/{name}", _unit(name), 0o755)
     put(upper, "/usr/sbin/nvme", _unit("nvme"), 0o755)
+    put(upper, "/usr/bin/mlxlink", _unit("mlxlink"), 0o755)
     for path in KMOD:
         inside(upper, path).parent.mkdir(parents=True, exist_ok=True)
         inside(upper, path).symlink_to(f"{LIBRARY}/kmod")
     put(upper, "/etc/ssh/ssh_host_ed25519_key", identity.host_key.read_bytes(), 0o600)
     for path, content in {**dict(_files(node, identity)), **node.root_files}.items():
-        put(upper, path, content, 0o644)
+        put(upper, path, content, mode_of(content))
     for each in node.swap:
         put_swap(upper, each)
     for unit in MASKED:
@@ -235,6 +236,11 @@ def put(upper: Path, path: str, content: Content, mode: int = 0o644) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content if isinstance(content, bytes) else content.encode())
     place.chmod(mode)
+
+
+def mode_of(content: Content) -> int:
+    """That of a script, or of a file."""
+    return 0o755 if content[:2] in ("#!", b"#!") else 0o644
 
 
 def put_swap(upper: Path, swap: SwapArea) -> None:

@@ -1,13 +1,15 @@
 """The network of a fleet: one namespace and one pair of interfaces for each node. Pure.
 
-Nodes have addresses of 198.18.0.0/15, which RFC 2544 keeps for tests of networks, and
-no route but the one to this machine: nothing leaves it.
+Nodes have addresses of 198.18.0.0/15, which RFC 2544 keeps for tests of networks: one of 198.18,
+by which this machine reaches them, and one of 198.19, of a network for storage. Their default route
+goes to an address that nobody has: nothing leaves this machine.
 """
 
 from dataclasses import dataclass
 
 MOST_FLEETS = 250
 MOST_NODES = 250
+INNER = "eth0"  # the node's interface
 PREFIX = "nvsim"  # of this machine's interfaces; names have at most 15 characters
 
 
@@ -28,6 +30,16 @@ class NodeNetwork:
         return f"198.18.{self.fleet}.254"
 
     @property
+    def router(self) -> str:
+        """Where the default route goes: nobody answers there."""
+        return f"198.18.{self.fleet}.253"
+
+    @property
+    def storage(self) -> str:
+        """In the second network."""
+        return f"198.19.{self.fleet}.{self.node + 1}/24"
+
+    @property
     def interface(self) -> str:
         """This machine's interface."""
         return f"{PREFIX}{self.fleet}n{self.node}"
@@ -38,7 +50,7 @@ def up(network: NodeNetwork, namespace: str) -> tuple[tuple[str, ...], ...]:
 
     The interfaces are gone when the namespace is, and that is when its last user is gone.
     """
-    outer, inner = network.interface, "eth0"
+    outer, inner = network.interface, INNER
     inside = ("ip", "-n", namespace)
     return (
         ("ip", "netns", "add", namespace),
@@ -52,3 +64,14 @@ def up(network: NodeNetwork, namespace: str) -> tuple[tuple[str, ...], ...]:
         (*inside, "link", "set", inner, "up"),
         (*inside, "link", "set", "lo", "up"),
     )
+
+
+def default_route(network: NodeNetwork, namespace: str, verb: str) -> tuple[str, ...]:
+    """The command that adds it, or with the verb `del` takes it away."""
+    words = ("default", "via", network.router, "dev", INNER, "onlink")
+    return ("ip", "-n", namespace, "route", verb, *words)
+
+
+def storage_address(network: NodeNetwork, namespace: str, verb: str) -> tuple[str, ...]:
+    """The same of the address in the second network."""
+    return ("ip", "-n", namespace, "addr", verb, network.storage, "dev", INNER)

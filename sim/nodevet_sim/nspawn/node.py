@@ -97,6 +97,14 @@ class RunningNode:
         await run("mount", "-t", "overlay", "-o", layers, "nodevet-sim", self.folder / "root")
         for command in network.up(self.network, self.node.name):
             await run(*command)
+        if self.node.default_route:
+            await self.connect(network.default_route, "add")
+        if self.node.storage_address:
+            await self.connect(network.storage_address, "add")
+
+    async def connect(self, command: Callable[..., tuple[str, ...]], verb: str) -> None:
+        """Add or take away a route or an address; nothing on the node is allowed to."""
+        await run(*command(self.network, self.node.name, verb))
 
     async def live(self, turn: asyncio.Semaphore) -> None:
         """Boot, and boot again after every reboot; a node that is off waits for `reboot`."""

@@ -5,10 +5,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from nodevet.remote.probe.cpulist import format_cpulist, parse_cpulist
-from nodevet_sim import captured, software_files, storage_files, tree
+from nodevet_sim import (
+    captured,
+    imex_files,
+    network_files,
+    software_files,
+    storage_files,
+    torch_files,
+    tree,
+)
 from nodevet_sim.description import Content, GpuLoad, LogLine, SimulatedNode, SwapArea
 from nodevet_sim.faults import FAULTS, Healthy, Patch, combine
 from nodevet_sim.faults.node import governors
+from nodevet_sim.faults.patch import is_below
 from nodevet_sim.host_files import ROOT_FILES
 from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.modules import described
@@ -22,7 +31,7 @@ PERSISTENCED, FABRIC_MANAGER = "nvidia-persistenced.service", "nvidia-fabricmana
 NVSWITCH = "10de:22a3", "10de:1af1"
 GENERATED = {  # keys that a captured area leaves nothing to say for
     CPUS: ("sockets", "cores", "smt", "numa", "cpufreq"),
-    "sys/bus/pci": ("nics", "nvme"),
+    "sys/bus/pci": ("nics", "nic_kind", "nvme"),
 }
 
 
@@ -30,22 +39,26 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     """The node. Reads the files that the scenario names. Raises ScenarioError."""
     machine, known = hardware(spec)
     laid = _captured(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
-    healthy = Healthy(laid.files, laid.links, known or {}, spec.part.disk_mb)
+    root_files = _root_files(spec, machine, known or {})
+    found = {**laid.files, **_nfs(spec, machine)}
+    healthy = Healthy(found, laid.links, known or {}, spec.part.disk_mb, root_files)
     if spec.part.governor is not None:
         with spec.blame("governor"):
             chosen = governors(healthy, spec.part.governor)
         governed = dict.fromkeys(chosen, f"{spec.part.governor}\n")
-        healthy = replace(healthy, files={**laid.files, **governed})
+        healthy = replace(healthy, files={**found, **governed})
     patches = tuple(_patches(spec, healthy))
     with spec.blame("faults"):
         patch = combine(patches)
     state = _state(spec, healthy, patch) if known is not None else None
-    files, links = _without(healthy, {**healthy.files, **patch.files}, patch)
+    files, links = _without(healthy, patch)
     if state is not None and "proc/driver/nvidia" not in laid.areas:
         files.update(_driver_files(state))
     files.update(_own_files(spec, files, links))
     gone = {machine.nodes[gpu] for gpu in patch.gone}
     devices = tuple(path for path in machine.nodes if path not in gone)
+    if spec.part.nvlink_domain is not None:
+        devices += (imex_files.CHANNEL,)
     swap = tuple(_swap(spec))
     present = {path: content for path, content in files.items() if content is not None}
     present, modules = described(present, spec.part.modules)
@@ -59,14 +72,8 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         load=tuple(_loads(spec, files, devices)),
         modules=modules,
         swap=swap,
-        root_files={
-            **ROOT_FILES,
-            **software_files.root_files(healthy.state),
-            **_fstab(swap),
-            **dict(storage_files.logs(machine)),
-            **patch.root_files,
-        },
-        services=_services(machine, state, patch),
+        root_files={**root_files, **_fstab(swap), **patch.root_files},
+        services=_services(spec, machine, state, patch),
         boot=patch.boot,
         disk_mb=spec.part.disk_mb,
         sources=_sources(spec, laid),
@@ -91,6 +98,28 @@ def _captured(spec: NodeSpec, machine: SimulatedMachine, generated: Overlay) -> 
     return laid
 
 
+def _root_files(
+    spec: NodeSpec, machine: SimulatedMachine, state: Mapping[str, str]
+) -> dict[str, Content]:
+    """What is on the disk of the healthy node."""
+    nodes = spec.part.nvlink_domain
+    return {
+        **ROOT_FILES,
+        **software_files.root_files(state),
+        **(torch_files.root_files() if count_of(state) else {}),
+        **(imex_files.root_files(nodes) if nodes is not None else {}),
+        **dict(storage_files.logs(machine)),
+        **dict(network_files.links_told(machine)),
+    }
+
+
+def _nfs(spec: NodeSpec, machine: SimulatedMachine) -> dict[str, Content]:
+    point = spec.part.nfs
+    if point is None:
+        return {}
+    return {storage_files.MOUNTSTATS: storage_files.mountstats(machine.uptime_s, point=point)}
+
+
 def _patches(spec: NodeSpec, healthy: Healthy) -> Iterator[tuple[str, Patch]]:
     for place, fault in enumerate(spec.part.faults):
         for name, params in fault.items():
@@ -107,21 +136,24 @@ def _state(spec: NodeSpec, healthy: Healthy, patch: Patch) -> dict[str, str]:
         return for_each(state, spec.part.nvml)
 
 
-def _without(
-    healthy: Healthy, files: Mapping[str, Content], patch: Patch
-) -> tuple[dict[str, Content | None], dict[str, str]]:
-    """Files and links without the PCI functions of the GPUs and slots that are gone."""
+def _without(healthy: Healthy, patch: Patch) -> tuple[dict[str, Content | None], dict[str, str]]:
+    """Files and links as the patch has them, without what is gone."""
     addresses = (*(healthy.address(gpu) for gpu in patch.gone), *patch.gone_slots)
     slots = tuple(f"/{address[:-1]}" for address in addresses)  # a GPU's sound is gone, too
 
     def stays(path: str) -> bool:
         return not any(slot in path for slot in slots)
 
+    def left(path: str) -> bool:
+        return not patch.gone_paths or not is_below(path, patch.gone_paths)
+
+    files = {path: content for path, content in healthy.files.items() if left(path)}
+    links = {path: target for path, target in healthy.links.items() if left(path)}
     return (
-        {path: content for path, content in files.items() if stays(path)},
+        {path: content for path, content in {**files, **patch.files}.items() if stays(path)},
         {
             path: target
-            for path, target in healthy.links.items()
+            for path, target in {**links, **patch.links}.items()
             if stays(path) and not (path.startswith("sys/class/") and not stays(target))
         },
     )
@@ -248,12 +280,13 @@ def _fstab(swap: tuple[SwapArea, ...]) -> dict[str, Content]:
 
 
 def _services(
-    machine: SimulatedMachine, state: Mapping[str, str] | None, patch: Patch
+    spec: NodeSpec, machine: SimulatedMachine, state: Mapping[str, str] | None, patch: Patch
 ) -> tuple[str, ...]:
     wanted = {PERSISTENCED: state is not None and _is_persistent(state)}
     switched = any(function.id in NVSWITCH for function in machine.others)
     fabric = state is not None and of_gpu(state, 0, "fabric.state") == "COMPLETED"
     wanted[FABRIC_MANAGER] = state is not None and (switched or fabric)
+    wanted[imex_files.UNIT] = spec.part.nvlink_domain is not None
     return tuple(unit for unit, on in {**wanted, **patch.services}.items() if on)
 
 

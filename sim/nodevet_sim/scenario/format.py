@@ -212,7 +212,12 @@ class NodePart(ScenarioPart):
     cpufreq: Annotated[CpufreqPart, BeforeValidator(_short(SHORT["cpufreq"]))] | None = None
     governor: Word | None = None
     nics: Annotated[int, Field(ge=0, le=MOST_DEVICES)] | None = None
+    nic_kind: Literal["infiniband", "ethernet", "efa"] | None = None
     nvme: Annotated[int, Field(ge=0, le=MOST_DEVICES)] | None = None
+    nfs: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._-]{1,60}){1,9}$")] | None = None
+    """Where /proc/1/mountstats says that an NFS file system is mounted."""
+    nvlink_domain: Annotated[int, Field(ge=2, le=1024)] | None = None
+    """How many nodes share its NVLink domain, with IMEX."""
     cmdline: Line | None = None
     nvml: dict[str, str] = {}
     files: dict[str, str | None] = {}

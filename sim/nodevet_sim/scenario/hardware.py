@@ -4,11 +4,12 @@ import hashlib
 from dataclasses import replace
 
 from nodevet_sim import nvidia_smi_xml
+from nodevet_sim.imex_files import DOMAIN
 from nodevet_sim.machine import SimulatedMachine
 from nodevet_sim.scenario.format import NONE, CpufreqPart, GpusPart, NodePart
 from nodevet_sim.scenario.spec import NodeSpec
 from nodevet_sim.shipped import KINDS, PLAIN, ProfileMachine, server, shipped, with_devices
-from nodevet_sim.state import StateError, state, values
+from nodevet_sim.state import StateError, for_each, of_gpu, state, values
 
 MOST_CPUS = 4096
 ERROR = "NVML_ERROR_"
@@ -43,6 +44,7 @@ def hardware(spec: NodeSpec) -> tuple[SimulatedMachine, dict[str, str] | None]:
         raise spec.error("cores", f"{cpus_of(part)} CPUs; a node has at most {MOST_CPUS}")
     with spec.blame("gpus"):
         machine, known = _source(spec, gpus, shape)
+        known = _in_domain(known, part)
     machine = _refined(spec, replace(machine, hostname=spec.name))
     if known is None:
         if part.nvml:
@@ -103,6 +105,16 @@ def _from_xml(
     return machine, values(node.state())
 
 
+def _in_domain(known: dict[str, str] | None, part: NodePart) -> dict[str, str] | None:
+    """The state of GPUs whose NVSwitches reach other nodes, if they do. Raises StateError."""
+    if part.nvlink_domain is None:
+        return known
+    if known is None or of_gpu(known, 0, "fabric.state") != "COMPLETED":
+        raise StateError("no NVSwitch connects these GPUs; remove nvlink_domain")
+    told = {"cluster_uuid": DOMAIN, "clique_id": "1"}
+    return for_each(known, {f"gpu.*.fabric.{key}": value for key, value in told.items()})
+
+
 def _driver(known: dict[str, str], version: str) -> dict[str, str]:
     """The state of another driver: what bears the version of the old one bears the new one."""
     old = known.get("driver_version", "")
@@ -125,7 +137,7 @@ def _refined(spec: NodeSpec, machine: SimulatedMachine) -> SimulatedMachine:
             node_memory_kb=numa.memory_gb << 20 if numa.memory_gb else machine.node_memory_kb,
         )
     machine = replace(
-        with_devices(machine, part.nics, part.nvme),
+        with_devices(machine, part.nics, part.nvme, part.nic_kind),
         smt=machine.smt if part.smt is None else part.smt,
         cmdline=part.cmdline or machine.cmdline,
     )
