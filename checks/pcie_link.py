@@ -34,11 +34,9 @@ from nodevet.evidence.core import unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
-from nodevet.evidence.pci import Pci, PciFunction
+from nodevet.evidence.pci import RATES, WIDTHS, Pci, PciFunction, generation_of
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, Value, Verdict, not_applicable
 
-WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes
-RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s per lane
 GPU_IDLE = 0x1
 IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
 IDLE_PSTATE = 5  # the first in which the driver lowers the link
@@ -210,11 +208,6 @@ def unsaid(gpu: Gpu, field: str) -> str:
     """Why a field is of no use: it was not read, or no link is so."""
     found = getattr(gpu, field)
     return f"{field}: {gpu.why(field) if found is None else f'NVML says {found}'}"
-
-
-def generation_of(gts: float | None) -> int:
-    """The generation that runs at this rate; 0 for none."""
-    return next((number for number, rate in RATES.items() if rate == gts), 0)
 
 
 def judge_width(gpu: Gpu, near: tuple[PciFunction, ...], wanted: int | str) -> LinkPart:

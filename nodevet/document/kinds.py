@@ -23,6 +23,7 @@ class DocumentKind(Enum):
     BASELINE = "a baseline"
     INVENTORY = "an inventory"
     APPROVAL = "the rules of approval"
+    WORKLOAD = "a workload"
     SCENARIO = "a scenario of simulated nodes"
     RUN = "a saved run of checks"
     PLAN = "a plan"
@@ -35,6 +36,7 @@ _WAYS = {
     DocumentKind.BASELINE: "use it with -b {file}",
     DocumentKind.INVENTORY: "use it with -i {file}",
     DocumentKind.APPROVAL: "nodevet reads it from the project's folder: --project {folder}",
+    DocumentKind.WORKLOAD: "hold nodes against it with: nodevet feed {file}",
     DocumentKind.SCENARIO: "boot it with: nodevet sim up {file}",
     DocumentKind.RUN: "render it with: nodevet report {file}",
     DocumentKind.PLAN: "read and sign it with: nodevet approve {file}",
@@ -62,6 +64,8 @@ _YAML_KEYS = (
     ({"author_approves"}, DocumentKind.APPROVAL),
     ({"teams"}, DocumentKind.APPROVAL),
     ({"sim", "nodes"}, DocumentKind.SCENARIO),
+    ({"nodevet", "workload"}, DocumentKind.WORKLOAD),
+    ({"workload", "step"}, DocumentKind.WORKLOAD),
     ({"nodevet", "hosts"}, DocumentKind.INVENTORY),
     ({"nodevet", "groups"}, DocumentKind.INVENTORY),
     ({"nodevet", "defaults"}, DocumentKind.INVENTORY),

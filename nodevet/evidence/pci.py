@@ -87,3 +87,14 @@ class Pci(SectionRecord, frozen=True, kw_only=True, dict=True):
 
 KEPT_FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
 """Drivers that hold a GPU for a virtual machine, away from NVML."""
+
+
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+"""Lanes that a link can have."""
+RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+"""GT/s of a lane, by generation."""
+
+
+def generation_of(gts: float | None) -> int:
+    """The generation that runs at this rate; 0 for none."""
+    return next((number for number, rate in RATES.items() if rate == gts), 0)
