@@ -4,15 +4,16 @@
 works with it, and an unattended upgrade that replaces one of them breaks every job of the node.
 Two nodes that should be alike differ in a package more often than in anything else.
 
-**Read from** /var/lib/dpkg/status, or `rpm -qa` where rpm keeps the packages; only what the
-baseline names. A name may hold `*`: `nvidia-fabricmanager-*`, and after a colon dpkg's
+**Read from** /var/lib/dpkg/status, or `rpm -qa` and /etc/dnf where rpm keeps the packages; only
+what the baseline names. A name may hold `*`: `nvidia-fabricmanager-*`, and after a colon dpkg's
 architecture: `libnccl2:amd64`.
 
 **Verdicts.** Versions are in dpkg's or rpm's own order. What is left out of a version is not
 compared: `550.90.07` admits every release of it under every epoch, `550.90.07-1` one release. A
 package that is not configured is not installed. Of several packages of one name, kernels or
-architectures, each must fit. Which packages dnf holds is not read: `held` is unknown with rpm. So
-is everything while dpkg is at work, or was interrupted.
+architectures, each must fit. With rpm a package is held if dnf.conf excludes it, or dnf's
+versionlock admits the installed version alone; a lock that admits others is unknown, as is `held`
+without dnf. Everything is unknown while dpkg is at work, or was interrupted.
 
 **To fix it** `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`; `apt-mark hold` keeps it
 (`dnf versionlock` with rpm), `apt-get purge` removes it. One that is half installed: `dpkg
@@ -177,7 +178,7 @@ CONFIGURE = "its installation did not end: `dpkg --configure -a` says why"
 UPGRADE = (
     "install the expected version: `apt-get install NAME=VERSION` or `dnf install NAME-VERSION`"
 )
-HOLD = "`apt-mark hold NAME` keeps unattended upgrades from it"
+HOLD = "`apt-mark hold NAME`, or `dnf versionlock add NAME`, keeps unattended upgrades from it"
 
 
 def asks(params: Params) -> Mapping[str, tuple[str, ...]]:

@@ -1,7 +1,11 @@
-"""The order of versions, held against dpkg's own, and rpm's as its users know it."""
+"""The order of versions, held against dpkg's own, and rpm's own."""
 
+import random
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +34,11 @@ RPM_ORDER = [  # oldest first
     "1.0~rc1", "1.0~rc1^git1", "1.0", "1.0^git1", "1.0^git2", "1.0a", "1.0.a", "1.0.1", "1.0.2",
     "1.0.10", "1.1", "2", "10", "20240101",
 ]  # fmt: skip
+TRICKY = [
+    *RPM_ORDER, "~", "^", "~~", "^^", "1.0^", "1.0~", "1.0^~", "1.0~^", "a", "1a", "a1", "1.0a1",
+    "010", "10a", "fc4", "fc.4", "4fc", "5_16.1", "..", "1..0", "_", "é", "1é2", "12", "1A", "0",
+    "00", "el9_4", "el9", "9999999999999999999999", "427.13.1.el9_4",
+]  # fmt: skip
 
 
 def test_the_order_is_that_of_rpm() -> None:
@@ -40,6 +49,46 @@ def test_the_order_is_that_of_rpm() -> None:
     assert rpm_order("1.0a", "1.0.a") == rpm_order("5.16.1.3", "5_16.1-3") == 0
     assert rpm_order("010", "10") == 0
     assert rpm_order("fc4", "fc.4") == 0 < rpm_order("4", "fc")
+
+
+def by_rpm(pairs: Sequence[tuple[str, str]]) -> list[int]:
+    """How rpm itself orders them, 500 in one run: of more at once it aborts."""
+    found = []
+    for start in range(0, len(pairs), 500):
+        lines = " ".join(f"{one} {other}" for one, other in pairs[start : start + 500])
+        each = f"for one, other in string.gmatch([=[{lines}]=], '(%S+) (%S+)') do"
+        script = f"%{{lua:{each} print(rpm.vercmp(one, other)) end}}"
+        done = subprocess.run(["rpm", "--eval", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:500]
+        found += [int(word) for word in re.findall(r"-?[01]", done.stdout)]
+    return found
+
+
+@pytest.mark.skipif(shutil.which("rpm") is None, reason="rpm is not installed")
+def test_versions_are_in_the_order_of_the_real_rpm() -> None:
+    draw = random.Random(7)
+    drawn = ["".join(draw.choices("0129ab.+~^_é", k=draw.randint(1, 7))) for _ in range(1500)]
+    pairs = [*product(TRICKY, TRICKY), *pairwise(drawn)]
+    told = by_rpm(pairs)
+    assert len(told) == len(pairs)
+    differing = [
+        (pair, found)
+        for pair, found in zip(pairs, told, strict=True)
+        if sign(rpm_order(*pair)) != found
+    ]
+    assert differing == []
+
+
+@pytest.mark.skipif(shutil.which("rpm") is None, reason="rpm is not installed")
+def test_epochs_and_releases_are_in_the_order_of_the_real_rpm() -> None:
+    whole = [
+        f"{epoch}:{version}-{release}"
+        for epoch, version, release in product(
+            ("0", "1", "10"), ("550.90.07", "550.100", "550~rc1"), ("1", "1.el9", "1^git", "10")
+        )
+    ]
+    pairs = list(product(whole, whole))
+    assert [sign(order(one, other, "rpm")) for one, other in pairs] == by_rpm(pairs)
 
 
 @given(NUMBERS, NUMBERS, NUMBERS)

@@ -19,7 +19,7 @@ class InstalledPackage(Record, frozen=True, kw_only=True):
     version: Text | None = None  # with its epoch, if it has one: 1:550.90.07-1
     # dpkg's: installed, config-files, half-configured, unpacked, ...; of rpm always installed
     state: Text | None = None
-    held: bool | None = None  # apt-mark hold; null with rpm
+    held: bool | None = None  # apt-mark hold; versionlock or an exclude of dnf
 
 
 class AskedPackage(Record, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The packages that a baseline names, as dpkg or rpm have them.
 
 dpkg's own status file is read, without running it; rpm's database is not text, so that `rpm -qa` is
-run, once and only for what is asked. Neither uses the network or takes a lock. A name may hold `*`.
+run, once and only for what is asked. Neither uses the network or takes a lock. What dnf holds is
+read from its files. A name may hold `*`.
 """
 
 import os
@@ -18,6 +19,7 @@ from nodevet.remote.probe.files import (
     read_bytes,
     silent,
 )
+from nodevet.remote.probe.holds import holds
 from nodevet.remote.program import find, printed
 
 DPKG = "/var/lib/dpkg/status"
@@ -34,7 +36,6 @@ JOURNAL = re.compile(r"[0-9]+\Z")
 ROW = "%{NAME}\\t%{ARCH}\\t%{EVR}\\n"
 NOT_A_NAME = "not a valid package name"
 TOO_MANY = "more than {} packages have such a name".format(MOST)
-NO_HOLDS = "which packages dnf holds is not read"
 
 
 def pattern(name):
@@ -130,9 +131,22 @@ def parse_rpm(text, patterns):
                 version=version[:256],
                 state="installed",
             )
-            record.fail("held", NO_HOLDS)
             found[name].append(record)
     return found
+
+
+def take_holds(packages):
+    """Whether dnf holds each of these, which are all of their names."""
+    held, why = attempt(holds, "/")
+    versions = {}
+    for each in packages:
+        versions.setdefault(each["name"], []).append(each["version"])
+    for each in packages:
+        if why is not None:
+            each.fail("held", why)
+        else:
+            name = each["name"]
+            each.take("held", held.held, name, each["architecture"], versions[name])
 
 
 def is_unfinished(root):
@@ -151,7 +165,10 @@ def of_rpm(patterns):
         return {}
     stems = sorted({name.partition(":")[0] for name in patterns})
     words = (find("rpm"), "-qa", "--queryformat", ROW) + tuple(stems)
-    return parse_rpm(printed(words, SECONDS, OUTPUT), patterns)
+    found = parse_rpm(printed(words, SECONDS, OUTPUT), patterns)
+    for packages in found.values():
+        take_holds(packages)
+    return found
 
 
 def manager_of(root):

@@ -1,0 +1,155 @@
+"""What dnf holds, from its files as `dnf versionlock add` and `dnf5 versionlock add` write them."""
+
+from pathlib import Path
+
+import pytest
+
+from nodevet.remote.probe.holds import holds
+
+LIST = """
+# Added lock on Mon Nov  9 10:00:00 2026
+kernel-core-0:5.14.0-427.13.1.el9_4.*
+nvidia-driver-3:550.90.07-1.el9.x86_64
+nccl-2.21.5-1+cuda12.4
+datacenter-gpu-manager
+docker-ce-3:26.*
+0:bash-5.1.8-6.el9.*
+podman-0:4.9-1.el9.*
+!dkms-0:3.0.12-1.el9.*
+"""
+TOML = """version = "1.0"
+[[packages]]
+name = "nvidia-driver"  # a comment
+comment = "of the GPUs"
+[[packages.conditions]]
+key = "evr"
+comparator = "="
+value = "3:550.90.07-1.fc41"
+
+[[packages]]
+name = "dkms"
+[[packages.conditions]]
+key = "evr"
+comparator = "!="
+value = "0:3.0-1.fc41"
+
+[[packages]]
+name = "cuda*"
+[[packages.conditions]]
+key = "evr"
+comparator = ">="
+value = "0:12"
+
+[[packages]]
+name = "nccl"
+conditions = [{key = "evr", comparator = "=", value = "0:2-1"}]
+"""
+
+
+def node(root: Path, **files: str) -> str:
+    for name, text in files.items():
+        path = (
+            root
+            / {
+                "dnf": "usr/bin/dnf",
+                "dnf5": "usr/bin/dnf5",
+                "main": "etc/dnf/dnf.conf",
+                "plugin": "etc/dnf/plugins/versionlock.conf",
+                "locks": "etc/dnf/plugins/versionlock.list",
+                "toml": "etc/dnf/versionlock.toml",
+            }[name]
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root.resolve())
+
+
+PLUGIN = "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n"
+
+
+def held(root: str, name: str, *versions: str) -> bool | str:
+    try:
+        found: bool = holds(root).held(name, "x86_64", list(versions))
+    except ValueError as error:
+        return str(error)
+    return found
+
+
+LOOSE = "dnf's version lock admits other versions than the installed: "
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "found"),
+    [
+        ("kernel-core", ["5.14.0-427.13.1.el9_4"], True),
+        ("kernel-core", ["5.14.0-427.13.1.el9_4", "5.14.0-503.el9"], True),
+        ("kernel-core", ["5.14.0-503.el9"], f"{LOOSE}kernel-core-0:5.14.0-427.13.1.el9_4.*"),
+        ("nvidia-driver", ["3:550.90.07-1.el9"], True),
+        ("nvidia-driver", ["2:550.90.07-1.el9"], f"{LOOSE}nvidia-driver-3:550.90.07-1.el9.x86_64"),
+        ("nccl", ["2.21.5-1+cuda12.4"], True),
+        ("datacenter-gpu-manager", ["1:3.3-1"], f"{LOOSE}datacenter-gpu-manager"),
+        ("docker-ce", ["3:26.1-1"], f"{LOOSE}docker-ce-3:26.*"),
+        ("bash", ["5.1.8-6.el9"], True),
+        ("dkms", ["3.0.12-1.el9"], False),
+        ("podman-docker", ["4.9-1.el9"], False),
+        ("dnf", ["4-1"], False),
+    ],
+)
+def test_dnf_4_holds_what_its_list_admits_in_one_version(
+    tmp_path: Path, name: str, versions: list[str], found: bool | str
+) -> None:
+    assert held(node(tmp_path, dnf="", plugin=PLUGIN, locks=LIST), name, *versions) == found
+
+
+def test_a_package_of_two_locks_is_held_only_if_both_are_installed(tmp_path: Path) -> None:
+    locks = "kernel-0:5.14-427.*\nkernel-0:5.14-503.*\n"
+    root = node(tmp_path, dnf="", plugin=PLUGIN, locks=locks)
+    assert held(root, "kernel", "5.14-427", "5.14-503") is True
+    assert held(root, "kernel", "5.14-427") == f"{LOOSE}kernel-0:5.14-503.*"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "found"),
+    [
+        ("nvidia-driver", "3:550.90.07-1.fc41", True),
+        ("nvidia-driver", "3:560-1.fc41", f"{LOOSE}nvidia-driver"),
+        ("dkms", "3.1-1.fc41", False),
+        ("cuda-toolkit", "12.4-1", f"{LOOSE}cuda*"),
+        ("nccl", "2-1", f"{LOOSE}nccl"),
+        ("bash", "5-1", False),
+    ],
+)
+def test_dnf5_holds_what_its_file_admits_in_one_version(
+    tmp_path: Path, name: str, version: str, found: bool | str
+) -> None:
+    assert held(node(tmp_path, dnf="", dnf5="", toml=TOML), name, version) == found
+
+
+@pytest.mark.parametrize("files", [{"dnf": ""}, {"dnf5": ""}])
+def test_what_dnf_excludes_is_held(tmp_path: Path, files: dict[str, str]) -> None:
+    root = node(tmp_path, **files, main="[main]\nexclude=nvidia* cuda*,\n  dkms\n")
+    assert held(root, "nvidia-driver", "1-1") is held(root, "dkms", "1-1") is True
+    assert held(root, "bash", "1-1") is False
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"dnf": "", "locks": LIST}, False),  # the plugin is not installed
+        ({"dnf": "", "locks": LIST, "plugin": PLUGIN.replace("1", "0")}, False),
+        ({"dnf": "", "locks": LIST, "plugin": PLUGIN, "main": "[main]\nplugins=0\n"}, False),
+        (
+            {"plugin": PLUGIN, "locks": LIST},
+            "there is no dnf: what else holds packages is not read",
+        ),
+        ({"dnf": "", "main": "exclude=a"}, "/etc/dnf/dnf.conf: not an INI file"),
+        (
+            {"dnf": "", "main": "[main]\n", "plugin": "["},
+            "/etc/dnf/plugins/versionlock.conf: not an INI file",
+        ),
+    ],
+)
+def test_a_list_that_nothing_reads_holds_nothing(
+    tmp_path: Path, files: dict[str, str], found: bool | str
+) -> None:
+    assert held(node(tmp_path, **files), "bash", "5.1.8-6.el9") == found
