@@ -26,7 +26,8 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     waited_ns: Counted | None = None  # schedstat: runnable, and no CPU
     switches: Counted | None = None  # of its own will
     preemptions: Counted | None = None  # nonvoluntary
-    wchan: Text | None = None  # the function of the kernel it slept in most often; empty: in none
+    # the function of the kernel that it slept in -> at how many looks; wchan
+    waits: Annotated[dict[Text, int], bounds.LOOKS] | None = None
 
 
 class ProcessActivity(Record, frozen=True, kw_only=True):

@@ -8,6 +8,25 @@ from nodevet.remote.probe.watch import counted
 SMALL = 4096  # bytes of a file of /proc that has one row, or some fifty
 TICKS = ("user", "system")
 SWITCHES = ("switches", "preemptions")
+RESTING = (  # functions of the kernel in which a thread without work sleeps, "" if not told
+    "",
+    "0",
+    "futex_wait_queue",
+    "futex_wait_queue_me",
+    "futex_do_wait",
+    "do_epoll_wait",
+    "ep_poll",
+    "poll_schedule_timeout",
+    "poll_schedule_timeout.constprop.0",
+    "do_select",
+    "hrtimer_nanosleep",
+    "do_nanosleep",
+    "do_wait",
+    "do_sigtimedwait",
+    "skb_wait_for_more_packets",
+    "inet_csk_accept",
+    "worker_thread",
+)
 ROWS = {b"voluntary_ctxt_switches": "switches", b"nonvoluntary_ctxt_switches": "preemptions"}
 
 
@@ -61,7 +80,9 @@ class WatchedThread(object):
         self.tid = tid
         self.place = "{}{}/".format(place, tid)
         self.states = []
-        self.sleeps = {}  # wchan: how often
+        self.waits = {}  # wchan: at how many looks
+        self.asleep_in = ""
+        self.why = None
         self.first = {}
         self.last = {}
 
@@ -85,13 +106,19 @@ class WatchedThread(object):
             self.first = dict(self.last)
 
     def is_active(self):
-        """Whether it is worth a look between the first and the last: it ran, or waited for I/O."""
-        return self.states[-1:] != ["S"]
+        """Whether it is worth a look between the first and the last: it ran, or waited for
+        something that is not one of the ways in which a thread without work sleeps."""
+        return self.states[-1:] != ["S"] or self.asleep_in not in RESTING
 
     def sleep(self):
-        wchan, _ = attempt(lambda: small(self.place + "wchan").decode("ascii", "backslashreplace"))
-        if wchan is not None and wchan != "0":
-            self.sleeps[wchan[:100]] = self.sleeps.get(wchan[:100], 0) + 1
+        wchan, why = attempt(
+            lambda: small(self.place + "wchan").decode("ascii", "backslashreplace")
+        )
+        self.asleep_in = wchan if why is None else ""
+        if why is not None:
+            self.why = why
+        elif wchan != "0":  # else it runs again already
+            self.waits[wchan[:100]] = self.waits.get(wchan[:100], 0) + 1
 
     def told(self, looks):
         """The JSON form of nodevet.evidence.process_activity.ThreadActivity."""
@@ -102,7 +129,9 @@ class WatchedThread(object):
         else:
             record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
         counted(record, TICKS + SWITCHES + ("waited_ns",), self.first, self.last)
-        record["wchan"] = max(self.sleeps, key=self.sleeps.get) if self.sleeps else ""
+        record["waits"] = self.waits
+        if self.why and not self.waits:
+            record.fail("waits", self.why)
         return record
 
 

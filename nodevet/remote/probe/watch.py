@@ -1,8 +1,8 @@
 """Watching a node for a while: when to look, and no more often than what the looks cost allows.
 
 A section that watches is asked for with one object: seconds (how long), interval (seconds from one
-look to the next), at_s (the node's clock at which to begin, so that several hosts are watched at
-the same time; null: at once).
+look to the next), at_s (the controller's clock at which to begin, so that several hosts are watched
+at the same time; null: at once).
 """
 
 import math
@@ -39,6 +39,10 @@ class Watch(object):
         self.wanted = number(wish, "seconds", 10.0, LONGEST)
         self.interval = max(SHORTEST, number(wish, "interval", 1.0, LONGEST), self.wanted / LOOKS)
         self.at_s = number(wish, "at_s", None, math.inf)
+        # how far this machine's clock is ahead of the controller's
+        self.ahead_s = (request.get("arrived_s") or 0) - (request.get("asked_s") or 0)
+        if not request.get("arrived_s") or not request.get("asked_s"):
+            self.ahead_s = 0.0
         deadline = request.get("deadline", 30.0)
         self.end = request.get("end", time.monotonic() + deadline) - SPARE
         self.times = []
@@ -48,7 +52,7 @@ class Watch(object):
 
     def wait(self):
         """Until the agreed moment."""
-        left = (self.at_s or 0.0) - time.time()
+        left = (self.at_s or 0.0) + self.ahead_s - time.time()
         if 0 < left <= AHEAD:
             time.sleep(min(left, max(0.0, self.end - self.wanted - time.monotonic())))
 

@@ -1,0 +1,104 @@
+"""`nodevet diagnose`: what the GPUs of live nodes wait for."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodevet.cli.common import options
+from nodevet.cli.common.command import Command
+from nodevet.cli.common.display import Display, display_options
+from nodevet.cli.common.durations import Duration
+
+
+@click.command(
+    "diagnose",
+    cls=Command,
+    group="Vet",
+    order=6,
+    examples=(
+        ("Why is this machine's GPU slow?", "nodevet diagnose @local"),
+        (
+            "The nodes of a job, watched at the same time: who holds it up?",
+            "nodevet diagnose -i fleet.yaml gpu[001-008] --duration 30s",
+        ),
+    ),
+)
+@options.hosts
+@click.option(
+    "--duration",
+    type=Duration(1, 600),
+    default="10s",
+    show_default=True,
+    help="How long to watch.",
+)
+@click.option(
+    "--interval",
+    type=Duration(0.1, 60),
+    default="1s",
+    show_default=True,
+    help="Look this often; less often where looking would cost more than 1 % of a core.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people, or for programs.",
+)
+@click.option("--rules", is_flag=True, help="Tell which rules held and which did not, and why.")
+@options.baselines
+@options.reach
+@display_options()
+@options.project
+def command(
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    duration: float,
+    interval: float,
+    form: str,
+    rules: bool,
+    names: tuple[str, ...],
+    project: Path,
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Say what each GPU waits for, with the numbers that prove it. Changes nothing.
+
+    Watches the hosts while their jobs run: GPUs, CPUs, storage, memory, and the processes on the
+    GPUs. Settings that differ from the baseline are told as suspects.
+
+    \b
+    Exit codes:
+      0  every GPU is busy, or idle
+      1  a GPU waits, is slowed down or stuck
+      2  usage or configuration error
+      3  a host could not be watched, or a cause cannot be told
+         (1 wins over 3)
+    """
+    import msgspec
+
+    from nodevet.cli.common.output import Sinks, Streams
+    from nodevet.cli.common.progress import Bar
+    from nodevet.report.parts.diagnosis import diagnosis_text
+    from nodevet.run.context import open_context
+    from nodevet.run.diagnose import diagnosed
+    from nodevet.run.reach import fleet_options
+    from nodevet.run.targets import Targets
+
+    context = open_context(project, names)
+    hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
+    reached = fleet_options(context=context, commands=False, **reach)
+    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+        bar.start()
+        found = diagnosed(
+            hosts, context, reached, seconds=duration, interval=interval, done=bar.advance
+        )
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    else:
+        colour = display.colour
+        click.echo(diagnosis_text(found, colour=colour, width=display.width, rules=rules), nl=False)
+    click.get_current_context().exit(found.exit_code)

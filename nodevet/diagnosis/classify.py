@@ -1,0 +1,114 @@
+"""From figures to a cause: every rule is held against them, and what holds decides (pure)."""
+
+from collections.abc import Iterable, Mapping
+
+from nodevet.diagnosis.figures import figures
+from nodevet.diagnosis.job_figures import jobs
+from nodevet.diagnosis.model import (
+    Cause,
+    Condition,
+    Confidence,
+    Figure,
+    GpuDiagnosis,
+    Ruling,
+)
+from nodevet.diagnosis.rules import CLEAR, EXPLAINS, NEXT, RULES, WEAK, CauseRule, Threshold
+from nodevet.diagnosis.words import also, sentence
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
+
+MOST = 1000.0  # a margin beyond which it makes no difference
+
+
+def diagnose(evidence: Evidence) -> tuple[GpuDiagnosis, ...] | str:
+    """Every GPU's cause; or why none can be told."""
+    section = evidence[GpuActivities]
+    if section.data is None:
+        return section.why
+    if section.data.gpus is None:
+        return section.data.why("gpus")
+    return tuple(diagnosed(evidence, gpu) for gpu in section.data.gpus)
+
+
+def diagnosed(evidence: Evidence, gpu: GpuActivity) -> GpuDiagnosis:
+    """One GPU's cause, with everything that was held against it."""
+    found = figures(evidence, gpu)
+    rulings = tuple(ruled(rule, found) for rule in RULES)
+    causes = decided(rulings)
+    cause = causes[0] if len(causes) == 1 else Cause.MIXED if causes else Cause.UNCLEAR
+    known = jobs(evidence, gpu)
+    return GpuDiagnosis(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        cause=cause,
+        causes=causes,
+        confidence=confidence(rulings, causes),
+        sentence=sentence(cause, causes, found, rulings, known, evidence),
+        next_step=NEXT[causes[0]] if cause is Cause.MIXED else NEXT[cause],
+        also=also(cause, causes, found, rulings),
+        figures=tuple(found.values()),
+        rulings=rulings,
+        jobs=known,
+    )
+
+
+def ruled(rule: CauseRule, found: Mapping[str, Figure]) -> Ruling:
+    """A rule held against the figures: what is not known makes it undecided, unless another
+    condition already fails."""
+    conditions = tuple(condition(each, found[each.figure]) for each in rule.thresholds)
+    answers = [each.holds for each in conditions]
+    holds = False if False in answers else None if None in answers else True
+    margins = [each.margin for each in conditions if each.margin is not None]
+    return Ruling(
+        cause=rule.cause,
+        rule=rule.name,
+        holds=holds,
+        margin=min(margins) if len(margins) == len(conditions) else None,
+        conditions=conditions,
+    )
+
+
+def condition(threshold: Threshold, figure: Figure) -> Condition:
+    value = figure.value
+    holds = margin = None
+    if value is not None:
+        least = threshold.at_least
+        holds = value >= threshold.value if least else value <= threshold.value
+        margin = _ratio(value, threshold.value) if least else _ratio(threshold.value, value)
+    return Condition(
+        figure=figure,
+        at_least=threshold.at_least,
+        threshold=threshold.value,
+        source=threshold.source,
+        holds=holds,
+        margin=margin,
+    )
+
+
+def _ratio(above: float, below: float) -> float:
+    if below <= 0:
+        return MOST if above >= 0 else 0.0
+    return round(min(MOST, above / below), 3)
+
+
+def decided(rulings: Iterable[Ruling]) -> tuple[Cause, ...]:
+    """The causes of the rules that hold, the strongest first; without what another of them brings
+    along, and a weak one only by itself."""
+    best: dict[Cause, float] = {}
+    for ruling in rulings:
+        if ruling.holds:
+            best[ruling.cause] = max(ruling.margin or 0.0, best.get(ruling.cause, 0.0))
+    effects = {effect for cause in best for effect in EXPLAINS.get(cause, ())}
+    own = {cause: margin for cause, margin in best.items() if cause not in effects}
+    strong = {cause: margin for cause, margin in own.items() if cause not in WEAK} or own
+    return tuple(sorted(strong, key=lambda cause: -strong[cause]))
+
+
+def confidence(rulings: Iterable[Ruling], causes: tuple[Cause, ...]) -> Confidence:
+    """How far what was found rules out everything else."""
+    listed = list(rulings)
+    if not causes or any(ruling.holds is None for ruling in listed):
+        return Confidence.LOW
+    clear = {ruling.cause for ruling in listed if ruling.holds and (ruling.margin or 0) >= CLEAR}
+    return Confidence.HIGH if set(causes) <= clear else Confidence.MEDIUM

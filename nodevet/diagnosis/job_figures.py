@@ -1,0 +1,340 @@
+"""The figures of the job on a GPU: the processes that NVML names on it, and their descendants."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nodevet.diagnosis.model import Figure, Job
+from nodevet.diagnosis.series import grown, percent, rate, total
+from nodevet.evidence.cpu import Cpu
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.gpu_activity import GpuActivity
+from nodevet.evidence.lists import numbers
+from nodevet.evidence.numa import Numa
+from nodevet.evidence.pci import Pci
+from nodevet.evidence.process_activity import (
+    CgroupActivity,
+    ProcessActivities,
+    ProcessActivity,
+    ThreadActivity,
+)
+
+HOT = 50.0  # percent of a core: a thread that could be what others wait for
+ACTIVE = 10.0  # percent of a core: a thread that works
+LEAST = 3  # looks at a thread below which its states say nothing
+STORAGE_WAITS = (  # how the kernel's functions are called in which a thread waits for storage
+    *("io_schedule", "folio_wait", "wait_on_page", "wait_on_buffer", "blk_", "bit_wait_io"),
+    *("rq_qos_wait", "blkdev_", "iomap_", "filemap_", "__filemap", "submit_bio", "bio_"),
+    *("nfs", "rpc_wait", "__rpc", "rpc_", "fuse_", "request_wait_answer", "cifs", "ceph"),
+    *("netfs", "cl_", "ll_", "ptlrpc", "osc_", "ldlm", "obd_", "vvp_", "gpfs", "kxcopen"),
+    *("xfs_", "ext4_", "btrfs_", "jbd2", "zfs_", "zio_", "cv_wait_io", "lock_page", "dm_"),
+)
+LOCAL = 10  # the distance of a NUMA node to itself, by ACPI
+
+
+class WatchedJob(NamedTuple):
+    """What the evidence has of the processes of one GPU."""
+
+    processes: tuple[ProcessActivity, ...]
+    cgroups: tuple[CgroupActivity, ...]
+    seconds: float
+    hz: int
+
+
+def job_of(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
+    """The job on a GPU, or why it is not known."""
+    section = evidence[ProcessActivities]
+    data = section.data
+    if data is None:
+        return section.why
+    if data.processes is None or data.look is None or not data.look.seconds or not data.tick_hz:
+        return data.why("processes")
+    own = _own(data.processes, gpu)
+    if own is None:
+        return gpu.why("processes")
+    paths = {process.cgroup for process in own}
+    groups = tuple(group for group in data.cgroups or () if group.path in paths)
+    return WatchedJob(own, groups, data.look.seconds, data.tick_hz)
+
+
+def _own(
+    processes: Iterable[ProcessActivity], gpu: GpuActivity
+) -> tuple[ProcessActivity, ...] | None:
+    """The processes on a GPU and all that descend from them."""
+    if gpu.processes is None and not any(gpu.index in each.gpus for each in processes):
+        return None
+    named = {process.pid for process in gpu.processes or ()}
+    found: dict[int, ProcessActivity] = {}
+    for process in processes:  # parents come before their children
+        if process.pid in named or gpu.index in process.gpus or process.parent in found:
+            found[process.pid] = process
+    return tuple(found.values())
+
+
+def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
+    """The processes on a GPU as people name them."""
+    found = job_of(evidence, gpu)
+    known = {} if isinstance(found, str) else {each.pid: each for each in found.processes}
+    return tuple(
+        Job(
+            pid=each.pid,
+            command=(known[each.pid].command or "") if each.pid in known else "",
+            memory_b=each.memory_used_b,
+            helpers=_helpers(each.pid, known),
+        )
+        for each in gpu.processes or ()
+    )
+
+
+def _helpers(pid: int, known: Mapping[int, ProcessActivity]) -> int:
+    family = {pid}
+    for process in known.values():
+        if process.parent in family:
+            family.add(process.pid)
+    return len(family) - 1
+
+
+def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
+    found = job_of(evidence, gpu)
+    if isinstance(found, str):
+        yield from (Figure(name, None, unit, what, found) for name, unit, what in NAMES)
+        return
+    yield from _cpu(found, evidence)
+    yield from _waits(found)
+    yield from _reads(found)
+    yield from _limits(found)
+    yield from _places(found, evidence, gpu)
+
+
+NAMES = (
+    ("job_cpus", "CPUs", "CPUs that the job uses"),
+    ("job_user", "%", "user time of the job's CPU time"),
+    ("job_system", "%", "system time of the job's CPU time"),
+    ("cpus_allowed", "CPUs", "CPUs that the job may use"),
+    ("saturation", "%", "CPUs that it uses of those that it may use"),
+    ("hottest_thread", "%", "hottest thread, of one core"),
+    ("hot_threads", "", f"threads above {HOT:g} % of a core"),
+    ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
+    ("switches", "/s", "context switches of the job"),
+    ("cpu_starved", "%", "time in which its hottest thread waited for a CPU"),
+    ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
+    ("read_rate", "MB/s", "read by the job"),
+    ("read_size", "kB", "bytes of one read"),
+    ("quota_throttled", "%", "periods in which its cgroup's CPU quota was used up"),
+    ("job_io_stalled", "%", "time in which all of the cgroup waited for I/O (PSI)"),
+    ("job_memory_stalled", "%", "time in which all of the cgroup waited for memory (PSI)"),
+    ("job_major_faults", "/s", "pages that the job's faults read in"),
+    ("remote_cpus", "%", "CPU time of the job far from its GPU"),
+    ("remote_memory", "%", "memory of the job far from its GPU"),
+)
+
+
+def _figure(name: str, value: float | None, why: str = "", note: str = "") -> Figure:
+    unit, what = next((unit, what) for each, unit, what in NAMES if each == name)
+    return Figure(name, value, unit, what, why if value is None else "", note)
+
+
+def used(thread: ThreadActivity | ProcessActivity) -> int | None:
+    """Ticks of CPU time."""
+    user, system = grown(thread.user), grown(thread.system)
+    return None if user is None or system is None else user + system
+
+
+def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
+    why = "the CPU time of a process is not known"
+    user = total(_with_children(p.user, p.children_user) for p in job.processes)
+    system = total(_with_children(p.system, p.children_system) for p in job.processes)
+    ticks = None if user is None or system is None else user + system
+    cpus = None if ticks is None else ticks / job.hz / job.seconds
+    if not job.processes:
+        user = system = ticks = cpus = 0.0
+    yield _figure("job_cpus", cpus, why)
+    yield _figure(
+        "job_user", percent(user, ticks) if ticks else (None if cpus is None else 0.0), why
+    )
+    yield _figure(
+        "job_system", percent(system, ticks) if ticks else (None if cpus is None else 0.0), why
+    )
+    allowed, note = cpus_allowed(job, evidence)
+    yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
+    yield _figure("saturation", percent(cpus, allowed), why, note)
+    yield from _threads(job)
+
+
+def _with_children(own: tuple[int, int] | None, ended: tuple[int, int] | None) -> int | None:
+    by = grown(own)
+    return None if by is None else by + (grown(ended) or 0)
+
+
+def _threads(job: WatchedJob) -> Iterator[Figure]:
+    why = "the threads of a process were not read"
+    shares: list[tuple[float, ProcessActivity, ThreadActivity]] = []
+    missing = any(process.threads is None for process in job.processes)
+    for process in job.processes:
+        for thread in process.threads or ():
+            ticks = used(thread)
+            if ticks is not None:
+                share = 100.0 * ticks / job.hz / job.seconds
+                shares.append((share, process, thread))
+    if missing:
+        for name in ("hottest_thread", "hot_threads", "active_threads", "switches", "cpu_starved"):
+            yield _figure(name, None, why)
+        return
+    top = max(shares, key=lambda each: each[0], default=None)
+    note = f"{top[1].command or '?'} {top[1].pid}, thread {top[2].tid}" if top else ""
+    yield _figure("hottest_thread", min(100.0, top[0]) if top else 0.0, note=note)
+    yield _figure("hot_threads", float(sum(share >= HOT for share, _, _ in shares)))
+    yield _figure("active_threads", float(sum(share >= ACTIVE for share, _, _ in shares)))
+    switches = [
+        total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
+    ]
+    known = [each for each in switches if each is not None]
+    yield _figure(
+        "switches", sum(known) / job.seconds if known or not shares else None, "status was not read"
+    )
+    waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
+    yield _figure(
+        "cpu_starved",
+        None if waited is None else min(100.0, waited / 1e7),
+        "the kernel does not count it",
+    )
+
+
+def cpus_allowed(job: WatchedJob, evidence: Evidence) -> tuple[float | None, str]:
+    """(how many CPUs the job may use at the same time, what limits it)."""
+    found: list[tuple[float, str]] = []
+    data = evidence[Cpu].data
+    if data is not None and (online := numbers(data.online)):
+        found.append((float(len(online)), ""))
+    allowed = [numbers(process.cpus_allowed) for process in job.processes]
+    if allowed and all(each is not None for each in allowed):
+        union = frozenset[int]().union(*(each for each in allowed if each is not None))
+        found.append((float(len(union)), "affinity"))
+    quotas = [group.cpu_quota for group in job.cgroups]
+    if quotas and all(quota is not None for quota in quotas):
+        found.append((sum(quota for quota in quotas if quota), "cgroup CPU quota"))
+    return min(found, default=(None, ""), key=lambda each: each[0])
+
+
+def _waits(job: WatchedJob) -> Iterator[Figure]:
+    """The thread that waited for storage at most looks; the rest of a job waits for it."""
+    why = "neither states nor wchan of the threads were read"
+    worst, note, looked = 0.0, "", False
+    for process in job.processes:
+        for thread in process.threads or ():
+            share, place = blocked(thread)
+            if share is None:
+                continue
+            looked = True
+            if share > worst:
+                worst = share
+                note = f"{process.command or '?'} {process.pid}" + (f" in {place}" if place else "")
+    if job.processes and not looked:
+        yield _figure("blocked", None, why)
+    else:
+        yield _figure("blocked", worst, note=note)
+
+
+def blocked(thread: ThreadActivity) -> tuple[float | None, str]:
+    """(percent of the looks at which a thread waited for storage, in which function)."""
+    states = (thread.states or "").replace("-", "")
+    if len(states) < LEAST:
+        return (None, "") if len(thread.states or "") < LEAST else (0.0, "")
+    waits = {
+        name: number
+        for name, number in (thread.waits or {}).items()
+        if name.startswith(STORAGE_WAITS)
+    }
+    number = max(states.count("D"), sum(waits.values()))
+    place = max(waits, key=lambda name: waits[name]) if waits else ""
+    return min(100.0, 100.0 * number / len(states)), place
+
+
+def _reads(job: WatchedJob) -> Iterator[Figure]:
+    read_b = total(grown(process.read_b) for process in job.processes)
+    calls = total(grown(process.read_calls) for process in job.processes)
+    why = "/proc/<pid>/io was not read"
+    yield _figure("read_rate", None if read_b is None else read_b / job.seconds / 1e6, why)
+    size = read_b / calls / 1e3 if read_b is not None and calls else None
+    yield _figure("read_size", size, why if calls is None else "it read nothing")
+
+
+def _limits(job: WatchedJob) -> Iterator[Figure]:
+    worst: float | None = None
+    for group in job.cgroups:
+        share = percent(grown(group.throttled), grown(group.periods))
+        if grown(group.periods) == 0:
+            share = 0.0
+        if share is not None and (worst is None or share > worst):
+            worst = share
+    if worst is None and job.cgroups and all(group.version for group in job.cgroups):
+        limited = [group for group in job.cgroups if group.cpu_quota is not None]
+        readable = all("cpu_quota" not in group.errors for group in job.cgroups)
+        worst = 0.0 if readable and not limited else None
+    if not job.processes:
+        worst = 0.0
+    yield _figure("quota_throttled", worst, "cpu.stat of the cgroup was not read")
+    for name, field in (
+        ("job_io_stalled", "io_full_us"),
+        ("job_memory_stalled", "memory_full_us"),
+    ):
+        shares = [rate(getattr(group, field), job.seconds) for group in job.cgroups]
+        known = [share / 1e4 for share in shares if share is not None]
+        why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
+        yield _figure(name, max(known, default=None), why)
+    faults = total(grown(process.major_faults) for process in job.processes)
+    value = None if faults is None else faults / job.seconds
+    yield _figure("job_major_faults", 0.0 if not job.processes else value, "stat was not read")
+
+
+def _places(job: WatchedJob, evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
+    near = near_cpus(evidence, gpu)
+    if isinstance(near, str):
+        yield _figure("remote_cpus", None, near)
+        yield _figure("remote_memory", None, near)
+        return
+    node, cpus = near
+    here = away = 0
+    for process in job.processes:
+        for thread in process.threads or ():
+            ticks = used(thread)
+            if ticks and thread.cpu is not None:
+                here, away = (here + ticks, away) if thread.cpu in cpus else (here, away + ticks)
+    note = f"its GPU is on NUMA node {node}"
+    yield _figure("remote_cpus", percent(away, here + away) or 0.0, note=note)
+    pages = _pages(job)
+    whole = sum(pages.values())
+    far = whole - pages.get(str(node), 0)
+    value = percent(far, whole) if whole else None
+    yield _figure("remote_memory", value, "where its pages are was not read", note)
+
+
+def _pages(job: WatchedJob) -> dict[str, int]:
+    """NUMA node -> how much; of the processes, else of their cgroups."""
+    found: dict[str, int] = {}
+    listed = [process.pages for process in job.processes]
+    if not listed or any(each is None for each in listed):
+        listed = [group.pages_b for group in job.cgroups]
+    for each in listed:
+        for node, number in (each or {}).items():
+            found[node] = found.get(node, 0) + number
+    return found
+
+
+def near_cpus(evidence: Evidence, gpu: GpuActivity) -> tuple[int, frozenset[int]] | str:
+    """(the GPU's NUMA node, its CPUs), or why that is not known. Of a machine with one node, all
+    is near."""
+    numa = evidence[Numa]
+    if numa.data is None or numa.data.nodes is None:
+        return numa.why or "the NUMA nodes were not read"
+    with_cpus = [node for node in numa.data.nodes if node.cpulist]
+    if len(with_cpus) == 1:
+        return with_cpus[0].id, numbers(with_cpus[0].cpulist) or frozenset()
+    pci = evidence[Pci].data
+    function = next(
+        (f for f in (pci.functions if pci else None) or () if f.address == gpu.bus_id), None
+    )
+    if function is None or function.numa_node is None or function.numa_node < 0:
+        return "the NUMA node of the GPU is not known"
+    own = next((node for node in numa.data.nodes if node.id == function.numa_node), None)
+    cpus = numbers(own.cpulist) if own else None
+    return (function.numa_node, cpus) if cpus else "the CPUs near the GPU are not known"

@@ -1,0 +1,253 @@
+"""Every threshold of a diagnosis, and where it comes from. Nothing else decides a cause.
+
+A rule holds if all its conditions do. Several rules may lead to one cause.
+"""
+
+from msgspec import Struct
+
+from nodevet.diagnosis.model import Cause
+
+NVML_BUSY = "nvmlUtilization_t: the share of time in which a kernel ran, whatever it filled"
+DMON = "nvidia-smi dmon: bursts at batch boundaries, look upstream"
+ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
+MANY_HOT = "mpstat: many cores hot in user time are the transforms"
+IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
+PSI = "Documentation/accounting/psi.rst: `full` is time in which nobody got on"
+LINK = "PCIe base specification: 128b/130b and packets' headers leave some 85 % of the line"
+REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
+SLEEPER = "ps: asleep with its memory full is a barrier, a lock, or a loader that died"
+CFS = "Documentation/scheduler/sched-bwc.rst: nr_throttled of nr_periods"
+REMOTE = "numastat and lstopo: another socket's memory has more latency and less bandwidth"
+SWAPPING = "vmstat: swap-in while a job runs is a working set that does not fit"
+
+BUSY = 85.0  # percent: from here on a GPU does not wait
+QUIET = 1.0  # percent: below, it does nothing
+
+
+class Threshold(Struct, frozen=True):
+    """`figure` at least, or at most, `value`."""
+
+    figure: str
+    at_least: bool
+    value: float
+    source: str
+
+
+class CauseRule(Struct, frozen=True):
+    """Conditions which together lead to a cause."""
+
+    cause: Cause
+    name: str
+    thresholds: tuple[Threshold, ...]
+
+
+def _least(figure: str, value: float, source: str) -> Threshold:
+    return Threshold(figure, True, value, source)
+
+
+def _most(figure: str, value: float, source: str) -> Threshold:
+    return Threshold(figure, False, value, source)
+
+
+WAITS = _most("sm_busy", BUSY, NVML_BUSY)
+WORKS = _least("sm_busy", QUIET, NVML_BUSY)
+USED = _least("processes", 1.0, "nvmlDeviceGetComputeRunningProcesses")
+READS = _most("blocked", 30.0, IOSTAT)
+
+RULES = (
+    CauseRule(
+        Cause.GPU,
+        "the GPU is busy, and nothing holds it down",
+        (
+            _least("sm_busy", BUSY, NVML_BUSY),
+            _most("slowed", 10.0, REASONS),
+        ),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "heat or the power brake holds the clocks down",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _least("slowed", 10.0, REASONS),
+        ),
+    ),
+    CauseRule(
+        Cause.THROTTLED,
+        "the power limit holds the clocks far down",
+        (
+            _least("sm_busy", 50.0, NVML_BUSY),
+            _least("power_capped", 50.0, REASONS),
+            _most("clock", 75.0, "SM clock of its maximum; at the default limit 80 % are usual"),
+        ),
+    ),
+    CauseRule(
+        Cause.SUBMISSION,
+        "one thread is hot, and the GPU works in short bursts",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("hottest_thread", 80.0, ONE_HOT),
+            _most("hot_threads", 2.0, ONE_HOT),
+            _most("link", 70.0, LINK),
+            READS,
+        ),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "all CPUs that the job may use are busy in user time",
+        (
+            WAITS,
+            USED,
+            _least("saturation", 75.0, MANY_HOT),
+            _least("active_threads", 3.0, MANY_HOT),
+            _least("job_user", 60.0, MANY_HOT),
+        ),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "many threads are hot in user time",
+        (
+            WAITS,
+            USED,
+            _least("hot_threads", 4.0, MANY_HOT),
+            _least("job_user", 60.0, MANY_HOT),
+        ),
+    ),
+    CauseRule(
+        Cause.PREPROCESSING,
+        "its cgroup's CPU quota is used up",
+        (
+            WAITS,
+            USED,
+            _least("quota_throttled", 25.0, CFS),
+        ),
+    ),
+    CauseRule(
+        Cause.STORAGE,
+        "the job's threads wait for storage",
+        (
+            WAITS,
+            USED,
+            _least("blocked", 30.0, IOSTAT),
+        ),
+    ),
+    CauseRule(
+        Cause.STORAGE,
+        "all of the job's cgroup waits for I/O",
+        (
+            WAITS,
+            USED,
+            _least("job_io_stalled", 20.0, PSI),
+        ),
+    ),
+    CauseRule(
+        Cause.TRANSFER,
+        "the PCIe link carries what it can",
+        (
+            WAITS,
+            USED,
+            _least("link", 70.0, LINK),
+        ),
+    ),
+    CauseRule(
+        Cause.MEMORY,
+        "all of the job's cgroup waits for memory",
+        (
+            WAITS,
+            USED,
+            _least("job_memory_stalled", 10.0, PSI),
+        ),
+    ),
+    CauseRule(
+        Cause.MEMORY,
+        "the job's pages are read back from swap",
+        (
+            WAITS,
+            USED,
+            _least("swapped_in", 100.0, SWAPPING),
+            _least("job_major_faults", 50.0, SWAPPING),
+        ),
+    ),
+    CauseRule(
+        Cause.NUMA,
+        "the job runs far from its GPU",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("remote_cpus", 80.0, REMOTE),
+        ),
+    ),
+    CauseRule(
+        Cause.NUMA,
+        "the job's memory is far from its GPU",
+        (
+            WAITS,
+            WORKS,
+            USED,
+            _least("remote_memory", 80.0, REMOTE),
+        ),
+    ),
+    CauseRule(
+        Cause.STUCK,
+        "GPU memory is held, and the job does nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _least("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.02, SLEEPER),
+            READS,
+        ),
+    ),
+    CauseRule(
+        Cause.IDLE,
+        "no process uses the GPU",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            _most("processes", 0.0, "nvmlDeviceGetComputeRunningProcesses"),
+        ),
+    ),
+    CauseRule(
+        Cause.IDLE,
+        "its processes hold little memory, and do nothing",
+        (
+            _most("sm_busy", QUIET, NVML_BUSY),
+            USED,
+            _most("memory_used", 20.0, SLEEPER),
+            _most("job_cpus", 0.02, SLEEPER),
+            READS,
+        ),
+    ),
+)
+CLEAR = 1.2  # the margin from which a rule holds clearly
+
+WEAK = (Cause.NUMA,)
+"""Causes that tell where a job is and not that it waits for that: told beside another cause."""
+
+EXPLAINS = {Cause.MEMORY: (Cause.STORAGE,)}
+"""A cause and what it brings along: whoever pages waits for the disk that holds the pages."""
+
+NEXT = {
+    Cause.GPU: "profile the kernels (nsys, then ncu); more speed takes a faster kernel or GPU",
+    Cause.THROTTLED: "cool it, or give it its power back: airflow, inlet temperature, power limit "
+    "and brake; `nodevet check` compares them with the baseline",
+    Cause.SUBMISSION: "larger batches, fused kernels or CUDA graphs; take logging, .item() and "
+    "synchronizing calls out of the step; perf top -p PID shows cuLaunchKernel if it is so",
+    Cause.PREPROCESSING: "more loader workers if there are CPUs to run them, else transforms on "
+    "the GPU (DALI), or stored already transformed; `nodevet feed` computes how many it takes",
+    Cause.STORAGE: "larger reads (pack samples into shards), more of them at the same time, a "
+    "local NVMe cache; iostat -xz 1 and nfsiostat 1 show the device",
+    Cause.TRANSFER: "pinned memory and overlapping copies; smaller transfers (uint8, GPU-side "
+    "decode); check the link's generation and width",
+    Cause.MEMORY: "fewer workers, less prefetch and pinned memory, or a higher memory limit",
+    Cause.NUMA: "start it bound to the GPU's NUMA node: numactl --cpunodebind=N --membind=N, or "
+    "Slurm's --gpu-bind=closest",
+    Cause.STUCK: "look where it sleeps (py-spy dump --pid PID; cat /proc/PID/stack) and at the "
+    "other ranks: a barrier, a lock, or a loader that died",
+    Cause.IDLE: "nothing to mend: give it work, or ask the scheduler why it has none",
+    Cause.MIXED: "take the first cause first, measure again, and change one thing at a time",
+    Cause.UNCLEAR: "watch it for longer (--duration 60s), as root, while the job is slow; "
+    "then a trace: nsys profile --duration 10",
+}
+"""What to do next, by cause."""
