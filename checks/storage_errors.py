@@ -1,21 +1,25 @@
-"""The kernel has logged no error of a disk or file system since boot.
+"""The kernel log since boot has no error of a disk or file system, and no NFS server is down.
 
 **Why it matters.** A disk that times out stalls the data loader of every GPU; a file system
-that was remounted read-only fails every checkpoint, hours after the first line about it.
+that was remounted read-only fails every checkpoint, hours after the first line about it. Whoever
+opens a file of an NFS server that is down waits until it is back.
 
 **Read from** the kernel log since boot: I/O errors of block devices and of ATA, time-outs and
 resets of NVMe controllers, errors and shutdowns of ext4, XFS and Btrfs, remounts read-only, members
-that an md array has lost. Floppies, optical drives, network block devices and RAM disks are left
-out.
+that an md array has lost; NFS servers of hard mounts that do not respond. Floppies, optical drives,
+network block devices and RAM disks are left out.
 
 **Verdicts.** Each disk with more than `maximum` lines fails, and is one finding with its
 partitions. `ignore` names devices that are no fault here, as the kernel names them, with `*` for
-any part: `sd*`. A remount read-only and a lost member of an array fail whatever `maximum` says. It
-is ok only if the log has no gap, and says since when if its beginning is gone, as `xid` does.
-Captured files without a kernel log are not applicable.
+any part: `sd*`. A remount read-only and a lost member of an array fail whatever `maximum` says. An
+NFS server fails from `not responding, still trying` on until the log says that it is OK; `ignore`
+may name it. It is ok only if the log has no gap, and says since when if its beginning is gone, as
+`xid` does. Captured files without a kernel log are not applicable.
 
 **To fix it** read the disk's own state: `smartctl -x` or `nvme smart-log`; reseat or replace a disk
-that comes back with errors. A file system with errors is checked unmounted, before its next use.
+that comes back with errors. A file system with errors is checked unmounted, before its next use. An
+NFS server: `rpcinfo -t SERVER nfs`, then the server itself; what waits for it goes on once it
+answers.
 """
 
 import re
@@ -25,7 +29,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta
 
-from nodevet.checking.log_events import last_of, quoted, total
+from nodevet.checking.log_events import last_of, quoted, server_subject, silent_servers, total
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
@@ -47,6 +51,10 @@ ADVICE = (
 CHECK_IT = (
     "unmount it and check it (`fsck`, `xfs_repair`, `btrfs check`) before its next use; if the "
     "disk below logs errors too, replace that first"
+)
+REACH_IT = (
+    "`rpcinfo -t SERVER nfs`, then look at the server; what waits for it goes on when "
+    "it answers. If it does not come back: `umount -f`, and name it in `ignore` until the reboot"
 )
 DISK = re.compile(r"(nvme[0-9]+|(?:sd|vd|xvd|hd)[a-z]+|ata[0-9]+)")
 
@@ -73,6 +81,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if worst or count is None or count > params.maximum:
             bad = True
             yield judge_disk(disk, events, params.maximum, booted)
+    for server, event in silent_servers(log.events or ()).items():
+        if not any(fnmatchcase(server, each) for each in params.ignore):
+            bad = True
+            yield judge_server(server, event, booted)
     doubt, since = coverage(log)
     if doubt:
         yield unknown(why=doubt)
@@ -108,6 +120,17 @@ def judge_disk(disk: str, events: list[KernelEvent], most: int, booted: float | 
     )
 
 
+def judge_server(server: str, event: KernelEvent, booted: float | None) -> Finding:
+    return fail(
+        server_subject(server),
+        expected="responding",
+        actual="not responding",
+        advice=REACH_IT,
+        details=quoted([event]),
+        last=last_of([event], booted) or UNSET,
+    )
+
+
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
@@ -117,6 +140,7 @@ CHECK = Check(
         "kernel_log.events[].count",
         "kernel_log.events[].detail",
         "kernel_log.events[].kind",
+        "kernel_log.events[].last_s",
         "kernel_log.since_s",
     ),
     judge=judge,

@@ -9,7 +9,8 @@ look after its children, until no pid is left.
 as the baseline says. Only what is in D at every look and was never scheduled in between is blocked.
 
 **Verdicts.** Each blocked process fails by itself, with the function of the kernel that it waits
-in, but for those that were frozen on purpose. Zombies are counted, and their parents named. Kernel
+in, but for those that were frozen on purpose. One that waits for NFS follows from the server that
+is down, if `storage_errors` fails for one. Zombies are counted, and their parents named. Kernel
 threads are not judged: many of them wait in D by design. Other threads of a process than the first
 are not looked at; the kernel logs any that hangs for two minutes, see `kernel_faults`. Inside a
 container it is unknown: not every process is seen.
@@ -18,13 +19,16 @@ container it is unknown: not every process is seen.
 the disk; nvidia or uvm, the driver. Then drain the node and reboot it.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
+from nodevet.checking.log_events import server_subject, silent_servers
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
+from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.stuck import Stuck, StuckProcess
 from nodevet.model import (
     Area,
@@ -44,6 +48,8 @@ WAITS = (
 )
 FROZEN = ("__refrigerator", "do_freezer_trap", "refrigerator")
 """Where a process waits that was frozen on purpose: a paused container, a suspended job."""
+FOR_SERVER = re.compile(r"_*(?:nfs|rpc|xprt)")
+"""Where one waits for an NFS server: rpc_wait_bit_killable, nfs_wait_bit_killable."""
 PARENTS = "restart their parent: zombies go once it has waited for them or has ended itself"
 
 
@@ -67,8 +73,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         return
     data = section.data
     blocked = [process for process in data.blocked or () if process.wchan not in FROZEN]
+    server = silent_server(evidence)
     for process in blocked:
-        yield judge_blocked(process)
+        yield judge_blocked(process, server)
     yield judge_zombies(data, params.zombies)
     doubt = doubtful(data, params)
     if doubt is not None:
@@ -77,7 +84,15 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield ok(Subject(kind="processes", id="blocked"), expected="none", actual="none")
 
 
-def judge_blocked(process: StuckProcess) -> Finding:
+def silent_server(evidence: Evidence) -> str:
+    """The finding about the NFS server that does not respond; of several it is not known for which
+    a process waits."""
+    log = evidence[KernelLog].data
+    servers = silent_servers((log.events if log else None) or ())
+    return f"storage_errors {server_subject(*servers).label}" if len(servers) == 1 else ""
+
+
+def judge_blocked(process: StuckProcess, server: str) -> Finding:
     details = {"waits in": process.wchan or "not known"}
     return fail(
         Subject(kind="process", id=f"{process.pid} {process.command or ''}".strip()),
@@ -85,6 +100,7 @@ def judge_blocked(process: StuckProcess) -> Finding:
         actual="blocked (D)",
         details=details,
         advice=WAITS,
+        cause=server if server and FOR_SERVER.match(process.wchan or "") else UNSET,
     )
 
 

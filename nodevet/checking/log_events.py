@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from nodevet.evidence.host import at_uptime
 from nodevet.evidence.kernel_log import KernelEvent, line_of
+from nodevet.model import NODE, Subject
 
 MOST_NAMED = 5
 
@@ -41,3 +42,22 @@ def quoted(events: Sequence[KernelEvent]) -> dict[str, str]:
     """The first of the lines, as a detail of a finding."""
     line = line_of(events)
     return {"kernel log": line} if line else {}
+
+
+def server_subject(name: str) -> Subject:
+    return Subject(kind="server", id=name) if name else NODE
+
+
+def silent_servers(events: Iterable[KernelEvent]) -> dict[str, KernelEvent]:
+    """The NFS servers that have not answered since they were found not to respond."""
+    silent = {each.detail or "": each for each in events if each.kind == "nfs_silent"}
+    answered = {
+        each.detail: each.last_s
+        for each in events
+        if each.kind == "nfs_answers" and each.last_s is not None
+    }
+    return {
+        server: event
+        for server, event in sorted(silent.items())
+        if event.last_s is None or answered.get(server, -1.0) <= event.last_s
+    }

@@ -16,7 +16,8 @@ class KernelEvent(Record, frozen=True, kw_only=True):
     # xid, sxid, off_bus, driver_load, nvswitch_probe, gpu_reset; aer (PCIe: AER, DPC and the
     # firmware's), mce (CPU and memory), mce_logged (that some were, and no more); oom, oom_cgroup,
     # hung_task, soft_lockup, hard_lockup, rcu_stall, bug, oops, panic, segfault (in a library of
-    # the GPU's); io_error, nvme_error, fs_error, read_only, disk_failed
+    # the GPU's); io_error, nvme_error, fs_error, read_only, disk_failed; nfs_silent and
+    # nfs_answers (a server of a hard mount that does not respond, and does again)
     kind: Text
     count: int | None = None
     first_s: float | None = None  # seconds after boot

@@ -49,18 +49,18 @@ LOADED = {"loaded": ["nvidia", "nvidia_uvm"], "nvidia_version": "550.90.07"}
 NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND: libnvidia-ml.so.1: cannot open shared object file"
 
 
-def lines_of(sections):
+def lines_of(sections, said=SAID):
     """The lines of the table about a node with this evidence."""
     whole = {
         name: section if "status" in section else {"status": "ok", "data": section}
         for name, section in sections.items()
     }
     evidence = decode(msgspec.json.encode({"schema": 1, "probe": "0", "sections": whole}))
-    checks = {name: CATALOG.check(name) for name in SAID}
+    checks = {name: CATALOG.check(name) for name in said}
     wishes = tuple(
         Expectation(
             check=name,
-            params=msgspec.convert(SAID[name], check.params),
+            params=msgspec.convert(said[name], check.params),
             severity=check.severity,
             origin="site.yaml:1",
         )
@@ -126,3 +126,23 @@ def test_a_fabric_manager_that_is_down_is_one_line_with_what_waits_for_it():
     assert (line.subjects, line.label) == ("unit nvidia-fabricmanager.service", "FAIL")
     assert "fabric" in line.checks
     assert not [each for each in lines if each.label == "FAIL" and each.check == "fabric"]
+
+
+def test_an_nfs_server_that_is_down_is_one_line_with_what_waits_for_it():
+    silent = {"kind": "nfs_silent", "detail": "filer", "count": 2, "last_s": 900.0}
+    hung = {"kind": "hung_task", "detail": "python3", "count": 1, "last_s": 920.0}
+    waits = {"command": "python3", "state": "D", "wchan": "rpc_wait_bit_killable"}
+    lines = lines_of(
+        {
+            "host": {"virtualization": "none", "uptime_s": 9999.0, "clock_s": 1.7e9},
+            "kernel_log": {"complete": True, "events": [silent, hung], "crashes": []},
+            "stuck": {
+                "watched_s": 5.0, "complete": True, "blocked_count": 2, "zombie_count": 0,
+                "blocked": [{"pid": 4242, **waits}, {"pid": 4243, **waits}], "zombies": [],
+            },
+        },
+        {"kernel_faults": {}, "storage_errors": {}, "stuck_processes": {}},
+    )  # fmt: skip
+    (line,) = (each for each in lines if each.label == "FAIL")
+    assert (line.check, line.subjects) == ("storage_errors", "server filer")
+    assert set(line.checks) == {"storage_errors", "stuck_processes", "kernel_faults"}

@@ -18,6 +18,7 @@ CATALOG = Catalog()
 FOUND = {  # fault -> the checks and subjects that fail
     "": set(),
     "hung-task": {("kernel_faults", "hung task")},
+    "nfs-server-down": {("storage_errors", "filer")},
     "nvme-timeout": {("storage_errors", "nvme0")},
     "oom-kill": {("kernel_faults", "OOM kill")},
 }

@@ -4,7 +4,7 @@ Sources, below the kernel tree: mm/oom_kill.c, kernel/hung_task.c, kernel/watchd
 kernel/watchdog_perf.c, kernel/rcu/tree_stall.h, arch/x86/kernel/dumpstack.c, lib/bug.c,
 kernel/panic.c, arch/x86/mm/fault.c, arch/x86/kernel/traps.c; block/blk-core.c, fs/buffer.c,
 drivers/nvme/host/{core,pci}.c, drivers/ata/libata-eh.c, drivers/md, fs/ext4/super.c,
-fs/jbd2/journal.c, fs/xfs/xfs_message.c, fs/btrfs/messages.c.
+fs/jbd2/journal.c, fs/xfs/xfs_message.c, fs/btrfs/messages.c, net/sunrpc/clnt.c.
 
 A process names itself, and may take the words of another message for it: a pattern holds from
 the beginning of a line on, or behind a name with its number in the kernel's own form.
@@ -17,6 +17,7 @@ from nodevet.remote.probe.kernel_hardware import Said
 
 NAME = r"[^\x00]{0,64}?"  # of a process
 DEVICE = r"([\w.:/!-]{1,64})"
+SERVER = r"([\w.:%-]{1,255})"
 XFS = (
     r"(?:[Mm]etadata (?:corruption|I/O error|CRC error)|Internal error|Corruption "
     r"|xfs_do_force_shutdown|log I/O error|[\w .,-]{0,60}?[Ss]hut(?:ting)? down)"
@@ -52,6 +53,9 @@ BEGINNINGS = (
     ("BTRFS critical (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
     ("BTRFS: error (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\)"),
     ("BTRFS warning (device ", "fs_error", DEVICE + r"(?: state \w{1,8})?\): .{0,20}csum failed"),
+    # of a hard mount, which waits; its first request that is answered says OK
+    ("nfs: server ", "nfs_silent", SERVER + r" not responding, still trying"),
+    ("nfs: server ", "nfs_answers", SERVER + r" OK\Z"),
     ("md/", "disk_failed", r"\w{1,16}:\w{1,32}: Disk failure on " + DEVICE),
 )  # fmt: skip
 HARD_LOCKUP = re.compile(

@@ -67,8 +67,22 @@ def nvme_timeout(healthy: Healthy, want: Disk) -> Patch:
     return Patch(log=tuple(LogLine(line, want.after) for line in told))
 
 
+class Server(LoggedFault):
+    server: Annotated[str, Field(pattern=r"^[A-Za-z0-9.:-]{1,60}$")] = "filer"
+
+
+def nfs_server_down(healthy: Healthy, want: Server) -> Patch:
+    """An NFS server does not respond, says the kernel log. Nothing is mounted, and nothing waits.
+
+    `server`, filer; `after`, seconds after boot, 3.
+    """
+    line = f"nfs: server {want.server} not responding, still trying"
+    return Patch(log=(LogLine(line, want.after, 5),))
+
+
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "hung-task": (LoggedProcess, hung_task),
+    "nfs-server-down": (Server, nfs_server_down),
     "nvme-timeout": (Disk, nvme_timeout),
     "oom-kill": (LoggedProcess, oom_kill),
 }
