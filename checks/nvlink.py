@@ -10,6 +10,8 @@ of the GPU.
 **Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
 other number fails. Without it a GPU is ok if all of its links are active, and fails if it has
 fewer than another GPU here. If no GPU has more, but each lacks some, it is unknown: give `active`.
+Of two GPUs that are bridged to one another and lack as many links, the second follows from the
+first: they are the ends of the same links.
 A GPU none of whose links is active is not applicable if none of the node is, or if the others are
 bridged to one another: it may have no bridge. A link slower than another of the same GPU, or than
 `minimum_speed_mbps` (MB/s), fails. Error counts are judged if the baseline gives the most that a
@@ -43,6 +45,7 @@ COUNTERS = ("replay_errors", "recovery_errors", "crc_flit_errors", "crc_data_err
 RECOVERIES = "recovery_errors"  # a link that trained again
 MOST_NAMED = 36  # links
 NO_NVLINK = "this GPU has no NVLink"
+FABRIC = "fabric"  # the check from whose failure follows that links are down
 GIVE = "give `active` if that is right"
 
 DOWN = (
@@ -134,7 +137,9 @@ def of_node(gpus: Sequence[Gpu]) -> NodeLinks:
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = tuple(each_gpu(evidence))
-    node = of_node([gpu for gpu in found if isinstance(gpu, Gpu)])
+    gpus = [gpu for gpu in found if isinstance(gpu, Gpu)]
+    node, firsts = of_node(gpus), other_ends(gpus)
+    short: set[int] = set()  # GPUs that were told to lack links
     for gpu in found:
         if isinstance(gpu, Finding):
             yield gpu
@@ -147,7 +152,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         elif not any(links_of(gpu)):
             yield without_links(gpu, params)
         else:
-            yield from judge_gpu(evidence, gpu, params, expected_of(gpu, node, params))
+            expected = expected_of(gpu, node, params)
+            first, cause = firsts.get(gpu.index), FABRIC
+            if isinstance(expected, int) and len(links_of(gpu).active) < expected:
+                short.add(gpu.index)
+                if first is not None and first.index in short:
+                    cause = f"nvlink {subject_of(first).label}"
+            yield from judge_gpu(evidence, gpu, params, expected, cause)
 
 
 def without_links(gpu: Gpu, params: Params) -> Finding:
@@ -205,19 +216,44 @@ def none_active(gpu: Gpu, there: int) -> int | Finding:
     return unknown(subject, why=f"{why}: see fabric")
 
 
+def other_ends(gpus: Sequence[Gpu]) -> dict[int, Gpu]:
+    """Of each GPU whose inactive links lead to one before it, which has as many of them, that one:
+    both see the same links from their ends."""
+    found: dict[int, Gpu] = {}
+    by_address = {gpu.bus_id: gpu for gpu in gpus if gpu.bus_id is not None}
+    for gpu in gpus:
+        first = by_address.get(leads_to(gpu))
+        if first is None or first.index >= gpu.index or leads_to(first) != gpu.bus_id:
+            continue
+        if len(links_of(first).down) == len(links_of(gpu).down):
+            found[gpu.index] = first
+    return found
+
+
+def leads_to(gpu: Gpu) -> str | None:
+    """What all links of a GPU that are not active lead to: as NVML says of each of them, or else of
+    all that are active; None if that is not one and the same."""
+    links = links_of(gpu)
+    if links.unread:
+        return None
+    told = {each.remote_bus_id for each in links.down}
+    ends = {each.remote_bus_id for each in links.active} if told == {None} else told
+    return ends.pop() if len(ends) == 1 else None
+
+
 def judge_gpu(
-    evidence: Evidence, gpu: Gpu, params: Params, expected: int | Finding
+    evidence: Evidence, gpu: Gpu, params: Params, expected: int | Finding, cause: str
 ) -> Iterator[Finding]:
     """How many links are active is told in any case; speed and errors if they are not fine."""
     links = links_of(gpu)
-    yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected)
+    yield expected if isinstance(expected, Finding) else judge_active(gpu, links, expected, cause)
     if links.active:
         yield from judge_speed(gpu, links.active, params.minimum_speed_mbps)
         yield from judge_errors(gpu, links.active, params)
         yield from judge_growth(evidence, gpu, links.active, params)
 
 
-def judge_active(gpu: Gpu, links: Links, expected: int) -> Finding:
+def judge_active(gpu: Gpu, links: Links, expected: int, cause: str) -> Finding:
     subject, now = subject_of(gpu), len(links.active)
     if now <= expected <= now + len(links.unread) and links.unread:
         return unknown(subject, why=links.doubt)
@@ -229,7 +265,7 @@ def judge_active(gpu: Gpu, links: Links, expected: int) -> Finding:
         actual={"active": now},
         advice=DOWN if now < expected else OTHER_BOARD,
         details={**board(gpu), **named("inactive", links.down)},
-        cause="fabric",
+        cause=cause,
     )
 
 

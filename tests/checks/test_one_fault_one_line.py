@@ -146,3 +146,28 @@ def test_an_nfs_server_that_is_down_is_one_line_with_what_waits_for_it():
     (line,) = (each for each in lines if each.label == "FAIL")
     assert (line.check, line.subjects) == ("storage_errors", "server filer")
     assert set(line.checks) == {"storage_errors", "stuck_processes", "kernel_faults"}
+
+
+def test_a_bridge_that_lost_a_link_is_one_line_of_both_its_ends():
+    addresses = ("0000:01:00.0", "0000:41:00.0", "0000:81:00.0", "0000:c1:00.0")
+    gpus = [
+        {
+            "index": at, "bus_id": address, "minor_number": at, "errors": {},
+            "nvlinks": [
+                {"link": link, "active": at > 1 or link != 2, "speed_mbps": 26562,
+                 **({"remote_bus_id": addresses[at ^ 1]} if at > 1 or link != 2 else {})}
+                for link in range(4)
+            ],
+        }
+        for at, address in enumerate(addresses)
+    ]  # fmt: skip
+    functions = [{**FUNCTIONS[0], "address": address} for address in addresses]
+    lines = lines_of(
+        {
+            "host": {"virtualization": "none", "uptime_s": 9999.0, "clock_s": 1.7e9},
+            "pci": {"functions": functions, "aer_ports": []},
+            "gpu": {"count": 4, "gpus": gpus, "driver_version": "550.90.07"},
+        },
+        {"nvlink": {}},
+    )
+    assert [(each.label, each.subjects) for each in lines] == [("FAIL", "GPU 0")]
