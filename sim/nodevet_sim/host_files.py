@@ -6,7 +6,11 @@ from nodevet_sim.machine import SimulatedMachine
 CLOCK = "sys/devices/system/clocksource/clocksource0"
 EDAC = "sys/devices/system/edac/mc"
 DMI = "sys/devices/virtual/dmi/id"
-ROOT_FILES = {"/etc/security/limits.d/90-rdma.conf": "* - memlock unlimited\n* - nofile 1048576\n"}
+RESOLVER = "/etc/resolv.conf"
+ROOT_FILES = {
+    "/etc/security/limits.d/90-rdma.conf": "* - memlock unlimited\n* - nofile 1048576\n",
+    RESOLVER: "nameserver 127.0.0.1\nsearch cluster.example\n",  # a cache of the node's own
+}
 """On the node's own disk."""
 CONTROLLERS = 2  # of memory, in a socket
 

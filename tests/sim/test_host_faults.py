@@ -26,6 +26,7 @@ SAID: dict[str, Any] = {  # check -> its params
     "bios": {"minimum_date": "2024-01-01"},
     "clocksource": {},
     "cpu_idle_states": {"maximum_us": 10},
+    "dns": {"one_of": ["127.0.0.1"], "search": ["cluster.example"]},
     "file_handles": {},
     "iommu": {"one_of": ["disabled", "identity"]},
     "irq_affinity": {},
@@ -50,6 +51,7 @@ FOUND = {  # fault -> the checks and subjects that fail
     "irqs-on-one-cpu": {("irq_affinity", address) for address in (*GPUS[:4], *NICS[:4])},
     "memlock-small": {("limits", "login")},
     "memory-fragmented": {("memory_fragmentation", "")},
+    "no-nameserver": {("dns", "")},
     "out-of-files": {("file_handles", "open files")},
     "unit-failed": set(),  # a node that has systemd is needed
     "read-request-small": {("pcie_settings", address) for address in NICS},

@@ -10,7 +10,7 @@ from nodevet_sim.description import Content
 from nodevet_sim.faults.node import NoParams
 from nodevet_sim.faults.params import FaultParams, OneGpu
 from nodevet_sim.faults.patch import FaultError, Healthy, Patch
-from nodevet_sim.host_files import CLOCK, DMI, EDAC
+from nodevet_sim.host_files import CLOCK, DMI, EDAC, RESOLVER
 from nodevet_sim.pci_setting_files import ACS, EXPRESS
 
 
@@ -167,6 +167,11 @@ def memlock_small(healthy: Healthy, want: NoParams) -> Patch:
     return Patch(root_files={LIMITS: "* - memlock 64\n"})
 
 
+def no_nameserver(healthy: Healthy, want: NoParams) -> Patch:
+    """No nameserver is configured: /etc/resolv.conf is empty."""
+    return Patch(root_files={RESOLVER: "# no nameserver\n"})
+
+
 UNIT = """\
 [Unit]
 Description=Checks the scratch disk of this site
@@ -196,6 +201,7 @@ FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] 
     "iommu-translates": (NoParams, iommu_translates),
     "irqs-on-one-cpu": (NoParams, irqs_on_one_cpu),
     "memlock-small": (NoParams, memlock_small),
+    "no-nameserver": (NoParams, no_nameserver),
     "memory-fragmented": (NoParams, fragmented),
     "out-of-files": (Handles, out_of_files),
     "read-request-small": (NoParams, read_request_small),

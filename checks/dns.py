@@ -1,0 +1,203 @@
+"""The node has its nameservers, and resolves the names that it needs.
+
+**Why it matters.** A node whose nameserver is gone or wrong answers over SSH by its address, and
+cannot mount its storage, fetch an image or find the head of a job. With a dead first nameserver
+every lookup takes five seconds longer, which looks like slow storage or a slow scheduler.
+
+**Read from** /etc/resolv.conf, and behind systemd-resolved's stub /run/systemd/resolve/resolv.conf.
+The names of `resolves` are looked up on the node with getaddrinfo(3), as programs do it, and only
+because the baseline names them.
+
+**Verdicts.** Every nameserver must be one of `one_of`, if that is given; `search` domains must all
+be searched. A name that has no address, or none within `within_s`, fails; /etc/hosts and other
+sources of nsswitch.conf count. A node without /etc/resolv.conf has no nameserver. What could not
+be read is unknown.
+
+**To fix it** `resolvectl status`, `getent ahosts NAME`, `dig @NAMESERVER NAME`; then what writes
+the file: DHCP, netplan, NetworkManager or systemd-resolved.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.named import each_named
+from nodevet.evidence.core import unread
+from nodevet.evidence.dns import Dns, LookedUp
+from nodevet.evidence.document import Evidence
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    FieldError,
+    Finding,
+    Subject,
+    Value,
+    fail,
+    ok,
+    refuse,
+    unknown,
+)
+
+WRITER = (
+    "`resolvectl status`; the list comes from DHCP, netplan, NetworkManager or systemd-resolved, "
+    "which `ls -l /etc/resolv.conf` tells"
+)
+LOOKUP = "`getent ahosts NAME` and `dig @NAMESERVER NAME` for each nameserver tell which one fails"
+LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+DOMAIN = rf"{LABEL}(\.{LABEL})*\.?"
+Domain = Annotated[
+    str,
+    Meta(pattern=f"^{DOMAIN}$", max_length=253, title="a domain name"),
+]
+
+
+class Params(CheckParams):
+    """`dns: {}` or `dns: {one_of: [10.0.0.2, 10.0.0.3], search: [cluster.example]}` or
+    `dns: {resolves: [head.cluster.example], within_s: 1}`"""
+
+    bare: ClassVar[str] = "minimum"
+
+    minimum: Annotated[int, Meta(ge=0, le=32)] = 1
+    """Nameservers."""
+    one_of: tuple[str, ...] = ()
+    """Addresses that a nameserver may have."""
+    search: tuple[Domain, ...] = ()
+    """Domains that are searched for a short name."""
+    resolves: tuple[Domain, ...] = ()
+    """Names that the node looks up."""
+    within_s: Annotated[float, Meta(gt=0, le=10)] = 5.0
+    """For each of them."""
+
+    def __post_init__(self) -> None:
+        refuse(
+            FieldError(f"must be an IP address, not {text!r}", "one_of", place)
+            for place, text in enumerate(self.one_of)
+            if address(text) is None
+        )
+
+
+def address(text: str) -> str | None:
+    """An address in its shortest form, the zone of a link-local one aside; None if it is none.
+
+    >>> address("FD00:0::2"), address("fe80::1%eth0"), address("ns1")
+    ('fd00::2', 'fe80::1', None)
+    """
+    try:
+        return str(ipaddress.ip_address(text.partition("%")[0]))
+    except ValueError:
+        return None
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Dns]
+    if section.data is None:
+        yield unknown(why=f"dns: {section.why}")
+    else:
+        yield from judged(NODE, settings(section.data, params), {})
+    if params.resolves:
+        found = {each.name: each for each in (section.data and section.data.names) or ()}
+        names = dict.fromkeys(params.resolves)
+        for one in each_named(section, names, label="dns", listed="names", kind="name"):
+            if isinstance(one, Finding):
+                yield one
+            else:
+                yield judge_name(one[0], found[one[1]], params.within_s)
+
+
+def settings(data: Dns, params: Params) -> Iterator[Aspect]:
+    """What /etc/resolv.conf says."""
+    servers = data.nameservers
+    if servers is None:
+        yield unread_aspect(data, "nameservers")
+    else:
+        yield met(
+            "nameservers",
+            len(servers) >= params.minimum,
+            expected=f"at least {params.minimum}",
+            actual=", ".join(servers) or "none",
+            advice=WRITER,
+        )
+        others = [each for each in servers if params.one_of and not admitted(each, params)]
+        if params.one_of:
+            yield met(
+                "addresses",
+                not others,
+                expected=f"one of {', '.join(params.one_of)}",
+                actual=", ".join(others or servers),
+                advice=WRITER,
+            )
+    if not params.search:
+        return
+    if data.search is None:
+        yield unread_aspect(data, "search")
+        return
+    searched = {each.rstrip(".").lower() for each in data.search}
+    missing = [each for each in params.search if each.rstrip(".").lower() not in searched]
+    yield met(
+        "search",
+        not missing,
+        expected=", ".join(missing or params.search),
+        actual=", ".join(data.search) or "none",
+        advice=WRITER,
+    )
+
+
+def admitted(server: str, params: Params) -> bool:
+    return address(server) in {address(each) for each in params.one_of}
+
+
+def judge_name(subject: Subject, name: LookedUp, within_s: float) -> Finding:
+    for field in ("addresses", "why_not", "seconds"):
+        if getattr(name, field) is None:
+            return unread(subject, name, field)
+    expected = f"resolves within {within_s:g} s"
+    if not name.addresses or name.why_not:
+        actual = name.why_not or "no address"
+        return fail(subject, expected=expected, actual=actual, advice=LOOKUP)
+    seconds = name.seconds or 0.0
+    shown = f"{', '.join(name.addresses)} after {seconds:g} s"
+    late = not 0 <= seconds <= within_s
+    return (fail if late else ok)(
+        subject, expected=expected, actual=shown, advice=LOOKUP if late else ""
+    )
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"dns": params.resolves}
+
+
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Dns].data
+    if data is None or not data.nameservers:
+        return None
+    fields: dict[str, Value] = {"minimum": len(data.nameservers)}
+    if all(address(each) for each in data.nameservers):
+        fields["one_of"] = sorted(set(data.nameservers))
+    domains = [each for each in data.search or () if re.fullmatch(DOMAIN, each)]
+    if domains:
+        fields["search"] = domains
+    return fields
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.NETWORK,
+    reads=(
+        "dns.names[].addresses",
+        "dns.names[].name",
+        "dns.names[].seconds",
+        "dns.names[].why_not",
+        "dns.nameservers[]",
+        "dns.search[]",
+    ),
+    judge=judge,
+    unasked="nameservers, and the names that a node needs, are a site's own",
+    learn=learn,
+    asks=asks,
+)
