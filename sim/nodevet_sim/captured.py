@@ -305,6 +305,7 @@ AREAS = {  # area -> its paths, and those without which it is not described
     "proc/cmdline": (r"proc/cmdline$", r""),
     "proc/cpuinfo": (r"proc/cpuinfo$", r""),
     "proc/driver/nvidia": (r"proc/driver/nvidia/", r".*/version$"),
+    "proc/driver/nvidia-fs": (r"proc/driver/nvidia-fs/", r".*/stats$"),
     "proc/loadavg": (r"proc/loadavg$", r""),
     "proc/mdstat": (r"proc/mdstat$", r""),
     "proc/meminfo": (r"proc/meminfo$", r""),

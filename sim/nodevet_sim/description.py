@@ -31,6 +31,15 @@ class GpuLoad:
     mems: str | None = None  # Mems_allowed_list; None: every NUMA node
     utilization_percent: int = 100
     memory_mb: int = 1024  # of each GPU
+    uid: int = 0  # whose process it is
+
+
+@dataclass(frozen=True)
+class EarlierBoot:
+    """A boot of the node before the one at which it was made, as /var/log/wtmp has it."""
+
+    days: float  # before that one
+    shut_down: bool = True  # before the next one; if not, it crashed
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class SimulatedNode:
     links: Mapping[str, str] = field(default_factory=dict)  # path -> target as readlink gives it
     state: str | None = None  # of NVML, at boot; None: no NVIDIA driver is installed
     device_nodes: tuple[str, ...] = ()  # /dev/nvidia0, ...
+    device_modes: Mapping[str, str] = field(default_factory=dict)  # of those that are not 0666
     kernel_log: tuple[LogLine, ...] = ()
     load: tuple[GpuLoad, ...] = ()
     modules: tuple[ModuleEntry, ...] = ()
@@ -75,6 +85,8 @@ class SimulatedNode:
     default_route: bool = True
     storage_address: bool = True  # in the second network
     clock_offset_s: float = 0.0  # of the wall clock that SSH sessions see
+    clock_synchronised: bool = True  # as adjtimex(2) says in SSH sessions
+    earlier_boots: tuple[EarlierBoot, ...] = (EarlierBoot(90.0),)  # the oldest first
     disk_mb: int = 1024  # size of its root disk's writable part
     sources: Mapping[str, str] = field(default_factory=dict)  # part of the hardware -> where from
 

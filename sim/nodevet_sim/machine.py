@@ -107,14 +107,15 @@ class SimulatedMachine:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The paths of the NVIDIA device nodes."""
+        """The paths of the device nodes of NVIDIA's modules."""
         if self.device_nodes is not None:
             return self.device_nodes
         if self.nvidia_version is None:
             return ()
         named = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
         counted = (f"nvidia{minor}" for minor in range(len(self.gpus)))
-        return tuple(f"/dev/{name}" for name in (*counted, *named))
+        copied = ("gdrdrv",) if "gdrdrv" in self.modules else ()
+        return tuple(f"/dev/{name}" for name in (*counted, *named, *copied))
 
     def cpus_of(self, socket: int) -> tuple[int, ...]:
         """The CPUs of a socket: first threads before second ones, as firmware numbers them."""
@@ -228,6 +229,8 @@ def hgx(
         gpus=tuple(tray[0] for tray in trays),
         others=(*(function for tray in trays for function in tray[1:]), *_nvswitches(nodes // 2)),
         modules=(
+            "gdrdrv",
+            "nvidia_fs",
             "nvidia_peermem",
             "nvidia_uvm",
             "nvidia_drm",

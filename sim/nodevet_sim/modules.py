@@ -14,7 +14,9 @@ HOWS: tuple[str, ...] = get_args(How)
 NAME = re.compile(r"[A-Za-z0-9_]{1,56}")
 SIZE = 16384  # bytes
 NEEDS = {
+    "gdrdrv": ("nvidia",),
     "nvidia_drm": ("nvidia_modeset",),
+    "nvidia_fs": ("nvidia",),
     "nvidia_modeset": ("nvidia",),
     "nvidia_peermem": ("nvidia",),
     "nvidia_uvm": ("nvidia",),

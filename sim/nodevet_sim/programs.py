@@ -12,6 +12,7 @@ SOURCES = {
     "nvidia-persistenced": ("nvidia-persistenced.c", "daemon.c", "client.c"),
     "nv-fabricmanager": ("nv-fabricmanager.c", "daemon.c", "client.c"),
     "nodevet-sim-load": ("nodevet-sim-load.c", "client.c"),
+    "nodevet-sim-stuck": ("nodevet-sim-stuck.c",),
     "nodevet-sim-swap": ("nodevet-sim-swap.c",),
 }
 """The programs and the sources of each, as patterns under programs/. They include nvml/nvml.h."""

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 DMI = "sys/devices/virtual/dmi/id"
+VERSIONS = {"gdrdrv": "2.4.1", "nvidia_fs": "2.19.5"}  # of modules for GPUDirect
+NVFS = "proc/driver/nvidia-fs/stats"
 PLACES = ("sys/bus/pci/devices", "sys/module", "proc", "dev")
 
 
@@ -146,6 +148,14 @@ def _modules(machine: SimulatedMachine) -> Files:
         yield f"sys/module/{name}/uevent", ""
     for name in machine.modules:
         yield f"sys/module/{name}/initstate", "live\n"
+    for name, version in VERSIONS.items():
+        if name in machine.modules:
+            yield f"sys/module/{name}/version", f"{version}\n"
+    if "nvidia_fs" in machine.modules:
+        yield (
+            NVFS,
+            "GDS Version: 1.9.0.20 \nNVFS statistics(ver: 4.0)\nActive Shadow-Buffer (MiB): 0\n",
+        )
     if machine.nvidia_version is not None:
         yield "sys/module/nvidia/version", f"{machine.nvidia_version}\n"
         yield "proc/driver/nvidia/version", _driver_version(machine)

@@ -9,11 +9,13 @@ import pytest
 from nodevet_sim.faults import FAULTS
 from nodevet_sim.faults.cpu_memory import FAULTS as OF_CPUS
 from nodevet_sim.faults.devices import FAULTS as OF_DEVICES
+from nodevet_sim.faults.driver import FAULTS as OF_THE_DRIVER
 from nodevet_sim.faults.gpu_health import FAULTS as OF_GPUS
 from nodevet_sim.faults.host import FAULTS as OF_THE_HOST
 from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
 from nodevet_sim.faults.rdma import FAULTS as OF_RDMA
+from nodevet_sim.faults.running import FAULTS as OF_A_RUNNING_NODE
 from nodevet_sim.faults.software import FAULTS as OF_THE_SOFTWARE
 from nodevet_sim.faults.storage import FAULTS as OF_STORAGE
 from simulated_fleet import Boot
@@ -124,7 +126,9 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_THE_SOFTWARE.keys()
         | OF_CPUS.keys()
         | OF_STORAGE.keys()
-    )  # by tests of their own, without booting
+        | OF_THE_DRIVER.keys()
+        | OF_A_RUNNING_NODE.keys()
+    )  # by tests of their own
     assert set(FAULTS) - elsewhere == tried
     assert len(hosts) == len(WRONG) + len(NOT_VETTED) + SPARE
 

@@ -29,11 +29,13 @@ from nodevet_sim.faults import (
     cpu_memory,
     describe,
     devices,
+    driver,
     gpu_health,
     host,
     kernel,
     network,
     rdma,
+    running,
     software,
     storage,
     summary,
@@ -157,7 +159,10 @@ SEEN = {
     "power-capped": {("power_limit", gpu) for gpu in ALL},
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
-OTHERS = (cpu_memory, devices, gpu_health, host, kernel, network, rdma, software, storage)
+OTHERS = (
+    cpu_memory, devices, driver, gpu_health, host, kernel, network, rdma, running, software,
+    storage,
+)  # fmt: skip
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(
     FAULTS.keys() - SEEN.keys() - OF_OTHER_TESTS - {"gpu-lost", "nvml-hang", "sshd-stopped"}
@@ -253,6 +258,8 @@ def describe_text(described: SimulatedNode) -> str:
         ),
         ([{"nvml-hang": {"call": "temprature_gpu_c"}}], "did you mean temperature_gpu_c?"),
         ([{"driver-mismatch": {"module": "580.105.08"}}], "give another `module`"),
+        (["device-node-missing", "device-node-closed"], "conflict on /dev/nvidia-uvm"),
+        ([{"device-node-missing": {"path": "/dev/nvidia9"}}], "the node has no /dev/nvidia9"),
     ],
 )
 def test_what_cannot_be_is_refused(faults: list[object], words: str) -> None:
@@ -275,6 +282,9 @@ def test_what_cannot_be_is_refused(faults: list[object], words: str) -> None:
         ({}, "nfs-retransmissions", "give it nfs: /home"),
         ({"gpus": "t4", "nvlink_domain": 18}, "xid", "no NVSwitch connects these GPUs"),
         ({"cpufreq": "none"}, "governor-powersave", "the node has no cpufreq"),
+        ({"gpus": "t4"}, "gdrdrv-missing", "the node has no module gdrdrv"),
+        ({"gpus": "none"}, "fabric-manager-other", "the node has no GPU"),
+        ({"gpus": "none"}, "process-leftover", "the node has no GPU"),
     ],
 )
 def test_a_machine_without_the_part_cannot_have_the_fault(

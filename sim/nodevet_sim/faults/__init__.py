@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from nodevet_sim.faults import (
     cpu_memory,
     devices,
+    driver,
     gpu,
     gpu_health,
     host,
@@ -18,6 +19,7 @@ from nodevet_sim.faults import (
     network,
     node,
     rdma,
+    running,
     software,
     storage,
 )
@@ -75,6 +77,8 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in network.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in rdma.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in software.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in driver.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in running.FAULTS.items()},
 }
 
 

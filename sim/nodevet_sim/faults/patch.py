@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nodevet_sim.description import Content, LogLine
+from nodevet_sim.description import Content, GpuLoad, LogLine
+from nodevet_sim.modules import How
 from nodevet_sim.state import count_of, of_gpu
 
 DEVICES = "sys/bus/pci/devices"
@@ -31,6 +32,7 @@ class Healthy:
     state: Mapping[str, str]
     disk_mb: int = 1024
     root_files: Mapping[str, Content] = field(default_factory=dict)  # /etc/...: of its own disk
+    device_nodes: tuple[str, ...] = ()  # /dev/nvidia0, ...
 
     def gpu(self, wanted: int | None) -> int:
         """The GPU with this index; without one GPU 3, or the last. Raises FaultError."""
@@ -107,10 +109,14 @@ class Patch:
     links: Mapping[str, str] = field(default_factory=dict)
     root_files: Mapping[str, Content] = field(default_factory=dict)
     services: Mapping[str, bool] = field(default_factory=dict)  # unit -> enabled
+    modules: Mapping[str, How] = field(default_factory=dict)
+    devices: Mapping[str, str | None] = field(default_factory=dict)
+    """Paths of device nodes, and their permissions in octal; None: it is not there."""
     gpu: int | None = None  # the one GPU whose state or files it is about
     gone: frozenset[int] = frozenset()  # GPUs that are no longer there
     gone_slots: frozenset[str] = frozenset()  # addresses of other PCI functions that are not
     gone_paths: frozenset[str] = frozenset()  # files, links and folders, whole, that are not
+    load: tuple[GpuLoad, ...] = ()
     log: tuple[LogLine, ...] = ()
     boot: tuple[str, ...] = ()
 
@@ -118,7 +124,9 @@ class Patch:
 def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
     """All of them as one. Raises FaultError naming the two that contradict each other."""
     named = tuple(patches)
-    tables = ("files", "links", "state", "node", "root_files", "services")
+    tables = (
+        "files", "links", "state", "node", "root_files", "services", "modules", "devices"
+    )  # fmt: skip
     merged = {table: _merged(table, named) for table in tables}
     for name, patch in named:
         for other, its in named:
@@ -133,6 +141,7 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
         gone=frozenset(gpu for _, patch in named for gpu in patch.gone),
         gone_slots=frozenset(slot for _, patch in named for slot in patch.gone_slots),
         gone_paths=frozenset(path for _, patch in named for path in patch.gone_paths),
+        load=tuple(load for _, patch in named for load in patch.load),
         log=tuple(line for _, patch in named for line in patch.log),
         boot=tuple(dict.fromkeys(command for _, patch in named for command in patch.boot)),
     )

@@ -12,7 +12,11 @@ from nodevet_sim.nspawn.disk import SHARED
 
 REBOOT = 133  # systemd-nspawn --keep-unit ends so when the node reboots
 NVIDIA_MAJOR, UVM_MAJOR = 195, 510
-NAMED = {"/dev/nvidiactl": (NVIDIA_MAJOR, 255), "/dev/nvidia-modeset": (NVIDIA_MAJOR, 254)}
+NAMED = {
+    "/dev/gdrdrv": (511, 0),
+    "/dev/nvidiactl": (NVIDIA_MAJOR, 255),
+    "/dev/nvidia-modeset": (NVIDIA_MAJOR, 254),
+}
 
 
 class NodeError(Exception):

@@ -7,7 +7,7 @@ from nodevet_sim.description import SimulatedNode
 from nodevet_sim.library import SINCE_BOOT, pairs, split, update
 from nodevet_sim.nspawn import disk, network
 from nodevet_sim.nspawn.boot import NodeError, numbers
-from nodevet_sim.nspawn.node import BOOTS, RUNS, RunningNode
+from nodevet_sim.nspawn.node import BOOTS, DEVICE_MODE, RUNS, RunningNode
 
 
 async def apply(running: RunningNode, new: SimulatedNode) -> None:
@@ -39,6 +39,8 @@ async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
         update(running.nvml_state, lambda live: revised(live, before, after))
     for line in (Counter(new.kernel_log) - Counter(old.kernel_log)).elements():
         running.log(line)  # what is gone from the description stays in the log until a reboot
+    if new.earlier_boots != old.earlier_boots:
+        running.write_wtmp()
     await _files(running, old, new)
     await _device_nodes(running, old, new)
     await _sessions(running, old, new)
@@ -128,13 +130,16 @@ async def _device_nodes(running: RunningNode, old: SimulatedNode, new: Simulated
     for index, path in enumerate(sorted(new.device_nodes)):
         if path not in old.device_nodes:
             major, minor = numbers(path, index)
-            await running.inside("mknod", "-m", "0666", path, "c", str(major), str(minor))
+            await running.inside("mknod", path, "c", str(major), str(minor))
+        mode = new.device_modes.get(path, DEVICE_MODE)
+        if path not in old.device_nodes or mode != old.device_modes.get(path, DEVICE_MODE):
+            await running.inside("chmod", mode, path)
     running.write_device_nodes()
 
 
 async def _sessions(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -> None:
     """What sshd does: it reads its settings again only while it runs."""
-    settings = ("sshd", "delay_s", "clock_offset_s")
+    settings = ("sshd", "delay_s", "clock_offset_s", "clock_synchronised")
     if all(getattr(old, name) == getattr(new, name) for name in settings):
         return
     running.write_session()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as altered
 from pathlib import Path
 
-from nodevet_sim import kernel
+from nodevet_sim import kernel, wtmp
 from nodevet_sim.description import GpuLoad, LogLine, SimulatedNode
 from nodevet_sim.library import rebooted
 from nodevet_sim.modules import known
@@ -24,7 +24,8 @@ from nodevet_sim.nspawn import boot, diff, disk, network
 from nodevet_sim.nspawn.boot import NodeError, replace, run
 from nodevet_sim.nspawn.diff import Listing
 from nodevet_sim.nspawn.network import NodeNetwork
-from nodevet_sim.nspawn.tools import BuiltTools
+from nodevet_sim.nspawn.tools import ADJTIMEX, CLOCK, BuiltTools
+from nodevet_sim.wtmp import Boot
 
 BOOT_SECONDS = 120.0
 KERNEL_SECONDS = 20.0
@@ -33,6 +34,13 @@ NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own inter
 OWN = {f"sys/class/net/{name}": f"../../devices/virtual/net/{name}" for name in ("eth0", "lo")}
 AGE_S = 3600
 """How long a new node says that it was up already, so that its kernel log has a past."""
+
+SHUT_DOWN = "shut-down"  # in `shared`: its systemd stopped what ran
+DEVICE_MODE = "0666"  # as the driver makes device nodes
+SYNCHRONISED = "0 0x2001 12000 300"
+UNSYNCHRONISED = "5 0x2041 16000000 16000000"
+"""What adjtimex(2) returns, and its status, maxerror and esterror (µs): TIME_OK, STA_PLL and
+STA_NANO; TIME_ERROR, STA_UNSYNC and the most that the kernel says."""
 
 RUNS, BOOTS, OFF, FAILED = "running", "booting", "off", "failed"
 
@@ -63,6 +71,7 @@ class RunningNode:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
+    _history: list[Boot] = field(default_factory=list)  # its boots so far
     _nspawn: Process | None = None
     _kernel: Process | None = None
     _loads: list[tuple[GpuLoad, str]] = field(default_factory=list)
@@ -117,6 +126,9 @@ class RunningNode:
                 off, why = OFF, f"systemd-nspawn ended with {code}" if code else ""
             except Exception as error:
                 code, off, why = None, FAILED, reason(error)
+            if self._history:
+                in_order = (self.shared / SHUT_DOWN).exists()
+                self._history[-1] = altered(self._history[-1], shut_down=in_order)
             await self._say(BOOTS)
             await self._end()
             if code != boot.REBOOT:
@@ -150,6 +162,8 @@ class RunningNode:
         self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME)) - age)
         monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC)) - age
         self._write_shared()
+        self._history.append(Boot(time.time() - self.uptime_s))
+        self.write_wtmp()
         await self._start_kernel()
         with boot.notifications(self.folder / "notify") as notify:
             command = boot.command(
@@ -202,6 +216,7 @@ class RunningNode:
         """What the node reads when it boots."""
         self.write_device_nodes()
         commands = "".join(f"{command}\n" for command in self.node.boot)
+        (self.shared / SHUT_DOWN).unlink(missing_ok=True)
         (self.shared / "boot").write_text(commands, encoding="utf-8")
         self.write_session()
         place = self.nvml_state
@@ -217,7 +232,8 @@ class RunningNode:
         rows = []
         for index, path in enumerate(sorted(self.node.device_nodes)):
             major, minor = boot.numbers(path, index)
-            rows.append(f"{path} {major} {minor}\n")
+            mode = self.node.device_modes.get(path, DEVICE_MODE)
+            rows.append(f"{path} {major} {minor} {mode}\n")
         (self.shared / "device-nodes").write_text("".join(rows), encoding="utf-8")
 
     def write_session(self) -> None:
@@ -226,9 +242,13 @@ class RunningNode:
         if self.node.delay_s:
             (self.shared / "delay").write_text(f"{self.node.delay_s}\n", encoding="ascii")
             rows.append(f"ForceCommand {disk.LIBRARY}/session\n")
+        preloaded, offset = [f"{disk.LIBRARY}/{ADJTIMEX}"], ""
         if self.node.clock_offset_s:
-            offset = f"NODEVET_SIM_CLOCK={self.node.clock_offset_s}"
-            rows.append(f"SetEnv LD_PRELOAD={disk.LIBRARY}/clock.so {offset}\n")
+            preloaded.append(f"{disk.LIBRARY}/{CLOCK}")
+            offset = f" NODEVET_SIM_CLOCK={self.node.clock_offset_s}"
+        rows.append(f"SetEnv LD_PRELOAD={':'.join(preloaded)}{offset}\n")
+        told = SYNCHRONISED if self.node.clock_synchronised else UNSYNCHRONISED
+        replace(self.shared / "adjtimex", f"{told}\n")
         replace(self.shared / "sshd.conf", "".join(rows))
         for name in ("hangs", "stopped"):
             mark = self.shared / f"sshd-{name}"
@@ -236,6 +256,14 @@ class RunningNode:
                 mark.touch()
             else:
                 mark.unlink(missing_ok=True)
+
+    def write_wtmp(self) -> None:
+        """When it was booted so far, and before it was made."""
+        made = self._history[0].at_s
+        earlier = [
+            Boot(made - each.days * wtmp.DAY, each.shut_down) for each in self.node.earlier_boots
+        ]
+        disk.put(self.folder / "root", wtmp.PATH, wtmp.text([*earlier, *self._history]), 0o664)
 
     def write_manifest(self) -> None:
         """What the simulated kernel serves. What was injected into its log is not said again."""
@@ -302,6 +330,7 @@ class RunningNode:
         command += ["--utilization", str(load.utilization_percent)]
         command += ["--cpus", load.cpus] if load.cpus is not None else []
         command += ["--mems", load.mems] if load.mems is not None else []
+        command += ["--uid", str(load.uid)] if load.uid else []
         await self.inside("systemd-run", "--quiet", f"--unit={unit}", *command)
         self._loads.append((load, unit))
 

@@ -17,7 +17,10 @@ from nodevet_sim.nspawn.disk import LIBRARY
 
 CLOCK = "clock.so"
 """Makes a wall clock wrong, for LD_PRELOAD."""
+ADJTIMEX = "adjtimex.so"
+"""Says how the clock is kept, for LD_PRELOAD."""
 EMPTY = "empty.so"
+STUCK = "nodevet-sim-stuck"
 UNUSED = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1")
 """The driver's libraries that nothing here calls; they are looked at."""
 
@@ -50,7 +53,7 @@ def build(cache: Path) -> BuiltTools:
     for place in _library_folders():
         driver[f"{place}/{library.NAME}"] = folder / library.NAME
         driver |= {f"{place}/{name}": folder / EMPTY for name in UNUSED}
-    common = {f"{LIBRARY}/{CLOCK}": folder / CLOCK}
+    common = {f"{LIBRARY}/{name}": folder / name for name in (CLOCK, ADJTIMEX, STUCK)}
     for name in ("swapon", "swapoff"):
         common[f"/usr/sbin/{name}"] = folder / "nodevet-sim-swap"
     for name in programs.SOURCES:
@@ -64,6 +67,7 @@ def _compile(into: Path) -> None:
     with ThreadPoolExecutor() as pool:
         jobs = [pool.submit(make, into) for make in (programs.build, library.build, kernel.build)]
         _shared(into / CLOCK, "nspawn/clock.c")
+        _shared(into / ADJTIMEX, "nspawn/adjtimex.c")
         _shared(into / EMPTY, "nspawn/empty.c")
         for job in jobs:
             job.result()

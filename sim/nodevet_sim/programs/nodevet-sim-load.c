@@ -22,7 +22,7 @@
 
 struct load {
     const char *gpus, *command, *cpus, *mems;
-    unsigned long memory_mb, utilization;
+    unsigned long memory_mb, utilization, uid;
 };
 
 static void fail(const char *what, const char *name)
@@ -61,6 +61,7 @@ static void parse(int count, char **words, struct load *load)
                                           {"command", required_argument, NULL, 'n'},
                                           {"cpus", required_argument, NULL, 'c'},
                                           {"mems", required_argument, NULL, 'M'},
+                                          {"uid", required_argument, NULL, 'U'},
                                           {NULL, 0, NULL, 0}};
     int option;
     *load = (struct load){.gpus = "0", .command = NULL};
@@ -84,9 +85,12 @@ static void parse(int count, char **words, struct load *load)
         case 'M':
             load->mems = parse_list("--mems", optarg, "0123456789,-");
             break;
+        case 'U':
+            load->uid = parse_number("--uid", optarg, 65534);
+            break;
         default:
             fputs("nodevet-sim-load [--gpus 0,3] [--memory-mb 1024] [--utilization 90]\n"
-                  "                 [--command NAME] [--cpus LIST] [--mems LIST]\n",
+                  "                 [--command NAME] [--cpus LIST] [--mems LIST] [--uid NUMBER]\n",
                   stderr);
             exit(2);
         }
@@ -206,8 +210,12 @@ int main(int count, char **words)
     if (is_placed)
         mount_status(own, copy, &load);
     write_file(path, &load);
+    if (load.uid && setresuid((uid_t)load.uid, (uid_t)load.uid, 0) != 0)
+        fail("cannot become the user", "of --uid");
     while (sigwait(&signals, &received) != 0)
         ;
+    if (load.uid && seteuid(0) != 0)
+        perror("nodevet-sim-load: seteuid");
     unlink(path);
     if (is_placed && umount2(own, MNT_DETACH) != 0)
         perror("nodevet-sim-load: umount");

@@ -41,7 +41,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     laid = _captured(spec, machine, Overlay(tree.files(machine), tree.links(machine)))
     root_files = _root_files(spec, machine, known or {})
     found = {**laid.files, **_nfs(spec, machine)}
-    healthy = Healthy(found, laid.links, known or {}, spec.part.disk_mb, root_files)
+    healthy = Healthy(found, laid.links, known or {}, spec.part.disk_mb, root_files, machine.nodes)
     if spec.part.governor is not None:
         with spec.blame("governor"):
             chosen = governors(healthy, spec.part.governor)
@@ -56,20 +56,22 @@ def describe(spec: NodeSpec) -> SimulatedNode:
         files.update(_driver_files(state))
     files.update(_own_files(spec, files, links))
     gone = {machine.nodes[gpu] for gpu in patch.gone}
+    gone.update(path for path, mode in patch.devices.items() if mode is None)
     devices = tuple(path for path in machine.nodes if path not in gone)
     if spec.part.nvlink_domain is not None:
         devices += (imex_files.CHANNEL,)
     swap = tuple(_swap(spec))
     present = {path: content for path, content in files.items() if content is not None}
-    present, modules = described(present, spec.part.modules)
+    present, modules = described(present, {**patch.modules, **spec.part.modules})
     node = SimulatedNode(
         name=spec.name,
         files=present,
         links=links,
         state=text_of(state) if state is not None else None,
         device_nodes=devices,
+        device_modes={path: mode for path, mode in patch.devices.items() if mode is not None},
         kernel_log=_log(spec, [patch for _, patch in patches]),
-        load=tuple(_loads(spec, files, devices)),
+        load=(*_loads(spec, files, devices), *patch.load),
         modules=modules,
         swap=swap,
         root_files={**root_files, **_fstab(swap), **patch.root_files},

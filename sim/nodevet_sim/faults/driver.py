@@ -1,0 +1,111 @@
+"""Faults of what belongs to the NVIDIA driver: device nodes, modules for GPUDirect, packages. A
+node must be booted to have any of them. A function's docstring is the fault's documentation."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet_sim.faults.node import ONLY_INSIDE, NoParams
+from nodevet_sim.faults.params import FaultParams
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+from nodevet_sim.state import count_of
+from nodevet_sim.tree import NVFS
+
+DRIVER = "proc/driver/nvidia/version"
+DevicePath = Annotated[str, Field(pattern=r"^/dev/[a-z0-9-]{1,40}$")]
+
+
+class DeviceNode(FaultParams):
+    path: DevicePath = "/dev/nvidia-uvm"
+
+
+class ClosedNode(DeviceNode):
+    mode: Annotated[str, Field(pattern=r"^0[0-7]{3}$")] = "0660"
+
+
+def device_node_missing(healthy: Healthy, want: DeviceNode) -> Patch:
+    """A device node of the driver is not there.
+
+    `path`, /dev/nvidia-uvm.
+    """
+    return Patch(devices={_device(healthy, want.path): None})
+
+
+def device_node_closed(healthy: Healthy, want: ClosedNode) -> Patch:
+    """Nobody but root may open a device node of the driver: for root it is a wrong mode only.
+
+    `path`, /dev/nvidia-uvm; `mode`, 0660.
+    """
+    return Patch(devices={_device(healthy, want.path): want.mode})
+
+
+def _device(healthy: Healthy, path: str) -> str:
+    """Raises FaultError if the node has no such."""
+    if path not in healthy.device_nodes:
+        raise FaultError(f"the node has no {path}")
+    return path
+
+
+def gpudirect_off(healthy: Healthy, want: NoParams) -> Patch:
+    """GPUDirect RDMA has no way: no nvidia_peermem, and a proprietary driver without dma-buf."""
+    module = _loaded(healthy, "nvidia_peermem")
+    told = str(healthy.files.get(DRIVER, ""))
+    files = {DRIVER: told.replace("Open Kernel Module for x86_64", "x86_64 Kernel Module")}
+    return Patch(healthy.present(files), modules={module: "available"})
+
+
+def nvidia_fs_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The module of GPUDirect Storage, nvidia_fs, is not loaded."""
+    return Patch(
+        modules={_loaded(healthy, "nvidia_fs"): "available"}, gone_paths=frozenset((NVFS,))
+    )
+
+
+def gdrdrv_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The module of GDRCopy, gdrdrv, is not loaded, and so there is no /dev/gdrdrv."""
+    module = _loaded(healthy, "gdrdrv")
+    return Patch(modules={module: "available"}, devices={"/dev/gdrdrv": None})
+
+
+def _loaded(healthy: Healthy, module: str) -> str:
+    """Raises FaultError if the node has no such."""
+    if not any(path.startswith(f"sys/module/{module}/") for path in healthy.files):
+        raise FaultError(f"the node has no module {module}")
+    return module
+
+
+class Installed(FaultParams):
+    version: Annotated[str, Field(pattern=r"^[0-9]{3}\.[0-9.]{1,10}$")] = "535.54.03"
+
+
+def fabric_manager_other(healthy: Healthy, want: Installed) -> Patch:
+    """The package of the fabric manager is of another version than the driver; it still runs.
+
+    `version`, of the package, 535.54.03. It takes dpkg.
+    """
+    if not count_of(healthy.state):
+        raise FaultError("the node has no GPU")
+    if healthy.state.get("driver_version") == want.version:
+        raise FaultError(f"the driver has version {want.version} too; give another `version`")
+    rows = (
+        f"Package: nvidia-fabricmanager-{want.version.partition('.')[0]}",
+        "Status: install ok installed",
+        "Architecture: amd64",
+        f"Version: {want.version}-1",
+        "Description: fabric manager of a test",
+    )
+    text = "".join(f"{row}\\n" for row in ("", *rows))
+    status = "/var/lib/dpkg/status"
+    add = f"[ -f {status} ] && printf '{text}' >>{status}"
+    return Patch(boot=(f"{ONLY_INSIDE} && {add}",))
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "device-node-closed": (ClosedNode, device_node_closed),
+    "device-node-missing": (DeviceNode, device_node_missing),
+    "fabric-manager-other": (Installed, fabric_manager_other),
+    "gdrdrv-missing": (NoParams, gdrdrv_missing),
+    "gpudirect-off": (NoParams, gpudirect_off),
+    "nvidia-fs-missing": (NoParams, nvidia_fs_missing),
+}
