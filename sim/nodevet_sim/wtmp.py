@@ -13,12 +13,12 @@ RECORD = struct.Struct("<h2xi32s4s32s256s2hiii16s20x")
 
 
 @dataclass(frozen=True)
-class Boot:
+class BootRecord:
     at_s: float  # seconds since 1970
     shut_down: bool = False  # before the next one
 
 
-def text(boots: Sequence[Boot]) -> bytes:
+def text(boots: Sequence[BootRecord]) -> bytes:
     """The file after these boots, the oldest first."""
     found = []
     for boot, after in zip(boots, (*boots[1:], None), strict=True):

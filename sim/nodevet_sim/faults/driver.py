@@ -16,15 +16,15 @@ DRIVER = "proc/driver/nvidia/version"
 DevicePath = Annotated[str, Field(pattern=r"^/dev/[a-z0-9-]{1,40}$")]
 
 
-class DeviceNode(FaultParams):
+class OneDeviceNode(FaultParams):
     path: DevicePath = "/dev/nvidia-uvm"
 
 
-class ClosedNode(DeviceNode):
+class ClosedNode(OneDeviceNode):
     mode: Annotated[str, Field(pattern=r"^0[0-7]{3}$")] = "0660"
 
 
-def device_node_missing(healthy: Healthy, want: DeviceNode) -> Patch:
+def device_node_missing(healthy: Healthy, want: OneDeviceNode) -> Patch:
     """A device node of the driver is not there.
 
     `path`, /dev/nvidia-uvm.
@@ -103,7 +103,7 @@ def fabric_manager_other(healthy: Healthy, want: Installed) -> Patch:
 
 FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
     "device-node-closed": (ClosedNode, device_node_closed),
-    "device-node-missing": (DeviceNode, device_node_missing),
+    "device-node-missing": (OneDeviceNode, device_node_missing),
     "fabric-manager-other": (Installed, fabric_manager_other),
     "gdrdrv-missing": (NoParams, gdrdrv_missing),
     "gpudirect-off": (NoParams, gpudirect_off),

@@ -25,7 +25,7 @@ from nodevet_sim.nspawn.boot import NodeError, replace, run
 from nodevet_sim.nspawn.diff import Listing
 from nodevet_sim.nspawn.network import NodeNetwork
 from nodevet_sim.nspawn.tools import ADJTIMEX, CLOCK, BuiltTools
-from nodevet_sim.wtmp import Boot
+from nodevet_sim.wtmp import BootRecord
 
 BOOT_SECONDS = 120.0
 KERNEL_SECONDS = 20.0
@@ -71,7 +71,7 @@ class RunningNode:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  # one change or reboot at a time
     _power: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be switched on
-    _history: list[Boot] = field(default_factory=list)  # its boots so far
+    _history: list[BootRecord] = field(default_factory=list)  # its boots so far
     _nspawn: Process | None = None
     _kernel: Process | None = None
     _loads: list[tuple[GpuLoad, str]] = field(default_factory=list)
@@ -162,7 +162,7 @@ class RunningNode:
         self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME)) - age)
         monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC)) - age
         self._write_shared()
-        self._history.append(Boot(time.time() - self.uptime_s))
+        self._history.append(BootRecord(time.time() - self.uptime_s))
         self.write_wtmp()
         await self._start_kernel()
         with boot.notifications(self.folder / "notify") as notify:
@@ -261,7 +261,8 @@ class RunningNode:
         """When it was booted so far, and before it was made."""
         made = self._history[0].at_s
         earlier = [
-            Boot(made - each.days * wtmp.DAY, each.shut_down) for each in self.node.earlier_boots
+            BootRecord(made - each.days * wtmp.DAY, each.shut_down)
+            for each in self.node.earlier_boots
         ]
         disk.put(self.folder / "root", wtmp.PATH, wtmp.text([*earlier, *self._history]), 0o664)
 
