@@ -104,6 +104,8 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
     if device.physfn is None:
         return unread(subject, device, "physfn")
     if all(has_no_link(device, field) for field in FIELDS):
+        if tells_no_link(functions):
+            return unknown(subject, why="this kernel tells no PCIe link: it is older than 4.13")
         return not_applicable(subject, why="it has no PCIe link of its own")
     own = rate(device, "")
     most = rate(device, "_max")
@@ -133,6 +135,15 @@ def judge_device(device: PciFunction, functions: Functions, params: Params) -> F
 def has_no_link(device: PciFunction, field: str) -> bool:
     reason = device.errors.get(field, "")
     return getattr(device, field) is None and reason.startswith(("ENOENT", "the kernel says"))
+
+
+def tells_no_link(functions: Functions) -> bool:
+    """Whether not even the files are there, of any function: Linux has them since 4.13."""
+    return all(
+        getattr(each, field) is None and each.errors.get(field, "").startswith("ENOENT")
+        for each in functions.values()
+        for field in FIELDS
+    )
 
 
 def rate(function: PciFunction, which: str) -> Rate | str:

@@ -12,7 +12,8 @@ of the interfaces in /sys/class/net.
 its guests. Of each Ethernet port: it has a network interface, that is up, and a GID of `gid_type`
 in use; with `gid_index` the GID there is of this type. A GID of type RoCE v2 comes with each
 address of the interface; without an address it has only that of its link (fe80). InfiniBand ports
-and EFA need neither.
+and EFA need neither: a node with no others is not applicable unless the baseline names devices or
+counts them.
 
 **To fix it** names: `rdma link` and the udev rule rdma-persistent-naming of rdma-core. No GID:
 `ip addr show dev NAME`; give the interface its address. `show_gids` lists what is there.
@@ -44,6 +45,7 @@ from nodevet.model import (
     Value,
     Verdict,
     fail,
+    not_applicable,
     ok,
     unknown,
 )
@@ -80,6 +82,13 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    told = list(judge_devices(evidence, params))
+    yield from told
+    if not told:
+        yield not_applicable(why="no RDMA device with an Ethernet port, and none is expected")
+
+
+def judge_devices(evidence: Evidence, params: Params) -> Iterator[Finding]:
     found = list(each_device(evidence, params.ignore))
     devices = {device.name: device for device in found if isinstance(device, RdmaDevice)}
     unjudged = [finding for finding in found if isinstance(finding, Finding)]

@@ -72,7 +72,8 @@ def complaint(told):
     messages = told.get("smartctl") if isinstance(told.get("smartctl"), dict) else told
     listed = messages.get("messages")
     for message in listed if isinstance(listed, list) else ():
-        if isinstance(message, dict) and isinstance(message.get("string"), str):
-            return message["string"][:200]
+        if isinstance(message, dict) and message.get("severity") in (None, "error"):
+            if isinstance(message.get("string"), str):
+                return message["string"][:200]
     said = told.get("error")
     return said[:200] if isinstance(said, str) else ""

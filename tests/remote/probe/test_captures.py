@@ -162,6 +162,11 @@ def test_cpufreq_is_absent_where_the_kernel_offers_none(capture: Capture) -> Non
         cpufreq.collect(capture(HWLOC + "16amd64-8n2c.tar.bz2"), {})
 
 
+def test_cpufreq_of_a_tree_without_cpus_is_not_absent(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        cpufreq.collect(str(tmp_path), {})
+
+
 def test_pci_links_and_path_as_lstopo_prints_them(capture: Capture, check: Check) -> None:
     found = check("pci", pci.collect(capture(VE), {}))
     by_address = {each.address: each for each in found.functions}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodevet.remote.probe.collectors import environment
-from nodevet.remote.probe.files import SectionError
+from nodevet.remote.probe.files import Absent, SectionError
 
 Check = Callable[[str, dict[str, Any]], Any]
 
@@ -95,6 +95,7 @@ def test_units_are_asked_by_name(
     }
     assert "answered for 'slurmd.service'" in told["kubelet.service"].errors["variables"]
     assert told["--x"].errors["variables"] == "not a valid systemd unit name"
+    (tmp_path / "etc").mkdir()
     data = check("environment", environment.collect(str(tmp_path), ask))
     assert {each.variables for each in data.units} == {None}
 
@@ -115,3 +116,8 @@ def test_a_row_that_is_too_long_is_told(tmp_path: Path, check: Check) -> None:
     data = check("environment", environment.collect(root, {}))
     assert [each.name for each in data.variables] == ["NCCL_DEBUG"]
     assert data.unread == "/etc/environment:1: longer than 4096 characters"
+
+
+def test_a_tree_without_etc_says_nothing_of_what_it_sets(tmp_path: Path) -> None:
+    with pytest.raises(Absent, match="no /etc"):
+        environment.collect(str(tmp_path), {})

@@ -142,6 +142,15 @@ def test_why_a_drive_did_not_answer(tools: Callable[..., None], ask: Callable[[]
     )
 
 
+def test_a_warning_of_smartctl_is_not_why_there_is_no_log(
+    tools: Callable[..., None], ask: Callable[[], Any]
+) -> None:
+    warned = [{"string": "Warning: an Attribute check", "severity": "warning"}]
+    told = {"smartctl": {"messages": warned}, "ata_smart_attributes": {}}
+    tools("smartctl", f"echo '{json.dumps(told)}'; exit 4")
+    assert ask().errors["health"] == "smartctl: no health log in what was printed"
+
+
 def test_a_drive_that_hangs_costs_its_own_log(
     tools: Callable[..., None], ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,8 +211,8 @@ def test_drives_of_many_kinds(captures: Path) -> None:
         told = json.loads(text)
         log = told.get("nvme_smart_health_information_log")
         if log is None:
-            with pytest.raises(ValueError, match="based on an Attribute check"):
-                parse_log(text)  # a SATA disk, which smartctl says something of
+            with pytest.raises(ValueError, match="no health log"):
+                parse_log(text)  # a SATA disk
             continue
         found[path.name] = parse_log(text)
         for field, name, _ in FIELDS[:8]:

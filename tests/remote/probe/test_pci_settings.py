@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lspci import dumped, functions_of, told, write
 
 from nodevet.catalog import Catalog
 from nodevet.evidence.document import decode
@@ -22,15 +23,6 @@ from nodevet.remote.probe.files import SectionError
 from nodevet.remote.probe.pci_config import NO_ACS, Registers, access_control, express
 
 Check = Callable[..., Any]
-ACS_BITS = (
-    "SrcValid",
-    "TransBlk",
-    "ReqRedir",
-    "CmpltRedir",
-    "UpstreamFwd",
-    "EgressCtrl",
-    "DirectTrans",
-)
 XE9680 = "lspci/gpud-dell-xe9680-8xh100-vvv.txt"
 ASKS = {"pci_settings": ["config", "iommu", "interrupts"]}
 
@@ -38,38 +30,6 @@ ASKS = {"pci_settings": ["config", "iommu", "interrupts"]}
 def registers(place: Path, content: bytes) -> Registers:
     place.write_bytes(content)
     return Registers("/", str(place))
-
-
-def functions_of(text: str) -> Iterator[tuple[str, str]]:
-    """Address and text of every function that lspci printed."""
-    for block in re.split(r"\n(?=[0-9a-f:]+\.[0-7] )", text.strip()):
-        yield block.split(" ", 1)[0], block
-
-
-def told(block: str) -> dict[str, Any]:
-    """What lspci's text says, in the words of the evidence."""
-    found: dict[str, Any] = {}
-    control = re.search(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", block)
-    if control:
-        found["max_payload_b"], found["max_read_request_b"] = map(int, control.groups())
-        found["relaxed_ordering"] = "RlxdOrd+" in block
-        found["max_payload_most_b"] = int(re.search(r"DevCap:\tMaxPayload (\d+)", block)[1])
-        aspm = re.search(r"LnkCtl:\tASPM (.*?)(?: Enabled)?;", block)
-        found["aspm"] = aspm[1].replace("Disabled", "disabled") if aspm else "disabled"
-    acs = re.search(r"ACSCtl:\t(.*)", block)
-    if acs:
-        bits = dict(re.findall(r"(\w+)([+-])", acs[1]))
-        found["acs_enabled"] = sum(1 << at for at, name in enumerate(ACS_BITS) if bits[name] == "+")
-    return found
-
-
-def dumped(block: str) -> bytes:
-    """The configuration space that lspci printed as rows of hexadecimal numbers."""
-    rows = re.findall(r"^([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})$", block, re.M)
-    space = bytearray(16 * len(rows))
-    for at, row in rows:
-        space[int(at, 16) : int(at, 16) + 16] = bytes.fromhex(row)
-    return bytes(space)
 
 
 @pytest.mark.parametrize(
@@ -104,75 +64,12 @@ def test_registers_are_decoded_as_lspci_decodes_them(
     assert count == len(re.findall(r"^00: ", text, re.M))
 
 
-def built(block: str) -> bytes:
-    """A configuration space with the capabilities that lspci's text names, by the standard."""
-    wanted, port = told(block), "PCI bridge" in block
-    words = {0x06: 0x10, 0x0E: 1 if port else 0, 0x34: 0x50, 0x50: 0x6001, 0x60: 0x10}
-    size = {128 << shift: shift for shift in range(6)}
-    if "max_payload_b" in wanted:
-        words[0x62] = 2 | (0x6 if port else 0) << 4
-        words[0x64] = size[wanted["max_payload_most_b"]]
-        control = size[wanted["max_payload_b"]] << 5 | size[wanted["max_read_request_b"]] << 12
-        words[0x68] = control | (0x10 if wanted["relaxed_ordering"] else 0)
-        words[0x70] = ("disabled", "L0s", "L1", "L0s L1").index(wanted["aspm"])
-    words |= {0x100: 0x0001, 0x102: 0x1480 | 2}  # AER, and then what comes at 0x148
-    if "acs_enabled" in wanted:
-        words |= {0x148: 0x0D, 0x14A: 1, 0x14C: 0x5F, 0x14E: wanted["acs_enabled"]}
-    space = bytearray(0x1000)
-    for at, word in words.items():
-        space[at : at + 2] = word.to_bytes(2, "little")
-    return bytes(space)
-
-
 @pytest.fixture(scope="module")
 def xe9680(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, str]]:
     """A tree of that machine's GPUs, NICs, NVMe and bridges, and what lspci said of each."""
     root = tmp_path_factory.mktemp("xe9680").resolve()
     text = (captures / XE9680).read_text(encoding="utf-8")
-    blocks = {f"0000:{address}": block for address, block in functions_of(text)}
-    above: dict[int, str] = {}  # the port above a bus
-    for address, block in blocks.items():
-        bus = re.search(r"secondary=([0-9a-f]{2})", block)
-        if bus:
-            above[int(bus[1], 16)] = address
-    codes = {
-        "PCI bridge": "060400",
-        "3D controller": "030200",
-        "Infiniband controller": "020700",
-        "Ethernet controller": "020000",
-        "Non-Volatile memory controller": "010802",
-    }
-    kept = {}
-    for address, block in blocks.items():
-        code = codes.get(block.split(" ", 1)[1].split(":")[0])
-        if code is None or "(rev ff)" in block:
-            continue
-        path, at = [address], address
-        while int(at[5:7], 16) in above and len(path) < 9:
-            at = above[int(at[5:7], 16)]
-            path.append(at)
-        place = root / f"sys/devices/pci{path[-1][:7]}" / "/".join(reversed(path))
-        place.mkdir(parents=True, exist_ok=True)
-        vendor = "10de" if "NVIDIA" in block.split("\n")[0] else "15b3"
-        node = re.search(r"NUMA node: (\d+)", block)
-        values = {
-            "class": f"0x{code}",
-            "vendor": f"0x{vendor}",
-            "device": "0x2330",
-            "subsystem_vendor": "0x1028",
-            "subsystem_device": "0x0b73",
-            "revision": "0xa1",
-            "numa_node": node[1] if node else "-1",
-            "local_cpulist": "0-55" if node and node[1] == "0" else "56-111",
-        }
-        for name, value in values.items():
-            (place / name).write_text(f"{value}\n")
-        (place / "config").write_bytes(built(block))
-        devices = root / "sys/bus/pci/devices"
-        devices.mkdir(parents=True, exist_ok=True)
-        (devices / address).symlink_to(os.path.relpath(place, devices))
-        kept[address] = block
-    return str(root), kept
+    return str(root), write(text, root, {"0": "0-55", "1": "56-111"})
 
 
 def collected(root: str, asks: dict[str, list[str]] = ASKS) -> tuple[dict[str, Any], Any]:

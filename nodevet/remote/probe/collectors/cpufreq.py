@@ -42,7 +42,8 @@ def entries(root, directory, prefix):
 
 
 def policy_places(root):
-    """{policy number: its directory}. Raises Absent if there is none."""
+    """{policy number: its directory}. Raises Absent if there is none, OSError without CPUs."""
+    names(root, CPUS)
     policies = entries(root, CPUS + "/cpufreq", "policy")
     if policies:
         return {id: "{}/cpufreq/policy{}/".format(CPUS, id) for id in policies}
