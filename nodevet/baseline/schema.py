@@ -19,7 +19,7 @@ EITHER = [{"required": ["accepts"]}, {"required": ["any"]}]  # of a waiver
 
 def schema(catalog: Catalog) -> dict[str, Any]:
     """What an editor completes and checks. `lint` is stricter: a schema cannot follow `extends`."""
-    definitions = _definitions(FilePart, "")
+    definitions = struct_definitions(FilePart, "")
     whole = definitions.pop("FilePart")
     expect = {}
     for check in catalog.ids:
@@ -50,7 +50,7 @@ def schema(catalog: Catalog) -> dict[str, Any]:
     }
 
 
-def _definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dict[str, Any]]:
+def struct_definitions(kind: type[msgspec.Struct], prefix: str) -> dict[str, dict[str, Any]]:
     """A struct and those inside it, by name, each field with what stands below it."""
     _, made = schema_components([kind], ref_template=f"#/$defs/{prefix}{{name}}")
     found: dict[str, dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(made))
@@ -90,7 +90,7 @@ def _params(params: type[CheckParams], prefix: str) -> tuple[dict[str, Any], dic
 
     No field is required, for what is missing here may be inherited.
     """
-    found = _definitions(params, prefix)
+    found = struct_definitions(params, prefix)
     own = found.pop(params.__name__)
     inner = {f"{prefix}{name}": value for name, value in found.items()}
     if params.whole is not None:

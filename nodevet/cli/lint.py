@@ -59,8 +59,9 @@ def command(
 
     Every problem is printed as file:line:column, with what to do.
 
-    Without a NAME: the project's own baselines, inventories, approval.yaml, checks and fixes; the
-    shipped baselines if it has none of them. A file that is nothing of nodevet's is skipped.
+    Without a NAME: the project's own baselines, inventories, workloads, approval.yaml, checks and
+    fixes; the shipped baselines if it has none of them. A file that is nothing of nodevet's is
+    skipped.
 
     \b
     Exit codes:

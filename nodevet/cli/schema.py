@@ -8,7 +8,7 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 
-KINDS = ("baseline", "run", "plan", "result", "evidence")
+KINDS = ("baseline", "workload", "run", "plan", "result", "evidence", "feed")
 
 
 @click.command(
@@ -29,10 +29,12 @@ def command(kind: str, project: Path) -> None:
     \b
     KIND is one of:
       baseline  what a project's baselines may hold (the default)
+      workload  a job whose GPUs are to be fed: what `nodevet feed` reads
       run       a run of checks: --format json
       plan      what fixes would change: nodevet plan -o
       result    how a run of fixes ended: result.json of its folder
       evidence  what was read on a node: check --save, nodevet probe
+      feed      whether nodes can feed their GPUs: nodevet feed --format json
 
     That of baselines knows every check of this project. Write it next to your baselines, and
     begin each with `# yaml-language-server: $schema=nodevet.schema.json`.

@@ -110,7 +110,9 @@ def _over_workers(feed: Feed, at: int) -> tuple[WorkerPoint, ...]:
     if feed.on_gpu or found.workers_needed is None:
         return ()
     most = min(MOST_SHOWN, max(found.workers_needed, feed.workers or 1) * 5 // 4 + 1)
+    crossover = worker_crossover(feed, at)
+    told = {feed.workers or 1, crossover.at if crossover else 1}
     return tuple(
         WorkerPoint(workers=workers, utilization=one.utilization, binds=one.binds)
-        for workers, one in over_workers(feed, at, most)
+        for workers, one in over_workers(feed, at, most, told)
     )

@@ -215,9 +215,12 @@ def worker_crossover(feed: Feed, batch: int) -> Crossover | None:
     return Crossover(at=high, before=FeedStage.TRANSFORM, after=after)
 
 
-def over_workers(feed: Feed, batch: int, most: int) -> Iterator[tuple[int, BatchOutcome]]:
-    """What comes of a batch with 1 to `most` workers for each GPU, at 64 of these at the most."""
-    for workers in _spread(1, most, 64):
+def over_workers(
+    feed: Feed, batch: int, most: int, told: Iterable[int]
+) -> Iterator[tuple[int, BatchOutcome]]:
+    """What comes of a batch with 1 to `most` workers for each GPU: at 40 of these, and with those
+    that are to be `told` of in any case."""
+    for workers in sorted({*_spread(1, most, 40), *told}):
         yield workers, outcome(msgspec.structs.replace(feed, workers=workers), batch)
 
 

@@ -1,7 +1,7 @@
 """What a person says of a job that is to be fed: the fields as they are written, and as numbers."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -137,23 +137,24 @@ class WorkloadFile(WorkloadFields, frozen=True, kw_only=True):
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of one step by its batch: those of a table, or a line."""
 
-    table: tuple[tuple[int, float], ...] = ()  # by batch, ascending
+    table: Mapping[int, float] = {}  # by batch, ascending
     fixed_s: float = 0.0
     per_sample_s: float = 0.0
 
     def at(self, batch: int) -> float:
         """Of a batch that the table has, or of any on the line. Raises KeyError."""
-        return dict(self.table)[batch] if self.table else self.fixed_s + self.per_sample_s * batch
+        return self.table[batch] if self.table else self.fixed_s + self.per_sample_s * batch
 
     def between(self, batch: int) -> float:
         """As `at`; between two of the table on the line that joins them, outside as at its end."""
         if not self.table:
             return self.at(batch)
-        batches = [each for each, _ in self.table]
+        batches = list(self.table)
         place = bisect_left(batches, batch)
         if place == len(batches) or place == 0 or batches[place] == batch:
-            return self.table[min(place, len(batches) - 1)][1]
-        (low, before), (high, after) = self.table[place - 1 : place + 1]
+            return self.table[batches[min(place, len(batches) - 1)]]
+        low, high = batches[place - 1 : place + 1]
+        before, after = self.table[low], self.table[high]
         return before + (after - before) * (batch - low) / (high - low)
 
 
@@ -187,7 +188,7 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
     steps = _steps(fields.step)
     return Workload(
         name=name,
-        batches=tuple(sorted(set(fields.batch_sizes or (each for each, _ in steps.table)))),
+        batches=tuple(sorted(set(fields.batch_sizes or steps.table))),
         step=steps,
         sample_b=sample_b,
         tensor_b=_read(units.size, fields.tensor_size) or sample_b,
@@ -232,7 +233,7 @@ def _steps(step: dict[str, str]) -> StepTime:
         fixed, per_sample = (_read(units.seconds, step.get(key)) for key in ("fixed", "per_sample"))
         return StepTime(fixed_s=fixed or 0.0, per_sample_s=per_sample or 0.0)
     table = {int(batch): units.seconds(time) for batch, time in step.items()}
-    return StepTime(table=tuple(sorted(table.items())))
+    return StepTime(table=dict(sorted(table.items())))
 
 
 WORDS = ("fixed", "per_sample", "throughput")

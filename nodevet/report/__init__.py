@@ -1,10 +1,11 @@
-"""Reports: one file per format, each of which renders a run of checks and a run of fixes.
+"""Reports: one file per format, each of which renders a run of checks and a run of fixes; some of
+them whether nodes can feed their GPUs, too.
 
 A format exists because its file does; it is imported when it is asked for, and so is all else:
 the help of a command names the formats. It has `ENDING`, what
-the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; and if it
-has an exit code of its own on standard output, `exit_code(document)`. `parts` is what formats
-share.
+the name of its file ends in; `render_checks(run, ...)` and `render_fixes(result)`, pure; if it can
+show whether nodes feed their GPUs, `render_feed(answer)`; and if it has an exit code of its own on
+standard output, `exit_code(document)`. `parts` is what formats share.
 """
 
 import inspect
@@ -18,6 +19,7 @@ from nodevet.modules import names_in
 from nodevet.report.parts.errors import ReportError
 
 if TYPE_CHECKING:
+    from nodevet.feed.answer import FeedAnswer
     from nodevet.model import Run
     from nodevet.result import Result
 
@@ -51,6 +53,24 @@ def options(name: str) -> frozenset[str]:
 def fix_options(name: str) -> frozenset[str]:
     """What a format can be told of a run of fixes: `contents`, a `nodevet.resource.Contents`."""
     return frozenset(inspect.signature(module(name).render_fixes).parameters) - {"result"}
+
+
+def feed_options(name: str) -> frozenset[str]:
+    """What a format can be told of an answer about feeding GPUs: `colour`, `width`, `plot`."""
+    return frozenset(inspect.signature(_feed_module(name).render_feed).parameters) - {"answer"}
+
+
+def render_feed(name: str, answer: "FeedAnswer", **given: Any) -> str:
+    """The answer in this format. Raises ReportError for a format that has none."""
+    return str(_feed_module(name).render_feed(answer, **given))
+
+
+def _feed_module(name: str) -> ModuleType:
+    found = module(name)
+    if not hasattr(found, "render_feed"):
+        there = (each for each in formats() if hasattr(module(each), "render_feed"))
+        raise ReportError(f"the format {name} is for runs; there are {', '.join(there)}")
+    return found
 
 
 def streamed(name: str) -> bool:

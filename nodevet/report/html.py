@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
@@ -27,7 +27,11 @@ from nodevet.report.parts.text import count, name, nodeset
 from nodevet.resource import Contents
 from nodevet.result import Result
 
+if TYPE_CHECKING:
+    from nodevet.feed.answer import FeedAnswer
+
 ENDING = ".html"
+NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"
 
 
 def render_checks(run: Run, *, previous: Run | None = None) -> str:
@@ -84,13 +88,7 @@ def _ended(result: Result) -> str:
 def _page(data: dict[str, Any], **given: Any) -> str:
     """The page of this data, with the one style and the one script of all."""
     style, script = _source("style"), _source("script")
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(_source),
-    )
-    return environment.get_template("page").render(
+    return _template("page").render(
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
@@ -101,14 +99,35 @@ def _page(data: dict[str, Any], **given: Any) -> str:
     )
 
 
+def render_feed(answer: "FeedAnswer") -> str:
+    """Curves, table and changes of each kind of node: a page without any script."""
+    from nodevet.report.parts import feed_data
+
+    style = _source("style") + _source("feed_style")
+    return _template("feed_page").render(
+        policy=f"{NOTHING}; style-src '{_hash(style)}'",
+        style=Markup(style),  # noqa: S704 - ours
+        **feed_data.data(answer),
+    )
+
+
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        loader=jinja2.FunctionLoader(_source),
+    )
+    return environment.get_template(name)
+
+
 def _source(name: str) -> str:
     file = files("nodevet.report.parts").joinpath(f"{name}.jinja")
     return file.read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:
-    own = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    return f"default-src 'none'; base-uri 'none'; form-action 'none'; {own}"
+    return f"{NOTHING}; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
 
 
 def _hash(text: str) -> str:

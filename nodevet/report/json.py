@@ -17,6 +17,7 @@ from nodevet.report.parts.saved import (
 from nodevet.upgrades import Document, Upgrades
 
 if TYPE_CHECKING:
+    from nodevet.feed.answer import FeedAnswer
     from nodevet.result import Result
 
 ENDING = ".json"
@@ -70,5 +71,10 @@ def render_fixes(result: "Result") -> str:
     return _indented(result)
 
 
-def _indented(document: "Run | Result") -> str:
+def render_feed(answer: "FeedAnswer") -> str:
+    """The same; see `nodevet.feed.answer`."""
+    return _indented(answer)
+
+
+def _indented(document: "Run | Result | FeedAnswer") -> str:
     return msgspec.json.format(encode(document), indent=2) + "\n"

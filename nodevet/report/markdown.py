@@ -15,10 +15,11 @@ from nodevet.printable import brief, plain
 from nodevet.report import diff
 from nodevet.report.parts import fixes
 from nodevet.report.parts.fold import Line, lines, summary, totals
-from nodevet.report.parts.spans import cell, code, longest
+from nodevet.report.parts.spans import cell, code, longest, table
 from nodevet.report.parts.text import count, name, nodeset
 
 if TYPE_CHECKING:
+    from nodevet.feed.answer import FeedAnswer
     from nodevet.resource import Contents
     from nodevet.result import Result, StepResult
 
@@ -50,7 +51,7 @@ def _head(run: Run, since: Changes | None) -> Iterator[str]:
 def _totals(run: Run) -> Iterator[str]:
     found = totals(run)
     if found.told:
-        yield from _table(("outcome", "hosts"), ([w, f"{n:,}"] for w, n in found.told))
+        yield from table(("outcome", "hosts"), ([w, f"{n:,}"] for w, n in found.told))
 
 
 def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
@@ -71,7 +72,7 @@ def _differences(rows: tuple[Line, ...]) -> Iterator[str]:
     ]
     kept = _fitting([sum(map(len, row)) for row in told], MOST_ROWS)
     heads = ("verdict", "check", "difference", "hosts", "of them", "note")
-    yield from _table(heads, told[:kept])
+    yield from table(heads, told[:kept])
     if left := rows[kept:]:
         hosts = dict.fromkeys(host for row in left for host in row.hosts)
         yield f"Left out: {count(len(left), 'difference')} on {cell(_hosts(tuple(hosts)))}."
@@ -125,7 +126,7 @@ def _since(since: Changes | None) -> Iterator[str]:
     yield ""
     rows = [[word, cell(nodeset(names))] for word, names in hosts.items() if names]
     if rows:
-        yield from _table(("what", "hosts"), rows)
+        yield from table(("what", "hosts"), rows)
 
 
 def _diffs(run: Run, room: int) -> Iterator[str]:
@@ -146,15 +147,6 @@ def _diffs(run: Run, room: int) -> Iterator[str]:
         yield f"Left out, for want of room: {count(len(left), 'host')}, {hosts}."
         yield "The formats `html` and `diff` have them all."
         yield ""
-
-
-def _table(heads: Iterable[str], rows: Iterable[list[str]]) -> Iterator[str]:
-    heads = tuple(heads)
-    yield f"| {' | '.join(heads)} |"
-    yield f"|{'---|' * len(heads)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
-    yield ""
 
 
 def _fenced(text: str) -> list[str]:
@@ -198,3 +190,10 @@ def _steps(steps: "Sequence[StepResult]", contents: "Contents") -> Iterator[str]
             yield f"  - {code(resource)}: {code(before)} → {code(after)}"
         for diffed in fixes.diffs(step, contents).values():
             yield from (f"    {line}" for line in _fenced("\n".join(diffed)))
+
+
+def render_feed(answer: "FeedAnswer") -> str:
+    """Batch by batch, what binds, what to change."""
+    from nodevet.report.parts.feed_markdown import document
+
+    return document(answer, MOST)

@@ -16,6 +16,7 @@ from nodevet.report.parts.passed import passed
 from nodevet.report.parts.text import count, wrap
 
 if TYPE_CHECKING:
+    from nodevet.feed.answer import FeedAnswer
     from nodevet.resource import Contents
     from nodevet.result import Result
 
@@ -70,3 +71,12 @@ def render_fixes(
     from nodevet.report.parts.fix_table import table
 
     return table(result, contents, folder, inventories, colour=colour, width=width)
+
+
+def render_feed(
+    answer: "FeedAnswer", *, colour: bool = False, width: int | None = None, plot: bool = False
+) -> str:
+    """Batch by batch, what binds, what to change; `plot`: utilization as bars, too."""
+    from nodevet.report.parts.feed_table import table
+
+    return table(answer, colour=colour, width=width, plot=plot)

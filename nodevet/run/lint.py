@@ -19,6 +19,7 @@ from nodevet.remedy.approval import policy
 from nodevet.remedy.approval.policy import PolicyError
 from nodevet.run.context import candidates, open_project
 from nodevet.run.lint_code import lint_check, lint_fix
+from nodevet.run.workload import opened
 
 _PLACED = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,9})")
 
@@ -27,7 +28,7 @@ class LintProblem(Struct, frozen=True, kw_only=True):
     """One problem. `kind`: of what file; `line`: the text that it stands in, without its end."""
 
     problem: Problem
-    kind: str  # baseline, inventory, approval, check, fix
+    kind: str  # baseline, inventory, workload, approval, check, fix
     line: str | None = None
 
 
@@ -76,6 +77,9 @@ class _Linter:
     def inventory(self, path: Path) -> None:
         self.take("inventory", [shown(path)], _inventory(path))
 
+    def workload(self, path: Path) -> None:
+        self.take("workload", [shown(path)], opened(path)[1])
+
     def approval(self, folder: Path) -> None:
         names = [folder / name for name in (policy.RULES, policy.SIGNERS)]
         try:
@@ -111,6 +115,8 @@ class _Linter:
             self.baselines([name])
         elif kind is DocumentKind.INVENTORY:
             self.inventory(path)
+        elif kind is DocumentKind.WORKLOAD:
+            self.workload(path)
         elif kind is DocumentKind.APPROVAL or path.name in (policy.RULES, policy.SIGNERS):
             self.approval(path.parent)
         elif kind is None and not is_claimed(path.read_bytes()[:MOST_BYTES]):
@@ -138,6 +144,9 @@ class _Linter:
         for path in (*_yaml(project), *_yaml(project / "inventories")):
             if kind_of(path) is DocumentKind.INVENTORY:
                 self.inventory(path)
+        for path in (*_yaml(project), *_yaml(project / "workloads")):
+            if kind_of(path) is DocumentKind.WORKLOAD:
+                self.workload(path)
         if any((project / name).exists() for name in (policy.RULES, policy.SIGNERS)):
             self.approval(project)
         for name in self.catalog.own:

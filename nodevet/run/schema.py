@@ -15,6 +15,8 @@ from nodevet.baseline.schema import DIALECT
 from nodevet.evidence import core
 from nodevet.evidence.core import Section
 from nodevet.evidence.sections import sections
+from nodevet.feed.answer import FEED_SCHEMA, FeedAnswer
+from nodevet.feed.workload import WorkloadFile
 from nodevet.remedy.model import VERSION, Plan
 from nodevet.result import SCHEMA, Result
 from nodevet.run.saved import KeptVisit
@@ -31,6 +33,15 @@ def baseline(project: Path) -> Document:
 
     catalog, _ = open_project(project)
     return schema(catalog)
+
+
+def workload(project: Path) -> Document:
+    """A job whose GPUs are to be fed: what an editor completes and checks."""
+    from nodevet.baseline.schema import struct_definitions
+
+    found = struct_definitions(WorkloadFile, "")
+    about = "A job whose GPUs are to be fed: docs/feed.md"
+    return _titled("workload", about, {"$ref": "#/$defs/WorkloadFile"}, found)
 
 
 def evidence(project: Path) -> Document:
@@ -131,6 +142,7 @@ def _notes(kind: type) -> Mapping[str, str]:
 
 KINDS: Mapping[str, Callable[[Path], Document]] = {
     "baseline": baseline,
+    "workload": workload,
     "run": partial(
         _of_struct, "run", "A run of checks, as --format json writes it",
         model.Run, "schema", model.RUN_SCHEMA,
@@ -144,5 +156,9 @@ KINDS: Mapping[str, Callable[[Path], Document]] = {
         Result, "schema", SCHEMA,
     ),
     "evidence": evidence,
+    "feed": partial(
+        _of_struct, "feed", "Whether nodes can feed their GPUs, as `nodevet feed` answers it",
+        FeedAnswer, "schema", FEED_SCHEMA,
+    ),
 }  # fmt: skip
 """Each takes the project's folder."""

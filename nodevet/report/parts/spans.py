@@ -1,6 +1,7 @@
 """Markdown code spans: where text from a node stands, neither markup nor HTML is live in it."""
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodevet.printable import plain
 
@@ -22,3 +23,13 @@ def cell(text: str) -> str:
 def longest(text: str) -> int:
     """The longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
+
+
+def table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table of cells, and an empty one."""
+    heads = tuple(heads)
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""

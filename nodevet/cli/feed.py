@@ -1,0 +1,127 @@
+"""`nodevet feed`: whether nodes can feed their GPUs."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodevet.cli.common import completing, options
+from nodevet.cli.common.command import Command, WholeNumber
+from nodevet.cli.common.display import Display, display_options
+
+if TYPE_CHECKING:
+    from nodevet.run.nodes import Nodes
+    from nodevet.run.targets import Targets
+
+
+@click.command(
+    "feed",
+    cls=Command,
+    group="Vet",
+    order=6,
+    examples=(
+        ("By the file alone", "nodevet feed workloads/resnet50-a100.yaml"),
+        ("With the cores and links of nodes", "nodevet feed job.yaml 'gpu[001-004]' --plot"),
+    ),
+)
+@click.argument(
+    "workload",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    shell_complete=completing.files,
+)
+@options.hosts
+@click.option(
+    "--evidence",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Use saved evidence, a file or a folder, instead of visiting hosts.",
+)
+@click.option(
+    "--batch",
+    type=WholeNumber(),
+    help="Look for changes at this batch size of the file.  [default: the largest]",
+)
+@click.option("--plot", is_flag=True, help="In a table, draw utilization as bars, too.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAME[:FILE]",
+    help="table, json, markdown or html; may be repeated.  [default: table]",
+)
+@options.reach
+@display_options()
+def command(
+    workload: Path,
+    targets: tuple[str, ...],
+    inventories: tuple[str, ...],
+    limit: tuple[str, ...],
+    evidence: tuple[Path, ...],
+    batch: int | None,
+    plot: bool,
+    formats: tuple[str, ...],
+    display: Display,
+    **reach: Any,
+) -> None:
+    """Tell whether nodes can feed their GPUs.
+
+    Storage reads, CPU transforms, the link and the accelerator: the slowest sets the pace. WORKLOAD
+    is a YAML file that says batch sizes, step times and rates; HOSTS fill in cores, memory and
+    links, by the evidence that `check` reads. What neither says is not guessed: the answer is then
+    a bound, or not known.
+
+    \b
+    Exit codes:
+      0  answered
+      2  usage or configuration error
+      3  a host could not be read
+    """
+    from nodevet import report
+    from nodevet.cli.common.output import Sinks
+    from nodevet.run.feed import check_batch, fed
+    from nodevet.run.targets import Targets
+    from nodevet.run.workload import read_workload
+
+    sinks = Sinks(formats, display=display)
+    known = {sink: report.feed_options(sink.format) for sink in sinks.sinks}
+    job = read_workload(workload)
+    check_batch(job, batch)
+    chosen = Targets(names=targets, inventories=inventories, limit=limit)
+    found = fed(job, _nodes(chosen, evidence, reach, display), batch)
+    shown = {"colour": display.colour, "width": display.width, "plot": plot}
+    sinks.write(
+        lambda sink: report.render_feed(
+            sink.format, found, **{key: shown[key] for key in known[sink] if _fits(key, sink.file)}
+        ),
+        sinks.sinks,
+    )
+    click.get_current_context().exit(3 if found.lost else 0)
+
+
+def _fits(option: str, file: Path | None) -> bool:
+    """Whether an option of how it is drawn holds for where it goes: a file is no terminal."""
+    return file is None or option == "plot"
+
+
+def _nodes(
+    targets: "Targets", evidence: Sequence[Path], reach: Mapping[str, Any], display: Display
+) -> "Nodes":
+    """The hosts' evidence; none if none are named."""
+    from nodevet.run.feed import NO_NODES
+
+    if not targets and not evidence:
+        return NO_NODES
+    from nodevet.run import nodes
+
+    if evidence:
+        return nodes.saved(evidence, targets)
+    from nodevet.cli.common.output import Sinks, Streams
+    from nodevet.cli.common.progress import Bar
+    from nodevet.run.reach import fleet_options
+
+    hosts = targets.hosts()
+    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+        bar.start()
+        return nodes.visited(hosts, fleet_options(**reach), bar.advance)

@@ -1,0 +1,224 @@
+"""Whether a node can feed its GPUs, in words that every format shares: cells, facts, changes.
+
+A number that is known stands alone; `62–73 %` is a range, `≤ 73 %` a bound, `?` not known at all.
+"""
+
+from collections.abc import Callable, Iterator
+
+from nodevet.feed.answer import FeedAnswer, NodeAnswer
+from nodevet.feed.interval import Interval
+from nodevet.feed.model import BatchOutcome, Crossover, FeedStage
+from nodevet.feed.units import written
+from nodevet.feed.workload import Workload
+from nodevet.printable import plain
+from nodevet.report.parts.text import count, nodeset
+
+UNKNOWN = "?"
+HEADS = (
+    *("batch", "step ms", "transform ms", "storage ms", "link ms"),
+    *("utilization", "slowdown", "demand GB/s", "binds"),
+)
+CHANGE_HEADS = ("change", "gain", "utilization", "then binds")
+BOUNDS = "≤ and ≥ are bounds: what is not known may make it worse, never better."
+
+
+def title(answer: FeedAnswer) -> str:
+    return plain(answer.workload.name)
+
+
+def subtitle(answer: FeedAnswer, node: NodeAnswer) -> str:
+    """`gpu[001-004]: 8 GPUs, 8 workers for each, 500 kB samples`"""
+    where = nodeset(node.hosts) if node.hosts else "by the file alone"
+    return f"{where}: {', '.join(_job(answer.workload, node))}"
+
+
+def _job(workload: Workload, node: NodeAnswer) -> Iterator[str]:
+    model = plain(node.node.gpu_model) if node.node and node.node.gpu_model else ""
+    yield f"{node.gpus} × {model}" if model else count(node.gpus, "GPU")
+    if workload.transform_on == "gpu":
+        yield "preprocessing on the GPU"
+    elif node.workers:
+        each = " for each" if node.gpus > 1 else ""
+        yield f"{count(node.workers, 'worker')}{each}"
+    if workload.sample_b:
+        yield f"{written(workload.sample_b, 'B')} samples"
+
+
+def cells(found: BatchOutcome) -> tuple[str, ...]:
+    """A row under HEADS."""
+    demand = UNKNOWN if found.demand_b_s is None else f"{found.demand_b_s / 1e9:.3f}"
+    return (
+        f"{found.batch}",
+        f"{found.step_s * 1e3:.2f}",
+        milliseconds(found.transform_s),
+        milliseconds(found.storage_s),
+        milliseconds(found.link_s),
+        utilization(found.utilization),
+        slowdown(found.slowdown),
+        demand,
+        binds(found),
+    )
+
+
+def milliseconds(time: Interval) -> str:
+    return _said(time, lambda seconds: f"{seconds * 1e3:.2f}")
+
+
+def slowdown(factor: Interval) -> str:
+    if factor.low <= 1 and factor.high is None:
+        return UNKNOWN
+    return _said(factor, lambda times: f"{times:.2f}") + "×"
+
+
+def utilization(share: Interval) -> str:
+    """`73.2 %`, `62.0–73.2 %`, `≤ 73.2 %`; ? if it may be anything."""
+    low, high = f"{share.low * 100:.1f}", f"{(share.high or 0) * 100:.1f}"
+    if share.low > 0:
+        return f"{high} %" if low == high else f"{low}–{high} %"
+    return f"≤ {high} %" if (share.high or 0) < 1 else UNKNOWN
+
+
+def _said(value: Interval, text: Callable[[float], str]) -> str:
+    if value.high is None:
+        return f"≥ {text(value.low)}" if value.low > 0 else UNKNOWN
+    low, high = text(value.low), text(value.high)
+    if low == high:
+        return low
+    return f"{low}–{high}" if value.low > 0 else f"≤ {high}"
+
+
+def binds(found: BatchOutcome) -> str:
+    """The slowest stage; of one that is not known, that it may be that."""
+    others = [stage.value for stage in found.may_bind if stage is not found.binds]
+    return " or ".join([found.binds.value, *others])
+
+
+def facts(answer: FeedAnswer, node: NodeAnswer) -> Iterator[tuple[str, str]]:
+    """What else there is to say, each with its label."""
+    certain = all(each.certain for each in node.batches)
+    yield "binding", crossing(node) if certain else f"as far as is known {crossing(node)}"
+    chosen = node.chosen
+    if answer.workload.transform_on == "cpu":
+        yield f"workers at batch {node.at}", "; ".join(_workers(node, chosen))
+    yield f"demand at batch {node.at}", "; ".join(_demand(answer.workload, node, chosen))
+    for each in node.unknown:
+        yield f"{each.stage.value} not known", plain(each.why)
+    yield from _unread(answer.workload, node)
+
+
+def _unread(workload: Workload, node: NodeAnswer) -> Iterator[tuple[str, str]]:
+    """What else of the node is not known and would have been told."""
+    missing = node.node.unknown if node.node else {}
+    if "gpus" in missing and workload.gpus is None:
+        yield "GPUs not known", plain(missing["gpus"])
+    elif "near_cores" in missing and workload.transform_on == "cpu" and "gpus" not in missing:
+        yield "near cores not known", plain(missing["near_cores"])
+
+
+def crossing(node: NodeAnswer) -> str:
+    """`the accelerator up to batch 22, the transform from 23`"""
+    if not node.crossovers:
+        stages = [each.binds for each in node.batches]
+        return f"the {stages[0].value} at every batch size"
+    first, *rest = node.crossovers
+    about = "about " if first.about else ""
+    told = [f"the {first.before.value} up to batch {about}{first.at - 1}"]
+    told += [_from(each, following) for each, following in _pairs([first, *rest])]
+    return ", ".join(told)
+
+
+def _pairs(found: list[Crossover]) -> Iterator[tuple[Crossover, Crossover | None]]:
+    yield from zip(found, [*found[1:], None], strict=True)
+
+
+def _from(each: Crossover, following: Crossover | None) -> str:
+    about = "about " if each.about else ""
+    until = f" to {following.at - 1}" if following else ""
+    return f"the {each.after.value} from {about}{each.at}{until}"
+
+
+def _workers(node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
+    """Needed against there: of one GPU, of all, and the cores for them."""
+    needed = chosen.workers_needed
+    if needed is None:
+        yield "how many are needed is not known"
+    else:
+        total = f", {needed * node.gpus:,} for all {node.gpus} GPUs" if node.gpus > 1 else ""
+        yield f"{needed:,} needed for each GPU{total}"
+    if node.workers:
+        total = f", {node.workers * node.gpus:,} in all" if node.gpus > 1 else ""
+        yield f"{node.workers:,} there{total}"
+    if node.node and node.node.cores:
+        near = "" if node.node.near_cores is None else f", {node.node.near_cores} near each GPU"
+        share = f", {node.node.cores // node.gpus} for each GPU" if node.gpus > 1 else ""
+        threads = f" with {node.node.threads:,} threads" if node.node.threads else ""
+        yield f"{node.node.cores:,} cores{threads} in the node{share}{near}"
+    if node.workers_crossover:
+        after = node.workers_crossover
+        yield f"from {after.at:,} on the {after.after.value} binds"
+
+
+def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
+    if chosen.demand_b_s is None:
+        yield "not known: sample_size is not in the file"
+        return
+    one = chosen.demand_b_s
+    total = f", {written(one * node.gpus, 'B/s')} for all {node.gpus}" if node.gpus > 1 else ""
+    yield f"{written(one, 'B/s')} for each GPU at full speed{total}"
+    storage = rate(workload.storage_read)
+    if workload.cached:
+        yield f"{workload.cached * 100:g} % of it from the page cache"
+    if storage != UNKNOWN:
+        yield f"storage reads {storage}"
+    elif node.node and workload.storage_on:
+        on = node.node.nvme if workload.storage_on == "nvme" else node.node.network
+        yield f"storage reads {rate(on)}"
+    link = workload.link or (node.node.link if node.node else Interval())
+    if rate(link) != UNKNOWN:
+        words = workload.link_words or (node.node.link_words if node.node else "")
+        yield f"the link moves {rate(link)}{f' ({plain(words)})' if words else ''}"
+
+
+def rate(value: Interval) -> str:
+    """`20 GB/s`, `23.6 to 31.5 GB/s`, `at most 7.9 GB/s`."""
+    if value.high is None:
+        return f"at least {written(value.low, 'B/s')}" if value.low > 0 else UNKNOWN
+    high = written(value.high, "B/s")
+    if value.low <= 0:
+        return f"at most {high}"
+    low = written(value.low, "B/s")
+    if low == high:
+        return low
+    same = low.split()[1] == high.split()[1]
+    return f"{low.split()[0] if same else low} to {high}"
+
+
+def changes(node: NodeAnswer) -> Iterator[tuple[str, ...]]:
+    """Rows under CHANGE_HEADS."""
+    for each in node.changes:
+        note = f" ({plain(each.note)})" if each.note else ""
+        bound = "" if each.certain else "≤ "
+        yield (
+            f"{plain(each.text)}{note}",
+            f"{bound}+{each.gain * 100:,.0f} %"
+            if each.gain < 10
+            else f"{bound}{each.gain + 1:,.1f}×",
+            utilization(each.utilization),
+            each.binds.value,
+        )
+
+
+def nothing_to_change(node: NodeAnswer) -> str:
+    """Why there are no changes."""
+    chosen = node.chosen
+    if chosen.binds is FeedStage.ACCELERATOR:
+        if chosen.certain:
+            return "nothing to change: the accelerator is the slowest stage, as it should be"
+        return "nothing is known to be slower than the accelerator; see what is not known"
+    return "no single change gains anything: several stages are equally slow"
+
+
+def bounded(node: NodeAnswer) -> bool:
+    """Whether something in the tables is a bound."""
+    certain = [*(each.certain for each in node.batches), *(each.certain for each in node.changes)]
+    return not all(certain)

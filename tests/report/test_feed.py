@@ -1,0 +1,179 @@
+"""The answer of `nodevet feed` in every format that has it, and the page in a real browser."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet import report
+from nodevet.feed.answer import FeedAnswer, answer
+from nodevet.feed.node import FeedNode
+from nodevet.feed.workload import WorkloadFile, workload_of
+from nodevet.report.parts.errors import ReportError
+from nodevet.typed import convert
+
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+HOSTILE = "<script>alert(1)</script>`|\x1b[31m\u202e&\n# x"
+FORMATS = [name for name in report.formats() if hasattr(report.module(name), "render_feed")]
+
+
+def asked(**changes: Any) -> FeedAnswer:
+    """The worked example, changed; None leaves a field out."""
+    fields = {
+        "nodevet": 1,
+        "workload": "ResNet-50",
+        "batch_sizes": [32, 256, 512],
+        "sample_size": "500 kB",
+        "gpus": 1,
+        "workers": 8,
+        "step": {"fixed": "5.015 ms", "per_sample": "26.28 us"},
+        "transform": {"worker_rate": "250 MB/s", "gpu_rate": "50 GB/s"},
+        "storage": {"read": "20 GB/s"},
+        "link": "Gen4 x16",
+        **changes,
+    }
+    found = convert({k: v for k, v in fields.items() if v is not None}, WorkloadFile)
+    return answer(workload_of(found, found.workload), {}, {})
+
+
+def hostile() -> FeedAnswer:
+    """Everything that a file or a node says is hostile."""
+    found = asked(workload=HOSTILE, link=None, storage=None)
+    (node,) = found.nodes
+    told = {"cores": HOSTILE, "near_cores": HOSTILE, "link": HOSTILE}
+    facts = FeedNode(gpus=8, gpu_model=HOSTILE, cores=32, threads=64, unknown=told)
+    unknown = tuple(replace(each, why=HOSTILE) for each in node.unknown)
+    node = replace(node, hosts=("gpu1", HOSTILE), node=facts, unknown=unknown)
+    return replace(found, nodes=(node,), lost={HOSTILE: HOSTILE})
+
+
+def test_four_formats_have_it() -> None:
+    assert FORMATS == ["html", "json", "markdown", "table"]
+    with pytest.raises(ReportError, match="the format nagios is for runs; there are html, json, "):
+        report.render_feed("nagios", asked())
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_says_the_same(form: str) -> None:
+    text = report.render_feed(form, asked())
+    assert "ResNet-50" in text
+    if form == "json":
+        (node,) = json.loads(text)["nodes"]
+        assert [round(each["utilization"]["high"] * 100, 1) for each in node["batches"]] == [
+            *(73.2, 18.3, 14.4),
+        ]
+        return
+    for words in ("73.2 %", "18.3 %", "5.45×", "10.900", "56 workers", "+593 %", "then binds"):
+        assert words in text
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_others_wrote_is_never_live(form: str) -> None:
+    text = report.render_feed(form, hostile())
+    assert "\x1b" not in text and "\u202e" not in text
+    if form == "html":
+        assert "<script" not in text and "&lt;script&gt;" in text
+    if form == "markdown":
+        outside = re.sub(r"(`+).+?\1", "", text)
+        assert "script" not in outside
+        assert (
+            len(
+                {
+                    line.count("|") - line.count("\\|")
+                    for line in text.splitlines()
+                    if line[:1] == "|"
+                }
+            )
+            == 2
+        )
+
+
+def test_a_bound_is_never_shown_as_a_number() -> None:
+    text = report.render_feed("table", asked(storage=None))
+    assert "≤ 73.2 %" in text and "≥ 1.37×" in text
+    assert "transform or storage" in text
+    assert "storage not known" in text and "storage.read is not in the file" in text
+    nothing = report.render_feed("table", asked(storage=None, transform=None, link=None))
+    assert all(line.split()[-9:-8] != ["100.0"] for line in nothing.splitlines())
+    assert "how many are needed is not known" in nothing
+    assert "nothing is known to be slower than the accelerator" in nothing
+
+
+def test_a_narrow_terminal_has_fewer_columns() -> None:
+    wide = report.render_feed("table", asked(), width=120).splitlines()
+    narrow = report.render_feed("table", asked(), width=72).splitlines()
+    assert "link ms" in wide[4] and "link ms" not in narrow[4]
+    assert max(map(len, narrow[4:8])) <= 72
+    assert [line.split()[-1] for line in narrow[5:8]] == ["transform"] * 3
+
+
+class Loads(HTMLParser):
+    """What a page would load or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [tag] if tag in ("script", "img", "link", "iframe", "object", "use") else []
+        self.found += [name for name, _ in attrs if name in ("src", "href", "style", "onload")]
+
+
+def test_the_page_loads_nothing() -> None:
+    page = report.render_feed("html", hostile())
+    loads = Loads()
+    loads.feed(page)
+    assert loads.found == []
+    assert "default-src &#39;none&#39;" in page and "url(" not in page and "@import" not in page
+
+
+def test_many_kinds_of_nodes_are_cut_and_counted() -> None:
+    one = asked().nodes[0]
+    nodes = tuple(replace(one, hosts=(f"gpu{number}",)) for number in range(150))
+    found = replace(asked(), nodes=nodes)
+    assert "50 more hosts not shown" in report.render_feed("html", found)
+    markdown = report.render_feed("markdown", found)
+    assert len(markdown) < 65_536 and "more hosts have no room here" in markdown
+    assert report.render_feed("table", found).count("ResNet") == 1
+
+
+@pytest.mark.skipif(not (CHROMIUM.exists() and DRIVER.exists()), reason="no Chromium here")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_in_a_browser(tmp_path: Path, scheme: str) -> None:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    page = tmp_path / "feed.html"
+    page.write_text(report.render_feed("html", hostile()), encoding="utf-8")
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", "--window-size=900,900"),
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    try:
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        driver.get(page.as_uri())
+        assert driver.get_log("browser") == []
+        ink, paper = driver.execute_script(
+            "const of = getComputedStyle(document.body); return [of.color, of.backgroundColor]"
+        )
+        dark = [sum(map(int, re.findall(r"\d+", colour)[:3])) < 384 for colour in (ink, paper)]
+        assert dark == [scheme == "light", scheme == "dark"]
+        fills = driver.execute_script(
+            "return [...document.querySelectorAll('svg circle')].map(c => getComputedStyle(c).fill)"
+        )
+        assert len(fills) > 20 and len(set(fills)) == 2
+        wide = driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= 900  # a table that is wider scrolls by itself
+    finally:
+        driver.quit()
