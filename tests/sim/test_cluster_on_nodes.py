@@ -2,6 +2,7 @@
 fault is found by its check, and nothing else is wrong there."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ WRONG = {  # fault -> the checks and subjects that fail
     "imex-peers-wrong": {("imex", "nodes")},
     "link-bit-errors": {("link_ber", "mlx5_3")},
     "nfs-retransmissions": {("nfs", "/home")},
+    "nfs-server-down": {("storage_errors", "filer")},
     "rdma-interface-missing": {("rdma", "mlx5_3")},
     "rdma-names-swapped": {("rdma", "mlx5_0"), ("rdma", "mlx5_1")},
     "torch-cpu": {("framework_cuda", "/opt/pytorch/bin/python")},
@@ -51,22 +53,10 @@ WRONG = {  # fault -> the checks and subjects that fail
 ASKED = {"framework_cuda", "imex", "link_ber", "nfs", "rdma", "routes"}
 
 
-def scenario() -> str:
-    rows = [
-        "sim: 1\ntitle: one node for each fault\ntemplates:\n"
-        "  roce: {gpus: h100-sxm, cores: 1, nic_kind: ethernet, nvlink_domain: 18, nfs: /home}\n"
-        "  efa: {gpus: h100-sxm, cores: 1, nic_kind: efa}\nnodes:\n"
-    ]
-    for name in WRONG:
-        template = "efa" if name.startswith("efa") else "roce"
-        faults = "" if name.endswith("good") else name
-        rows.append(f"  {name}: {{template: {template}, faults: [{faults}]}}\n")
-    return "".join(rows)
-
-
 @pytest.fixture(scope="module")
 def fleet(boot: Boot) -> SimulatedFleet:
-    fleet = boot("cluster", scenario())
+    shipped = files("nodevet_sim").joinpath("scenarios/cluster.yaml")
+    fleet = boot("cluster", shipped.read_text(encoding="utf-8"))
     (fleet.project / "baselines").mkdir()
     for name, text in (("these", BASELINE), ("efa", EFA)):
         (fleet.project / "baselines" / f"{name}.yaml").write_text(text, encoding="utf-8")

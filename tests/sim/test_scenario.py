@@ -566,7 +566,7 @@ class TestChanged:
 
 def test_shipped_scenarios_are_found_by_name() -> None:
     names = dict(shipped())
-    assert set(names) == {"demo", "faults"} and all(names.values())
+    assert set(names) == {"cluster", "demo", "faults"} and all(names.values())
     assert load(find("demo")).name == "demo"
     with pytest.raises(ScenarioError, match=r"did you mean demo\?"):
         find("dmo")
