@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet.diagnosis.model import Figure, Job
-from nodevet.diagnosis.series import grown, percent, rate, total
+from nodevet.diagnosis.series import grown, known, percent, rate, total
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivity
@@ -73,21 +73,21 @@ def _own(
 def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
     """The processes on a GPU as people name them."""
     found = job_of(evidence, gpu)
-    known = {} if isinstance(found, str) else {each.pid: each for each in found.processes}
+    own = {} if isinstance(found, str) else {each.pid: each for each in found.processes}
     return tuple(
         Job(
             pid=each.pid,
-            command=(known[each.pid].command or "") if each.pid in known else "",
+            command=(own[each.pid].command or "") if each.pid in own else "",
             memory_b=each.memory_used_b,
-            helpers=_helpers(each.pid, known),
+            helpers=_helpers(each.pid, own),
         )
         for each in gpu.processes or ()
     )
 
 
-def _helpers(pid: int, known: Mapping[int, ProcessActivity]) -> int:
+def _helpers(pid: int, own: Mapping[int, ProcessActivity]) -> int:
     family = {pid}
-    for process in known.values():
+    for process in own.values():
         if process.parent in family:
             family.add(process.pid)
     return len(family) - 1
@@ -110,18 +110,19 @@ NAMES = (
     ("job_user", "%", "user time of the job's CPU time"),
     ("job_system", "%", "system time of the job's CPU time"),
     ("cpus_allowed", "CPUs", "CPUs that the job may use"),
-    ("saturation", "%", "CPUs that it uses of those that it may use"),
+    ("saturation", "%", "CPUs that it uses or waits for, of those that it may use"),
     ("hottest_thread", "%", "hottest thread, of one core"),
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),
     ("active_threads", "", f"threads above {ACTIVE:g} % of a core"),
     ("switches", "/s", "context switches of the job"),
-    ("cpu_starved", "%", "time in which its hottest thread waited for a CPU"),
+    ("cpu_starved", "%", "time in which its hottest thread waited for a CPU that others had"),
     ("blocked", "%", "time in which the job's busiest waiter waited for storage"),
     ("read_rate", "MB/s", "read by the job"),
     ("read_size", "kB", "bytes of one read"),
     ("quota_throttled", "%", "periods in which its cgroup's CPU quota was used up"),
     ("job_io_stalled", "%", "time in which all of the cgroup waited for I/O (PSI)"),
     ("job_memory_stalled", "%", "time in which all of the cgroup waited for memory (PSI)"),
+    ("limit_hits", "/s", "times its cgroup reached its memory limit"),
     ("job_major_faults", "/s", "pages that the job's faults read in"),
     ("remote_cpus", "%", "CPU time of the job far from its GPU"),
     ("remote_memory", "%", "memory of the job far from its GPU"),
@@ -156,8 +157,24 @@ def _cpu(job: WatchedJob, evidence: Evidence) -> Iterator[Figure]:
     )
     allowed, note = cpus_allowed(job, evidence)
     yield _figure("cpus_allowed", allowed, "which CPUs it may use is not known", note)
-    yield _figure("saturation", percent(cpus, allowed), why, note)
+    waited = [
+        rate(thread.waited_ns, job.seconds)
+        for process in job.processes
+        for thread in process.threads or ()
+    ]
+    wanted = None if cpus is None else cpus + sum(each / 1e9 for each in known(waited))
+    yield _figure("saturation", percent(wanted, allowed), why, note)
     yield from _threads(job)
+
+
+def wanted(thread: ThreadActivity, job: WatchedJob) -> float | None:
+    """Percent of a core that a thread used or waited for: one that competes for its CPU is no less
+    hot for it."""
+    ticks = used(thread)
+    if ticks is None:
+        return None
+    ran = 100.0 * ticks / job.hz / job.seconds
+    return ran + (rate(thread.waited_ns, job.seconds) or 0.0) / 1e7
 
 
 def _with_children(own: tuple[int, int] | None, ended: tuple[int, int] | None) -> int | None:
@@ -171,9 +188,8 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     missing = any(process.threads is None for process in job.processes)
     for process in job.processes:
         for thread in process.threads or ():
-            ticks = used(thread)
-            if ticks is not None:
-                share = 100.0 * ticks / job.hz / job.seconds
+            share = wanted(thread, job)
+            if share is not None:
                 shares.append((share, process, thread))
     if missing:
         for name in ("hottest_thread", "hot_threads", "active_threads", "switches", "cpu_starved"):
@@ -187,9 +203,9 @@ def _threads(job: WatchedJob) -> Iterator[Figure]:
     switches = [
         total((grown(thread.switches), grown(thread.preemptions))) for _, _, thread in shares
     ]
-    known = [each for each in switches if each is not None]
+    told = known(switches)
     yield _figure(
-        "switches", sum(known) / job.seconds if known or not shares else None, "status was not read"
+        "switches", sum(told) / job.seconds if told or not shares else None, "status was not read"
     )
     waited = rate(top[2].waited_ns, job.seconds) if top else 0.0
     yield _figure(
@@ -277,10 +293,16 @@ def _limits(job: WatchedJob) -> Iterator[Figure]:
         ("job_io_stalled", "io_full_us"),
         ("job_memory_stalled", "memory_full_us"),
     ):
-        shares = [rate(getattr(group, field), job.seconds) for group in job.cgroups]
-        known = [share / 1e4 for share in shares if share is not None]
+        shares = known(rate(getattr(group, field), job.seconds) for group in job.cgroups)
         why = job.cgroups[0].why(field) if job.cgroups else "its cgroup was not read"
-        yield _figure(name, max(known, default=None), why)
+        yield _figure(name, max(shares, default=0.0) / 1e4 if shares else None, why)
+    hits = known(rate(group.memory_events_max, job.seconds) for group in job.cgroups)
+    unlimited = all(
+        group.memory_limit_b is None and "memory_limit_b" not in group.errors
+        for group in job.cgroups
+    )
+    most = max(hits, default=0.0 if unlimited and job.cgroups else None)
+    yield _figure("limit_hits", 0.0 if not job.processes else most, "memory.events was not read")
     faults = total(grown(process.major_faults) for process in job.processes)
     value = None if faults is None else faults / job.seconds
     yield _figure("job_major_faults", 0.0 if not job.processes else value, "stat was not read")

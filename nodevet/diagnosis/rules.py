@@ -12,7 +12,7 @@ DMON = "nvidia-smi dmon: bursts at batch boundaries, look upstream"
 ONE_HOT = "mpstat: one hot core with system time is the thread that launches"
 MANY_HOT = "mpstat: many cores hot in user time are the transforms"
 IOSTAT = "iostat and ps: threads in D, or asleep in a file system, wait for storage"
-PSI = "Documentation/accounting/psi.rst: `full` is time in which nobody got on"
+LIMIT = "Documentation/admin-guide/cgroup-v2.rst: memory.events max, memory.failcnt of version 1"
 LINK = "PCIe base specification: 128b/130b and packets' headers leave some 85 % of the line"
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
 SLEEPER = "ps: asleep with its memory full is a barrier, a lock, or a loader that died"
@@ -133,15 +133,6 @@ RULES = (
         ),
     ),
     CauseRule(
-        Cause.STORAGE,
-        "all of the job's cgroup waits for I/O",
-        (
-            WAITS,
-            USED,
-            _least("job_io_stalled", 20.0, PSI),
-        ),
-    ),
-    CauseRule(
         Cause.TRANSFER,
         "the PCIe link carries what it can",
         (
@@ -152,11 +143,12 @@ RULES = (
     ),
     CauseRule(
         Cause.MEMORY,
-        "all of the job's cgroup waits for memory",
+        "the job's cgroup is at its memory limit, and its pages are read back",
         (
             WAITS,
             USED,
-            _least("job_memory_stalled", 10.0, PSI),
+            _least("limit_hits", 5.0, LIMIT),
+            _least("job_major_faults", 50.0, SWAPPING),
         ),
     ),
     CauseRule(

@@ -21,15 +21,28 @@ PROOF = {
     Cause.THROTTLED: ("slowed", "power_capped", "clock", "sm_busy"),
     Cause.SUBMISSION: ("sm_busy", "hottest_thread", "job_system", "switches"),
     Cause.PREPROCESSING: ("sm_busy", "saturation", "job_user", "quota_throttled"),
-    Cause.STORAGE: ("sm_busy", "blocked", "disk_busy", "nfs_latency", "read_size"),
+    Cause.STORAGE: (
+        "sm_busy",
+        "blocked",
+        "job_io_stalled",
+        "disk_busy",
+        "nfs_latency",
+        "read_size",
+    ),
     Cause.TRANSFER: ("sm_busy", "link"),
-    Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "job_major_faults"),
+    Cause.MEMORY: ("sm_busy", "job_memory_stalled", "swapped_in", "limit_hits", "job_major_faults"),
     Cause.NUMA: ("sm_busy", "remote_cpus", "remote_memory"),
     Cause.STUCK: ("memory_used", "sm_busy", "job_cpus"),
     Cause.IDLE: ("sm_busy", "memory_used"),
 }
 """The figures that are told of each cause, in their order."""
-WORTH = {"quota_throttled": 1.0, "swapped_in": 1.0, "nfs_latency": 1.0, "power_capped": 1.0}
+WORTH = {
+    "quota_throttled": 1.0,
+    "swapped_in": 1.0,
+    "nfs_latency": 1.0,
+    "power_capped": 1.0,
+    "limit_hits": 1.0,
+}
 """The least at which a figure is worth its place in a sentence."""
 
 

@@ -28,8 +28,9 @@ def cpu_s():
 class Watch(object):
     """When to look: `for at in watch.looks()` gives the seconds since the first look."""
 
-    def __init__(self, name, root, request):
-        """Raises Absent for the tree of another machine, SectionError if the wish is not valid."""
+    def __init__(self, name, root, request, often=1):
+        """`often`: how many times it looks in each interval. Raises Absent for the tree of another
+        machine, SectionError if the wish is not valid."""
         if not is_this_machine(root, request.get("whole_machine", False)):
             raise Absent(
                 "only a running machine can be watched, and {} is not this one".format(root)
@@ -37,7 +38,8 @@ class Watch(object):
         wish = (request.get("asks", {}).get(name) or [{}])[0]
         wish = wish if isinstance(wish, dict) else {}
         self.wanted = number(wish, "seconds", 10.0, LONGEST)
-        self.interval = max(SHORTEST, number(wish, "interval", 1.0, LONGEST), self.wanted / LOOKS)
+        interval = number(wish, "interval", 1.0, LONGEST) / often
+        self.interval = max(SHORTEST, interval, self.wanted / LOOKS)
         self.at_s = number(wish, "at_s", None, math.inf)
         # how far this machine's clock is ahead of the controller's
         self.ahead_s = (request.get("arrived_s") or 0) - (request.get("asked_s") or 0)

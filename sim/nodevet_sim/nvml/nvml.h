@@ -45,6 +45,27 @@ typedef struct {
     unsigned int gpu, memory;
 } nvmlUtilization_t;
 
+typedef union {
+    double dVal;
+    int siVal;
+    unsigned int uiVal;
+    unsigned long ulVal;
+    unsigned long long ullVal;
+    signed long long sllVal;
+    unsigned short usVal;
+} nvmlSampleValue_t;
+
+typedef struct {
+    unsigned long long timeStamp; /* microseconds since 1970 */
+    nvmlSampleValue_t sampleValue;
+} nvmlSample_t;
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long timeStamp;
+    unsigned int smUtil, memUtil, encUtil, decUtil;
+} nvmlProcessUtilizationSample_t;
+
 typedef struct {
     unsigned int pid;
     unsigned long long usedGpuMemory;

@@ -1,4 +1,4 @@
-/* Compute processes, and the memory and time of the GPU that they take.
+/* Compute processes, and the memory of the GPU that they take.
  *
  * Described ones are `gpu.N.processes = PID:BYTES PID:BYTES`; a PID alone has no known memory.
  * Live ones each have a file <state>.processes/<pid>:
@@ -6,6 +6,9 @@
  *   gpus = 0 3
  *   memory_mb = 1024             on each of them, in units of 1024 * 1024 bytes
  *   utilization_percent = 90     of each of them
+ *   pattern = 90:100 0:900       the same over time: 90 % for 100 ms, then nothing for 900 ms
+ *   pcie_rx_kb_s = 12000000      over PCIe, into each of them
+ *   pcie_tx_kb_s = 1000000       and out of it
  *
  * The file of a process that is gone says nothing. What live processes take is added to
  * what is described.
@@ -21,18 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { PROCESSES = 256 };
-
-struct process {
-    unsigned int pid, utilization; /* percent */
-    unsigned long long memory;     /* bytes; all bits set where it is not known */
-};
-
-struct processes {
-    struct process list[PROCESSES];
-    unsigned int count;
-};
+#include <time.h>
 
 static bool has_number(const char *text, unsigned int number)
 {
@@ -57,14 +49,17 @@ static bool read_process(const char *path, unsigned int gpu, struct process *pro
             is_on = has_number(line + 7, gpu);
         else if (sscanf(line, "memory_mb = %llu", &mebibytes) == 1)
             process->memory = mebibytes << 20;
-        else
+        else if (strncmp(line, "pattern = ", 10) == 0)
+            snprintf(process->pattern, sizeof process->pattern, "%s", line + 10);
+        else if (sscanf(line, "pcie_rx_kb_s = %u", &process->rx_kb_s) != 1 &&
+                 sscanf(line, "pcie_tx_kb_s = %u", &process->tx_kb_s) != 1)
             sscanf(line, "utilization_percent = %u", &process->utilization);
     }
     fclose(file);
     return is_on;
 }
 
-static void add_live(struct processes *found, unsigned int gpu)
+void add_live(struct processes *found, unsigned int gpu)
 {
     char folder[PATH_MAX], path[PATH_MAX + 300];
     snprintf(folder, sizeof folder, "%s.processes", state_path());
@@ -78,11 +73,46 @@ static void add_live(struct processes *found, unsigned int gpu)
         if (kill((pid_t)process.pid, 0) != 0 && errno == ESRCH)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (found->count < PROCESSES && read_process(path, gpu, &process))
+        if (found->count < LIVE_PROCESSES && read_process(path, gpu, &process))
             found->list[found->count++] = process;
     }
     if (directory)
         closedir(directory);
+}
+
+unsigned long long microseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
+
+/* The next `percent:milliseconds` of a pattern. */
+static bool next_phase(const char **at, unsigned int *percent, unsigned long long *length)
+{
+    int read = 0;
+    if (sscanf(*at, "%u:%llu%n", percent, length, &read) != 2)
+        return false;
+    *at += read;
+    *length *= 1000;
+    return true;
+}
+
+unsigned int busy_at(const struct process *process, unsigned long long moment)
+{
+    unsigned long long whole = 0, length;
+    unsigned int percent;
+    for (const char *at = process->pattern; next_phase(&at, &percent, &length);)
+        whole += length;
+    if (whole == 0)
+        return process->utilization;
+    moment %= whole;
+    for (const char *at = process->pattern; next_phase(&at, &percent, &length);) {
+        if (moment < length)
+            return percent;
+        moment -= length;
+    }
+    return 0;
 }
 
 static nvmlReturn_t add_described(struct processes *found, nvmlDevice_t device)
@@ -143,10 +173,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
 EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
                                                          nvmlProcessInfo_v1_t *out)
 {
-    nvmlProcessInfo_t whole[PROCESSES];
+    nvmlProcessInfo_t whole[LIVE_PROCESSES];
     unsigned int room;
     CALL(device, count);
-    room = !out ? 0 : *count < PROCESSES ? *count : PROCESSES;
+    room = !out ? 0 : *count < LIVE_PROCESSES ? *count : LIVE_PROCESSES;
     nvmlReturn_t result = nvmlDeviceGetComputeRunningProcesses_v3(device, &room, whole);
     if (result == NVML_SUCCESS)
         for (unsigned int i = 0; i < room; i++)
@@ -194,7 +224,7 @@ EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *out, unsign
     return NVML_SUCCESS;
 }
 
-/* memory and load */
+/* memory */
 
 /* What is used as described, and what live processes take of the rest of `room`. */
 static nvmlReturn_t get_used(nvmlDevice_t device, unsigned long long room, unsigned long long *out)
@@ -242,19 +272,5 @@ EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Mem
     TRY(get_ulonglong(device, "bar1_total_b", &out->bar1Total));
     out->bar1Used = 0;
     out->bar1Free = out->bar1Total;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out)
-{
-    struct processes live = {.count = 0};
-    CALL(device, out);
-    TRY(get_uint(device, NULL, "utilization_gpu_percent", &out->gpu));
-    TRY(get_uint(device, NULL, "utilization_memory_percent", &out->memory));
-    add_live(&live, state_index(device));
-    for (unsigned int i = 0; i < live.count && out->gpu < 100; i++) {
-        unsigned int left = 100 - out->gpu, taken = live.list[i].utilization;
-        out->gpu += taken < left ? taken : left;
-    }
     return NVML_SUCCESS;
 }

@@ -6,6 +6,30 @@
 
 #include <stdbool.h>
 
+enum { LIVE_PROCESSES = 256, PATTERN = 128 };
+
+/* A process on a GPU. What a live one does is in its file, see processes.c. */
+struct process {
+    unsigned int pid, utilization; /* percent */
+    unsigned long long memory;     /* bytes; all bits set where it is not known */
+    unsigned int rx_kb_s, tx_kb_s; /* over PCIe, into the GPU and out of it */
+    char pattern[PATTERN];         /* of utilization over time; empty: it is constant */
+};
+
+struct processes {
+    struct process list[LIVE_PROCESSES];
+    unsigned int count;
+};
+
+/* The live processes on a GPU, added to those found. */
+void add_live(struct processes *found, unsigned int gpu);
+
+/* How busy a process keeps each of its GPUs at a moment, percent; microseconds since 1970. */
+unsigned int busy_at(const struct process *process, unsigned long long moment);
+
+/* Microseconds since 1970. */
+unsigned long long microseconds(void);
+
 /* Whether any process is on the GPU. SUCCESS, also where they are not described; or lost. */
 nvmlReturn_t is_busy(nvmlDevice_t device, bool *busy);
 

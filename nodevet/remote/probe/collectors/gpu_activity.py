@@ -13,6 +13,7 @@ from nodevet.remote.probe.watch import Series, Watch, counted
 ASKED = True
 ALONE = True
 AFTER = ("gpu", "processes")
+NONE_FOUND = "NVML_ERROR_NOT_FOUND"
 MICRO = 1e-6  # NVML's time stamps
 SAMPLES = 1 << 15  # of one GPU
 ALL_LINKS = 0xFFFFFFFF  # scope of a field: every NVLink together
@@ -133,7 +134,8 @@ class WatchedGpu(object):
                 "nvmlDeviceGetSamples", "NVML_GPU_UTILIZATION_SAMPLES", self.stamp or 0
             )
         except CallError as failure:
-            self.why["samples"] = str(failure)
+            if str(failure) != NONE_FOUND:  # none since
+                self.why["samples"] = str(failure)
             return
         self.why.pop("samples", None)
         member = MEMBERS[self.nvml.name("NVML_VALUE_TYPE_", kind)]
@@ -185,7 +187,7 @@ class WatchedGpu(object):
             for each in self.ask("nvmlDeviceGetProcessUtilization", int(self.zero or 0)):
                 self.shares.setdefault(int(each.pid), []).append((each.smUtil, each.memUtil))
         except CallError as failure:
-            if str(failure) != "NVML_ERROR_NOT_FOUND":  # no process did anything
+            if str(failure) != NONE_FOUND:  # no process did anything
                 self.why["shares"] = str(failure)
 
     def processes(self):

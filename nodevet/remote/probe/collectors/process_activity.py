@@ -29,6 +29,7 @@ from nodevet.remote.probe.watch import SHARE, Watch, counted, cpu_s
 ASKED = True
 ALONE = True
 AFTER = ("gpu", "processes")
+OFTEN = 5  # looks at the threads in each interval: what they wait for is seen in passing only
 PROCESSES = 512
 THREADS = 4096  # of all processes together
 SMALL_KB = 1 << 21  # resident memory above which numa_maps is not read
@@ -269,7 +270,7 @@ class Watched(object):
 
 
 def collect(root, request):
-    watch = Watch("process_activity", root, request)
+    watch = Watch("process_activity", root, request, OFTEN)
     watched = Watched(root, request.get("found", {}))
     uptime, _ = attempt(lambda: float(line(root, "/proc/uptime").split()[0]))
     for _ in watch.looks():
