@@ -17,7 +17,12 @@ from nodevet.evidence.gpu import Gpu, NvLink
 from nodevet.problems import did_you_mean
 
 SYSTEM_KEYS = frozenset({"init", "count", "driver_version", "nvml_version", "cuda_version"})
-EXTRA_GPU_KEYS = frozenset({"handle", "lost", "fabric.version", "peers.nvlink", "peers.read"})
+EXTRA_GPU_KEYS = frozenset(
+    {
+        *("handle", "lost", "fabric.version", "peers.nvlink", "peers.read"),
+        *("pcie_rx_kb_s", "pcie_tx_kb_s"),
+    }
+)
 GPU_KEY = re.compile(r"gpu\.(\*|\d{1,3})\.(.+)")
 LINK_KEY = re.compile(r"nvlinks\.(?:\*|\d{1,2})\.(\w+)")
 
