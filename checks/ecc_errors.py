@@ -16,7 +16,9 @@ of its parts is judged, and a difference said. A GPU without ECC, or with ECC of
 applicable: `ecc_mode` judges that. A count, or a part of it, that this GPU or driver does not
 tell is not applicable too, and said. Of a GPU in MIG mode that does not tell a count in all, the
 MIG devices' own are judged: too many fail, and few are not applicable, since they are only a
-part.
+part. With `--since` a volatile count above its limit fails only if errors came since the last look:
+if the aggregate count, which no reset clears, is what it was then, and the GPU does not wait to
+have its memory repaired, it is ok and told.
 
 **To fix it** drain the node and reset the GPU, or reboot; `row_remapping` says whether a row
 remap is pending. Errors that come again: run the vendor's field diagnostics. A passed SRAM
@@ -29,8 +31,10 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from nodevet.checking.sampled_gpus import SAMPLED_GPUS, GpuBefore, gpu_before
+from nodevet.durations import elapsed
 from nodevet.evidence.across import IN_HAND, each_gpu
-from nodevet.evidence.core import NOT_SUPPORTED
+from nodevet.evidence.core import NOT_SUPPORTED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
@@ -76,7 +80,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         if isinstance(gpu, Finding):
             yield gpu
         else:
-            yield from judge_gpu(gpu, limits(params))
+            before = gpu_before(evidence, gpu)
+            yield from judge_gpu(gpu, limits(params), before if before and before.look else None)
 
 
 class Count(NamedTuple):
@@ -89,8 +94,11 @@ class Count(NamedTuple):
     apart: str = ""
 
 
-def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
+def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Iterator[Finding]:
+    """`before`: the same GPU at the last look."""
     subject = subject_of(gpu)
+    old = known(gpu, before, limits) if before and before.gpu else {}
+    most = {**limits, **old}
     counts = {field: counted(gpu.ecc, field) for field in most}
     told = {field: count.value for field, count in counts.items() if count.value is not None}
     untold = [field for count in counts.values() for field in count.untold]
@@ -116,13 +124,44 @@ def judge_gpu(gpu: Gpu, most: dict[str, int]) -> Iterator[Finding]:
         yield unknown(subject, why="; ".join(unread if above else (*unread, *apart)))
     elif told and not above and not parts:
         allowed = {field: type(told[field])(most[field]) for field in told}
-        yield ok(subject, expected=allowed, actual=told, why=differ)
+        shown = ", ".join(f"{field} {count}" for field, count in old.items())
+        ago = f"no more since the last look {elapsed(round(before.seconds))} ago" if before else ""
+        since = f"{shown}: {ago}" if shown else ""
+        why = "; ".join(filter(None, (differ, since)))
+        yield ok(subject, expected=allowed, actual=told, why=why)
     if untold:
         shown = ", ".join(f"{field} {count}" for field, count in summed.items())
         also = f"; its MIG devices have, of what they tell, {shown}" if shown else ""
         yield not_applicable(
             subject, why=f"this GPU or driver does not tell: {', '.join(untold)}{also}"
         )
+
+
+def known(gpu: Gpu, before: GpuBefore, most: dict[str, int]) -> dict[str, int]:
+    """The volatile counts above their limit to which nothing was added since the last look, which
+    the aggregate ones tell, whatever was reset meanwhile."""
+    found: dict[str, int] = {}
+    then = before.gpu
+    if then is None or not is_fit(gpu) or (gpu.uuid, gpu.serial) != (then.uuid, then.serial):
+        return found
+    for field, limit in most.items():
+        life, _, severity = field.partition("_")
+        if life != "volatile":
+            continue
+        now, was = counted(gpu.ecc, field).value, counted(then.ecc, field).value
+        ever, before_it = (getattr(ecc, f"aggregate_{severity}") for ecc in (gpu.ecc, then.ecc))
+        if None in (now, was, ever, before_it) or ever != before_it:
+            continue
+        if now is not None and was is not None and limit < now <= min(was, ever):
+            found[field] = now
+    return found
+
+
+def is_fit(gpu: Gpu) -> bool:
+    """Whether it says that no repair of its memory is pending, by rows or by pages."""
+    records = (gpu.remapping, gpu.retired_pages)
+    told = [record.pending for record in records if not unsupported(record, "pending")]
+    return bool(told) and all(pending is False for pending in told)
 
 
 def by_mig_device(gpu: Gpu, fields: Sequence[str]) -> dict[str, Count]:
@@ -216,6 +255,10 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
+        *SAMPLED_GPUS,
+        *(f"earlier.gpu.gpus[].ecc.{field}" for field in TOTALS),
+        "gpu.gpus[].remapping.pending",
+        "gpu.gpus[].retired_pages.pending",
         *(f"gpu.gpus[].ecc.{field}" for field in TOTALS),
         *(
             f"gpu.gpus[].ecc.{life}_{part}_{severity}"

@@ -18,7 +18,9 @@ A count since the driver was loaded is not by itself a fault: `maximum` judges t
 names, `maximum_per_hour` what they grow by for each hour since boot, and with `--sample` in that
 time, if it is long enough to tell. A port whose link_downed rises while it is sampled fails, unless
 the baseline has a limit for that; errors that were corrected do not. One that cannot count any
-further (link_downed: 255) is unknown, if it may be that high.
+further (link_downed: 255) is unknown, if it may be that high. With `--since` what came since the
+last look is judged as what came during a sample; if a counter of a port went back, all of them
+began again at 0, and of another adapter of that name nothing is taken.
 
 **To fix it** INIT: look for the subnet manager (`sminfo`). Polling: the cable, the transceiver,
 the switch port (`mlxlink -d mlx5_0 -m`, `iblinkinfo`). Disabled: `ibportstate`. A low rate or
@@ -46,6 +48,7 @@ from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband, RdmaDevice, RdmaPort
+from nodevet.evidence.last_look import differ
 from nodevet.evidence.rates import sampled
 from nodevet.model import (
     NODE,
@@ -208,18 +211,21 @@ def wish(params: Params) -> CountWish:
 
 
 def earlier_counters(evidence: Evidence) -> SampledCounters:
-    """The counters of every port as a sample had them."""
-    sample = sampled(evidence, Infiniband)
+    """The counters of every port as an earlier reading had them; at the last look, of those devices
+    that are the same."""
+    sample, now = sampled(evidence, Infiniband), evidence[Infiniband].data
     if sample is None:
         return SampledCounters()
     devices = (sample.data.devices if sample.data else None) or ()
+    guids = {each.name: each.node_guid for each in (now.devices if now else None) or ()}
     counters: dict[Key, tuple[Counter, ...]] = {
         (device.name, port.number): port.counters
         for device in devices
         for port in device.ports or ()
         if port.counters is not None
+        and not (sample.look and differ((device.node_guid, guids.get(device.name))))
     }
-    return SampledCounters(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
+    return SampledCounters(True, sample.seconds, sample.why, counters, sample.look)
 
 
 def link_state(port: RdmaPort) -> Aspect:
@@ -365,6 +371,7 @@ CHECK = Check(
     reads=(
         *DEVICES_READ,
         "earlier.infiniband.devices[].name",
+        "earlier.infiniband.devices[].node_guid",
         "earlier.infiniband.devices[].ports[].counters[].name",
         "earlier.infiniband.devices[].ports[].counters[].value",
         "earlier.infiniband.devices[].ports[].number",
@@ -373,6 +380,7 @@ CHECK = Check(
         "infiniband.devices[].board_id",
         "infiniband.devices[].fw_ver",
         "infiniband.devices[].hca_type",
+        "infiniband.devices[].node_guid",
         "infiniband.devices[].ports[].counters[].name",
         "infiniband.devices[].ports[].counters[].value",
         "infiniband.devices[].ports[].link_layer",

@@ -15,7 +15,9 @@ this boot). `maximum` says how many lines of a kind are allowed, `allow` names k
 are no fault here. By default those are `oom_cgroup`, the kill of a job that exceeded its own limit,
 and `segfault`, the crash of a program in CUDA's, NCCL's or the driver's libraries; both are
 shown. It is ok only if the log has no gap, and says since when if its beginning is gone, as
-`xid` does. Captured files without a kernel log are not applicable.
+`xid` does. Captured files without a kernel log are not applicable. With `--since` a kind fails only
+if a line of it came since the last look; but an oops until the next reboot, since the kernel goes
+on damaged.
 
 **To fix it** the advice says where to look, by kind.
 """
@@ -31,7 +33,8 @@ from nodevet.evidence.across import logged
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
-from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, coverage, span
+from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, span
+from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
 from nodevet.evidence.stuck import Stuck
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
@@ -70,6 +73,7 @@ WORDS: Mapping[str, str] = {
     "oops": "oops", "panic": "panic", "crash": "crash", "segfault": "segfault",
 }  # fmt: skip
 OF_EVENTS = {**{kind: kind for kind in WORDS}, "bug": "oops"}  # kind of an event: kind here
+LASTING = ("oops",)  # what only a reboot ends
 CRASHED = (None, "Panic")  # reasons of a record that a kernel leaves when it ends
 BEFORE_BOOT_S = 3600.0  # by which a record of the crash before this boot may be older than it
 
@@ -89,25 +93,30 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
         return
     booted = boot_time(evidence[HostInfo].data)
-    faults = by_kind(log.events or ())
+    faults, seen = by_kind(log.events or ()), seen_lines(evidence)
+    old = [kind for kind, events in faults.items()
+           if seen and kind not in LASTING and seen.has(*events)]  # fmt: skip
     bad = [
         found
         for kind, events in faults.items()
-        if (found := judge_kind(kind, events, params, booted)) is not None
+        if kind not in old and (found := judge_kind(kind, events, params, booted)) is not None
     ]
-    crash = judge_crashes(evidence, log, params)
+    crash = judge_crashes(evidence, log, params, seen)
     for found in bad:
         cause = stuck(evidence, faults) if found.subject.id == WORDS["hung_task"] else ""
         yield msgspec.structs.replace(found, cause=cause) if cause else found
     if crash is not None:
         yield crash
-    doubt, since = coverage(log)
-    allowed = [f"{WORDS[kind]} ×{total(events)} ({named(events)})" for kind, events in
-               faults.items()]  # fmt: skip
+    doubt, since = covered(evidence, log)
+    told = {kind: f"{WORDS[kind]} ×{total(events)} ({named(events)})" for kind, events in
+            faults.items()}  # fmt: skip
     if doubt:
         yield unknown(why=doubt)
     elif not bad and crash is None:
-        yield ok(expected="none", actual="none", why="; ".join([*allowed, *filter(None, [since])]))
+        allowed = [text for kind, text in told.items() if kind not in old]
+        before = seen.before(told[kind] for kind in old) if seen else ""
+        why = "; ".join(filter(None, [*allowed, before or since]))
+        yield ok(expected="none", actual="none", why=why)
 
 
 def stuck(evidence: Evidence, faults: Mapping[str, Sequence[KernelEvent]]) -> str:
@@ -153,15 +162,19 @@ def limit(kind: str, params: Params) -> int | None:
     return limits.get(kind, None if kind in params.allow else 0)
 
 
-def judge_crashes(evidence: Evidence, log: KernelLog, params: Params) -> Finding | None:
-    """Whether the boot before this one ended in a crash; None if it did not."""
+def judge_crashes(
+    evidence: Evidence, log: KernelLog, params: Params, seen: Seen | None
+) -> Finding | None:
+    """Whether the boot before this one ended in a crash; None if it did not, or that was known at
+    the last look."""
     subject = Subject(kind="kernel", id=WORDS["crash"])
     most = limit("crash", params)
     if most is None:
         return None
     if log.crashes is None:
         return unread(subject, log, "crashes")
-    records = [record for record in log.crashes if record.reason in CRASHED]
+    records = [record for record in log.crashes
+               if record.reason in CRASHED and not (seen and seen.has_crash(record))]  # fmt: skip
     if not records:
         return None
     host = evidence[HostInfo].data
@@ -194,11 +207,15 @@ CHECK = Check(
     params=Params,
     area=Area.KERNEL,
     reads=(
+        *SEEN_LINES,
+        "earlier.kernel_log.crashes[].at_s",
+        "earlier.kernel_log.crashes[].path",
         "host.clock_s",
         "host.uptime_s",
         "kernel_log.complete",
         "kernel_log.covered_s",
         "kernel_log.crashes[].at_s",
+        "kernel_log.crashes[].path",
         "kernel_log.crashes[].reason",
         "kernel_log.events[].count",
         "kernel_log.events[].kind",

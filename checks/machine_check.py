@@ -13,7 +13,9 @@ gives the most that is allowed, in all or for each day since boot; the first day
 Lines that only say that something was logged are unknown, unless others tell what, and so is a
 line that is not understood. Without such lines it is ok only if the log has no gap, and says
 since when if its beginning is gone, as `xid` does. Captured files without a kernel log are not
-applicable. Errors that the firmware does not pass on are in the BMC's log only.
+applicable. Errors that the firmware does not pass on are in the BMC's log only. With `--since` what
+is too much fails only if a line of it came since the last look, and so do more corrected ones than
+chance allows by what the baseline allows for each day.
 
 **To fix it** `ras-mc-ctl --errors`, `mcelog` or the BMC's event log name the DIMM or the CPU:
 have it replaced; some firmware repairs a row of memory at the next boot.
@@ -27,7 +29,8 @@ from msgspec import Meta
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
-from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
+from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
+from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
 from nodevet.model import Area, Check, CheckParams, Finding, fail, ok, unknown
 
 NAME = "`ras-mc-ctl --errors`, `mcelog` or `ipmitool sel list` names the DIMM or CPU"
@@ -57,7 +60,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if isinstance(log, Finding):
         yield log
     else:
-        yield judge_events(log.events or (), params, days(evidence, log), *coverage(log))
+        events = [event for event in log.events or () if event.kind in ("mce", "mce_logged")]
+        seen, coverage = seen_lines(evidence), covered(evidence, log)
+        yield judge_events(events, params, days(evidence, log), seen, *coverage)
 
 
 def days(evidence: Evidence, log: KernelLog) -> float | str:
@@ -74,20 +79,38 @@ def days(evidence: Evidence, log: KernelLog) -> float | str:
 
 
 def judge_events(
-    events: Sequence[KernelEvent], params: Params, up: float | str, doubt: str, since: str
+    events: Sequence[KernelEvent],
+    params: Params,
+    up: float | str,
+    seen: Seen | None,
+    doubt: str,
+    since: str,
 ) -> Finding:
     """`up`: days that the log covers; `doubt`: why it may not hold all lines of them; `since`:
     since when it does, where it begins after boot."""
+
+    def new(some: Sequence[KernelEvent]) -> bool:
+        return bool(some) and not (seen and seen.has(*some))
+
     told_of = [event for event in events if event.kind == "mce"]
     corrected = [event for event in told_of if event.severity == "corrected"]
     worse = [event for event in told_of if event.severity in ("nonfatal", "fatal")]
-    if worse:
+    if new(worse):
         actual = f"uncorrected {told(worse)}"
         return fail(expected="none", actual=actual, advice=UNCORRECTED, details=logs(worse))
-    limits = allowed(params, up)
+    most, grown = params.corrected_per_day, seen.came(corrected) if seen else None
+    paced = grown.is_above(most, per=DAY) if grown and most is not None else None
+    if grown and paced:
+        return fail(
+            expected=f"at most {most:g} corrected a day",
+            actual=f"corrected {grown.text}",
+            advice=CORRECTED,
+            details=logs(corrected),
+        )
+    limits = allowed(params, up, paced)
     count = lines(corrected)
     least = min(limits.values(), default=None)
-    if corrected and least is not None and (count is None or count > least):
+    if new(corrected) and least is not None and (count is None or count > least):
         return fail(
             expected=next(text for text, most in limits.items() if most == least),
             actual=f"corrected {told(corrected)}",
@@ -95,25 +118,28 @@ def judge_events(
             details=logs(corrected),
         )
     unclear = [event for event in told_of if event not in corrected]
+    unclear = [event for event in unclear if new([event]) and event not in worse]
     if unclear:
         return unknown(why=f"its severity is not known: {line_of(unclear)}", advice=NAME)
     only = [event for event in events if event.kind == "mce_logged"]
-    if only and not corrected:
+    if new(only) and not new(corrected):
         return unknown(why=f"its severity is not known: {line_of(only)}", advice=NAME)
-    if params.corrected_per_day is not None and corrected and isinstance(up, str):
+    if params.corrected_per_day is not None and new(corrected) and isinstance(up, str):
         return unknown(why=up)
     if doubt:
         return unknown(why=doubt)
     actual = f"corrected {told(corrected)}" if corrected else "none"
-    return ok(expected="none", actual=actual, why=since)
+    before = seen.before([f"uncorrected {told(worse)}"] if worse else []) if seen else ""
+    return ok(expected="none", actual=actual, why=before or since)
 
 
-def allowed(params: Params, up: float | str) -> dict[str, float]:
-    """The most corrected errors that are allowed, by how that is said."""
+def allowed(params: Params, up: float | str, paced: bool | None) -> dict[str, float]:
+    """The most corrected errors that are allowed, by how that is said. `paced`: whether they were
+    too many a day since the last look; None: not known, so by the mean since boot."""
     found: dict[str, float] = {}
     if params.corrected is not None:
         found[f"at most {params.corrected} corrected"] = params.corrected
-    if params.corrected_per_day is not None and not isinstance(up, str):
+    if params.corrected_per_day is not None and paced is None and not isinstance(up, str):
         most = params.corrected_per_day * up
         found[f"at most {params.corrected_per_day:g} corrected a day: {most:.0f}"] = most
     return found
@@ -138,6 +164,9 @@ CHECK = Check(
     params=Params,
     area=Area.MEMORY,
     reads=(
+        *SEEN_LINES,
+        "earlier.kernel_log.complete",
+        "earlier.kernel_log.events[].count",
         "host.uptime_s",
         "kernel_log.complete",
         "kernel_log.covered_s",

@@ -10,8 +10,10 @@ logged without such a driver.
 
 **Verdicts.** An uncorrected error fails. Corrected ones are judged if the baseline gives the most
 that is allowed, in all or for each day of counting; the first day counts whole. Of a controller
-that counts more than its DIMMs do, the rest is of a DIMM that is not known. Without an EDAC
-driver it is unknown, since nobody counts; in a virtual machine it is not applicable.
+that counts more than its DIMMs do, the rest is of a DIMM that is not known. Without an EDAC driver
+it is unknown, since nobody counts; in a virtual machine it is not applicable. With `--since`, if
+the driver counted all the time since the last look, an uncorrected error fails only if it came
+since, and corrected ones of each day are those that came since, if that is long enough to tell.
 
 **To fix it** the label names the DIMM, if the board's are registered (`ras-mc-ctl
 --register-labels`): replace it. The driver is i10nm_edac or skx_edac on Intel, amd64_edac on AMD;
@@ -23,10 +25,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from nodevet.durations import elapsed
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.edac import Dimm, Edac, MemoryController
 from nodevet.evidence.host import HostInfo
+from nodevet.evidence.rates import DAY, Growth, Sample, sampled, since_look
 from nodevet.model import (
     NODE,
     Area,
@@ -40,7 +44,7 @@ from nodevet.model import (
     unknown,
 )
 
-DAY = 86400.0  # seconds
+COUNTING = 60.0  # seconds that a driver must have counted before the last look
 REPLACE = (
     "drain the node and replace the DIMM; `ras-mc-ctl --errors` and the BMC's event log say when "
     "each error was, and which slot it is"
@@ -70,17 +74,23 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif section.data.controllers is None:
         yield unread(NODE, section.data, "controllers")
     elif section.data.controllers:
+        sample = sampled(evidence, Edac)
         for controller in section.data.controllers:
-            yield judge_controller(controller, params)
+            yield judge_controller(controller, params, sample if sample and sample.look else None)
     elif host.data is None or host.data.virtualization in (None, "none", "container"):
         yield unknown(why="no EDAC driver is loaded", advice=NO_DRIVER)
     else:
         yield not_applicable(why="a virtual machine has no memory controller of its own")
 
 
-def judge_controller(controller: MemoryController, params: Params) -> Finding:
+def judge_controller(
+    controller: MemoryController, params: Params, look: Sample[Edac] | None
+) -> Finding:
     subject = Subject(kind="memory controller", id=f"mc{controller.id}")
-    if (controller.uncorrected or 0) > 0:
+    fresh = came(controller, "uncorrected", look)
+    ago = f"none of them in the last {elapsed(look.seconds)}" if look else ""
+    old = f"{controller.uncorrected} uncorrected, {ago}" if controller.uncorrected else ""
+    if (controller.uncorrected or 0) > 0 and not (fresh and fresh.by == 0):
         return fail(
             subject,
             expected="none",
@@ -89,7 +99,17 @@ def judge_controller(controller: MemoryController, params: Params) -> Finding:
             advice=REPLACE,
         )
     count = controller.corrected
-    limits = allowed(controller, params)
+    grown, most = came(controller, "corrected", look), params.corrected_per_day
+    paced = grown.is_above(most, per=DAY) if grown and most is not None else None
+    if grown and paced:
+        return fail(
+            subject,
+            expected=f"at most {most:g} corrected a day",
+            actual=f"{grown.text} corrected",
+            details=where(controller, "corrected"),
+            advice=WATCH,
+        )
+    limits = allowed(controller, params, paced)
     if isinstance(limits, Mapping) and count is not None:
         for expected, most in limits.items():
             if count > most:
@@ -109,15 +129,31 @@ def judge_controller(controller: MemoryController, params: Params) -> Finding:
     if isinstance(limits, str):
         return unknown(subject, why=limits)
     expected = next(iter(limits), "none uncorrected")
-    return ok(subject, expected=expected, actual=f"{count} corrected" if count else "none")
+    actual = f"{count} corrected" if count else "none"
+    return ok(subject, expected=expected, actual=actual, why=old)
 
 
-def allowed(controller: MemoryController, params: Params) -> Mapping[str, float] | str:
-    """In words -> the most corrected errors; or why that cannot be told."""
+def came(controller: MemoryController, field: str, look: Sample[Edac] | None) -> Growth | None:
+    """How many errors came since the last look; None if its driver did not count all the time."""
+    known = (look.data.controllers if look and look.data else None) or ()
+    then = next((each for each in known if each.id == controller.id), None)
+    if look is None or then is None or controller.since_s is None:
+        return None
+    if controller.since_s < look.seconds + COUNTING:
+        return None
+    grown = since_look(getattr(then, field), getattr(controller, field), look.seconds)
+    return None if grown and grown.again else grown
+
+
+def allowed(
+    controller: MemoryController, params: Params, paced: bool | None
+) -> Mapping[str, float] | str:
+    """In words -> the most corrected errors; or why that cannot be told. `paced`: whether they were
+    too many a day since the last look; None: not known, so by the mean of all its counting."""
     found: dict[str, float] = {}
     if params.corrected is not None:
         found[f"at most {params.corrected} corrected"] = params.corrected
-    if params.corrected_per_day is not None:
+    if params.corrected_per_day is not None and paced is None:
         if controller.since_s is None:
             return f"since_s: {controller.why('since_s')}"
         days = max(1.0, controller.since_s / DAY)
@@ -144,6 +180,9 @@ CHECK = Check(
     params=Params,
     area=Area.MEMORY,
     reads=(
+        "earlier.edac.controllers[].corrected",
+        "earlier.edac.controllers[].id",
+        "earlier.edac.controllers[].uncorrected",
         "edac.controllers[].id",
         "edac.controllers[].corrected",
         "edac.controllers[].uncorrected",

@@ -19,7 +19,9 @@ bond link_failure_count, and any that `ethtool -S` lists (rx_discards_phy, link_
 EC2 bw_in_allowance_exceeded), for which it has to be installed. `maximum_per_hour` judges what they
 grow by for each hour since boot, and with `--sample` in that time, if it is long enough to tell. If
 carrier_changes rises while it is sampled, an interface that must be up fails, unless the baseline
-has a limit for that; errors and drops need one.
+has a limit for that; errors and drops need one. With `--since` what came since the last look is
+judged as what came during a sample; if a counter of an interface went back, all of them began again
+at 0, and of another NIC of that name nothing is taken.
 
 **To fix it** down: cable, transceiver, switch port, `ip link set NAME up`. Slow: `ethtool NAME`
 shows what both ends offer. MTU: netplan, NetworkManager or systemd-networkd, the same on all hosts
@@ -38,6 +40,7 @@ from nodevet.checking.counts import Counted, CountWish, Key, SampledCounters, co
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo
+from nodevet.evidence.last_look import differ
 from nodevet.evidence.network import Interface, Network
 from nodevet.evidence.rates import sampled
 from nodevet.model import (
@@ -228,15 +231,26 @@ def aspects_of(
 
 
 def earlier_counters(evidence: Evidence) -> SampledCounters:
-    """The counters of every interface as a sample had them."""
-    sample = sampled(evidence, Network)
+    """The counters of every interface as an earlier reading had them; at the last look, of those
+    that are the same."""
+    sample, now = sampled(evidence, Network), evidence[Network].data
     if sample is None:
         return SampledCounters()
     interfaces = (sample.data.interfaces if sample.data else None) or ()
     counters: dict[Key, tuple[Counter, ...]] = {
-        each.name: each.counters for each in interfaces if each.counters is not None
+        each.name: each.counters
+        for each in interfaces
+        if each.counters is not None
+        and not (sample.look and now and replaced(each, now.by_name.get(each.name)))
     }
-    return SampledCounters(sampled=True, seconds=sample.seconds, why=sample.why, counters=counters)
+    return SampledCounters(True, sample.seconds, sample.why, counters, sample.look)
+
+
+def replaced(then: Interface, now: Interface | None) -> bool:
+    """Whether another NIC has an interface's name now."""
+    if now is None:
+        return True
+    return differ((then.address, now.address), (then.bus_id, now.bus_id))
 
 
 def is_up(interface: Interface) -> bool | None:
@@ -360,12 +374,16 @@ CHECK = Check(
     params=Params,
     area=Area.NETWORK,
     reads=(
+        "earlier.network.interfaces[].address",
+        "earlier.network.interfaces[].bus_id",
         "earlier.network.interfaces[].counters[].name",
         "earlier.network.interfaces[].counters[].value",
         "earlier.network.interfaces[].name",
         "host.uptime_s",
         "host.virtualization",
         "network.found[]",
+        "network.interfaces[].address",
+        "network.interfaces[].bus_id",
         "network.interfaces[].carrier",
         "network.interfaces[].counters[].name",
         "network.interfaces[].counters[].value",

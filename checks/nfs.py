@@ -14,8 +14,9 @@ without any is not applicable, and so is a path that is not mounted now (see the
 Retransmissions and times are since the file system was mounted, per operation; below 1,000
 operations they are not judged. With `--sample` the time between both readings stands in for that
 since the mount, if it had 1,000 operations, and for retransmissions enough to tell; a count that
-went back is unknown, unless it was mounted meanwhile. `queue` is what an operation waited on the
-node before it was sent, which more connections shorten; `rtt` is network and server.
+went back is unknown, unless it was mounted meanwhile. With `--since` so does the time since the
+last look. `queue` is what an operation waited on the node before it was sent, which more
+connections shorten; `rtt` is network and server.
 
 **To fix it** change the options in /etc/fstab or the automounter's map; most take effect when it is
 mounted again, not with remount. Retransmissions: `nfsiostat 5` and `mountstats` show whether they
@@ -32,7 +33,7 @@ from nodevet.checking.expected import matches
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.nfs import Nfs, NfsMount
-from nodevet.evidence.rates import Sample, growth, is_above, sampled
+from nodevet.evidence.rates import Growth, Sample, growth, is_above, sampled, since_look
 from nodevet.model import (
     NODE,
     Area,
@@ -219,8 +220,10 @@ def in_sample(
     found = (sample.data.mounts if sample.data else None) or ()
     same = [each for each in found if each.point == mount.point]
     before = same[0] if len(same) == 1 else None
-    grown = growth(getattr(before, field, None), getattr(mount, field), sample.seconds)
-    done = growth(getattr(before, "operations", None), mount.operations, sample.seconds)
+    grown = meanwhile(before, mount, field, sample)
+    done = meanwhile(before, mount, "operations", sample)
+    if grown is None or done is None or grown.again != done.again:
+        return None
     if grown.by is None or done.by is None:
         why = sample.why or (done.why if done.by is None else grown.why)
         return doubted(name, f"{field}, sampled: {why}")
@@ -230,10 +233,20 @@ def in_sample(
     over: bool | None = share > most
     if field == "retransmissions":
         over = is_above(grown.by, done.by, most, per=factor)
-    told = f"{share:.3g}{unit} of {done.by} in {sample.seconds:.3g} s"
+    told = f"{share:.3g}{unit} of {done.text}"
     if over is None:
         return None
     return met(name, not over, expected=f"at most {most:g}{unit}", actual=told)
+
+
+def meanwhile(
+    before: NfsMount | None, mount: NfsMount, field: str, sample: Sample[Nfs]
+) -> Growth | None:
+    """What a count grew by; None if the last look does not say."""
+    then, now = getattr(before, field, None), getattr(mount, field)
+    if sample.look:
+        return since_look(then, now, sample.seconds)
+    return growth(then, now, sample.seconds)
 
 
 LEARNT = ("hard", "soft", "vers", "proto", "nconnect", "rsize", "wsize")

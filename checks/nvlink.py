@@ -18,8 +18,9 @@ bridged to one another: it may have no bridge. A link slower than another of the
 link may have; those of an hour (`crc_flit_errors_per_hour`) since boot, and with `--sample` in that
 time, if it is long enough to tell. A link that recovers while it is sampled fails in any case,
 unless the baseline gives a limit for it; other errors then do not: they are corrected. A count that
-went back meanwhile is unknown. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable;
-without NVLink it fails if `active` is given.
+went back meanwhile is unknown. With `--since` what came since the last look is judged as what came
+during a sample; counts of a GPU of which one went back began again at 0. A GPU without NVLink, in
+MIG mode, or a vGPU, is not applicable; without NVLink it fails if `active` is given.
 
 **To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.
@@ -31,13 +32,13 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from nodevet.checking.pace import Pace, pace, standstill
+from nodevet.checking.pace import Pace, none_meanwhile, pace, standstill
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, GpuBefore, gpu_before
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, NvLink, board, subject_of
-from nodevet.evidence.rates import Growth, growth
+from nodevet.evidence.rates import Growth, growth, since_look
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
@@ -339,18 +340,23 @@ def judge_paces(
     """One counter of every link; without a most in an hour it may not grow at all."""
     counter, most = limit
     found: list[tuple[NvLink, Pace]] = []
+    again = began_again(active, before)
     for each in active:
-        count, grown = getattr(each, counter), growth_of(each, counter, before)
+        count, grown = getattr(each, counter), growth_of(each, counter, before, again=again)
         if most is not None:
             found.append((each, pace(count, grown, most, evidence)))
-        elif grown is not None:
+        elif grown is not None and not grown.again:
             found.append((each, standstill(grown)))
     many = [(each, told) for each, told in found if told.right is False]
     if many:
         label = counter if most is None else f"{counter} per hour"
         yield fail(
             subject_of(gpu),
-            expected={label: "none while sampled" if most is None else f"at most {most:g}"},
+            expected={
+                label: none_meanwhile(look=before is not None and before.look)
+                if most is None
+                else f"at most {most:g}"
+            },
             actual={label: many[0][1].actual},
             advice=WEAK,
             details={**board(gpu), **named("worst", [each for each, _ in many])},
@@ -361,14 +367,30 @@ def judge_paces(
         yield unknown(subject_of(gpu), why="; ".join(doubts[:4]))
 
 
-def growth_of(link: NvLink, counter: str, before: GpuBefore | None) -> Growth | None:
-    """How much it grew while it was sampled; None without a sample."""
+def growth_of(
+    link: NvLink, counter: str, before: GpuBefore | None, *, again: bool
+) -> Growth | None:
+    """How much it grew meanwhile; None without an earlier reading. `again`: since the last look the
+    counts of its GPU began again at 0."""
     if before is None:
         return None
     if before.gpu is None:
         return Growth(why=before.why)
     earlier = {each.link: getattr(each, counter) for each in before.gpu.nvlinks or ()}
-    return growth(earlier.get(link.link), getattr(link, counter), before.seconds)
+    then, now = earlier.get(link.link), getattr(link, counter)
+    if before.look:
+        return since_look(then, now, before.seconds, again=again)
+    return growth(then, now, before.seconds)
+
+
+def began_again(active: Sequence[NvLink], before: GpuBefore | None) -> bool:
+    """Whether a count of the GPU's links went back, so that it was reset, or its driver loaded."""
+    earlier = {
+        each.link: each for each in (before.gpu.nvlinks if before and before.gpu else None) or ()
+    }
+    pairs = ((getattr(earlier[each.link], counter), getattr(each, counter))
+             for each in active if each.link in earlier for counter in COUNTERS)  # fmt: skip
+    return any(old is not None and new is not None and new < old for old, new in pairs)
 
 
 def untold(links: Sequence[NvLink], field: str) -> bool:

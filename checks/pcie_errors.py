@@ -10,19 +10,21 @@ and the ports above them; who handles errors, `/sys/bus/pci_express/drivers/aer`
 `/sys/bus/platform/drivers/GHES`; and the kernel log since boot: AER, DPC and what the firmware
 reports (APEI).
 
-**Verdicts.** Uncorrected errors fail, counted or logged. Corrected ones are judged if the
-baseline gives the most that is allowed, in all or for each hour since boot; the first hour counts
-whole. With `--sample` those of an hour fail too if more came meanwhile than chance allows, and a
-sample that is long enough to tell stands in for the mean since boot; a counter that went back is
-unknown. A function without counters has no such reporting. Counters that stay 0 are believed only
-below a port that tells the kernel: if the firmware handles errors first, the log is judged, which
-has what APEI passes on, and corrected errors are counted by its lines, two for one; beyond those,
-they are not applicable. The same holds of kernels that count nothing, before 4.19. If neither the
-kernel nor APEI handles errors, and in a virtual machine, whose errors are its host's, it is not
-applicable. The node is ok only if all counters were read, and the log has no gap: it says since
-when if its beginning is gone, as `xid` does. Captured files without a log are not applicable.
-Some firmware has unsupported requests counted while it looks for devices: allow what a healthy
-node of the kind has at boot, or leave this check out.
+**Verdicts.** Uncorrected errors fail, counted or logged. Corrected ones are judged if the baseline
+gives the most that is allowed, in all or for each hour since boot; the first hour counts whole.
+With `--sample` those of an hour fail too if more came meanwhile than chance allows, and a sample
+that is long enough to tell stands in for the mean since boot; a counter that went back is unknown.
+With `--since` corrected errors of an hour are judged by what came since the last look in the same
+way; uncorrected ones fail only if one of their counters or the log has one since, and the log must
+hold all that came since. A function without counters has no such reporting. Counters that stay 0
+are believed only below a port that tells the kernel: if the firmware handles errors first, the log
+is judged, which has what APEI passes on, and corrected errors are counted by its lines, two for
+one; beyond those, they are not applicable. The same holds of kernels that count nothing, before
+4.19. If neither the kernel nor APEI handles errors, and in a virtual machine, whose errors are its
+host's, it is not applicable. The node is ok only if all counters were read, and the log has no gap:
+it says since when if its beginning is gone, as `xid` does. Captured files without a log are not
+applicable. Some firmware has unsupported requests counted while it looks for devices: allow what a
+healthy node of the kind has at boot, or leave this check out.
 
 **To fix it** follow the advice, which depends on the kind of error: physical-layer errors need
 hands (reseat, riser, cable, retimer), protocol errors need firmware or driver updates.
@@ -35,12 +37,13 @@ import msgspec
 from msgspec import Meta
 
 from nodevet.evidence.across import located, logged
-from nodevet.evidence.document import Evidence
+from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.host import HostInfo
-from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of
+from nodevet.evidence.kernel_log import KernelEvent, KernelLog, line_of
+from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, differ, seen_lines
 from nodevet.evidence.pci import Pci, PciFunction
-from nodevet.evidence.rates import HOUR, Growth, growth, sampled
+from nodevet.evidence.rates import HOUR, Growth, Sample, growth, sampled, since_look
 from nodevet.model import (
     NODE,
     Area,
@@ -91,11 +94,12 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     recent, sample_doubt = sample_of(evidence, params)
     gpus = {gpu.bus_id: gpu for gpu in located(evidence)}
     logged = by_address(evidence)
+    seen, same = seen_lines(evidence), same_counts(evidence)
     ports = frozenset(section.data.aer_ports or ())
     below = partners(section.data.functions, gpus)
     counted: list[PciFunction] = []
     silent: list[PciFunction] = []
-    bad = 0
+    bad, old = 0, []
     doubts = [doubt, sample_doubt, log_doubt(evidence), short(section.data.functions)]
     if section.data.aer_ports is None:
         doubts.append(f"aer_ports: {section.data.why('aer_ports')}")
@@ -103,7 +107,10 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         events = logged.pop(function.address, [])
         tells = bool(ports.intersection((function.address, *(function.upstream or ()))))
         grown = recent.get(function.address) if recent and tells else None
-        above = excess(function, events, params, hours, tells, grown)
+        known = function.address in same and not serious_of(new_of(events, seen))
+        if known and (told := uncorrected(function, events)):
+            old.append(told)
+        above = excess(function, events, params, hours, tells, grown, known=known)
         if above:
             bad += 1
             found = fault(function, gpus.get(function.address), *above)
@@ -115,17 +122,9 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             doubts += unsampled(function, grown)
         if any(getattr(function.aer, field) is not None for field in FIELDS):
             (counted if tells else silent).append(function)
-    for address, events in sorted(logged.items()):
-        serious = [event for event in events if event.severity in UNCORRECTED]
-        if serious:
-            bad += 1
-            yield fail(
-                Subject(kind="pci", id=address, bus_id=address) if address else NODE,
-                expected={"logged": "none uncorrected"},
-                actual={"logged": lines(serious)},
-                advice=advice("the device", {}, True),
-                details=logs(address, line_of(serious)),
-            )
+    for found in elsewhere(logged, seen):
+        bad += 1
+        yield found
     told = "; ".join(dict.fromkeys(filter(None, doubts)))
     if told:
         yield unknown(why=told)
@@ -134,18 +133,71 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     elif evidence[KernelLog].status == "absent":
         yield not_applicable(why=f"no errors were counted, and {evidence[KernelLog].why}")
     elif counted and not silent:
-        yield within(evidence)
+        yield within(evidence, old)
     else:
-        yield from by_log(evidence, params, len(counted), len(silent))
+        yield from by_log(evidence, params, len(counted), len(silent), old)
 
 
-def within(evidence: Evidence, why: str = "") -> Finding:
-    """The ok finding; `why`: on what it rests, beside the time that the log covers."""
-    told = "; ".join(filter(None, (why, since_of(evidence))))
+def elsewhere(logged: Mapping[str, Sequence[KernelEvent]], seen: Seen | None) -> Iterator[Finding]:
+    """What the log says of devices that are not on the bus, or not named."""
+    for address, events in sorted(logged.items()):
+        serious = serious_of(events if address else new_of(events, seen))
+        if serious:
+            yield fail(
+                Subject(kind="pci", id=address, bus_id=address) if address else NODE,
+                expected={"logged": "none uncorrected"},
+                actual={"logged": lines(serious)},
+                advice=advice("the device", {}, True),
+                details=logs(address, line_of(serious)),
+            )
+
+
+def within(evidence: Evidence, old: Sequence[str], why: str = "") -> Finding:
+    """The ok finding; `why`: on what it rests, beside the time that the log covers. `old`: the
+    uncorrected errors that were there at the last look."""
+    seen = seen_lines(evidence)
+    before = seen.before(old) if seen else ""
+    told = "; ".join(filter(None, (why, before or since_of(evidence))))
     return ok(expected="within limits", actual="within limits", why=told)
 
 
-def by_log(evidence: Evidence, params: Params, counted: int, silent: int) -> Iterator[Finding]:
+def new_of(events: Sequence[KernelEvent], seen: Seen | None) -> list[KernelEvent]:
+    return [event for event in events if not (seen and seen.has(event))]
+
+
+def serious_of(events: Sequence[KernelEvent]) -> list[KernelEvent]:
+    return [event for event in events if event.severity in UNCORRECTED]
+
+
+def uncorrected(function: PciFunction, events: Sequence[KernelEvent]) -> str:
+    """As `0000:5d:00.0 fatal 1, logged ×2`; empty if there are none."""
+    counts = {name: getattr(function.aer, name) for name in UNCORRECTED}
+    told = [f"{name} {count}" for name, count in counts.items() if count]
+    serious = serious_of(events)
+    told += [f"logged {lines(serious)}"] if serious else []
+    return f"{function.address} {', '.join(told)}" if told else ""
+
+
+@once
+def same_counts(evidence: Evidence) -> frozenset[str]:
+    """The functions that had as many uncorrected errors at the last look, by address; none if the
+    log does not hold all that came since: it tells of one that came after its device was reset."""
+    sample, now = sampled(evidence, Pci), evidence[Pci].data
+    if sample is None or not sample.look or sample.data is None or seen_lines(evidence) is None:
+        return frozenset()
+    then = sample.data.by_address
+    return frozenset(
+        each.address
+        for each in (now.functions if now else None) or ()
+        if (one := then.get(each.address)) is not None
+        and (one.vendor, one.device) == (each.vendor, each.device)
+        and all(getattr(one.aer, name) == getattr(each.aer, name) for name in UNCORRECTED)
+    )
+
+
+def by_log(
+    evidence: Evidence, params: Params, counted: int, silent: int, old: Sequence[str]
+) -> Iterator[Finding]:
     """What the log says, where counters are missing or nobody raises them. `counted`, `silent`:
     of how many functions the counters are believed, and are not."""
     data, host = evidence[Pci].data, evidence[HostInfo].data
@@ -166,13 +218,13 @@ def by_log(evidence: Evidence, params: Params, counted: int, silent: int) -> Ite
         why = f"{where}: what the firmware passes on to the kernel's log is judged"
     else:
         if counted:
-            yield within(evidence)
+            yield within(evidence, old)
         what = f"errors of {silent} functions" if counted else "PCIe errors here"
         yield not_applicable(
             why=f"neither the kernel nor APEI handles {what}: the BMC's event log may have them"
         )
         return
-    yield within(evidence, why)
+    yield within(evidence, old, why)
     if (params.corrected, params.corrected_per_hour) != (None, None):
         yield not_applicable(why=f"corrected errors are not counted; {why}")
 
@@ -203,8 +255,8 @@ def uptime(evidence: Evidence, params: Params) -> tuple[float | None, str]:
 
 
 def sample_of(evidence: Evidence, params: Params) -> tuple[Mapping[str, Growth], str]:
-    """What each function's counter grew by, by address; or why that is not known. Empty without a
-    sample, or a limit for it."""
+    """What each function's counter grew by, by address; or why that is not known. Empty without an
+    earlier reading, or a limit for it."""
     sample = sampled(evidence, Pci) if params.corrected_per_hour is not None else None
     if sample is None:
         return {}, ""
@@ -212,13 +264,30 @@ def sample_of(evidence: Evidence, params: Params) -> tuple[Mapping[str, Growth],
         return {}, f"sample of PCI: {sample.why}"
     if not sample.data.functions:
         return {}, f"sample of PCI: functions: {sample.data.why('functions')}"
-    before = {each.address: each.aer.correctable for each in sample.data.functions}
     now = evidence[Pci].data
+    if sample.look:
+        return since_last_look(sample, now), ""
+    before = {each.address: each.aer.correctable for each in sample.data.functions}
     listed = now.functions if now else None
     return {
         each.address: growth(before.get(each.address), each.aer.correctable, sample.seconds)
         for each in listed or ()
     }, ""
+
+
+def since_last_look(sample: Sample[Pci], now: Pci | None) -> Mapping[str, Growth]:
+    """What corrected errors came since the last look, of the functions that were there then."""
+    found = {}
+    for each in (now.functions if now else None) or ():
+        then = sample.data.by_address.get(each.address) if sample.data else None
+        if then is None or differ((then.vendor, each.vendor), (then.device, each.device)):
+            continue
+        pairs = [(getattr(then.aer, name), getattr(each.aer, name)) for name in FIELDS]
+        again = any(None not in pair and pair[1] < pair[0] for pair in pairs)
+        grown = since_look(*pairs[0], sample.seconds, again=again)
+        if grown is not None:
+            found[each.address] = grown
+    return found
 
 
 def unsampled(function: PciFunction, grown: Growth | None) -> Iterator[str]:
@@ -231,16 +300,18 @@ def log_doubt(evidence: Evidence) -> str:
     log = logged(evidence)
     if isinstance(log, Finding):
         return "" if log.verdict is Verdict.NOT_APPLICABLE else log.why
-    untold = [each for each in log.events or () if each.kind == "aer" and not each.severity]
+    seen = seen_lines(evidence)
+    untold = [each for each in new_of(log.events or (), seen)
+              if each.kind == "aer" and not each.severity]  # fmt: skip
     if untold:
         return f"a line without a severity: {line_of(untold)}"
-    return coverage(log)[0]
+    return covered(evidence, log)[0]
 
 
 def since_of(evidence: Evidence) -> str:
     """Since when the log tells, where it begins after boot."""
     log = evidence[KernelLog].data
-    return coverage(log)[1] if log else ""
+    return covered(evidence, log)[1] if log else ""
 
 
 def by_address(evidence: Evidence) -> dict[str, list[KernelEvent]]:
@@ -259,11 +330,14 @@ def excess(
     hours: float | None,
     tells: bool,
     grown: Growth | None,
+    *,
+    known: bool,
 ) -> tuple[dict[str, object], dict[str, object], str] | None:
     """What is wanted, what is there, and a line of the log, where a function had too many.
 
     `tells`: whether its counters are raised; else corrected errors are counted by lines. `grown`:
-    what the sample says, if there is one."""
+    what an earlier reading says, if there is one. `known`: whether all of its uncorrected errors
+    were there at the last look."""
     aer = function.aer
     expected: dict[str, object] = {}
     actual: dict[str, object] = {}
@@ -272,12 +346,12 @@ def excess(
         if count is not None and count > most:
             expected[name], actual[name] = f"at most {most:g}", count
 
-    take("fatal", 0, aer.fatal)
-    take("nonfatal", params.nonfatal, aer.nonfatal)
+    take("fatal", 0, None if known else aer.fatal)
+    take("nonfatal", params.nonfatal, None if known else aer.nonfatal)
     judged = params.nonfatal > 0 and aer.nonfatal is not None  # by the counter, which tells more
     serious = [
         event
-        for event in events
+        for event in (() if known else events)
         if event.severity == "fatal" or (event.severity == "nonfatal" and not judged)
     ]
     if serious and not actual:
@@ -373,6 +447,11 @@ CHECK = Check(
     reads=(
         "earlier.pci.functions[].address",
         "earlier.pci.functions[].aer.correctable",
+        "earlier.pci.functions[].aer.fatal",
+        "earlier.pci.functions[].aer.nonfatal",
+        "earlier.pci.functions[].device",
+        "earlier.pci.functions[].vendor",
+        *SEEN_LINES,
         "host.uptime_s",
         "host.virtualization",
         "kernel_log.complete",
@@ -386,7 +465,9 @@ CHECK = Check(
         "pci.functions[].aer.correctable",
         "pci.functions[].aer.fatal",
         "pci.functions[].aer.nonfatal",
+        "pci.functions[].device",
         "pci.functions[].upstream[]",
+        "pci.functions[].vendor",
         "pci.aer_ports[]",
         "pci.firmware_sources",
     ),

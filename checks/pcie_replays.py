@@ -9,8 +9,9 @@ firmware keeps AER to itself (see `pcie_errors`) it is the one sign of it.
 **Verdicts.** More than `maximum` fails. Some replays are ordinary: a healthy H100 node counts a
 hundred or two of them after training its links. `maximum_per_hour` judges what the count grows by
 for each hour since boot, and with `--sample` in that time, if it is long enough to tell: a single
-replay in ten seconds is not. A count that went back meanwhile is unknown. A GPU that does not count
-them is not applicable.
+replay in ten seconds is not. A count that went back meanwhile is unknown. With `--since` it judges
+what came since the last look in the same way; a count that went back began again at 0. A GPU that
+does not count them is not applicable.
 
 **To fix it** power the node off and reseat the GPU, then its riser, cable or retimer; swap it with
 a neighbour to see whether the count follows it.
@@ -27,7 +28,7 @@ from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, subject_of
-from nodevet.evidence.rates import Growth, growth
+from nodevet.evidence.rates import Growth, growth, since_look
 from nodevet.model import (
     Area,
     Check,
@@ -93,13 +94,16 @@ def judge_pace(evidence: Evidence, gpu: Gpu, count: int, most: float) -> Finding
 
 
 def grown_of(evidence: Evidence, gpu: Gpu, count: int) -> Growth | None:
-    """What it grew by while it was sampled; None without a sample."""
+    """What it grew by meanwhile; None without an earlier reading."""
     before = gpu_before(evidence, gpu)
     if before is None:
         return None
     if before.gpu is None:
         return Growth(why=before.why)
-    return growth(before.gpu.pcie_replay_counter, count, before.seconds)
+    earlier = before.gpu.pcie_replay_counter
+    if before.look:
+        return since_look(earlier, count, before.seconds)
+    return growth(earlier, count, before.seconds)
 
 
 def verdict(gpu: Gpu, right: bool, *, expected: Value, actual: Value) -> Finding:

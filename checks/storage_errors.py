@@ -14,7 +14,9 @@ partitions. `ignore` names devices that are no fault here, as the kernel names t
 any part: `sd*`. A remount read-only and a lost member of an array fail whatever `maximum` says. An
 NFS server fails from `not responding, still trying` on until the log says that it is OK; `ignore`
 may name it. It is ok only if the log has no gap, and says since when if its beginning is gone, as
-`xid` does. Captured files without a kernel log are not applicable.
+`xid` does. Captured files without a kernel log are not applicable. With `--since` a disk fails only
+if a line of it came since the last look; a remount read-only, a lost member and a server that does
+not respond as without.
 
 **To fix it** read the disk's own state: `smartctl -x` or `nvme smart-log`; reseat or replace a disk
 that comes back with errors. A file system with errors is checked unmounted, before its next use. An
@@ -33,7 +35,8 @@ from nodevet.checking.log_events import last_of, quoted, server_subject, silent_
 from nodevet.evidence.across import logged
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.host import HostInfo, boot_time
-from nodevet.evidence.kernel_log import KernelEvent, coverage
+from nodevet.evidence.kernel_log import KernelEvent
+from nodevet.evidence.last_look import SEEN_LINES, covered, seen_lines
 from nodevet.model import NODE, Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
 WORDS = {
@@ -74,22 +77,25 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield log
         return
     booted = boot_time(evidence[HostInfo].data)
-    bad = False
+    seen, bad, old = seen_lines(evidence), False, []
     for disk, events in sorted(by_disk(log.events or (), params).items()):
         count = total(events)
         worst = {event.kind for event in events} & ALWAYS
-        if worst or count is None or count > params.maximum:
+        if seen and not worst and seen.has(*events):
+            old.append(f"{disk} {counted(events)}".strip())
+        elif worst or count is None or count > params.maximum:
             bad = True
             yield judge_disk(disk, events, params.maximum, booted)
     for server, event in silent_servers(log.events or ()).items():
         if not any(fnmatchcase(server, each) for each in params.ignore):
             bad = True
             yield judge_server(server, event, booted)
-    doubt, since = coverage(log)
+    doubt, since = covered(evidence, log)
     if doubt:
         yield unknown(why=doubt)
     elif not bad:
-        yield ok(expected="none", actual="none", why=since)
+        before = seen.before(old) if seen else ""
+        yield ok(expected="none", actual="none", why=before or since)
 
 
 def by_disk(events: tuple[KernelEvent, ...], params: Params) -> dict[str, list[KernelEvent]]:
@@ -105,16 +111,14 @@ def by_disk(events: tuple[KernelEvent, ...], params: Params) -> dict[str, list[K
 
 
 def judge_disk(disk: str, events: list[KernelEvent], most: int, booted: float | None) -> Finding:
-    counts = {kind: total([each for each in events if each.kind == kind]) for kind in WORDS}
-    there = [kind for kind in WORDS if any(event.kind == kind for event in events)]
-    told = [f"{WORDS[kind]} ×{'?' if counts[kind] is None else counts[kind]}" for kind in there]
+    there = {event.kind for event in events}
     devices = sorted({event.detail for event in events if event.detail and event.detail != disk})
     return fail(
         Subject(kind="disk", id=disk) if disk else NODE,
         expected=f"at most {most}" if most else "none",
-        actual=", ".join(told),
+        actual=counted(events),
         why=", ".join(devices[:8]),
-        advice=CHECK_IT if set(there) <= {"fs_error", "read_only"} else ADVICE,
+        advice=CHECK_IT if there <= {"fs_error", "read_only"} else ADVICE,
         details=quoted(events),
         last=last_of(events, booted) or UNSET,
     )
@@ -131,10 +135,20 @@ def judge_server(server: str, event: KernelEvent, booted: float | None) -> Findi
     )
 
 
+def counted(events: list[KernelEvent]) -> str:
+    """As `I/O errors ×3, remounted read-only ×1`."""
+    counts = {kind: total([each for each in events if each.kind == kind]) for kind in WORDS}
+    there = [kind for kind in WORDS if any(event.kind == kind for event in events)]
+    return ", ".join(
+        f"{WORDS[kind]} ×{'?' if counts[kind] is None else counts[kind]}" for kind in there
+    )
+
+
 CHECK = Check(
     params=Params,
     area=Area.STORAGE,
     reads=(
+        *SEEN_LINES,
         "kernel_log.complete",
         "kernel_log.covered_s",
         "kernel_log.events[].count",

@@ -18,6 +18,11 @@ done`), for what hangs in firmware the driver's being loaded again, a reboot for
 a reset does not end 64 and 95; nothing but a reboot ends 79. The driver's own recommendation, in
 Xid 154, goes into the advice.
 
+With `--since` an Xid that was there at the last look is past, too, and told; but not one after
+which a GPU needs a reset, or the node a reboot, until that has happened: its fault is still there.
+So is an SXid. `repeats` counts within its hours, whenever the last look was, and fails if the last
+of them came since.
+
 A GPU that fell off the bus is one loss, however many lines say so; a line that does not say of
 which GPU belongs to the one that has Xid 79, or that alone is lost. A GPU without Xids is ok only
 if the log has no gap. One whose beginning alone is gone (a volatile journal, a ring buffer that was
@@ -67,6 +72,7 @@ from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpu, board, lost, subject_of
 from nodevet.evidence.host import HostInfo, at_uptime, boot_time
 from nodevet.evidence.kernel_log import KernelEvent, KernelLog, coverage, line_of, span
+from nodevet.evidence.last_look import SEEN_LINES, Seen, covered, seen_lines
 from nodevet.model import (
     NODE,
     Area,
@@ -91,6 +97,8 @@ REMAPS = frozenset({63, 64})  # what row_remapping tells of, too
 MEMORY = frozenset({48, 94, 95, 140, 171, 172})  # what ecc_errors counts, too
 LINK_XIDS = frozenset({74, *range(144, 151)})
 TOGETHER_S = 60.0  # what NVSwitches and GPUs log within this is of one fault
+LASTING = (Remedy.POWER, Remedy.REBOOT, Remedy.RESET, Remedy.LINK, Remedy.SYSTEM)
+"""What does not end by itself: until its cure, what was there at the last look is there still."""
 EARLIER_S = 5.0  # lines of one fault are not always in their order
 Code = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -120,6 +128,14 @@ class Context(NamedTuple):
     switches: Sequence[tuple[float, str]] = ()  # when there was a fatal SXid, and its name
     resets: Mapping[str, float] = {}  # when a function was reset, by address
     architecture: str | None = None  # None: not known
+    seen: Seen | None = None  # at the last look
+
+    def known(self, event: KernelEvent) -> bool:
+        """Whether an Xid was there at the last look, and leaves nothing behind."""
+        code = number(event)
+        if self.seen is None or code not in NAMES or code == RECOVERY or not self.seen.has(event):
+            return False
+        return remedy_of(code) not in LASTING
 
     def of(self, gpu: Gpu) -> "Context":
         return self.at(gpu.bus_id or "")._replace(architecture=gpu.gpu_architecture)
@@ -142,7 +158,7 @@ class Context(NamedTuple):
         return f"at the same time {', '.join(sorted(near)[:4])}" if near else ""
 
 
-def context_of(events: Sequence[KernelEvent]) -> Context:
+def context_of(events: Sequence[KernelEvent], seen: Seen | None) -> Context:
     def moments(kind: str) -> dict[str, float]:
         last: dict[str, float] = {}
         for event in events:
@@ -157,7 +173,8 @@ def context_of(events: Sequence[KernelEvent]) -> Context:
         if each.kind == "sxid" and each.severity == "fatal"
         for moment in each.times_s
     )
-    return Context({Cure.LOAD: moments("driver_load").get("")}, fatal, moments("gpu_reset"))
+    ends = {Cure.LOAD: moments("driver_load").get("")}
+    return Context(ends, fatal, moments("gpu_reset"), seen=seen)
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -167,7 +184,8 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     else:
         events = log.events or ()
         about_gpus = [event for event in events if event.kind in ("xid", "off_bus")]
-        yield from judge_gpus(evidence, log, about_gpus, params, context_of(events))
+        context = context_of(events, seen_lines(evidence))
+        yield from judge_gpus(evidence, log, about_gpus, params, context)
         switches = [event for event in events if event.kind == "sxid"]
         probed = {event.bus_id: event.last_s for event in events
                   if event.kind == "nvswitch_probe" and event.bus_id and event.last_s}  # fmt: skip
@@ -181,7 +199,8 @@ def judge_gpus(
     params: Params,
     context: Context,
 ) -> Iterator[Finding]:
-    (doubt, since), gone = coverage(log), off_the_bus(evidence)
+    (doubt, since), gone = covered(evidence, log), off_the_bus(evidence)
+    begins = coverage(log)[1]
     gpus = located(evidence)
     at = by_address(events)
     join(evidence, gpus, at)
@@ -193,7 +212,7 @@ def judge_gpus(
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
     for gpu in gpus:
-        before = since if lost(gpu) or gpu.bus_id in gone else ""
+        before = begins if lost(gpu) or gpu.bus_id in gone else ""
         why = f"it is lost, and the log covers only what happened {before}" if before else doubt
         events_of = at.get(gpu.bus_id or "", [])
         found = judge_gpu(gpu, events_of, params, why, since, booted, context)
@@ -239,6 +258,7 @@ class Told(NamedTuple):
     now: list[KernelEvent]
     past: list[KernelEvent]
     ended: float  # when the last reset was that ended some
+    old: list[KernelEvent]  # of the others, those that were there at the last look
 
 
 def judge_gpu(
@@ -262,7 +282,9 @@ def judge_gpu(
     if doubt:
         return unknown(subject, why=doubt)
     split = by_resets(events, context.of(gpu))
-    why = "; ".join(filter(None, (told(split.now, booted), before(split, booted), since)))
+    old = known(split, booted, context.of(gpu))
+    said = (told(split.now, booted), before(split, booted), *(old or (since,)))
+    why = "; ".join(filter(None, said))
     return ok(subject, expected=[], actual=[], why=why)
 
 
@@ -276,14 +298,14 @@ def by_resets(events: Sequence[KernelEvent], context: Context) -> Told:
     done = recovered(events)
     for cure in (Cure.RESET, Cure.LOAD):
         own[cure] = latest_of(own[cure], done)
-    result = Told([], [], 0.0)
+    result = Told([], [], 0.0, [])
     for event in events:
         code = number(event)
         end = None if code is None else own[cure_of(code, context.architecture)]
         if code == RECOVERY and action(event) is Remedy.NOTHING:
             continue
         if end is None or event.last_s is None or event.last_s >= end:
-            result.now.append(trimmed(event, end))
+            (result.old if context.known(event) else result.now).append(trimmed(event, end))
         else:
             result.past.append(event)
             result = result._replace(ended=max(end, result.ended))
@@ -336,7 +358,8 @@ def fault(
     split = by_resets(events, context)
     own = by_code(split.now)
     bad = {code: [e for e in same if counts(e, params)] for code, same in own.items()}
-    bad.update({code: own[code] for code in own if too_many(own[code], code, params)})
+    often = [code for code in own if too_many(own[code], code, params, split, context)]
+    bad.update({code: own[code] for code in often})
     bad = {code: same for code, same in bad.items() if same}
     if bad:
         roots = first_causes(bad, context.architecture or "")
@@ -346,7 +369,8 @@ def fault(
         why = f"{told_first}; then {told_then}" if told_then else told_first
         limits = [f"Xid {code} may come {told_limit(params, code)}" for code in sorted(bad)
                   if params.allowed(code) is not None]  # fmt: skip
-        why = "; ".join(filter(None, [why, *limits, context.together(own), before(split, booted)]))
+        also = (context.together(own), before(split, booted), *known(split, booted, context))
+        why = "; ".join(filter(None, [why, *limits, *also]))
         found = fail(
             subject,
             expected=[],
@@ -385,16 +409,21 @@ def counts(event: KernelEvent, params: Params) -> bool:
     return not (code == RECOVERY and action(event) is Remedy.NOTHING)
 
 
-def too_many(events: Sequence[KernelEvent], code: int, params: Params) -> bool:
-    """Whether it came more often within the hours than the baseline allows."""
+def too_many(
+    events: Sequence[KernelEvent], code: int, params: Params, split: Told, context: Context
+) -> bool:
+    """Whether it came more often within the hours than the baseline allows, the last time of them
+    since the last look."""
     most = params.allowed(code)
     if most is None:
         return False
+    events = [*events, *(event for event in split.old if number(event) == code)]
+    seen = context.seen.latest(events) if context.seen else -1.0
     if any(not event.times_s for event in events):
         return sum(most + 1 if event.count is None else event.count for event in events) > most
     moments = sorted(moment for event in events for moment in event.times_s)
     pairs = zip(moments, moments[most:], strict=False)
-    return any(last - first <= params.hours * 3600 for first, last in pairs)
+    return any(last - first <= params.hours * 3600 and last > seen for first, last in pairs)
 
 
 def told_limit(params: Params, code: int) -> str:
@@ -437,6 +466,13 @@ def before(split: Told, booted: float | None) -> str:
     if not split.past:
         return ""
     return f"before a reset {span(split.ended)} after boot: {told(split.past, booted)}"
+
+
+def known(split: Told, booted: float | None, context: Context) -> tuple[str, ...]:
+    """What was there at the last look and is no fault by now; nothing if there is none."""
+    if not split.old or context.seen is None:
+        return ()
+    return (context.seen.before([told(split.old, booted)]),)
 
 
 def last_of(events: Sequence[KernelEvent], booted: float | None) -> str:
@@ -545,6 +581,7 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
+        *SEEN_LINES,
         "gpu.gpus[].bus_id",
         "gpu.gpus[].gpu_architecture",
         "pci.functions[].address",
@@ -558,7 +595,6 @@ CHECK = Check(
         "kernel_log.events[].count",
         "kernel_log.events[].detail",
         "kernel_log.events[].kind",
-        "kernel_log.events[].last_s",
         "kernel_log.events[].severity",
         "kernel_log.events[].times_s[]",
     ),

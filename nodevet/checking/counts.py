@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nodevet.checking.aspects import Aspect, met
-from nodevet.checking.pace import pace, standstill
+from nodevet.checking.pace import none_meanwhile, pace, standstill
 from nodevet.evidence.counters import Counter
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.rates import Growth, growth
+from nodevet.evidence.rates import Growth, growth, since_look
 from nodevet.model import Verdict
 
 BYTE, WORD = 255, 65535
@@ -39,16 +39,17 @@ class CountWish(NamedTuple):
     maximum_per_hour: Mapping[str, float]
     advice: str
     still: tuple[str, ...] = ()
-    """May not grow at all while they are sampled, where nothing else is said of them."""
+    """May not grow at all between two readings, where nothing else is said of them."""
 
 
 class SampledCounters(NamedTuple):
-    """The counters of all subjects as a sample had them before."""
+    """The counters of all subjects as an earlier reading had them."""
 
     sampled: bool = False
     seconds: float = 0.0
     why: str = ""  # the section as a whole was not read
     counters: Mapping[Key, tuple[Counter, ...]] = {}
+    look: bool = False  # at the last look
 
 
 class Counted(NamedTuple):
@@ -86,7 +87,7 @@ def counts(counted: Counted, wish: CountWish, evidence: Evidence) -> Iterator[As
 def at_rest(
     name: str, found: Mapping[str, Counter], counted: Counted, wish: CountWish
 ) -> Iterator[Aspect]:
-    """Whether a counter stood still while it was sampled; nothing of what is not counted here."""
+    """Whether a counter stood still meanwhile; nothing of what is not counted here."""
     before = counted.earlier.counters.get(counted.key, ())
     if counted.now is not None and name not in found and name not in [each.name for each in before]:
         return
@@ -96,11 +97,15 @@ def at_rest(
     elif value == HIGHEST.get(name):
         yield stands(name, value)
     else:
-        told = standstill(grown_of(name, value, counted) or Growth())
+        grown = grown_of(name, value, counted)
+        if counted.earlier.look and (grown is None or grown.again):
+            return  # as without: what came up anew counts its own first changes
+        told = standstill(grown or Growth())
         if told.right is None:
             yield Aspect(Verdict.UNKNOWN, name, why=f"{name}, sampled: {told.why}")
         else:
-            yield above(name, told.right, "none while sampled", told.actual, wish)
+            expected = none_meanwhile(look=counted.earlier.look)
+            yield above(name, told.right, expected, told.actual, wish)
 
 
 def value_of(name: str, found: Mapping[str, Counter], counted: Counted) -> int | Aspect:
@@ -141,11 +146,20 @@ def paced(
 
 
 def grown_of(name: str, value: int | None, counted: Counted) -> Growth | None:
-    """How much a counter grew while it was sampled; None without a sample."""
+    """How much a counter grew meanwhile; None without an earlier reading."""
     earlier = counted.earlier
     if not earlier.sampled:
         return None
     if earlier.why:
         return Growth(why=earlier.why)
     before = {each.name: each.value for each in earlier.counters.get(counted.key, ())}
+    if earlier.look:
+        return since_look(before.get(name), value, earlier.seconds, again=_again(counted, before))
     return growth(before.get(name), value, earlier.seconds)
+
+
+def _again(counted: Counted, before: Mapping[str, int | None]) -> bool:
+    """Whether a counter of the subject went back: then all of them began again at 0."""
+    now = {each.name: each.value for each in counted.now or ()}
+    pairs = ((count, now.get(name)) for name, count in before.items())
+    return any(old is not None and new is not None and new < old for old, new in pairs)

@@ -16,7 +16,8 @@ class Pace(NamedTuple):
 
 
 def pace(count: int, grown: Growth | None, most: float, evidence: Evidence) -> Pace:
-    """By a sample that is long enough to tell, else since boot. `grown`: None without a sample."""
+    """By an earlier reading if that was long enough ago to tell, else since boot. `grown`: None
+    without one."""
     if grown is not None:
         if grown.by is None:
             return Pace(why=grown.why)
@@ -31,10 +32,15 @@ def pace(count: int, grown: Growth | None, most: float, evidence: Evidence) -> P
 
 
 def standstill(grown: Growth) -> Pace:
-    """Of what may not grow at all while it is sampled."""
+    """Of what may not grow at all meanwhile."""
     if grown.by is None:
         return Pace(why=grown.why)
     return Pace(grown.by == 0, grown.text)
+
+
+def none_meanwhile(*, look: bool) -> str:
+    """What a finding expects of what may not grow at all."""
+    return "none since the last look" if look else "none while sampled"
 
 
 def since_boot(evidence: Evidence) -> tuple[float | None, str]:

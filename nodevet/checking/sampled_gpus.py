@@ -1,10 +1,11 @@
-"""What a sample says of each GPU: as it was some seconds before."""
+"""What an earlier reading says of each GPU: as it was some time before."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.gpu import Gpu, Gpus
+from nodevet.evidence.last_look import differ
 from nodevet.evidence.rates import sampled
 
 SAMPLED_GPUS = (
@@ -12,6 +13,8 @@ SAMPLED_GPUS = (
     "earlier.gpu.gpus[].index",
     "earlier.gpu.gpus[].uuid",
     "gpu.gpus[].uuid",
+    "earlier.gpu.gpus[].serial",
+    "gpu.gpus[].serial",
 )
 """What says which GPU is which: part of `reads` of whoever uses `gpu_before`."""
 
@@ -22,10 +25,12 @@ class GpuBefore(NamedTuple):
     gpu: Gpu | None = None
     seconds: float = 0.0
     why: str = ""
+    look: bool = False  # at the last look
 
 
 def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
-    """The same GPU in the earlier reading; None if no sample was taken."""
+    """The same GPU in the earlier reading; None if there is none, or another one was there at the
+    last look."""
     sample = sampled(evidence, Gpus)
     if sample is None:
         return None
@@ -33,6 +38,11 @@ def gpu_before(evidence: Evidence, gpu: Gpu) -> GpuBefore | None:
         return GpuBefore(why=f"sample of GPUs: {sample.why}")
     if sample.data.gpus is None:
         return GpuBefore(why=f"sample of GPUs: {sample.data.why('gpus')}")
+    if sample.look:
+        then = next((each for each in sample.data.gpus if each.index == gpu.index), None)
+        if then is None or differ((then.uuid, gpu.uuid), (then.serial, gpu.serial)):
+            return None
+        return GpuBefore(then, sample.seconds, look=True)
     found = _by_name(evidence).get((gpu.index, gpu.uuid))
     return GpuBefore(found, sample.seconds, "" if found else "it was not read earlier")
 

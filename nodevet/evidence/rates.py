@@ -1,6 +1,7 @@
-"""How fast counters grow, by evidence that holds two readings of them: `check --sample`.
+"""How fast counters grow, by two readings of them: within one visit (`--sample`), or now and at
+the last look (`--since`).
 
-A check asks `sampled` first: without a sample it judges what was counted since boot, as ever.
+A check asks `sampled` first: without an earlier reading it judges what was counted since boot.
 """
 
 from math import exp
@@ -8,6 +9,7 @@ from typing import Generic
 
 from msgspec import Struct
 
+from nodevet.durations import elapsed
 from nodevet.evidence.core import Data
 from nodevet.evidence.document import Evidence
 
@@ -22,13 +24,19 @@ class Sample(Struct, Generic[Data], frozen=True, kw_only=True):
     data: Data | None = None
     seconds: float = 0.0
     why: str = ""
+    look: bool = False  # it is of the last look: of another visit, and what is missing is no doubt
 
 
 def sampled(evidence: Evidence, record: type[Data]) -> Sample[Data] | None:
-    """The earlier reading of a section; None if no sample was taken.
+    """The earlier reading of a section; None if there is none, or the last look had not read it.
 
     A check names what it takes of it in `reads` as `earlier.pci.functions[].aer.correctable`.
     """
+    if evidence.since is not None:
+        data = evidence.since.sections[record].data
+        return (
+            None if data is None else Sample(data=data, seconds=evidence.since.seconds, look=True)
+        )
     if evidence.earlier is None:
         return None
     section = evidence.earlier[record]
@@ -45,11 +53,16 @@ class Growth(Struct, frozen=True, kw_only=True):
     by: int | None = None
     seconds: float = 0.0
     why: str = ""
+    look: bool = False  # since the last look
+    again: bool = False  # it began again at 0 meanwhile: at least so much
 
     @property
     def text(self) -> str:
-        """As a finding says it: `2 in 10 s`."""
-        return f"{self.by} in {self.seconds:.3g} s"
+        """As a finding says it: `2 in 10 s`, `2 in 24 h 3 min`."""
+        if not self.look:
+            return f"{self.by} in {self.seconds:.3g} s"
+        reset = ", counted from 0 again meanwhile" if self.again else ""
+        return f"{self.by} in {elapsed(self.seconds)}{reset}"
 
     def is_above(self, most: float, per: float = HOUR) -> bool | None:
         """Whether it grew by more than `most` in `per` seconds; None if that is not known."""
@@ -70,6 +83,24 @@ def growth(before: int | None, now: int | None, seconds: float) -> Growth:
         why = f"it went back from {before} to {now}: reset, or its driver was loaded again"
         return Growth(why=why)
     return Growth(by=now - before, seconds=seconds)
+
+
+def since_look(
+    before: int | None, now: int | None, seconds: float, *, again: bool = False
+) -> Growth | None:
+    """How much a counter grew since the last look; None if it was not read then, or not now: it is
+    judged as without.
+
+    `again`: whether its driver or its device was reset meanwhile, as a counter that went back says:
+    then all that it counts came since.
+
+    >>> since_look(3, 5, 7200.0).text, since_look(5, 3, 7200.0).by
+    ('2 in 2 h', 3)
+    """
+    if before is None or before < 0 or now is None or now < 0:
+        return None
+    again = again or now < before
+    return Growth(by=now if again else now - before, seconds=seconds, look=True, again=again)
 
 
 def is_above(count: int, seconds: float, most: float, per: float = HOUR) -> bool | None:

@@ -1,7 +1,8 @@
 """Cases are data: tests/checks/<check id>/<case>.yaml holds `params`, `evidence` and `findings`.
 
 A section of `evidence` is what the collector found, or, with `status`, the whole section;
-`earlier` has those that a sample of counters read `before_s` before. A finding is compared on the
+`earlier` has those that a sample of counters read `before_s` before, `since` those of the last look
+`before_s` before. A finding is compared on the
 keys that it gives; a subject is its label, and of `why` and `advice` a list names parts that they
 hold.
 """
@@ -16,7 +17,7 @@ import yaml
 
 from nodevet.catalog import Catalog
 from nodevet.checking.params import params_of
-from nodevet.evidence.document import decode
+from nodevet.evidence.document import Look, decode
 from nodevet.model import Check, Finding
 
 HERE = Path(__file__).parent
@@ -39,7 +40,10 @@ def document(sections: dict[str, Any]) -> dict[str, Any]:
     """The probe's answer with these sections."""
     sections = dict(sections)
     earlier = sections.pop("earlier", None)
+    since = dict(sections.pop("since", {}))
     found = {"schema": 1, "probe": "0", "sections": _whole(sections)}
+    if since:
+        found["since"] = {"before_s": since.pop("before_s"), "sections": _whole(since)}
     if earlier is None:
         return found
     earlier = dict(earlier)
@@ -83,6 +87,10 @@ def want_of(check_id: str, value: Any) -> Any:
 def findings_of(check_id: str, params: Any, answer: dict[str, Any]) -> list[Finding]:
     """What a check says of the probe's answer, by way of its JSON form."""
     evidence = decode(msgspec.json.encode(answer))
+    if "since" in answer:
+        then = decode(msgspec.json.encode({**answer, **answer["since"]}))
+        look = Look(sections=then.sections, seconds=answer["since"]["before_s"])
+        evidence = msgspec.structs.replace(evidence, since=look)
     return list(CATALOG.check(check_id).judge(evidence, params))
 
 

@@ -52,6 +52,17 @@ def places(value: Any, keys: tuple[Any, ...], name: str) -> Iterator[Place]:
         yield from places(below, place.keys, place.name)
 
 
+def since_places(document: dict[str, Any]) -> list[Place]:
+    """Every value of the last look. To lose one makes it a look that did not read it, which says
+    nothing: a check judges as without."""
+    return [
+        place
+        for name, section in document.get("since", {}).get("sections", {}).items()
+        if section["status"] == "ok"
+        for place in places(section["data"], ("since", "sections", name, "data"), f"earlier.{name}")
+    ]
+
+
 def evidence_places(document: dict[str, Any]) -> list[Place]:
     return [
         place
@@ -202,7 +213,7 @@ def broken_sections() -> list[Any]:
 
 def test_nothing_outside_reads_changes_a_verdict(case, say):
     told = [finding.verdict for finding in say(case.document)]
-    for place in evidence_places(case.document):
+    for place in (*evidence_places(case.document), *since_places(case.document)):
         if is_read(place.name, case.check.reads):
             continue
         documents = list(others(case.document, place))
@@ -224,7 +235,7 @@ def test_everything_in_reads_changes_a_verdict(check_id, cases, ask, make_params
     for case in own:
         params = make_params(check_id, case.params)
         told = verdicts(ask(check_id, params, case.document))
-        for place in evidence_places(case.document):
+        for place in (*evidence_places(case.document), *since_places(case.document)):
             if place.name not in needed and any(
                 verdicts(ask(check_id, params, other)) != told
                 for other in others(case.document, place)

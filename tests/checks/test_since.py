@@ -1,0 +1,89 @@
+"""What came since the last look: no check may be better off by a look that says nothing, and none
+whose verdict is about a state by any look."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from nodevet.model import Verdict
+
+COUNTED = frozenset(
+    {
+        *("ecc_errors", "infiniband", "kernel_faults", "machine_check", "memory_errors"),
+        *("network_link", "nfs", "nvlink", "pcie_errors", "pcie_replays", "storage_errors", "xid"),
+    }
+)
+"""The checks of counters and of the kernel log. All others are about what a node is."""
+DAY = 86400.0
+
+
+def look(sections: dict[str, Any]) -> dict[str, Any]:
+    return {"before_s": DAY, "sections": sections}
+
+
+@pytest.fixture
+def say(case, ask, make_params):
+    params = make_params(case.check_id, case.params)
+    return lambda document: ask(case.check_id, params, document)
+
+
+def without_look(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in ("since", "earlier")}
+
+
+def told(findings: list[Any]) -> list[tuple[str, str]]:
+    return sorted((finding.subject.label, finding.verdict.value) for finding in findings)
+
+
+def test_a_look_that_read_nothing_says_nothing(case, say):
+    document = without_look(case.document)
+    broken = {name: {"status": "error", "why": "spoiled"} for name in document["sections"]}
+    for sections in ({}, broken):
+        assert told(say({**document, "since": look(sections)})) == told(say(document))
+
+
+def test_a_state_is_what_it_is_whatever_was_there_before(case, say):
+    if case.check_id in COUNTED:
+        return
+    document = without_look(case.document)
+    same = copy.deepcopy(document["sections"])
+    assert told(say({**document, "since": look(same)})) == told(say(document))
+
+
+def test_what_is_all_new_is_no_better_than_without_a_look(case, say):
+    """At the last look every counter was 0, and the log was read and empty."""
+    document = without_look(case.document)
+    then = zeroed(copy.deepcopy(document["sections"]))
+    if then.get("kernel_log", {}).get("data"):
+        then["kernel_log"]["data"] |= {"events": [], "crashes": []}
+    uptime = (then.get("host", {}).get("data") or {}).get("uptime_s") or 2 * DAY
+    since = {**look(then), "before_s": uptime / 2}
+    before, after = say(document), say({**document, "since": since})
+    ok = {finding.subject.label for finding in after if finding.verdict is Verdict.OK}
+    failed = {finding.subject.label for finding in before if finding.verdict is Verdict.FAIL}
+    assert not failed & (
+        ok - {each.subject.label for each in after if each.verdict is Verdict.FAIL}
+    )
+
+
+COUNTERS = (
+    *("value", "count", "pcie_replay_counter", "correctable", "nonfatal", "fatal"),
+    *("corrected", "uncorrected", "operations", "retransmissions", "queue_ms", "rtt_ms"),
+    *("crc_flit_errors", "crc_data_errors", "replay_errors", "recovery_errors"),
+)
+
+
+def zeroed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [zeroed(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: 0
+        if isinstance(each, int)
+        and not isinstance(each, bool)
+        and (key in COUNTERS or key.startswith(("volatile_", "aggregate_")))
+        else zeroed(each)
+        for key, each in value.items()
+    }
