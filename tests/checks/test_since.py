@@ -58,7 +58,8 @@ def test_what_is_all_new_is_no_better_than_without_a_look(case, say):
     if then.get("kernel_log", {}).get("data"):
         then["kernel_log"]["data"] |= {"events": [], "crashes": []}
     uptime = (then.get("host", {}).get("data") or {}).get("uptime_s") or 2 * DAY
-    since = {**look(then), "before_s": uptime / 2}
+    covered = (then.get("kernel_log", {}).get("data") or {}).get("covered_s") or uptime
+    since = {**look(then), "before_s": min(uptime, covered) / 2}
     before, after = say(document), say({**document, "since": since})
     ok = {finding.subject.label for finding in after if finding.verdict is Verdict.OK}
     failed = {finding.subject.label for finding in before if finding.verdict is Verdict.FAIL}
