@@ -36,8 +36,8 @@ SOME = 5  # names in a sentence
         ),
         (
             "Every night: what is new since the last run, and a page to look at",
-            "nodevet check -i fleet.yaml --previous last.json --format table \\\n"
-            "  --format json:last.json --format html:report.html",
+            "nodevet check -i fleet.yaml --previous last.json --since evidence --save evidence \\\n"
+            "  --format table --format json:last.json --format html:report.html",
         ),
     ),
 )
@@ -68,6 +68,7 @@ SOME = 5  # names in a sentence
     metavar="DIR",
     help="Save each host's evidence in DIR, for --evidence.",
 )
+@options.since
 @options.sample
 @options.expect_hostname
 @options.reach
@@ -85,6 +86,7 @@ def command(
     evidence: tuple[Path, ...],
     max_age: float | None,
     save: Path | None,
+    since: tuple[Path, ...],
     expect_hostname: bool,
     project: Path,
     display: Display,
@@ -110,6 +112,7 @@ def command(
     from nodevet.cli.common.output import Sinks
     from nodevet.cli.common.progress import watched
     from nodevet.cli.common.runs import earlier_run
+    from nodevet.cli.common.since import tell_not_compared, with_since
     from nodevet.model import Severity
     from nodevet.run import saved
     from nodevet.run.context import open_context
@@ -120,13 +123,11 @@ def command(
     from nodevet.run.vet import vet, vet_saved
 
     began = clocks()
-    if evidence and reach["sample"]:
-        raise UserError("--sample cannot be used with --evidence: nothing is read")
-    if evidence and save:
-        raise UserError("--save cannot be used with --evidence, which judges what was saved")
+    if evidence:
+        _only_judged(save, reach["sample"])
     sinks = Sinks(formats, save, display)
     before = earlier_run(previous, quiet=display.quiet)
-    context = open_context(project, names)
+    context = with_since(open_context(project, names), since, reach["sample"])
     chosen = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     )
@@ -142,7 +143,7 @@ def command(
         _tell_not_asked(*saved.not_asked(run))
     else:
         if max_age is not None:
-            _only_printed(sinks, save, previous, inventories)
+            _only_printed(sinks, save, previous, inventories, since)
         hosts = chosen.hosts()
         if max_age is not None:
             keeping = Keeping(sys.argv[1:], max_age, hosts, began)
@@ -151,6 +152,7 @@ def command(
         reached = fleet_options(context=context, **reach)
         with watched(len(hosts), sinks) as listener:
             run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
+    tell_not_compared(context, quiet=display.quiet)
     narrowed = chosen.narrowed or not all(path.is_dir() for path in evidence)
     before = among(before, run) if before and narrowed else before
     sinks.finish(run, before, everything=everything)
@@ -158,6 +160,14 @@ def command(
     if keeping and code == 0:  # that of the format, which may see a warning where the run passes
         _keep(keeping, run, sinks, context, project)
     click.get_current_context().exit(code)
+
+
+def _only_judged(save: Path | None, sample: float | None) -> None:
+    """What cannot be asked of saved evidence. Raises UserError."""
+    if sample:
+        raise UserError("--sample cannot be used with --evidence: nothing is read")
+    if save:
+        raise UserError("--save cannot be used with --evidence, which judges what was saved")
 
 
 def _keep(
@@ -172,16 +182,20 @@ def _keep(
 
 
 def _only_printed(
-    sinks: "Sinks", save: Path | None, previous: Path | None, inventories: tuple[str, ...]
+    sinks: "Sinks",
+    save: Path | None,
+    previous: Path | None,
+    inventories: tuple[str, ...],
+    since: tuple[Path, ...],
 ) -> None:
     """A verdict that is given again is printed, and nothing else; what an inventory says now is
     not known without asking it. Raises UserError."""
     files = save or previous or any(sink.file or sink.streamed for sink in sinks.sinks)
-    if files or inventories:
+    if files or inventories or since:
         raise UserError(
             "--max-age without --evidence gives the last verdict again: it reads no inventory and "
-            "writes no file. Leave out -i, --save, --previous, jsonl and reports to files, or "
-            "--max-age"
+            "writes no file. Leave out -i, --save, --since, --previous, jsonl and reports to "
+            "files, or --max-age"
         )
 
 

@@ -55,6 +55,7 @@ from nodevet.cli.common.durations import Duration
     metavar="FILE",
     help="Write the verdict to FILE, as JSON: pending, pass or fail.",
 )
+@options.since
 @options.sample
 @options.expect_hostname
 @options.reach
@@ -71,6 +72,7 @@ def command(
     settle: float,
     interval: float,
     verdict_file: Path | None,
+    since: tuple[Path, ...],
     expect_hostname: bool,
     project: Path,
     display: Display,
@@ -90,6 +92,7 @@ def command(
     """
     from nodevet.cli.common.gate_watch import gate_watched
     from nodevet.cli.common.output import Sinks, distinct
+    from nodevet.cli.common.since import tell_not_compared, with_since
     from nodevet.model import Severity
     from nodevet.run.context import open_context
     from nodevet.run.gate import Attempts, begin, gate, verdict_of
@@ -101,7 +104,7 @@ def command(
     sinks = Sinks(formats, display=display)
     if verdict_file:
         distinct(verdict_file, sinks.sinks)
-    context = open_context(project, names)
+    context = with_since(open_context(project, names), since, reach["sample"])
     hosts = Targets(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
@@ -109,6 +112,7 @@ def command(
     reached = fleet_options(context=context, **reach)
     with gate_watched(sinks) as listener:
         run = gate(hosts, context, reached, attempts, listener, verdict_file)
+    tell_not_compared(context, quiet=display.quiet)
     verdict = verdict_of(run)
     if verdict_file:
         sinks.replace(verdict_file, verdict.text())

@@ -4,12 +4,16 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from nodevet.baseline import available, load
 from nodevet.catalog import Catalog
 from nodevet.model import Baseline
+
+if TYPE_CHECKING:
+    from nodevet.run.last_look import LastLook
 
 
 class MaxAge(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +35,7 @@ class VetContext(msgspec.Struct, frozen=True, kw_only=True):
     today: date
     age: MaxAge | None = None  # of saved evidence; None: it is judged whatever its age
     chosen: Baseline | None = None
+    since: "LastLook | None" = None  # what counters and the kernel log are compared with
     shipped: Callable[[], tuple[Baseline, ...]] = tuple
 
 

@@ -17,7 +17,7 @@ from nodevet.report.parts.fold import lines
 from nodevet.run.context import VetContext
 from nodevet.run.files import FileError, replace, try_out
 from nodevet.run.listener import VetListener
-from nodevet.run.vet import Vetted, collect, judge_visit
+from nodevet.run.vet import Vetted, collect, judge_visit, recorded
 
 LONGEST = 160  # columns of one reason
 MOST = 3  # checks that the reason of a host names
@@ -108,7 +108,7 @@ def _try(
         last = time.monotonic() + attempts.interval >= end
         reasons: dict[str, str] = {}
         for one in visit(tuple(waiting.values()), options):
-            vetted = judge_visit(one, hosts[one.host], context)
+            vetted = judge_visit(one, hosts[one.host], context, recorded(one, context))
             result = settled(vetted, attempts.settle)
             if last or exit_code([result], attempts.fail_on) == 0:
                 del waiting[one.host]

@@ -131,10 +131,12 @@ def replay(paths: Iterable[Path]) -> Iterator[tuple[Visit, Host]]:
         if not files:
             raise SavedEvidenceError(f"{path}: holds no evidence; `nodevet check --save` writes it")
         for file in files:
-            yield _visit(file)
+            yield read_visit(file)
 
 
-def _visit(path: Path) -> tuple[Visit, Host]:
+def read_visit(path: Path) -> tuple[Visit, Host]:
+    """The visit that one file holds, and its host. Raises OSError, and SavedEvidenceError for a
+    file that is none."""
     text = path.read_bytes()
     with suppress(msgspec.DecodeError):
         kept = typed.decode(text, KeptVisit)

@@ -126,8 +126,18 @@ class Vetted(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
 
 
-def judge_visit(visit: Visit, host: Host, context: VetContext) -> Vetted:
-    """One visit, decoded once and judged; without usable evidence it keeps status and reason."""
+def recorded(visit: Visit, context: VetContext) -> Evidence | str:
+    """What the last look recorded of a host, or why that is of no use."""
+    if context.since is None or visit.evidence is None:
+        return ""
+    return context.since.read(visit.host)
+
+
+def judge_visit(visit: Visit, host: Host, context: VetContext, then: Evidence | str = "") -> Vetted:
+    """One visit, decoded once and judged; without usable evidence it keeps status and reason.
+
+    `then`: see `recorded`.
+    """
     blank = HostReport(
         host=visit.host,
         status=visit.status,
@@ -143,6 +153,8 @@ def judge_visit(visit: Visit, host: Host, context: VetContext) -> Vetted:
     except EvidenceError as error:
         failed = msgspec.structs.replace(blank, status=Status.PROBE_FAILED, why=str(error))
         return Vetted(report=failed)
+    if context.since is not None:
+        evidence = context.since.compared(visit.host, evidence, then)
     return Vetted(report=_judged(evidence, blank, host, context), evidence=evidence)
 
 
@@ -238,9 +250,10 @@ def vetted(
     try:
         for visit in visits:
             host = left.pop(visit.host)
+            then = recorded(visit, context)  # before its file is written anew
             if save is not None:
                 save(visit, host)
-            yield judge_visit(visit, host, context)
+            yield judge_visit(visit, host, context, then)
     finally:
         if isinstance(visits, Generator):
             visits.close()

@@ -154,6 +154,14 @@ sample = click.option(
     type=Duration(1, 1800),
     help="Read counters of errors twice, this long apart, and judge what they grew by.",
 )
+since = click.option(
+    "--since",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Evidence of an earlier `check --save`, a file or a folder: judge counters of errors and "
+    "the kernel log by what came since.",
+)
 expect_hostname = click.option(
     "--no-expect-hostname",
     "expect_hostname",

@@ -1,0 +1,42 @@
+"""`--since`: what counters and the kernel log are compared with, and what is said of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from nodevet.cli.common.speech import say
+from nodevet.printable import brief
+from nodevet.report.parts.text import count, nodeset
+from nodevet.run.context import VetContext
+from nodevet.run.errors import UserError
+from nodevet.run.last_look import LastLook
+
+MOST = 10  # reasons
+LONGEST = 400  # characters of one
+
+
+def with_since(context: VetContext, paths: Sequence[Path], sample: Any) -> VetContext:
+    """The context of a run that compares with what is recorded there. Raises UserError and
+    SavedEvidenceError."""
+    if not paths:
+        return context
+    if sample:
+        raise UserError(
+            "--sample cannot be used with --since: counters are judged either by what they grew by "
+            "while they were sampled, or since they were recorded"
+        )
+    return structs.replace(context, since=LastLook(paths))
+
+
+def tell_not_compared(context: VetContext, *, quiet: bool) -> None:
+    """Which hosts were judged as without --since, once for each reason."""
+    if context.since is None or quiet:
+        return
+    reasons = sorted(context.since.notes.items(), key=lambda each: -len(each[1]))
+    for why, hosts in reasons[:MOST]:
+        told = brief(why, LONGEST)
+        say(f"--since: {told}: judged as without: {count(len(hosts), 'host')}, {nodeset(hosts)}")
+    if len(reasons) > MOST:
+        say(f"--since: {len(reasons) - MOST} more reasons, for which hosts are judged as without")

@@ -1,0 +1,95 @@
+"""The last look at each host, which `--since` names: read as new evidence of the host comes in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from nodevet.document.kinds import DocumentKind, mistaken
+from nodevet.evidence.core import SectionRecord
+from nodevet.evidence.document import Evidence, EvidenceError, opened
+from nodevet.evidence.edac import Edac
+from nodevet.evidence.gpu import Gpus
+from nodevet.evidence.infiniband import Infiniband
+from nodevet.evidence.last_look import compared, gap
+from nodevet.evidence.network import Network
+from nodevet.evidence.nfs import Nfs
+from nodevet.evidence.pci import Pci
+from nodevet.run.saved import SavedEvidenceError, read_visit
+
+NOTHING = "nothing was recorded"
+COUNTING: tuple[type[SectionRecord], ...] = (Gpus, Pci, Network, Infiniband, Nfs, Edac)
+
+
+class LastLook:
+    """What was recorded of hosts, in folders and files of `check --save`.
+
+    Holds no evidence: a host's file is read when it is asked for.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Paths that are not there have nothing recorded. Raises SavedEvidenceError for a folder
+        that is something else."""
+        for path in paths:
+            if path.is_dir() and (wrong := mistaken(path, DocumentKind.EVIDENCE)):
+                raise SavedEvidenceError(f"{path}: {wrong}")
+        self._folders = tuple(path for path in paths if not path.is_file())
+        self._files = {_host_of(path): path for path in paths if path.is_file()}
+        self._notes: dict[str, tuple[str, ...]] = {}
+
+    def read(self, host: str) -> Evidence | str:
+        """What was recorded of a host, or why that cannot be used."""
+        named = (folder / f"{quote(host, safe='')}.json" for folder in self._folders)
+        path = self._files.get(host) or next((each for each in named if each.is_file()), None)
+        if path is None:
+            return NOTHING
+        try:
+            visit, _ = read_visit(path)
+            if visit.host != host:
+                return f"{path}: it is of {visit.host}"
+            if visit.evidence is None:
+                return f"no evidence was recorded: {visit.status.value.replace('_', ' ')}"
+            return opened(visit.evidence)
+        except OSError as error:
+            return f"{path}: cannot be read: {error.strerror}"
+        except SavedEvidenceError as error:
+            return str(error)
+        except EvidenceError as error:
+            return f"{path}: {error}"
+
+    def compared(self, host: str, evidence: Evidence, then: Evidence | str) -> Evidence:
+        """A host's evidence, to be judged by what came since `then`; as it is if that cannot be
+        told, which is noted."""
+        found = then if isinstance(then, str) else compared(evidence, then)
+        if isinstance(found, str):
+            self._notes[host] = (found,)
+            return evidence
+        self._notes[host] = tuple(_left_out(found))
+        return found
+
+    @property
+    def notes(self) -> Mapping[str, tuple[str, ...]]:
+        """Why hosts, or parts of them, are judged as without a last look: the hosts by reason."""
+        found: dict[str, list[str]] = {}
+        for host, reasons in self._notes.items():
+            for reason in reasons:
+                found.setdefault(reason, []).append(host)
+        return {reason: tuple(hosts) for reason, hosts in found.items()}
+
+
+def _left_out(evidence: Evidence) -> Iterable[str]:
+    """What the last look says nothing of."""
+    then = evidence.since.sections if evidence.since else {}
+    for record in COUNTING:
+        section = record.__module__.rpartition(".")[2]
+        if evidence[record].data is not None and then[record].data is None:
+            yield f"{section} was not read then"
+    if why := gap(evidence):
+        yield f"{why}: all of it is judged"
+
+
+def _host_of(path: Path) -> str:
+    """By what it says itself; of one that cannot be read by its name."""
+    try:
+        return read_visit(path)[0].host
+    except (OSError, SavedEvidenceError):
+        return unquote(path.stem)

@@ -1,0 +1,240 @@
+"""What came since the last look: whose evidence it is, whether it can be compared, and what is said
+if it cannot."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodevet.baseline import load
+from nodevet.catalog import Catalog
+from nodevet.cli.common.since import tell_not_compared, with_since
+from nodevet.evidence.document import opened
+from nodevet.evidence.last_look import compared
+from nodevet.fleet import Visit
+from nodevet.model import Host, Status, Verdict
+from nodevet.run.context import VetContext
+from nodevet.run.errors import UserError
+from nodevet.run.last_look import NOTHING, LastLook
+from nodevet.run.saved import SavedEvidenceError, keep
+from nodevet.run.vet import reports
+
+DAY = 86400.0
+SAME = {"hostname": "n", "machine_id": "m", "boot_id": "b"}
+OLD = {"kind": "oom", "detail": "python", "count": 1, "last_s": 500.0}
+NEW = {"kind": "hung_task", "detail": "dd", "count": 1, "last_s": 90000.0}
+
+
+def evidence(*events: Any, uptime: float = 2 * DAY, log: Any = None, **host: Any) -> bytes:
+    whole = {"complete": True, "since_s": 0.0, "covered_s": uptime, "crashes": []}
+    sections = {
+        "host": {"status": "ok", "data": {**SAME, "uptime_s": uptime, "clock_s": 1e9, **host}},
+        "kernel_log": {"status": "ok", "data": {**whole, "events": events, **(log or {})}},
+    }
+    return json.dumps({"schema": 1, "probe": "", "sections": sections}).encode()
+
+
+BEFORE = evidence(OLD, uptime=DAY)
+AFTER = evidence(OLD)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> VetContext:
+    (tmp_path / "b.yaml").write_text("nodevet: 1\nexpect: {kernel_faults: {}}\n")
+    catalog = Catalog()
+    (found,) = load([str(tmp_path / "b.yaml")], folders=[], catalog=catalog)
+    return VetContext(baselines=(found,), catalog=catalog, today=date(2026, 11, 20), chosen=found)
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    def write(document: bytes | None, name: str = "n", status: Status = Status.VETTED) -> Path:
+        keep(Visit(name, status, "", document), Host(name=name), tmp_path / "evidence")
+        return tmp_path / "evidence"
+
+    return write
+
+
+def judged(context: VetContext, look: LastLook, document: bytes, name: str = "n") -> list[str]:
+    visits = [Visit(name, Status.VETTED, evidence=document)]
+    found = reports(iter(visits), {name: Host(name=name)}, replace(context, since=look))
+    return [
+        finding.verdict.value
+        for report in found
+        for finding in report.findings
+        if finding.check == "kernel_faults"
+    ]
+
+
+def test_what_was_there_is_past_and_what_came_since_is_not(
+    context: VetContext, save: Callable[..., Path]
+) -> None:
+    look = LastLook([save(BEFORE)])
+    assert judged(context, look, AFTER) == ["ok"] and look.notes == {}
+    assert judged(context, look, evidence(OLD, NEW)) == ["fail"]
+    assert judged(context, look, evidence({**OLD, "count": 2, "last_s": 9e4})) == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "why"),
+    [
+        ({"machine_id": "other"}, {}, "another machine: the machine id differs"),
+        ({"boot_id": "other"}, {}, "booted since"),
+        ({"machine_id": None}, {}, "its machine id was not read then"),
+        ({}, {"machine_id": None}, "its machine id was not read now"),
+        ({"boot_id": ""}, {}, "its boot id was not read then"),
+        ({"uptime": 2 * DAY}, {}, "it is not older than what is judged"),
+        ({"uptime": 3 * DAY}, {}, "it is not older than what is judged"),
+        ({"uptime_s": None}, {}, "its uptime was not read"),
+        ({"uptime_s": -5.0}, {}, "it is not older than what is judged"),
+    ],
+)
+def test_evidence_that_is_not_of_this_boot_of_this_machine_counts_for_nothing(
+    then: Any, now: Any, why: str, context: VetContext, save: Callable[..., Path]
+) -> None:
+    look = LastLook([save(evidence(OLD, **{"uptime": DAY, **then}))])
+    assert judged(context, look, evidence(OLD, **now)) == ["fail"]
+    assert look.notes == {why: ("n",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "not an evidence document"),
+        (b'{"host": "n", "status": "vetted", "evidence": {"schema": 1, "pro', "not an evidence"),
+        (b'{"host": "n", "status": "vetted", "evidence": {"schema": 99, "probe": "", "sections":'
+         b" {}}}", "evidence schema 99; this nodevet reads 1"),
+        (b'{"host": "x", "status": "vetted", "evidence": {}}', "it is of x"),
+        (b'{"host": "n", "status": "unreachable", "evidence": null}', "no evidence was recorded: "),
+        (b"\xff\xfe", "not an evidence document"),
+    ],
+)  # fmt: skip
+def test_evidence_that_cannot_be_read_is_told_and_counts_for_nothing(
+    text: bytes, why: str, context: VetContext, save: Callable[..., Path]
+) -> None:
+    folder = save(BEFORE)
+    (folder / "n.json").write_bytes(text)
+    look = LastLook([folder])
+    assert judged(context, look, AFTER) == ["fail"]
+    (told,) = look.notes
+    assert why in told and look.notes[told] == ("n",)
+
+
+def test_a_file_that_may_not_be_read_or_is_none(
+    context: VetContext, tmp_path: Path, save: Callable[..., Path]
+) -> None:
+    folder = save(BEFORE)
+    (folder / "n.json").unlink()
+    (folder / "n.json").symlink_to(folder)
+    look = LastLook([folder])
+    assert judged(context, look, AFTER) == ["fail"] and look.notes == {NOTHING: ("n",)}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/journal.jsonl").write_text("")
+    (tmp_path / "run/plan.json").write_text("{}")
+    with pytest.raises(SavedEvidenceError):
+        LastLook([tmp_path / "run"])
+
+
+def test_a_log_that_no_longer_reaches_the_last_look_is_judged_whole(
+    context: VetContext, save: Callable[..., Path]
+) -> None:
+    look = LastLook([save(BEFORE)])
+    begins = {"complete": False, "since_s": DAY + 10, "covered_s": DAY - 10}
+    late = {**OLD, "last_s": 500.0}
+    assert judged(context, look, evidence(late, log=begins)) == ["fail"]
+    assert list(look.notes) == ["the kernel log begins later by now: all of it is judged"]
+    gaps = {"complete": False, "since_s": 0.0, "covered_s": None}
+    assert judged(context, look, evidence(late, log=gaps)) == ["fail", "unknown"]
+    assert list(look.notes) == ["the kernel log has gaps: all of it is judged"]
+    reaches = {"complete": False, "since_s": DAY - 100, "covered_s": DAY + 100}
+    assert judged(context, look, evidence(late, log=reaches)) == ["ok"]
+
+
+def test_a_log_that_was_not_read_then_is_judged_whole(
+    context: VetContext, save: Callable[..., Path]
+) -> None:
+    document = json.loads(BEFORE)
+    document["sections"]["kernel_log"] = {"status": "denied", "why": "EPERM"}
+    look = LastLook([save(json.dumps(document).encode())])
+    assert judged(context, look, AFTER) == ["fail"]
+    assert list(look.notes) == ["the kernel log was not read then: all of it is judged"]
+
+
+def test_the_same_folder_is_read_before_it_is_written(
+    context: VetContext, save: Callable[..., Path]
+) -> None:
+    folder = save(BEFORE)
+    look = LastLook([folder])
+    hosts = {"n": Host(name="n")}
+    nights = [
+        (AFTER, "ok"),
+        (evidence(OLD, NEW, uptime=3 * DAY), "fail"),
+        (evidence(OLD, NEW, uptime=4 * DAY), "ok"),
+    ]
+    for document, verdict in nights:
+        found = reports(
+            iter([Visit("n", Status.VETTED, evidence=document)]),
+            hosts,
+            replace(context, since=look),
+            lambda visit, host: keep(visit, host, folder),
+        )
+        ((finding,),) = [report.findings for report in found]
+        assert finding.verdict is Verdict(verdict)
+        assert b"since" not in json.loads((folder / "n.json").read_bytes())["evidence"]
+
+
+def test_evidence_of_a_host_is_read_as_it_comes_in(
+    context: VetContext, save: Callable[..., Path]
+) -> None:
+    folder, names = save(BEFORE, "h0"), [f"h{at}" for at in range(4)]
+    for name in names:
+        save(BEFORE, name)
+    look = LastLook([folder])
+    read: list[str] = []
+    original = look.read
+    look.read = lambda host: read.append(host) or original(host)  # type: ignore[method-assign]
+
+    def visits() -> Iterator[Visit]:
+        for at, name in enumerate(names):
+            assert len(read) == at
+            yield Visit(name, Status.VETTED, evidence=AFTER)
+
+    hosts = {name: Host(name=name) for name in names}
+    assert len(list(reports(visits(), hosts, replace(context, since=look)))) == 4
+
+
+def test_a_file_is_of_the_host_that_it_says(
+    context: VetContext, tmp_path: Path, save: Callable[..., Path]
+) -> None:
+    (save(BEFORE) / "n.json").rename(tmp_path / "yesterday.json")
+    look = LastLook([tmp_path / "yesterday.json"])
+    assert judged(context, look, AFTER) == ["ok"]
+    assert judged(context, look, AFTER, name="other") == ["fail"]
+    assert look.notes == {NOTHING: ("other",)}
+
+
+def test_hosts_of_which_nothing_was_recorded_are_told_once(
+    context: VetContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = LastLook([tmp_path / "first-night"])
+    for at in range(12):
+        assert judged(context, look, AFTER, name=f"gpu{at:03}") == ["fail"]
+    tell_not_compared(replace(context, since=look), quiet=False)
+    assert capsys.readouterr().err == (
+        "nodevet: --since: nothing was recorded: judged as without: 12 hosts, gpu[000-011]\n"
+    )
+
+
+def test_a_sample_and_the_last_look_are_two_questions(context: VetContext) -> None:
+    with pytest.raises(UserError, match="--sample cannot be used with --since"):
+        with_since(context, [Path()], 60.0)
+    assert with_since(context, [], 60.0) is context
+
+
+def test_a_sample_in_what_is_judged_gives_way() -> None:
+    found = compared(opened(AFTER), opened(BEFORE))
+    assert not isinstance(found, str) and found.since and found.since.seconds == DAY
