@@ -32,11 +32,11 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from nodevet.checking.sampled_gpus import SAMPLED_GPUS, GpuBefore, gpu_before
-from nodevet.durations import elapsed
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import NOT_SUPPORTED, unsupported
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import EccCounts, Gpu, board, subject_of
+from nodevet.evidence.kernel_log import span
 from nodevet.model import Area, Check, CheckParams, Finding, fail, not_applicable, ok, unknown
 
 NOT_TOLD = (*NOT_SUPPORTED, "NVML_ERROR_FUNCTION_NOT_FOUND")
@@ -125,7 +125,7 @@ def judge_gpu(gpu: Gpu, limits: dict[str, int], before: GpuBefore | None) -> Ite
     elif told and not above and not parts:
         allowed = {field: type(told[field])(most[field]) for field in told}
         shown = ", ".join(f"{field} {count}" for field, count in old.items())
-        ago = f"no more since the last look {elapsed(round(before.seconds))} ago" if before else ""
+        ago = f"no more since the last look {span(before.seconds)} ago" if before else ""
         since = f"{shown}: {ago}" if shown else ""
         why = "; ".join(filter(None, (differ, since)))
         yield ok(subject, expected=allowed, actual=told, why=why)

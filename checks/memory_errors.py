@@ -25,11 +25,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodevet.durations import elapsed
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.edac import Dimm, Edac, MemoryController
 from nodevet.evidence.host import HostInfo
+from nodevet.evidence.kernel_log import span
 from nodevet.evidence.rates import DAY, Growth, Sample, sampled, since_look
 from nodevet.model import (
     NODE,
@@ -88,7 +88,7 @@ def judge_controller(
 ) -> Finding:
     subject = Subject(kind="memory controller", id=f"mc{controller.id}")
     fresh = came(controller, "uncorrected", look)
-    ago = f"none of them in the last {elapsed(look.seconds)}" if look else ""
+    ago = f"none of them in the last {span(look.seconds)}" if look else ""
     old = f"{controller.uncorrected} uncorrected, {ago}" if controller.uncorrected else ""
     if (controller.uncorrected or 0) > 0 and not (fresh and fresh.by == 0):
         return fail(
