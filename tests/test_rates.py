@@ -91,7 +91,7 @@ def test_checks_read_earlier_what_is_read_twice() -> None:
     catalog, twice = Catalog(), set(counting(names()))
     read = {path for check in catalog.ids for path in catalog.check(check).reads}
     earlier = {path.split(".")[1] for path in read if path.startswith("earlier.")}
-    assert earlier and earlier <= twice
+    assert earlier and earlier - {"kernel_log"} <= twice  # whose lines the last look had
     assert unknown_path("earlier.pci.functions[].aer.correctabel").startswith("Aer has no field")
 
 
