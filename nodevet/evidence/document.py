@@ -17,7 +17,7 @@ from nodevet.evidence.sections import sections
 from nodevet.upgrades import Upgrades, leads, stepped
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What an earlier visit to the machine read in the same boot: nodevet.evidence.last_look."""
 
     sections: "Sections"
@@ -32,7 +32,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     sections: "Sections"
     # those that hold counters as they were before, if they were sampled: nodevet.evidence.rates
     earlier: "Sections | None" = None
-    since: Look | None = None  # never in the document: `--since` adds it
+    since: Recorded | None = None  # never in the document: `--since` adds it
 
     def __getitem__(self, record: type[Data]) -> Section[Data]:
         """The section of which this is the record; one that says so if it was not read."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from nodevet.durations import elapsed
-from nodevet.evidence.document import Evidence, Look, once
+from nodevet.evidence.document import Evidence, Recorded, once
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import Crash, KernelEvent, KernelLog, coverage
 from nodevet.evidence.rates import Growth
@@ -49,7 +49,7 @@ def compared(evidence: Evidence, before: Evidence) -> Evidence | str:
     seconds = now.uptime_s - then.uptime_s
     if not 0 < seconds < now.uptime_s:
         return "it is not older than what is judged"
-    return replace(evidence, since=Look(sections=before.sections, seconds=seconds))
+    return replace(evidence, since=Recorded(sections=before.sections, seconds=seconds))
 
 
 def differ(*pairs: tuple[object, object]) -> bool:

@@ -17,7 +17,7 @@ import yaml
 
 from nodevet.catalog import Catalog
 from nodevet.checking.params import params_of
-from nodevet.evidence.document import Look, decode
+from nodevet.evidence.document import Recorded, decode
 from nodevet.model import Check, Finding
 
 HERE = Path(__file__).parent
@@ -89,7 +89,7 @@ def findings_of(check_id: str, params: Any, answer: dict[str, Any]) -> list[Find
     evidence = decode(msgspec.json.encode(answer))
     if "since" in answer:
         then = decode(msgspec.json.encode({**answer, **answer["since"]}))
-        look = Look(sections=then.sections, seconds=answer["since"]["before_s"])
+        look = Recorded(sections=then.sections, seconds=answer["since"]["before_s"])
         evidence = msgspec.structs.replace(evidence, since=look)
     return list(CATALOG.check(check_id).judge(evidence, params))
 
