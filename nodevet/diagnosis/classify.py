@@ -17,6 +17,7 @@ from nodevet.diagnosis.words import also, sentence
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu_activity import GpuActivities, GpuActivity
 
+HALF, WHOLE = 50.0, 100.0  # percent
 MOST = 1000.0  # a margin beyond which it makes no difference
 
 
@@ -60,11 +61,12 @@ def ruled(rule: CauseRule, found: Mapping[str, Figure]) -> Ruling:
     answers = [each.holds for each in conditions]
     holds = False if False in answers else None if None in answers else True
     margins = [each.margin for each in conditions if each.margin is not None]
+    known = all(each.holds is not None for each in conditions)
     return Ruling(
         cause=rule.cause,
         rule=rule.name,
         holds=holds,
-        margin=min(margins) if len(margins) == len(conditions) else None,
+        margin=min(margins, default=None) if known else None,
         conditions=conditions,
     )
 
@@ -75,7 +77,8 @@ def condition(threshold: Threshold, figure: Figure) -> Condition:
     if value is not None:
         least = threshold.at_least
         holds = value >= threshold.value if least else value <= threshold.value
-        margin = _ratio(value, threshold.value) if least else _ratio(threshold.value, value)
+        if not threshold.is_count:
+            margin = _beyond(value, threshold.value) if least else _ratio(threshold.value, value)
     return Condition(
         figure=figure,
         at_least=threshold.at_least,
@@ -84,6 +87,15 @@ def condition(threshold: Threshold, figure: Figure) -> Condition:
         holds=holds,
         margin=margin,
     )
+
+
+def _beyond(value: float, least: float) -> float:
+    """How far a value is above a threshold. Of percent near 100, by how little is left: 97 is far
+    beyond 85."""
+    margin = _ratio(value, least)
+    if least < HALF or value < least:
+        return margin
+    return max(margin, _ratio(WHOLE - least, max(WHOLE - value, 0.0)))
 
 
 def _ratio(above: float, below: float) -> float:

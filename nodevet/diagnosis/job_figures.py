@@ -106,10 +106,10 @@ def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
 
 
 NAMES = (
-    ("job_cpus", "CPUs", "CPUs that the job uses"),
+    ("job_cpus", "", "CPUs that the job uses"),
     ("job_user", "%", "user time of the job's CPU time"),
     ("job_system", "%", "system time of the job's CPU time"),
-    ("cpus_allowed", "CPUs", "CPUs that the job may use"),
+    ("cpus_allowed", "", "CPUs that the job may use"),
     ("saturation", "%", "CPUs that it uses or waits for, of those that it may use"),
     ("hottest_thread", "%", "hottest thread, of one core"),
     ("hot_threads", "", f"threads above {HOT:g} % of a core"),

@@ -25,12 +25,13 @@ QUIET = 1.0  # percent: below, it does nothing
 
 
 class Threshold(Struct, frozen=True):
-    """`figure` at least, or at most, `value`."""
+    """`figure` at least, or at most, `value`. What is counted is so or not: it has no margin."""
 
     figure: str
     at_least: bool
     value: float
     source: str
+    is_count: bool = False
 
 
 class CauseRule(Struct, frozen=True):
@@ -51,7 +52,9 @@ def _most(figure: str, value: float, source: str) -> Threshold:
 
 WAITS = _most("sm_busy", BUSY, NVML_BUSY)
 WORKS = _least("sm_busy", QUIET, NVML_BUSY)
-USED = _least("processes", 1.0, "nvmlDeviceGetComputeRunningProcesses")
+RUNNING = "nvmlDeviceGetComputeRunningProcesses"
+USED = Threshold("processes", True, 1.0, RUNNING, is_count=True)
+UNUSED = Threshold("processes", False, 0.0, RUNNING, is_count=True)
 READS = _most("blocked", 30.0, IOSTAT)
 
 RULES = (
@@ -197,7 +200,7 @@ RULES = (
         "no process uses the GPU",
         (
             _most("sm_busy", QUIET, NVML_BUSY),
-            _most("processes", 0.0, "nvmlDeviceGetComputeRunningProcesses"),
+            UNUSED,
         ),
     ),
     CauseRule(

@@ -36,13 +36,14 @@ PROOF = {
     Cause.IDLE: ("sm_busy", "memory_used"),
 }
 """The figures that are told of each cause, in their order."""
-WORTH = {
-    "quota_throttled": 1.0,
-    "swapped_in": 1.0,
-    "nfs_latency": 1.0,
-    "power_capped": 1.0,
-    "limit_hits": 1.0,
-}
+WORTH = dict.fromkeys(
+    (
+        *("quota_throttled", "swapped_in", "nfs_latency", "power_capped", "limit_hits", "slowed"),
+        *("job_io_stalled", "job_memory_stalled", "disk_busy", "remote_cpus", "remote_memory"),
+        "job_system",
+    ),
+    1.0,
+)
 """The least at which a figure is worth its place in a sentence."""
 
 

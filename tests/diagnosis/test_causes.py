@@ -1,0 +1,154 @@
+"""Each cause is told for a node of which it is known, and none where nothing waits."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodevet.diagnosis.classify import diagnose
+from nodevet.diagnosis.model import Cause, Confidence, GpuDiagnosis
+from nodevet.diagnosis.rules import BUSY, NEXT, RULES
+from tests.diagnosis.samples import (
+    BLOCKED,
+    CASES,
+    HOT,
+    LOOKS,
+    WORKERS,
+    cgroup,
+    evidence,
+    gpu,
+    process,
+    sections,
+    series,
+    thread,
+    without,
+)
+
+BOUND = (
+    Cause.SUBMISSION,
+    Cause.PREPROCESSING,
+    Cause.STORAGE,
+    Cause.TRANSFER,
+    Cause.MEMORY,
+    Cause.NUMA,
+    Cause.MIXED,
+)
+NONE = "not enough evidence"
+
+
+def told(found: dict[str, dict[str, object]]) -> GpuDiagnosis:
+    answer = diagnose(evidence(found))
+    assert not isinstance(answer, str), answer
+    return answer[0]
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_each_cause_is_told_of_its_node(cause: str) -> None:
+    found = told(CASES[cause])
+    assert found.cause.value == cause, found.sentence
+    assert found.confidence is (Confidence.LOW if cause == NONE else found.confidence)
+    assert found.sentence and "None" not in found.sentence
+    assert found.next_step == NEXT[found.cause]
+
+
+def test_a_mixture_is_told_as_one_the_strongest_first() -> None:
+    busy = sections(
+        [gpu(20, pcie_rx_kb_s=[60000000] * LOOKS)],
+        [process(threads=[*BLOCKED]), *WORKERS],
+    )
+    found = told(busy)
+    assert found.cause is Cause.MIXED
+    assert set(found.causes) == {Cause.PREPROCESSING, Cause.STORAGE, Cause.TRANSFER}
+    assert found.next_step == NEXT[found.causes[0]]
+
+
+def test_one_thread_that_competes_for_its_cpu_is_as_hot() -> None:
+    starved = thread(10, 20, waited_ns=[0, 7_500_000_000])
+    found = told(sections(processes=[process(threads=[starved])]))
+    assert found.cause is Cause.SUBMISSION
+    assert any("waited for a CPU that others had 75 %" in line for line in found.also)
+
+
+def test_a_quota_that_is_used_up_is_told_with_its_cpus() -> None:
+    group = cgroup(cpu_quota=2.0, periods=[0, 100], throttled=[0, 90])
+    found = told(sections(processes=[process(threads=[thread(10, 40)])], groups=[group]))
+    assert found.cause is Cause.PREPROCESSING
+    assert "the job may use 2.0 CPUs (cgroup CPU quota)" in found.also
+
+
+def test_who_pages_does_not_wait_for_storage_too() -> None:
+    assert told(CASES["memory-pressure"]).causes == (Cause.MEMORY,)
+
+
+def test_a_processs_helpers_are_part_of_its_job() -> None:
+    found = told(CASES["preprocessing-bound"])
+    assert found.jobs[0].helpers == len(WORKERS)
+
+
+def test_a_process_of_another_gpu_says_nothing_of_this_one() -> None:
+    other = process(30, HOT, gpus=[1])
+    assert told(sections(processes=[process(), other])).cause is Cause.UNCLEAR
+
+
+def test_idle_far_cpus_are_no_cause() -> None:
+    """What ran far from its GPU may still keep it busy."""
+    found = told(sections([gpu(97)], [process(threads=[thread(10, 40, cpu=20)])]))
+    assert found.cause is Cause.GPU
+
+
+WAITING = [(cause, path) for cause in CASES for path in series(CASES[cause])]
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_without_a_series_it_is_the_same_or_less_certain(cause: str) -> None:
+    """Never another cause with the same confidence."""
+    order = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
+    before = told(CASES[cause])
+    for path in series(CASES[cause]):
+        answer = diagnose(evidence(without(CASES[cause], path)))
+        if isinstance(answer, str):
+            continue
+        after = answer[0]
+        if after.cause is not before.cause and after.cause is not Cause.UNCLEAR:
+            less = order.index(after.confidence) < order.index(before.confidence)
+            assert less, f"without {'.'.join(path)}: {after.cause}: {after.sentence}"
+
+
+@given(
+    busy=st.integers(int(BUSY) + 1, 100),
+    threads=st.lists(
+        st.builds(
+            thread,
+            st.integers(11, 99),
+            st.integers(0, 100),
+            state=st.sampled_from("RSD"),
+            cpu=st.integers(0, 31),
+        ),
+        max_size=6,
+        unique_by=lambda each: each["tid"],
+    ),
+    link=st.integers(0, 70_000_000),
+    swapped=st.integers(0, 10_000),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_does_not_wait_is_never_called_bound(
+    busy: int, threads: list[dict[str, object]], link: int, swapped: int
+) -> None:
+    node = sections(
+        [gpu(busy, pcie_rx_kb_s=[link] * LOOKS)],
+        [process(threads=[thread(10), *threads], major_faults=[0, swapped])],
+        swapped=swapped,
+    )
+    assert told(node).cause not in BOUND
+
+
+def test_every_threshold_names_its_source_and_a_figure_that_there_is() -> None:
+    figures = {figure.name for figure in told(CASES["GPU-bound"]).figures}
+    for rule in RULES:
+        for threshold in rule.thresholds:
+            assert threshold.figure in figures, f"{rule.name}: {threshold.figure}"
+            assert len(threshold.source) > 10
+
+
+def test_a_gpu_that_nobody_watched_is_not_diagnosed() -> None:
+    answer = diagnose(evidence({"cpu": {"online": "0-3"}}))
+    assert answer == "the probe did not read this section"
