@@ -86,6 +86,7 @@ class SimulatedNode:
     storage_address: bool = True  # in the second network
     clock_offset_s: float = 0.0  # of the wall clock that SSH sessions see
     clock_synchronised: bool = True  # as adjtimex(2) says in SSH sessions
+    age_s: float = 3600  # that it says it was up already at its first boot, for a log with a past
     earlier_boots: tuple[EarlierBoot, ...] = (EarlierBoot(90.0),)  # the oldest first
     disk_mb: int = 1024  # size of its root disk's writable part
     sources: Mapping[str, str] = field(default_factory=dict)  # part of the hardware -> where from

@@ -18,7 +18,11 @@ from nodevet_sim.scenario.spec import NodeSpec, Origin
 
 CATALOG = Catalog()
 NIC = "0000:1a:00.0"
-FOUND = {"": set(), "nic-narrow": {("pci_links", NIC)}}  # fault -> checks and subjects that fail
+FOUND = {
+    "": set(),
+    "nic-missing": set(),
+    "nic-narrow": {("pci_links", NIC)},
+}  # fault -> checks and subjects that fail
 SAID = {"pci_links": {}, "nvme_count": {"count": 8}}
 
 

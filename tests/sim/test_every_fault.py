@@ -16,6 +16,7 @@ from nodevet_sim.faults.kernel import FAULTS as OF_THE_KERNEL
 from nodevet_sim.faults.network import FAULTS as OF_THE_NETWORK
 from nodevet_sim.faults.rdma import FAULTS as OF_RDMA
 from nodevet_sim.faults.running import FAULTS as OF_A_RUNNING_NODE
+from nodevet_sim.faults.settings import FAULTS as OF_SETTINGS
 from nodevet_sim.faults.software import FAULTS as OF_THE_SOFTWARE
 from nodevet_sim.faults.storage import FAULTS as OF_STORAGE
 from simulated_fleet import Boot
@@ -128,6 +129,7 @@ def test_every_fault_is_tried(hosts: dict[str, Any]) -> None:
         | OF_STORAGE.keys()
         | OF_THE_DRIVER.keys()
         | OF_A_RUNNING_NODE.keys()
+        | OF_SETTINGS.keys()
     )  # by tests of their own
     assert set(FAULTS) - elsewhere == tried
     assert len(hosts) == len(WRONG) + len(NOT_VETTED) + SPARE

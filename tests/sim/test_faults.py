@@ -36,6 +36,7 @@ from nodevet_sim.faults import (
     network,
     rdma,
     running,
+    settings,
     software,
     storage,
     summary,
@@ -160,8 +161,8 @@ SEEN = {
     "thermal-throttle": {("throttle_reasons", "3"), ("thermal", "3")},
 }
 OTHERS = (
-    cpu_memory, devices, driver, gpu_health, host, kernel, network, rdma, running, software,
-    storage,
+    cpu_memory, devices, driver, gpu_health, host, kernel, network, rdma, running, settings,
+    software,    storage,
 )  # fmt: skip
 OF_OTHER_TESTS = {name for each in OTHERS for name in each.FAULTS}
 SILENT = sorted(

@@ -20,6 +20,7 @@ from nodevet_sim.faults import (
     node,
     rdma,
     running,
+    settings,
     software,
     storage,
 )
@@ -79,6 +80,7 @@ FAULTS: Mapping[str, NamedFault] = {
     **{name: NamedFault(*each) for name, each in software.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in driver.FAULTS.items()},
     **{name: NamedFault(*each) for name, each in running.FAULTS.items()},
+    **{name: NamedFault(*each) for name, each in settings.FAULTS.items()},
 }
 
 

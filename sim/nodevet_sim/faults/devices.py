@@ -8,18 +8,30 @@ from nodevet_sim.faults.patch import FaultError, Healthy, Patch
 CLASS = re.compile(r"(sys/devices/pci.*)/class")
 
 
-def nic_narrow(healthy: Healthy, want: NoParams) -> Patch:
-    """The link of the first NIC has half of its lanes."""
-    nics = sorted(
+def _nics(healthy: Healthy) -> list[str]:
+    """Their directories, by their place on the bus."""
+    return sorted(
         match.group(1)
         for path, content in healthy.files.items()
         if (match := CLASS.fullmatch(path)) and str(content).startswith("0x02")
     )
-    for place in nics:
+
+
+def nic_narrow(healthy: Healthy, want: NoParams) -> Patch:
+    """The link of the first NIC has half of its lanes."""
+    for place in _nics(healthy):
         most = str(healthy.files.get(f"{place}/max_link_width", "")).strip()
         if most.isdecimal() and int(most) > 1:
             return Patch({f"{place}/current_link_width": f"{int(most) // 2}\n"})
     raise FaultError("the node has no NIC with a PCIe link")
 
 
-FAULTS = {"nic-narrow": (NoParams, nic_narrow)}
+def nic_missing(healthy: Healthy, want: NoParams) -> Patch:
+    """The first NIC is not on the PCI bus, and has no interface."""
+    nics = _nics(healthy)
+    if not nics:
+        raise FaultError("the node has no NIC")
+    return Patch(gone_slots=frozenset((nics[0].rpartition("/")[2],)))
+
+
+FAULTS = {"nic-missing": (NoParams, nic_missing), "nic-narrow": (NoParams, nic_narrow)}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nodevet_sim.description import Content, GpuLoad, LogLine
+from nodevet_sim.description import Content, GpuLoad, LogLine, SwapArea
 from nodevet_sim.modules import How
 from nodevet_sim.state import count_of, of_gpu
 
@@ -117,6 +117,7 @@ class Patch:
     gone_slots: frozenset[str] = frozenset()  # addresses of other PCI functions that are not
     gone_paths: frozenset[str] = frozenset()  # files, links and folders, whole, that are not
     load: tuple[GpuLoad, ...] = ()
+    swap: tuple[SwapArea, ...] = ()
     log: tuple[LogLine, ...] = ()
     boot: tuple[str, ...] = ()
 
@@ -142,6 +143,7 @@ def combine(patches: Iterable[tuple[str, Patch]]) -> Patch:
         gone_slots=frozenset(slot for _, patch in named for slot in patch.gone_slots),
         gone_paths=frozenset(path for _, patch in named for path in patch.gone_paths),
         load=tuple(load for _, patch in named for load in patch.load),
+        swap=tuple(area for _, patch in named for area in patch.swap),
         log=tuple(line for _, patch in named for line in patch.log),
         boot=tuple(dict.fromkeys(command for _, patch in named for command in patch.boot)),
     )

@@ -60,8 +60,8 @@ async def _apply(running: RunningNode, old: SimulatedNode, new: SimulatedNode) -
 
 def refuse(old: SimulatedNode, new: SimulatedNode) -> None:
     """Raises NodeError if a node would have to be made again."""
-    if (new.name, new.disk_mb) != (old.name, old.disk_mb):
-        raise NodeError("the name and the disk size of a node are fixed when it is created")
+    if (new.name, new.disk_mb, new.age_s) != (old.name, old.disk_mb, old.age_s):
+        raise NodeError("name, disk size and uptime of a node are fixed when it is created")
     if (new.state is None) != (old.state is None):
         raise NodeError(
             "a driver is installed when a node is created; change the scenario and "

@@ -32,8 +32,6 @@ KERNEL_SECONDS = 20.0
 STOP_SECONDS = 60.0
 NET = ("sys/class/net", "sys/devices/virtual/net")  # where the node's own interfaces show
 OWN = {f"sys/class/net/{name}": f"../../devices/virtual/net/{name}" for name in ("eth0", "lo")}
-AGE_S = 3600
-"""How long a new node says that it was up already, so that its kernel log has a past."""
 
 SHUT_DOWN = "shut-down"  # in `shared`: its systemd stopped what ran
 DEVICE_MODE = "0666"  # as the driver makes device nodes
@@ -158,9 +156,9 @@ class RunningNode:
         """Boot once and wait until systemd is up; the task ends with the node."""
         await self._say(BOOTS)
         self.boots += 1
-        age = AGE_S if self.boots == 1 else 0
-        self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME)) - age)
-        monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC)) - age
+        age = self.node.age_s if self.boots == 1 else 0
+        self.booted_s = float(int(time.clock_gettime(time.CLOCK_BOOTTIME) - age))
+        monotonic = int(time.clock_gettime(time.CLOCK_MONOTONIC) - age)
         self._write_shared()
         self._history.append(BootRecord(time.time() - self.uptime_s))
         self.write_wtmp()

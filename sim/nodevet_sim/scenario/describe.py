@@ -60,7 +60,7 @@ def describe(spec: NodeSpec) -> SimulatedNode:
     devices = tuple(path for path in machine.nodes if path not in gone)
     if spec.part.nvlink_domain is not None:
         devices += (imex_files.CHANNEL,)
-    swap = tuple(_swap(spec))
+    swap = tuple(_swap(spec, patch.swap))
     present = {path: content for path, content in files.items() if content is not None}
     present, modules = described(present, {**patch.modules, **spec.part.modules})
     node = SimulatedNode(
@@ -263,8 +263,9 @@ def _loads(
         )
 
 
-def _swap(spec: NodeSpec) -> Iterator[SwapArea]:
-    known = set()
+def _swap(spec: NodeSpec, more: tuple[SwapArea, ...]) -> Iterator[SwapArea]:
+    yield from more
+    known = {each.name for each in more}
     for part in spec.part.swap:
         if part.name in known:
             raise spec.error("swap", f"two swap areas are named {part.name}")

@@ -1,0 +1,266 @@
+"""Faults that somebody set, or that came with another setting: of GPUs, of the kernel, of memory.
+A function's docstring is the fault's documentation."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nodevet_sim.cpu_files import HUGEPAGES, THP
+from nodevet_sim.description import GpuLoad, SwapArea
+from nodevet_sim.faults.node import NODES, ONLY_INSIDE, NoParams
+from nodevet_sim.faults.params import FaultParams, OneGpu, SomeGpus
+from nodevet_sim.faults.patch import FaultError, Healthy, Patch
+
+MEMORY, CMDLINE, BALANCING = "proc/meminfo", "proc/cmdline", "proc/sys/kernel/numa_balancing"
+HUGE_KB = 2048
+
+
+def _text(healthy: Healthy, path: str) -> str:
+    """What a file says, stripped. Raises FaultError if the node has none."""
+    content = healthy.files.get(path)
+    if content is None:
+        raise FaultError(f"the node has no /{path}")
+    return (content.decode("ascii", "replace") if isinstance(content, bytes) else content).strip()
+
+
+def _of_gpus(healthy: Healthy, wanted: int | str, **said: object) -> Patch:
+    """These values of some GPUs. Raises FaultError if their NVML tells none such."""
+    state = {}
+    for gpu in healthy.gpus(wanted):
+        for key, value in said.items():
+            if healthy.text(gpu, key) is None:
+                raise FaultError(f"GPU {gpu} tells no {key}")
+            state[f"gpu.{gpu}.{key}"] = str(value)
+    return Patch(state=state)
+
+
+def compute_exclusive(healthy: Healthy, want: SomeGpus) -> Patch:
+    """The compute mode lets one process only use a GPU.
+
+    `gpu`, by default all.
+    """
+    return _of_gpus(healthy, want.gpu, compute_mode="EXCLUSIVE_PROCESS")
+
+
+def ecc_off(healthy: Healthy, want: SomeGpus) -> Patch:
+    """ECC is turned off.
+
+    `gpu`, by default all.
+    """
+    return _of_gpus(healthy, want.gpu, ecc_current=0, ecc_pending=0)
+
+
+def mig_pending(healthy: Healthy, want: SomeGpus) -> Patch:
+    """MIG mode was turned on, and waits for a reset.
+
+    `gpu`, by default all.
+    """
+    return _of_gpus(healthy, want.gpu, mig_pending=1)
+
+
+class Clocks(SomeGpus):
+    mhz: Annotated[int, Field(ge=100, le=10000)] | None = None
+
+
+def clocks_lowered(healthy: Healthy, want: Clocks) -> Patch:
+    """The application clock is lower than the board's default.
+
+    `gpu`, by default all; `mhz`, by default half of the default.
+    """
+    state = {}
+    for gpu in healthy.gpus(want.gpu):
+        default = healthy.number(gpu, "app_clock_graphics_default_mhz")
+        state[f"gpu.{gpu}.app_clock_graphics_mhz"] = str(want.mhz or default // 2)
+    return Patch(state=state)
+
+
+class OtherBoard(OneGpu):
+    device: Annotated[str, Field(pattern=r"^[0-9a-f]{4}$")] = "2331"
+
+
+def gpu_model_other(healthy: Healthy, want: OtherBoard) -> Patch:
+    """A GPU is another model than the others, as after a repair.
+
+    `gpu`; `device`, its PCI device id, 2331: an H100 PCIe.
+    """
+    gpu = healthy.gpu(want.gpu)
+    state = _of_gpus(healthy, gpu, pci_device=f"10de:{want.device}").state
+    return Patch({f"{healthy.place(gpu)}/device": f"0x{want.device}\n"}, state, gpu=gpu)
+
+
+class Misplaced(OneGpu):
+    process: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = "python3"
+
+
+def process_misplaced(healthy: Healthy, want: Misplaced) -> Patch:
+    """A job's process may run on the CPUs and the memory of another NUMA node than its GPU's.
+
+    `gpu`; `process`, its name: python3.
+    """
+    gpu = healthy.gpu(want.gpu)
+    own = _text(healthy, f"{healthy.place(gpu)}/numa_node")
+    places = (re.fullmatch(rf"{NODES}/node(\d+)/cpulist", path) for path in healthy.files)
+    others = sorted(int(found[1]) for found in places if found and found[1] != own)
+    if own == "-1" or not others:
+        raise FaultError("the node has one NUMA node")
+    cpus = _text(healthy, f"{NODES}/node{others[-1]}/cpulist")
+    load = GpuLoad((gpu,), want.process, cpus=cpus, mems=str(others[-1]), utilization_percent=0)
+    return Patch(load=(load,), gpu=gpu)
+
+
+def balancing_on(healthy: Healthy, want: NoParams) -> Patch:
+    """The kernel moves memory between NUMA nodes by itself: kernel.numa_balancing is 1."""
+    _text(healthy, BALANCING)
+    return Patch({BALANCING: "1\n"})
+
+
+def thp_always(healthy: Healthy, want: NoParams) -> Patch:
+    """Transparent huge pages are given to every process: always."""
+    offered = _text(healthy, f"{THP}/enabled").replace("[", "").replace("]", "")
+    return Patch({f"{THP}/enabled": re.sub(r"\balways\b", "[always]", offered, count=1) + "\n"})
+
+
+class Reserved(FaultParams):
+    pages: Annotated[int, Field(ge=1, le=1 << 20)] = 1024
+
+
+def hugepages_reserved(healthy: Healthy, want: Reserved) -> Patch:
+    """Huge pages of 2 MiB are reserved, and nobody uses them.
+
+    `pages`, 1024.
+    """
+    place = f"{HUGEPAGES}/hugepages-{HUGE_KB}kB"
+    values = {
+        "HugePages_Total": f"{want.pages}",
+        "HugePages_Free": f"{want.pages}",
+        "Hugetlb": f"{want.pages * HUGE_KB} kB",
+    }
+    counts = dict.fromkeys((f"{place}/nr_hugepages", f"{place}/free_hugepages"), f"{want.pages}\n")
+    return Patch({MEMORY: _memory(healthy, values), **healthy.present(counts)})
+
+
+class Filled(FaultParams):
+    percent: Annotated[int, Field(ge=0, le=100)] = 2
+
+
+def memory_full(healthy: Healthy, want: Filled) -> Patch:
+    """Nearly all of the memory is in use.
+
+    `percent` of it that is available, 2.
+    """
+    total = re.search(r"(?m)^MemTotal: +([0-9]+) kB$", _text(healthy, MEMORY))
+    if total is None:
+        raise FaultError(f"/{MEMORY} has no MemTotal")
+    left = f"{int(total[1]) * want.percent // 100} kB"
+    return Patch({MEMORY: _memory(healthy, {"MemFree": left, "MemAvailable": left})})
+
+
+def _memory(healthy: Healthy, values: Mapping[str, str]) -> str:
+    """/proc/meminfo with other values."""
+    text = f"{_text(healthy, MEMORY)}\n"
+    for name, value in values.items():
+        text = re.sub(rf"(?m)^({name}:) .*$", rf"\g<1> {value:>15}", text)
+    return text
+
+
+class CommandLine(FaultParams):
+    words: Annotated[str, Field(pattern=r"^[ -~]{1,500}$")] = "nosmt mitigations=auto"
+
+
+def cmdline_other(healthy: Healthy, want: CommandLine) -> Patch:
+    """The kernel was booted without iommu=pt, and with other parameters.
+
+    `words`, those that it has besides: nosmt mitigations=auto.
+    """
+    words = [word for word in _text(healthy, CMDLINE).split() if word != "iommu=pt"]
+    return Patch({CMDLINE: f"{' '.join([*words, want.words])}\n"})
+
+
+class MoreSwap(FaultParams):
+    gib: Annotated[int, Field(ge=1, le=1024)] = 8
+
+
+def swap_on(healthy: Healthy, want: MoreSwap) -> Patch:
+    """A swap file is in use: /swap.img, of /etc/fstab.
+
+    `gib`, its size, 8.
+    """
+    area = SwapArea("/swap.img", want.gib << 20)
+    return Patch(swap=(area,), boot=(f"{ONLY_INSIDE} && swapon -a",))
+
+
+class Uptime(FaultParams):
+    days: Annotated[int, Field(ge=1, le=3650)] = 400
+
+
+def up_long(healthy: Healthy, want: Uptime) -> Patch:
+    """The node was not rebooted for a long time.
+
+    `days`, 400. It is so from the node's first boot to its second.
+    """
+    return Patch(node={"age_s": want.days * 86400})
+
+
+class Driver(FaultParams):
+    version: Annotated[str, Field(pattern=r"^[0-9]{3}\.[0-9.]{1,10}$")] = "525.60.13"
+
+
+def driver_old(healthy: Healthy, want: Driver) -> Patch:
+    """The whole driver is of another version: its module, its libraries and its firmware.
+
+    `version`, 525.60.13. Its libraries are put there when the node is made, not by `set`.
+    """
+    healthy.gpu(None)
+    old = healthy.state["driver_version"]
+    if old == want.version:
+        raise FaultError(f"the driver has version {old} already; give another `version`")
+    told = "proc/driver/nvidia/version"
+    files = {"sys/module/nvidia/version": f"{want.version}\n"}
+    if told in healthy.files:
+        files[told] = _text(healthy, told).replace(old, want.version) + "\n"
+    ends = ("driver_version", "nvml_version", "gsp_firmware_version")
+    state = {
+        key: value.replace(old, want.version)
+        for key, value in healthy.state.items()
+        if key.endswith(ends)
+    }
+    return Patch(healthy.present(files), state)
+
+
+class OldImage(FaultParams):
+    id: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,30}$")] = "ubuntu"
+    version: Annotated[str, Field(pattern=r"^[0-9.]{1,10}$")] = "18.04"
+
+
+def image_old(healthy: Healthy, want: OldImage) -> Patch:
+    """The node was installed from an old image: so says /etc/os-release, and nothing else.
+
+    `id`, ubuntu; `version`, 18.04.
+    """
+    rows = (
+        f'PRETTY_NAME="{want.id} {want.version}"',
+        f'VERSION_ID="{want.version}"',
+        f"ID={want.id}",
+    )
+    return Patch(root_files={"/etc/os-release": "".join(f"{row}\n" for row in rows)})
+
+
+FAULTS: Mapping[str, tuple[type[FaultParams], Callable[[Healthy, Any], Patch]]] = {
+    "clocks-lowered": (Clocks, clocks_lowered),
+    "cmdline-other": (CommandLine, cmdline_other),
+    "compute-exclusive": (SomeGpus, compute_exclusive),
+    "driver-old": (Driver, driver_old),
+    "ecc-off": (SomeGpus, ecc_off),
+    "gpu-model-other": (OtherBoard, gpu_model_other),
+    "image-old": (OldImage, image_old),
+    "hugepages-reserved": (Reserved, hugepages_reserved),
+    "memory-full": (Filled, memory_full),
+    "mig-pending": (SomeGpus, mig_pending),
+    "numa-balancing-on": (NoParams, balancing_on),
+    "process-misplaced": (Misplaced, process_misplaced),
+    "swap-on": (MoreSwap, swap_on),
+    "thp-always": (NoParams, thp_always),
+    "up-long": (Uptime, up_long),
+}
