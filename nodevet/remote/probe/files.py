@@ -217,6 +217,12 @@ def names(root, path, limit=ENTRIES):
     return sorted(found)
 
 
+def hold_etc(root):
+    """Raise Absent for a tree without /etc: no file in it says nothing of the machine."""
+    if not os.path.isdir(path_under(root, "/etc")):
+        raise Absent("there is no /etc")
+
+
 def numbered(root, path, prefix, limit):
     """The numbers N of the entries `<prefix>N` of a directory, sorted. Raises like `names`."""
     pattern = re.compile(re.escape(prefix) + r"([0-9]{1,7})\Z")

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from nodevet.remote.probe.collectors import dns
+from nodevet.remote.probe.files import Absent
 
 Check = Callable[[str, dict[str, Any]], Any]
 
 
 def node(root: Path, config: str | None, upstream: str | None = None) -> str:
+    (root / "etc").mkdir()
     for name, text in (("etc", config), ("run/systemd/resolve", upstream)):
         if text is not None:
-            (root / name).mkdir(parents=True)
+            (root / name).mkdir(parents=True, exist_ok=True)
             (root / name / "resolv.conf").write_text(text)
     return str(root.resolve())
 
@@ -96,3 +98,8 @@ def test_a_child_that_fails_leaves_them_unknown(
     monkeypatch.setattr(dns, "RESOLVE", "raise SystemExit(3)")
     (one,) = check("dns", dns.collect("/", {"asks": {"dns": ["localhost"]}})).names
     assert one.addresses is None and "ended with 3" in one.why("addresses")
+
+
+def test_a_tree_without_etc_says_nothing_of_the_resolver(tmp_path: Path) -> None:
+    with pytest.raises(Absent, match="no /etc"):
+        dns.collect(str(tmp_path), {})

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from nodevet.remote.probe.files import Reading, attempt, read
+from nodevet.remote.probe.files import Reading, attempt, hold_etc, read
 from nodevet.remote.program import ToolError, printed
 
 CONFIG = "/etc/resolv.conf"
@@ -127,6 +127,7 @@ def looked_up(names, seconds):
 
 
 def collect(root, request):
+    hold_etc(root)
     record = resolver(root)
     names = asked(request)
     if names and root != "/":

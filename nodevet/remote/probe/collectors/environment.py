@@ -6,16 +6,14 @@ that a baseline names. Of no other variable is anything sent, and of one that ma
 its name.
 """
 
-import os
 import re
 
 from nodevet.remote.probe.files import (
-    Absent,
     Reading,
     SectionError,
     attempt,
+    hold_etc,
     names,
-    path_under,
     quote,
     read,
     silent,
@@ -120,8 +118,7 @@ def paths(root):
 def collect(root, request):
     note = request.get("note", silent)
     asked = sorted(set(request.get("asks", {}).get("environment", ())))
-    if not os.path.isdir(path_under(root, "/etc")):
-        raise Absent("there is no /etc")
+    hold_etc(root)
     files, unread = paths(root)
     variables = []
     for path in files + [PRELOAD]:
