@@ -6,10 +6,10 @@ from functools import reduce
 
 import msgspec
 
-from nodevet.evidence.across import IN_HAND, each_gpu, nearest, nodes_of, pci_of
+from nodevet.evidence.across import nearest, nodes_of, pci_of
 from nodevet.evidence.cpu import Cpu
 from nodevet.evidence.document import Evidence, once
-from nodevet.evidence.gpu import Gpu
+from nodevet.evidence.gpu import Gpu, Gpus
 from nodevet.evidence.host import HostInfo
 from nodevet.evidence.infiniband import Infiniband
 from nodevet.evidence.lists import numbers
@@ -23,9 +23,9 @@ from nodevet.feed.workload import encoded
 from nodevet.model import Finding
 
 READS = (
-    *IN_HAND,
     "cpu.cores",
     "cpu.threads",
+    "gpu.count",
     "gpu.gpus[].bus_id",
     "gpu.gpus[].pcie_generation",
     "gpu.gpus[].pcie_generation_max",
@@ -37,7 +37,7 @@ READS = (
     "pci.functions[].link_width",
     "pci.functions[].upstream[]",
 )
-"""What `gpu_count`, `cpus` and `gpu_link` depend on: part of `reads` of whoever uses them."""
+"""What `cores_and_links` depends on: part of `reads` of whoever uses it."""
 IDLE_GENERATIONS = 2  # the highest that an idle link is lowered to
 
 
@@ -71,52 +71,68 @@ class LinkFact(msgspec.Struct, frozen=True, kw_only=True):
 
 def feed_node(evidence: Evidence) -> FeedNode:
     """All that matters of a node."""
-    gpus, no_gpus = gpu_count(evidence)
-    bound, no_cpus = cpus(evidence)
-    link = gpu_link(evidence)
+    node = cores_and_links(evidence)
     near, no_near = near_cores(evidence)
     nvme, nvme_words = nvme_links(evidence)
     network, network_words = network_links(evidence)
     memory = data.total_kb if (data := evidence[Memory].data) else None
-    known: dict[str, tuple[bool, str]] = {
-        "gpus": (gpus is not None, no_gpus),
-        "cores": (bound.high is not None, no_cpus),
-        "near_cores": (near is not None, no_near),
-        "link": (not link.why, link.why),
-        "nvme": (nvme.high is not None, nvme_words),
-        "network": (network.high is not None, network_words),
-        "memory": (memory is not None, _why_no_memory(evidence)),
+    missing = {
+        "near_cores": no_near if near is None else "",
+        "nvme": nvme_words if nvme.high is None else "",
+        "network": network_words if network.high is None else "",
+        "memory": _why_no_memory(evidence) if memory is None else "",
     }
-    return FeedNode(
-        gpus=gpus,
+    return msgspec.structs.replace(
+        node,
         gpu_model=_model(evidence),
-        cores=None if bound.high is None else round(bound.low),
-        threads=None if bound.high is None else round(bound.high),
         near_cores=near,
-        link=link.now,
-        link_best=link.best,
-        link_words=link.words,
         nvme=nvme,
         nvme_words=nvme_words if nvme.high is not None else "",
         network=network,
         network_words=network_words if network.high is not None else "",
         memory_b=None if memory is None else memory * 1024,
-        unknown={name: why for name, (there, why) in known.items() if not there},
+        unknown={**node.unknown, **{name: why for name, why in missing.items() if why}},
     )
 
 
-def gpu_count(evidence: Evidence) -> tuple[int | None, str]:
-    """How many GPUs NVML lists, all of those on the bus; or why that is not known."""
-    found = tuple(each_gpu(evidence))
-    for each in found:
-        if isinstance(each, Finding):
-            label = f"{each.subject.label}: " if each.subject.label else ""
-            return None, f"{label}{each.why}"
-    return len(found), ""
+def cores_and_links(evidence: Evidence) -> FeedNode:
+    """What bounds the CPU's and the link's stage, and the number of GPUs; nothing else."""
+    gpus = listed_gpus(evidence)
+    bound, no_cpus = cpus(evidence)
+    link = gpu_link(evidence)
+    missing = {"gpus": gpus if isinstance(gpus, str) else "", "cores": no_cpus, "link": link.why}
+    return FeedNode(
+        gpus=None if isinstance(gpus, str) else len(gpus),
+        cores=None if bound.high is None else round(bound.low),
+        threads=None if bound.high is None else round(bound.high),
+        link=link.now,
+        link_best=link.best,
+        link_words=link.words,
+        unknown={name: why for name, why in missing.items() if why},
+    )
+
+
+@once
+def listed_gpus(evidence: Evidence) -> tuple[Gpu, ...] | str:
+    """Every GPU that NVML counts; or why they are not known."""
+    section = evidence[Gpus]
+    if section.data is None:
+        return f"NVML: {section.why}"
+    gpus = section.data.gpus
+    for field in ("gpus", "count"):
+        if getattr(section.data, field) is None:
+            return f"NVML: {field}: {section.data.why(field)}"
+    if not gpus or len(gpus) != section.data.count:
+        return f"NVML lists {len(gpus or ())} of {section.data.count} GPUs"
+    for gpu in gpus:
+        if "handle" in gpu.errors:
+            return f"GPU {gpu.index}: NVML: {gpu.why('handle')}"
+    return gpus
 
 
 def _model(evidence: Evidence) -> str:
-    names = {gpu.name for gpu in each_gpu(evidence) if isinstance(gpu, Gpu) and gpu.name}
+    gpus = listed_gpus(evidence)
+    names = {gpu.name for gpu in gpus if gpu.name} if not isinstance(gpus, str) else ()
     return ", ".join(sorted(names)[:4])
 
 
@@ -138,12 +154,14 @@ def cpus(evidence: Evidence) -> tuple[Interval, str]:
 def near_cores(evidence: Evidence) -> tuple[int | None, str]:
     """The smallest share that a GPU has of the cores of its own NUMA node; or why not known."""
     bound, why = cpus(evidence)
-    nodes = nodes_of(evidence)
+    nodes, gpus = nodes_of(evidence), listed_gpus(evidence)
     if bound.high is None or isinstance(nodes, Finding):
         return None, why or (nodes.why if isinstance(nodes, Finding) else "")
+    if isinstance(gpus, str):
+        return None, gpus
     near: list[frozenset[int]] = []
-    for gpu in each_gpu(evidence):
-        function = gpu if isinstance(gpu, Finding) else pci_of(evidence, gpu)
+    for gpu in gpus:
+        function = pci_of(evidence, gpu)
         if isinstance(function, Finding):
             return None, function.why
         place = function.numa_node
@@ -158,8 +176,6 @@ def near_cores(evidence: Evidence) -> tuple[int | None, str]:
         if not all(lists):
             return None, f"NUMA node {place}: its CPUs are not known"
         near.append(frozenset().union(*(each for each in lists if each)))
-    if not near:
-        return None, "no NUMA node is known of a GPU"
     shared = Counter(near)
     threads = min(len(each) / shared[each] for each in near)
     return int(threads * bound.low / bound.high), ""
@@ -167,10 +183,10 @@ def near_cores(evidence: Evidence) -> tuple[int | None, str]:
 
 def gpu_link(evidence: Evidence) -> LinkFact:
     """The slowest way between the host and a GPU, ports that it shares with other GPUs included."""
-    found = [
-        LinkFact(why=gpu.why) if isinstance(gpu, Finding) else _way(evidence, gpu)
-        for gpu in each_gpu(evidence)
-    ]
+    gpus = listed_gpus(evidence)
+    if isinstance(gpus, str):
+        return LinkFact(why=gpus)
+    found = [_way(evidence, gpu) for gpu in gpus]
     unknown = next((each for each in found if each.why), None)
     known = [each for each in found if each.now.high is not None]
     slowest = min(known, key=lambda each: each.now.high or 0.0, default=LinkFact())
@@ -229,8 +245,8 @@ def _unsaid(gpu: Gpu, field: str) -> str:
 
 
 def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int], ...] | str:
-    """The ports above the GPU's own link, each with how many GPUs are below it; none in a virtual
-    machine, where they are not real. Or why they are not known."""
+    """The ports above the GPU, each with how many GPUs are below it; none in a virtual machine,
+    where they are not real. Or why they are not known."""
     host = evidence[HostInfo].data
     if host is None or not host.virtualization:
         return f"virtualization: {host.why('virtualization') if host else evidence[HostInfo].why}"
@@ -244,7 +260,7 @@ def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int]
     known = data.by_address if (data := evidence[Pci].data) else {}
     below = _gpus_below(evidence)
     found = []
-    for address in function.upstream[1:]:
+    for address in function.upstream:
         if address not in known:
             return f"{address}, a port above the GPU, is not in the evidence"
         found.append((known[address], max(1, below[address])))
@@ -255,8 +271,9 @@ def _shared_ports(evidence: Evidence, gpu: Gpu) -> tuple[tuple[PciFunction, int]
 def _gpus_below(evidence: Evidence) -> Counter[str]:
     """How many of the GPUs that NVML lists are below each port."""
     found: Counter[str] = Counter()
-    for gpu in each_gpu(evidence):
-        function = gpu if isinstance(gpu, Finding) else pci_of(evidence, gpu)
+    gpus = listed_gpus(evidence)
+    for gpu in () if isinstance(gpus, str) else gpus:
+        function = pci_of(evidence, gpu)
         if isinstance(function, PciFunction):
             found.update(set(function.upstream or ()))
     return found

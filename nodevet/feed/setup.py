@@ -9,7 +9,7 @@ from nodevet.feed.model import Feed, FeedStage
 from nodevet.feed.node import FeedNode
 from nodevet.feed.workload import Workload
 
-NO_READ = "storage.read is not in the file, and a look at a node cannot measure it"
+NO_READ = "storage.read is not given, and a look at a node cannot measure it"
 
 
 class UnknownStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def _storage(workload: Workload, node: FeedNode | None) -> Interval:
     """As stated, unless the node's links cannot carry it; unstated, what these bound it to."""
     stated = workload.storage_read
     links = {"nvme": node.nvme, "network": node.network} if node else {}
-    bound = links.get(workload.storage_on or "", UNKNOWN)
+    bound = links.get(workload.storage_over or "", UNKNOWN)
     if bound.high is None or (stated.high is not None and stated.high <= bound.high):
         return stated
     return Interval(0.0, bound.high)
@@ -65,33 +65,29 @@ def unknowns(feed: Feed, workload: Workload, node: FeedNode | None) -> Iterator[
     known well enough to be told as a range."""
     missing = node.unknown if node else {}
     if feed.sample_b is None and feed.uncached:
-        yield UnknownStage(stage=FeedStage.STORAGE, why="sample_size is not in the file")
+        yield UnknownStage(stage=FeedStage.STORAGE, why="sample_size is not given")
     elif feed.uncached and not feed.storage_read.low:
         yield UnknownStage(stage=FeedStage.STORAGE, why=_why_no_storage(workload, node))
     if feed.on_gpu:
         if not feed.gpu_rate.low:
-            yield UnknownStage(
-                stage=FeedStage.TRANSFORM, why="transform.gpu_rate is not in the file"
-            )
+            yield UnknownStage(stage=FeedStage.TRANSFORM, why="transform.gpu_rate is not given")
     elif not feed.worker_rate.low:
-        yield UnknownStage(
-            stage=FeedStage.TRANSFORM, why="transform.worker_rate is not in the file"
-        )
+        yield UnknownStage(stage=FeedStage.TRANSFORM, why="transform.worker_rate is not given")
     elif feed.workers is None:
-        yield UnknownStage(stage=FeedStage.TRANSFORM, why="workers is not in the file")
+        yield UnknownStage(stage=FeedStage.TRANSFORM, why="workers is not given")
     elif feed.cpus is not None and not feed.cpus.low:
         yield UnknownStage(
             stage=FeedStage.TRANSFORM, why=missing.get("cores", "cores are not known")
         )
     if feed.tensor_b is None:
-        yield UnknownStage(stage=FeedStage.LINK, why="sample_size is not in the file")
+        yield UnknownStage(stage=FeedStage.LINK, why="sample_size is not given")
     elif not feed.link.low:
-        why = missing.get("link", "link is not in the file, and no host is named to ask")
+        why = missing.get("link", "link is not given, and no host is named to ask")
         yield UnknownStage(stage=FeedStage.LINK, why=why)
 
 
 def _why_no_storage(workload: Workload, node: FeedNode | None) -> str:
-    where = workload.storage_on
+    where = workload.storage_over
     if node is None or where is None:
         return NO_READ
     if where in node.unknown:

@@ -37,7 +37,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class TransformFields(Fields, frozen=True, kw_only=True):
     """Decoding and augmenting samples, until they are what a step takes."""
 
-    on: Literal["cpu", "gpu"] = "cpu"
+    device: Literal["cpu", "gpu"] = "cpu"
     """Where it happens: in data loader workers, or on the GPU (DALI, nvJPEG)"""
     worker_rate: Pace | None = None
     """What one worker does with a core of its own: 250 MB/s of stored samples, 500 samples/s, or
@@ -60,7 +60,7 @@ class StorageFields(Fields, frozen=True, kw_only=True):
     """Reads under way at once on the node; left out: one for each worker"""
     cached: Share | None = None
     """Reads that the page cache answers, which take no time here"""
-    on: Literal["nvme", "network"] | None = None
+    over: Literal["nvme", "network"] | None = None
     """Which links of the node bound it, if `read` is not known"""
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class MeasuredFields(Fields, frozen=True, kw_only=True):
     """What was read, if the loader waited for it"""
     when: str = ""
     """When it was measured"""
-    on: str = ""
+    host: str = ""
     """On which machine"""
     command: str = ""
     """What was run"""
@@ -174,7 +174,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     storage_read: Interval  # bytes/s of all GPUs of the node
     storage_latency_s: float | None  # of one read of one sample
     storage_concurrency: int | None  # reads under way at once; null: one for each worker
-    storage_on: str | None  # nvme, network
+    storage_over: str | None  # nvme, network
     cached: float | None  # share of reads that the page cache answers
     link: Interval | None  # bytes/s of each GPU; null: not said
     link_words: str  # as the file has it
@@ -194,13 +194,13 @@ def workload_of(fields: WorkloadFields, name: str) -> Workload:
         tensor_b=_read(units.size, fields.tensor_size) or sample_b,
         gpus=fields.gpus,
         workers=fields.workers,
-        transform_on=transform.on,
+        transform_on=transform.device,
         worker_rate=_samples(transform.worker_rate or measured.worker_rate, sample_b),
         gpu_rate=_samples(transform.gpu_rate, sample_b),
         storage_read=_known(_read(units.rate, storage.read or measured.storage_read)),
         storage_latency_s=_read(units.seconds, storage.latency),
         storage_concurrency=storage.concurrency,
-        storage_on=storage.on,
+        storage_over=storage.over,
         cached=_read(units.share, storage.cached),
         link=_read(link_of, fields.link),
         link_words=fields.link or "",

@@ -44,6 +44,7 @@ def test_a_page_says_why_from_where_and_what_to_do(check_id, catalog):
 
 
 COMPOSED = ("rule",)  # made of other checks
+COMPUTED = ("feed",)  # by the arithmetic of a command
 
 
 def test_a_check_imports_the_model_and_the_evidence_only(check_id):
@@ -54,5 +55,6 @@ def test_a_check_imports_the_model_and_the_evidence_only(check_id):
         "nodevet.evidence",
         "nodevet.model",
         *(["nodevet.checks"] if check_id in COMPOSED else []),
+        *(["nodevet.feed"] if check_id in COMPUTED else []),
     }
     assert "\nimport nodevet" not in source

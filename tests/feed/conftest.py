@@ -23,7 +23,7 @@ RESNET = {
     "storage": {"read": "20 GB/s"},
     "link": "Gen4 x16",
 }
-SWITCH, ROOT, LEAF = "0000:0{}:00.0", "0000:00:0{}.0", "0000:0{}:10.0"
+SWITCH, ROOT, LEAF = "0000:0{}:00.0", "0000:00:0{}.0", "0000:02:0{}.0"
 
 
 def made(**changes: Any) -> Workload:
@@ -36,16 +36,17 @@ def made(**changes: Any) -> Workload:
 
 def sections(gpus: int = 2) -> dict[str, Any]:
     """A machine of 32 cores in two NUMA nodes, its GPUs below one switch with one uplink."""
-    above = [LEAF.format(1), SWITCH.format(1), ROOT.format(1)]
+    above = [SWITCH.format(1), ROOT.format(1)]
+    leaves = [LEAF.format(index) for index in range(gpus)]
     port = {"class_code": "060400", "vendor": "1000", "link_gts": 16.0, "link_gts_max": 16.0,
             "link_width": 16}  # fmt: skip
-    functions = [{"address": address, **port} for address in above]
+    functions = [{"address": address, **port} for address in (*leaves, *above)]
     listed = []
     for index in range(gpus):
         address = f"0000:1{index}:00.0"
         functions.append(
             {"address": address, "class_code": "030200", "vendor": "10de", "driver": "nvidia",
-             "physfn": "", "numa_node": 0, "upstream": above}
+             "physfn": "", "numa_node": 0, "upstream": [leaves[index], *above]}
         )  # fmt: skip
         listed.append(
             {"index": index, "bus_id": address, "name": "NVIDIA A100", "pcie_generation": 4,

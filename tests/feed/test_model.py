@@ -61,7 +61,7 @@ def test_more_workers_at_batch_512(workload, workers, utilization) -> None:
 
 
 def test_preprocessing_on_the_gpu_takes_the_cpu_stage_away(workload) -> None:
-    feed = feed_of(workload(transform={"on": "gpu", "gpu_rate": "50 GB/s"}), None)
+    feed = feed_of(workload(transform={"device": "gpu", "gpu_rate": "50 GB/s"}), None)
     found = outcome(feed, 512)
     assert (percent(found.utilization.high), found.binds) == ("100.0", FeedStage.ACCELERATOR)
     assert f"{found.transform_s.low * 1e3:.2f}" == "5.12"

@@ -117,12 +117,12 @@ def test_more_workers_than_cores_are_a_range_up_to_the_logical_cpus(
 
 def test_the_links_bound_storage_that_is_not_stated(workload, machine, evidence) -> None:
     node = feed_node(evidence(machine()))
-    assert feed_of(workload(storage={"on": "nvme"}), node).storage_read == node.nvme
-    assert feed_of(workload(storage={"on": "network"}), node).storage_read == node.network
+    assert feed_of(workload(storage={"over": "nvme"}), node).storage_read == node.nvme
+    assert feed_of(workload(storage={"over": "network"}), node).storage_read == node.network
     assert feed_of(workload(storage=None), node).storage_read == UNKNOWN
-    stated = {"on": "network", "read": "10 GB/s"}
+    stated = {"over": "network", "read": "10 GB/s"}
     assert feed_of(workload(storage=stated), node).storage_read == Interval(10e9, 10e9)
-    more = {"on": "network", "read": "20 GB/s"}
+    more = {"over": "network", "read": "20 GB/s"}
     assert feed_of(workload(storage=more), node).storage_read == node.network
 
 

@@ -160,7 +160,7 @@ def _workers(node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
 
 def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Iterator[str]:
     if chosen.demand_b_s is None:
-        yield "not known: sample_size is not in the file"
+        yield "not known: sample_size is not given"
         return
     one = chosen.demand_b_s
     total = f", {written(one * node.gpus, 'B/s')} for all {node.gpus}" if node.gpus > 1 else ""
@@ -170,8 +170,8 @@ def _demand(workload: Workload, node: NodeAnswer, chosen: BatchOutcome) -> Itera
         yield f"{workload.cached * 100:g} % of it from the page cache"
     if storage != UNKNOWN:
         yield f"storage reads {storage}"
-    elif node.node and workload.storage_on:
-        on = node.node.nvme if workload.storage_on == "nvme" else node.node.network
+    elif node.node and workload.storage_over:
+        on = node.node.nvme if workload.storage_over == "nvme" else node.node.network
         yield f"storage reads {rate(on)}"
     link = workload.link or (node.node.link if node.node else Interval())
     if rate(link) != UNKNOWN:

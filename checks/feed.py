@@ -1,0 +1,126 @@
+"""The node can feed its GPUs: the named workload keeps them as busy as the baseline asks.
+
+**Why it matters.** A training step takes as long as the slowest of storage reads, CPU transforms,
+the copy to the GPU and the step itself. A node whose CPUs or links are too few for its GPUs looks
+healthy and is expensive: at 57 % utilization almost every second GPU is bought for nothing.
+
+**Read from** `/sys/devices/system/cpu` (cores and threads), NVML (GPUs, their negotiated PCIe
+links) and `/sys/bus/pci/devices` (the ports above them, which several GPUs may share). Batch sizes,
+step times, the rate of a worker and what storage reads are the baseline's: a look measures none.
+
+**Verdicts.** For each batch size, utilization is the accelerator's step time by that of the slowest
+stage; see docs/feed.md for the arithmetic. The lowest of them counts. A worker has a core, at
+least, and a thread beyond the cores counts for at most as much; a PCIe link moves 75 to 100 % of
+what its encoding leaves, and that of an idle GPU is between what it is now and what it can be.
+Where the verdict depends on that, or on a stage that neither baseline nor evidence knows, it is
+unknown. Without `storage.read` or `storage.cached` the check can fail, and never pass.
+
+**To fix it** `nodevet feed` with the same values as a workload file says what to change first, and
+what each change gains: more workers, a larger batch, preprocessing on the GPU, the link, storage.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodevet.evidence.document import Evidence
+from nodevet.feed.advice import changes
+from nodevet.feed.model import BatchOutcome, Feed, outcome
+from nodevet.feed.node import READS, FeedNode, cores_and_links
+from nodevet.feed.setup import feed_of, unknowns
+from nodevet.feed.workload import Workload, WorkloadFields, workload_of
+from nodevet.model import (
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Severity,
+    fail,
+    ok,
+    unknown,
+)
+
+
+class Params(WorkloadFields, CheckParams, frozen=True, kw_only=True):
+    """`feed: {minimum_utilization: 80, sample_size: 500 kB, workers: 16, step: {256: 11.74 ms},
+    transform: {worker_rate: 250 MB/s}, storage: {read: 20 GB/s}}`"""
+
+    minimum_utilization: Annotated[float, Meta(gt=0, le=100)]
+    """Of the accelerator, in percent, at every batch size."""
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    workload, node = workload_of(params, ""), cores_and_links(evidence)
+    if workload.gpus is None and node.gpus is None:
+        yield unknown(why=node.unknown["gpus"])
+        return
+    feed = feed_of(workload, node)
+    found = [outcome(feed, batch) for batch in workload.batches]
+    expected = f"at least {params.minimum_utilization:g} %"
+    minimum = params.minimum_utilization / 100
+    worst = min(found, key=lambda each: each.utilization.high or 0.0)
+    least = min(found, key=lambda each: each.utilization.low)
+    if (worst.utilization.high or 0.0) < minimum:
+        yield fail(
+            expected=expected,
+            actual=said(worst.utilization.high, worst),
+            why=why(feed, worst),
+            advice=advice(feed, workload, node, worst),
+        )
+    elif node.gpus is None:
+        yield unknown(expected=expected, why=node.unknown["gpus"])
+    elif least.utilization.low < minimum:
+        yield unknown(expected=expected, why=unsure(feed, workload, node, least))
+    else:
+        yield ok(expected=expected, actual=said(least.utilization.low, least))
+
+
+def said(share: float | None, found: BatchOutcome) -> str:
+    """`at most 14.4 % at batch 512`"""
+    bound = "" if found.certain else "at most " if share == found.utilization.high else "at least "
+    return f"{bound}{(share or 0.0) * 100:.1f} % at batch {found.batch}"
+
+
+def why(feed: Feed, found: BatchOutcome) -> str:
+    told = f"the {found.binds.value} binds"
+    if found.workers_needed and feed.workers and found.workers_needed > feed.workers:
+        told += (
+            f"; {found.workers_needed} workers for each GPU are needed, {feed.workers} are there"
+        )
+    return told
+
+
+def advice(feed: Feed, workload: Workload, node: FeedNode, found: BatchOutcome) -> str:
+    """The change that gains most."""
+    first = next(iter(changes(feed, workload, node, found.batch)), None)
+    if first is None:
+        return "several stages are too slow at once: `nodevet feed` shows them side by side"
+    note = f" ({first.note})" if first.note else ""
+    return f"first: {first.text}{note}; `nodevet feed` tells what each change gains"
+
+
+def unsure(feed: Feed, workload: Workload, node: FeedNode, found: BatchOutcome) -> str:
+    """Why it is not known whether the GPUs are busy enough."""
+    missing = next(unknowns(feed, workload, node), None)
+    if missing:
+        return f"{missing.stage.value}: {missing.why}"
+    share = found.utilization
+    ends = f"between {share.low * 100:.1f} and {(share.high or 0.0) * 100:.1f} %"
+    return f"{ends} at batch {found.batch}: {stages(found)} known within bounds only"
+
+
+def stages(found: BatchOutcome) -> str:
+    """The stages that may bind and whose time is a range."""
+    names = [s.value for s in found.may_bind if not found.time_of(s).exact]
+    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.CPU,
+    reads=READS,
+    judge=judge,
+    severity=Severity.WARNING,
+    unasked="step times and rates are those of a job: say what yours are",
+)
