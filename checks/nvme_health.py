@@ -29,9 +29,9 @@ from msgspec import Meta
 
 from nodevet.checking.aspects import Aspect, doubted, judged, met, unread_aspect
 from nodevet.checking.expected import Words, matches, said
+from nodevet.evidence.across import is_virtual
 from nodevet.evidence.core import NOT_ASKED, unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.host import HostInfo
 from nodevet.evidence.nvme import Nvme, NvmeController, NvmeHealthLog
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import (
@@ -198,11 +198,6 @@ def subject_of(drive: NvmeController) -> Subject:
 def details_of(drive: NvmeController) -> Mapping[str, str]:
     told = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
     return {name: text for name, text in told.items() if text}
-
-
-def is_virtual(evidence: Evidence) -> bool:
-    data = evidence[HostInfo].data
-    return data is not None and data.virtualization not in (None, "none", "container")
 
 
 def texts(drive: NvmeController, params: Params) -> Iterator[Aspect]:

@@ -46,6 +46,7 @@ FILE_SYSTEMS = _most(512)  # paths that are asked about: 8, and those that a bas
 MOUNTS = _most(512)  # that hold data; the probe keeps 256
 MOUNT_OPTIONS = _most(256)  # of one mount: a page of text
 NVME_CONTROLLERS = _most(256)  # a server has 36 slots
+DRIVES = _most(512)  # SATA and SAS; the probe reads 256
 NFS_MOUNTS = _most(256)  # the probe keeps 128
 RAID_ARRAYS = _most(256)  # and ZFS pools
 RAID_MEMBERS = _most(1024)  # of an array; md has 1,920 slots with metadata 1.x and nobody uses them

@@ -7,6 +7,7 @@ import msgspec
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence, once
 from nodevet.evidence.gpu import NO_LIBRARY, Gpu, Gpus, lost, subject_of
+from nodevet.evidence.host import HostInfo
 from nodevet.evidence.kernel_log import KernelLog
 from nodevet.evidence.lists import numbers
 from nodevet.evidence.modules import Modules
@@ -208,3 +209,9 @@ def nearest(
     if least is None:
         return "no NUMA node has CPUs"
     return tuple(each for each in with_cpus if away[each.id] == least)
+
+
+def is_virtual(evidence: Evidence) -> bool:
+    """Whether it is known to be a virtual machine, whose drives are those of its host."""
+    data = evidence[HostInfo].data
+    return data is not None and data.virtualization not in (None, "none", "container")

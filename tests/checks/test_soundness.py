@@ -452,6 +452,7 @@ COUNTED = {  # section, list: what else in the evidence says which items there a
     ("libraries", "libraries"): (asked("libraries", "libraries"),),
     ("mounts", "mounts"): (asked("mounts", "mounts"),),
     ("nvme", "controllers"): (drives_on_the_bus,),
+    ("drives", "drives"): (said_to_be_there("drives", "drives", "found"),),
     ("nfs", "mounts"): (said_to_be_there("nfs", "mounts", "found"),),
     ("raid", "arrays"): (said_to_be_there("raid", "arrays", "arrays_found"),),
     ("raid", "pools"): (said_to_be_there("raid", "pools", "pools_found"),),

@@ -1,7 +1,7 @@
-"""The health log of an NVMe drive as nvme-cli and smartctl print it in JSON. Pure.
+"""What drives say of their health, as nvme-cli and smartctl print it in JSON. Pure.
 
-See the NVM Express Base Specification, SMART / Health Information log; both name its fields in
-their own way, and nvme-cli tells kelvins.
+Of NVMe drives see the NVM Express Base Specification, SMART / Health Information log; both name its
+fields in their own way, and nvme-cli tells kelvins.
 """
 
 import json
@@ -22,6 +22,7 @@ FIELDS = (  # field, as smartctl calls it, as nvme-cli does
     ("warning_temperature_min", "warning_temp_time", "warning_temp_time"),
     ("critical_temperature_min", "critical_comp_time", "critical_comp_time"),
 )
+WORD = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/,+_.:-]{0,63}\Z")  # never an option of a program
 NUMBER = re.compile(r"-?[0-9]{1,40}\Z")
 MOST = (1 << 63) - 1  # counters of 128 bits are told up to here
 FREEZING = 273  # kelvins
@@ -30,12 +31,7 @@ COLDEST_KELVIN = 200  # nothing at work is that hot in degrees
 
 def parse_log(text):
     """{field: number, or why there is none} of what either program printed. Raises ValueError."""
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError("not JSON: {}".format(quote(text.strip())))
-    if not isinstance(told, dict):
-        raise ValueError("not a JSON object")
+    told = parsed_object(text)
     log, column = told, 2
     if OF_SMARTCTL in told or "smartctl" in told:
         log, column = told.get(OF_SMARTCTL), 1
@@ -48,6 +44,93 @@ def parse_log(text):
             value -= FREEZING
         found[names[0]] = value
     return found
+
+
+ATTRIBUTES = (("reallocated", 5), ("pending", 197), ("uncorrectable", 198))  # of ATA, by number
+SCSI_ERRORS = ("read", "write", "verify")
+UNREAD = 0b11  # bits of smartctl's exit code: not understood, not opened
+NOT_TOLD = "the drive does not tell it"
+COUNTS = ("reallocated", "pending", "uncorrectable", "percentage_used", "temperature_c",
+          "power_on_hours")  # fmt: skip
+
+
+def parse_drive(text, code):
+    """What smartctl printed of a SATA or SAS drive, {field: value, None: not told}; the other bits
+    of its exit code (smartctl(8)) are facts of the drive. Raises ValueError."""
+    told = parsed_object(text)
+    if code & UNREAD or "device" not in told:
+        raise ValueError(complaint(told) or "smartctl ended with {}".format(code))
+    found = dict.fromkeys(COUNTS)
+    found.update(
+        exit_bits=code,
+        passed=inner(told, "smart_status", "passed", bool),
+        failing="",
+        model=first_text(told, "model_name", "scsi_model_name"),
+        serial=first_text(told, "serial_number"),
+        firmware=first_text(told, "firmware_version", "scsi_revision", "revision"),
+        temperature_c=number(inner(told, "temperature", "current", int)),
+        power_on_hours=number(inner(told, "power_on_time", "hours", int)),
+        percentage_used=number(inner(told, "endurance_used", "current_percent", int)),
+    )  # fmt: skip
+    table = inner(told, "ata_smart_attributes", "table", list)
+    if table is not None:
+        take_attributes(found, [row for row in table if isinstance(row, dict)])
+    else:
+        take_scsi(found, told)
+    return found
+
+
+def take_attributes(found, rows):
+    """Those of an ATA drive: `when_failed` is now, past or nothing."""
+    raw = {row.get("id"): number(inner(row, "raw", "value", int)) for row in rows}
+    for field, attribute in ATTRIBUTES:
+        found[field] = raw.get(attribute)
+    names = [row.get("name") for row in rows if row.get("when_failed") == "now"]
+    found["failing"] = ", ".join(str(name)[:64] for name in names[:32])
+
+
+def take_scsi(found, told):
+    """The same of a SAS drive."""
+    found["reallocated"] = number(told.get("scsi_grown_defect_list"))
+    used = number(told.get("scsi_percentage_used_endurance_indicator"))
+    found["percentage_used"] = found["percentage_used"] if used is None else used
+    log = inner(told, "scsi_error_counter_log", None, dict) or {}
+    counts = [number(inner(log, each, "total_uncorrected_errors", int)) for each in SCSI_ERRORS]
+    counts = [count for count in counts if count is not None]
+    found["uncorrectable"] = sum(counts) if counts else None
+
+
+def first_text(told, *keys):
+    return next((told[key] for key in keys if isinstance(told.get(key), str)), None)
+
+
+def inner(told, key, below, kind):
+    """A value of this type; None if there is none."""
+    value = told.get(key)
+    if below is not None:
+        value = value.get(below) if isinstance(value, dict) else None
+    return value if isinstance(value, kind) else None
+
+
+def parse_scan(text):
+    """(name, type) of the drives that `smartctl --scan` knows. Raises ValueError.
+
+    >>> parse_scan('{"devices": [{"name": "/dev/bus/0", "type": "megaraid,8"}]}')
+    [('/dev/bus/0', 'megaraid,8')]
+    """
+    devices = inner(parsed_object(text), "devices", None, list) or []
+    rows = [(row.get("name"), row.get("type")) for row in devices if isinstance(row, dict)]
+    return [row for row in rows if all(isinstance(word, str) and WORD.match(word) for word in row)]
+
+
+def parsed_object(text):
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON: {}".format(quote(text.strip())))
+    if not isinstance(told, dict):
+        raise ValueError("not a JSON object")
+    return told
 
 
 def number(value):

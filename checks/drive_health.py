@@ -1,0 +1,221 @@
+"""Every SATA and SAS drive works and is healthy by its own account.
+
+**Why it matters.** The system of a GPU node often lies on two SATA drives that nobody looks at: the
+first fails in silence, the second takes the node with it. A drive that cannot read some sectors
+makes every program that touches them hang for seconds.
+
+**Read from** /sys/block/sd*, and `smartctl --json` of smartmontools: as root, with a deadline, and
+only because a baseline has this check. It changes nothing and wakes no drive that sleeps. Drives
+behind a RAID controller are asked if `smartctl --scan` lists them. NVMe drives have `nvme_health`.
+
+**Verdicts.** A drive fails if the kernel has given it up, if its own verdict is that it fails, if
+an attribute is below its threshold now, or beyond the limits of the baseline; a count that a drive
+does not tell is not judged. That errors are in its log, or that an attribute was below its
+threshold once, is told in the details. Without smartctl, or without root, it is unknown;
+`smart: false` judges what the kernel says alone. A volume of a RAID controller is not applicable if
+its drives are asked, and else unknown: `ignore` it, and judge it with a rule `command`. In a
+virtual machine that cannot ask a drive it is not applicable. USB and removable media are left out.
+
+**To fix it** `smartctl -x /dev/sdX` tells more. A drive that fails, or has sectors that it cannot
+read, is replaced; of a mirror first see that the other half is whole (`raid`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from nodevet.checking.aspects import Aspect, judged, met, unread_aspect
+from nodevet.checking.expected import Words, matches
+from nodevet.evidence.across import is_virtual
+from nodevet.evidence.core import NOT_ASKED, unread
+from nodevet.evidence.document import Evidence
+from nodevet.evidence.drives import DriveLog, Drives, ScsiDrive
+from nodevet.model import (
+    NODE,
+    Area,
+    Check,
+    CheckParams,
+    Finding,
+    Subject,
+    Value,
+    Verdict,
+    compare,
+    not_applicable,
+    unknown,
+)
+
+NOT_TOLD = "the drive does not tell it"
+PAST = ((5, "an attribute was below its threshold once"), (6, "errors in its log"),
+        (7, "failed self-tests in its log"))  # fmt: skip
+REPLACE = "have it replaced: details tell its serial; see `smartctl -x` and, of a mirror, `raid`"
+COOL = "look at fans, airflow and the drives around it"
+MISSING = "a drive is missing: the kernel log tells when it went; reseat it"
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Params(CheckParams):
+    """`drive_health: {}` or `drive_health: {count: 2, maximum_reallocated: 50}` or
+    `drive_health: {smart: false, ignore: sdc}`"""
+
+    bare: ClassVar[str] = "count"
+
+    count: Count | None = None
+    """Drives that there must be, volumes of RAID controllers aside."""
+    smart: bool = True
+    """Whether the drives are asked."""
+    ignore: Words | None = None
+    """Names of drives; `*` stands for any text."""
+    maximum_reallocated: Count | None = None
+    """Sectors that were replaced; of SAS, grown defects."""
+    maximum_pending: Count | None = 0
+    """Sectors that could not be read and wait to be replaced."""
+    maximum_uncorrectable: Count | None = 0
+    """Errors that could not be corrected."""
+    maximum_percentage_used: Annotated[int, Meta(ge=0, le=255)] | None = 100
+    """Of the endurance that the vendor rates."""
+    maximum_temperature_c: Annotated[int, Meta(ge=1, le=200)] | None = None
+
+
+def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    section = evidence[Drives]
+    if section.data is None:
+        yield unknown(why=f"drives: {section.why}")
+        return
+    data = section.data
+    if data.drives is None or data.found is None:
+        yield unread(NODE, data, "drives" if data.drives is None else "found")
+        return
+    drives = [each for each in data.drives if not matches(each.name, params.ignore or ())]
+    if data.found != len(data.drives):
+        yield unknown(why=f"{data.found} drives were found, and {len(data.drives)} are told")
+    if params.count is not None:
+        yield from counted(drives, params.count)
+    asked = any(each.health is not None for each in drives)
+    for drive in drives:
+        yield from judge_drive(drive, evidence, params, asked)
+    if not drives and params.count is None:
+        yield not_applicable(why="there is no SATA or SAS drive")
+
+
+def counted(drives: Sequence[ScsiDrive], count: int) -> Iterator[Finding]:
+    unsure = next((each for each in drives if each.volume is None), None)
+    if unsure is not None:
+        yield unread(NODE, unsure, "volume")
+        return
+    there = sum(not each.volume for each in drives)
+    advice = MISSING if there < count else "correct the baseline" if there > count else ""
+    yield compare(NODE, expected={"drives": count}, actual={"drives": there}, advice=advice)
+
+
+def judge_drive(
+    drive: ScsiDrive, evidence: Evidence, params: Params, others: bool
+) -> Iterator[Finding]:
+    """`others`: whether any drive of the node could be asked."""
+    subject = Subject(kind="drive", id=drive.name)
+    aspects = [*stated(drive)]
+    if params.smart and drive.health is not None:
+        aspects += logged(drive.health, params)
+    elif params.smart:
+        good = [each for each in aspects if each.verdict is not Verdict.OK]
+        aspects = [*good, unasked(drive, evidence, others)]
+    yield from judged(subject, aspects, details_of(drive))
+
+
+def stated(drive: ScsiDrive) -> Iterator[Aspect]:
+    """What the kernel says; of a drive behind a RAID controller it says nothing."""
+    if drive.name.startswith("/dev/"):
+        return
+    if drive.state is None:
+        yield unread_aspect(drive, "state")
+    else:
+        right = drive.state == "running"
+        advice = "the kernel log says why; reseat it, or have it replaced"
+        yield met("state", right, expected="running", actual=drive.state, advice=advice)
+
+
+def unasked(drive: ScsiDrive, evidence: Evidence, others: bool) -> Aspect:
+    why = f"health: {drive.why('health')}"[:400]
+    if drive.volume and others:
+        return Aspect(Verdict.NOT_APPLICABLE, "health", why="a volume of a RAID controller")
+    if is_virtual(evidence):
+        return Aspect(Verdict.NOT_APPLICABLE, "health", why=f"a virtual machine: {why}")
+    return Aspect(Verdict.UNKNOWN, "health", why=why)
+
+
+def logged(log: DriveLog, params: Params) -> Iterator[Aspect]:
+    """What the drive says of itself."""
+    if log.passed is None:
+        yield unread_aspect(log, "passed")
+    else:
+        told = "passed" if log.passed else "failing"
+        yield met("verdict", log.passed, expected="passed", actual=told, advice=REPLACE)
+    if log.failing is None:
+        yield unread_aspect(log, "failing")
+    else:
+        told, name = log.failing or "none", "below threshold"
+        yield met(name, not log.failing, expected="none", actual=told, advice=REPLACE)
+    for name, field, most, unit, advice in (
+        ("reallocated", "reallocated", params.maximum_reallocated, "", REPLACE),
+        ("pending", "pending", params.maximum_pending, "", REPLACE),
+        ("uncorrectable", "uncorrectable", params.maximum_uncorrectable, "", REPLACE),
+        ("endurance used", "percentage_used", params.maximum_percentage_used, "%", REPLACE),
+        ("temperature", "temperature_c", params.maximum_temperature_c, " °C", COOL),
+    ):
+        value: int | None = getattr(log, field)
+        if most is None or (value is None and log.errors.get(field) == NOT_TOLD):
+            continue
+        if value is None or (value < 0 and field != "temperature_c"):
+            yield unread_aspect(log, field)
+        else:
+            expected = f"at most {most}{unit}" if most else "none"
+            actual = f"{value}{unit}"
+            yield met(name, value <= most, expected=expected, actual=actual, advice=advice)
+
+
+def details_of(drive: ScsiDrive) -> Mapping[str, str]:
+    told = {"model": drive.model, "serial": drive.serial, "firmware": drive.firmware}
+    bits = drive.health.exit_bits if drive.health else None
+    past = ", ".join(text for bit, text in PAST if (bits or 0) >> bit & 1)
+    return {name: text for name, text in {**told, "also": past}.items() if text}
+
+
+def asks(params: Params) -> Mapping[str, tuple[str, ...]]:
+    return {"drives": ("health",) if params.smart else ()}
+
+
+def learn(evidence: Evidence) -> Value:
+    data = evidence[Drives].data
+    if data is None or not data.drives:
+        return None
+    if any(each.volume is None or each.state not in (None, "running") for each in data.drives):
+        return None
+    fields: dict[str, Value] = {"count": sum(not each.volume for each in data.drives)}
+    drives = [each for each in data.drives if not each.volume]
+    if any(each.health is None and each.why("health") != NOT_ASKED for each in drives):
+        fields["smart"] = False
+    return fields
+
+
+CHECK = Check(
+    params=Params,
+    area=Area.STORAGE,
+    reads=(
+        "drives.drives[].health.failing",
+        "drives.drives[].health.passed",
+        "drives.drives[].health.pending",
+        "drives.drives[].health.percentage_used",
+        "drives.drives[].health.reallocated",
+        "drives.drives[].health.temperature_c",
+        "drives.drives[].health.uncorrectable",
+        "drives.drives[].name",
+        "drives.drives[].state",
+        "drives.drives[].volume",
+        "drives.found",
+        "host.virtualization",
+    ),
+    judge=judge,
+    unasked="asks drives for their health, as root: say drive_health: {} to have them asked",
+    learn=learn,
+    asks=asks,
+)
