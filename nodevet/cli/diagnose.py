@@ -1,7 +1,7 @@
 """`nodevet diagnose`: what the GPUs of live nodes wait for."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,10 @@ from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
+
+if TYPE_CHECKING:
+    from nodevet.fleet import Visit
+    from nodevet.model import Host
 
 
 @click.command(
@@ -21,6 +25,11 @@ from nodevet.cli.common.durations import Duration
         (
             "The nodes of a job, watched at the same time: who holds it up?",
             "nodevet diagnose -i fleet.yaml gpu[001-008] --duration 30s",
+        ),
+        (
+            "Keep it with the ticket, and look at it again tomorrow",
+            "nodevet diagnose gpu007 --capture incident.json.gz\n"
+            "nodevet diagnose --from incident.json.gz --rules",
         ),
     ),
 )
@@ -47,6 +56,25 @@ from nodevet.cli.common.durations import Duration
     show_default=True,
     help="For people, or for programs.",
 )
+@click.option(
+    "--capture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write all that was watched as an incident bundle, for --from; gzipped if FILE ends in "
+    ".gz.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="With --capture: leave out what names people, paths or machines.",
+)
+@click.option(
+    "--from",
+    "bundle",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Diagnose an incident bundle again, instead of watching hosts.",
+)
 @click.option("--rules", is_flag=True, help="Tell which rules held and which did not, and why.")
 @options.baselines
 @options.reach
@@ -60,6 +88,9 @@ def command(
     interval: float,
     form: str,
     rules: bool,
+    capture: Path | None,
+    redact: bool,
+    bundle: Path | None,
     names: tuple[str, ...],
     project: Path,
     display: Display,
@@ -83,19 +114,37 @@ def command(
     from nodevet.cli.common.output import Sinks, Streams
     from nodevet.cli.common.progress import Bar
     from nodevet.report.parts.diagnosis import diagnosis_text
+    from nodevet.run import incident
     from nodevet.run.context import open_context
-    from nodevet.run.diagnose import diagnosed
+    from nodevet.run.diagnose import diagnosed, diagnosed_again
+    from nodevet.run.errors import UserError
     from nodevet.run.reach import fleet_options
     from nodevet.run.targets import Targets
 
+    if redact and not capture:
+        raise UserError("--redact goes with --capture FILE")
+    if bundle and (capture or targets or inventories or limit):
+        raise UserError("--from reads one bundle: leave out hosts, -i, --limit and --capture")
     context = open_context(project, names)
-    hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
-    reached = fleet_options(context=context, commands=False, **reach)
-    with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
-        bar.start()
-        found = diagnosed(
-            hosts, context, reached, seconds=duration, interval=interval, done=bar.advance
-        )
+    if bundle:
+        found = diagnosed_again(incident.read(bundle), context)
+    else:
+        hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
+        reached = fleet_options(context=context, commands=False, **reach)
+        kept: list[tuple[Visit, Host]] = []
+        with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
+            bar.start()
+            found = diagnosed(
+                hosts,
+                context,
+                reached,
+                seconds=duration,
+                interval=interval,
+                save=(lambda visit, host: kept.append((visit, host))) if capture else None,
+                done=bar.advance,
+            )
+        if capture:
+            incident.write(capture, kept, redact=redact)
     if form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
     else:

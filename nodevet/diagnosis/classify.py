@@ -78,7 +78,7 @@ def condition(threshold: Threshold, figure: Figure) -> Condition:
         least = threshold.at_least
         holds = value >= threshold.value if least else value <= threshold.value
         if not threshold.is_count:
-            margin = _beyond(value, threshold.value) if least else _ratio(threshold.value, value)
+            margin = _beyond(figure, threshold.value) if least else _ratio(threshold.value, value)
     return Condition(
         figure=figure,
         at_least=threshold.at_least,
@@ -89,11 +89,12 @@ def condition(threshold: Threshold, figure: Figure) -> Condition:
     )
 
 
-def _beyond(value: float, least: float) -> float:
+def _beyond(figure: Figure, least: float) -> float:
     """How far a value is above a threshold. Of percent near 100, by how little is left: 97 is far
     beyond 85."""
+    value = figure.value or 0.0
     margin = _ratio(value, least)
-    if least < HALF or value < least:
+    if figure.unit != "%" or least < HALF or value < least:
         return margin
     return max(margin, _ratio(WHOLE - least, max(WHOLE - value, 0.0)))
 

@@ -40,7 +40,7 @@ class WatchedJob(NamedTuple):
     hz: int
 
 
-def job_of(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
+def watched_job(evidence: Evidence, gpu: GpuActivity) -> WatchedJob | str:
     """The job on a GPU, or why it is not known."""
     section = evidence[ProcessActivities]
     data = section.data
@@ -72,7 +72,7 @@ def _own(
 
 def jobs(evidence: Evidence, gpu: GpuActivity) -> tuple[Job, ...]:
     """The processes on a GPU as people name them."""
-    found = job_of(evidence, gpu)
+    found = watched_job(evidence, gpu)
     own = {} if isinstance(found, str) else {each.pid: each for each in found.processes}
     return tuple(
         Job(
@@ -94,7 +94,7 @@ def _helpers(pid: int, own: Mapping[int, ProcessActivity]) -> int:
 
 
 def job_figures(evidence: Evidence, gpu: GpuActivity) -> Iterator[Figure]:
-    found = job_of(evidence, gpu)
+    found = watched_job(evidence, gpu)
     if isinstance(found, str):
         yield from (Figure(name, None, unit, what, found) for name, unit, what in NAMES)
         return

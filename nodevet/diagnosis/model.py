@@ -4,6 +4,7 @@ from enum import Enum
 
 from msgspec import Struct
 
+from nodevet.diagnosis.timeline import Timeline
 from nodevet.model import Finding, Status
 
 SCHEMA = 1
@@ -111,6 +112,7 @@ class HostDiagnosis(Struct, frozen=True, kw_only=True):
     baseline: str = ""  # the suspects are by it
     began_s: float | None = None  # by this machine's clock, seconds since 1970 UTC
     seconds: float = 0.0  # for which it was watched
+    timelines: tuple[Timeline, ...] = ()
     overhead: float | None = None  # percent of one core that watching took
 
 

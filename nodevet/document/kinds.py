@@ -30,6 +30,7 @@ class DocumentKind(Enum):
     RESULT = "the result of a run of fixes"
     FIX_RUN = "the folder of a run of fixes"
     EVIDENCE = "saved evidence"
+    INCIDENT = "an incident bundle"
 
 
 _WAYS = {
@@ -42,11 +43,13 @@ _WAYS = {
     DocumentKind.PLAN: "read and sign it with: nodevet approve {file}",
     DocumentKind.RESULT: "render its folder with: nodevet report {folder}",
     DocumentKind.FIX_RUN: "render it with: nodevet report {file}",
+    DocumentKind.INCIDENT: "diagnose it with: nodevet diagnose --from {file}",
     DocumentKind.EVIDENCE: "judge it with: nodevet check --evidence {file}",
 }
 # the first of these of which the file has all keys, of what JSON or YAML
 _JSON_KEYS = (
     ({"nodevet_plan"}, DocumentKind.PLAN),
+    ({"nodevet_incident"}, DocumentKind.INCIDENT),
     ({"schema", "probe", "sections"}, DocumentKind.EVIDENCE),
     ({"host", "status", "evidence"}, DocumentKind.EVIDENCE),
     ({"schema", "plan", "digest", "hosts"}, DocumentKind.RESULT),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from nodevet import bounds
 from nodevet.bounds import Text
-from nodevet.evidence.activity import Counted, Look, Times
+from nodevet.evidence.activity import Counted, Look, Numbers, Times
 from nodevet.evidence.core import Record, SectionRecord
 
 States = Annotated[str, bounds.LOOKS_TEXT]
@@ -22,6 +22,7 @@ class ThreadActivity(Record, frozen=True, kw_only=True):
     states: States | None = None
     user: Counted | None = None  # utime
     system: Counted | None = None  # stime
+    ticks: Numbers | None = None  # utime and stime at each look, of a thread that ran
     cpu: int | None = None  # that it ran on last
     waited_ns: Counted | None = None  # schedstat: runnable, and no CPU
     switches: Counted | None = None  # of its own will

@@ -13,6 +13,7 @@ from nodevet import __version__
 from nodevet.diagnosis.classify import diagnose
 from nodevet.diagnosis.model import Diagnosis, HostDiagnosis, Suspect
 from nodevet.diagnosis.stragglers import stragglers
+from nodevet.diagnosis.timelines import timelines
 from nodevet.evidence.activity import Look
 from nodevet.evidence.document import Evidence
 from nodevet.evidence.gpu import Gpus
@@ -133,6 +134,7 @@ def host_diagnosis(one: Visit, host: Host, context: VetContext) -> HostDiagnosis
         suspects=tuple(_suspects(report.findings, vetted.evidence, context)),
         began_s=_began(one, vetted.evidence, looks),
         seconds=max((look.seconds for look in looks), default=0.0),
+        timelines=timelines(vetted.evidence),
         overhead=_overhead(looks),
     )
     return replace(told, why=found) if isinstance(found, str) else replace(told, gpus=found)

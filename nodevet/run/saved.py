@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -90,20 +90,23 @@ def keep(visit: Visit, host: Host, folder: Path) -> None:
     Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.encode(
-        {
-            "host": visit.host,
-            "status": visit.status,
-            "why": visit.why,
-            "seconds": round(visit.seconds, 3),
-            "groups": sorted(host.groups),
-            "arrived": age.instant(visit.at) or None,
-            "expect_hostname": expected_hostname(host) is not None and host.expect_hostname,
-            "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
-        }
-    )
+    text = msgspec.json.encode(document_of(visit, host))
     # not durable: a sync per host would cost a sweep more than what a power cut could lose
     write_whole(folder / f"{quote(visit.host, safe='')}.json", text, durable=False)
+
+
+def document_of(visit: Visit, host: Host) -> dict[str, Any]:
+    """A visit as it is kept: a KeptVisit."""
+    return {
+        "host": visit.host,
+        "status": visit.status,
+        "why": visit.why,
+        "seconds": round(visit.seconds, 3),
+        "groups": sorted(host.groups),
+        "arrived": age.instant(visit.at) or None,
+        "expect_hostname": expected_hostname(host) is not None and host.expect_hostname,
+        "evidence": msgspec.Raw(visit.evidence) if visit.evidence else None,
+    }
 
 
 class KeptVisit(msgspec.Struct, frozen=True):
@@ -139,13 +142,7 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
     file that is none."""
     text = path.read_bytes()
     with suppress(msgspec.DecodeError):
-        kept = typed.decode(text, KeptVisit)
-        evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
-        if (kept.status is Status.VETTED) != (evidence is not None):
-            raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
-        at = kept.arrived.timestamp() if kept.arrived else None
-        visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds, at)
-        return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)
+        return visit_of(typed.decode(text, KeptVisit), path)
     try:
         check_envelope(text)
     except EvidenceError as error:
@@ -154,3 +151,13 @@ def read_visit(path: Path) -> tuple[Visit, Host]:
         raise SavedEvidenceError(f"{path}: {told}") from error
     name = unquote(path.stem)
     return Visit(name, Status.VETTED, "", text, 0.0), Host(name=name, expect_hostname=False)
+
+
+def visit_of(kept: KeptVisit, path: Path) -> tuple[Visit, Host]:
+    """A visit as it was, and its host. Raises SavedEvidenceError if it contradicts itself."""
+    evidence = None if bytes(kept.evidence) == b"null" else bytes(kept.evidence)
+    if (kept.status is Status.VETTED) != (evidence is not None):
+        raise SavedEvidenceError(f"{path}: its status and its evidence contradict each other")
+    at = kept.arrived.timestamp() if kept.arrived else None
+    visit = Visit(kept.host, kept.status, kept.why, evidence, kept.seconds, at)
+    return visit, Host(name=kept.host, groups=kept.groups, expect_hostname=kept.expect_hostname)

@@ -80,6 +80,7 @@ class WatchedThread(object):
         self.tid = tid
         self.place = "{}{}/".format(place, tid)
         self.states = []
+        self.ticks = []
         self.waits = {}  # wchan: at how many looks
         self.asleep_in = ""
         self.why = None
@@ -90,9 +91,10 @@ class WatchedThread(object):
         """Take its state; with `whole` its counters too. A thread that has ended says `-`."""
         stat, _ = attempt(lambda: stat_of(small(self.place + "stat")))
         if stat is None:
-            self.states.append("-")
+            self.skip()
             return
         self.states.append(stat["state"])
+        self.ticks.append(stat["user"] + stat["system"])
         self.last.update(stat)
         if stat["state"] in "SD":
             self.sleep()
@@ -104,6 +106,11 @@ class WatchedThread(object):
             self.last["waited_ns"] = waited
         if not self.first:
             self.first = dict(self.last)
+
+    def skip(self):
+        """Not this time."""
+        self.states.append("-")
+        self.ticks.append(None)
 
     def is_active(self):
         """Whether it is worth a look between the first and the last: it ran, or waited for
@@ -129,6 +136,8 @@ class WatchedThread(object):
         else:
             record["name"], record["cpu"] = self.last["name"], self.last["cpu"]
         counted(record, TICKS + SWITCHES + ("waited_ns",), self.first, self.last)
+        if self.first and self.ticks[-1:] != [None] and self.ticks[-1] != self.ticks[0]:
+            record["ticks"] = [None] * (looks - len(self.ticks)) + self.ticks
         record["waits"] = self.waits
         if self.why and not self.waits:
             record.fail("waits", self.why)

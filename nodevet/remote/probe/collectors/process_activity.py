@@ -263,7 +263,7 @@ class Watched(object):
                 if whole or thread.tid == process.pid or thread.is_active():
                     thread.look(whole)
                 else:
-                    thread.states.append("-")
+                    thread.skip()
         if whole:
             for group in self.groups.values():
                 group.count()
