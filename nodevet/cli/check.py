@@ -36,7 +36,8 @@ SOME = 5  # names in a sentence
         ),
         (
             "Every night: what is new since the last run, and a page to look at",
-            "nodevet check -i fleet.yaml --previous last.json --since evidence --save evidence \\\n"
+            "nodevet check -i fleet.yaml --previous last.json \\\n"
+            "  --since evidence --save evidence \\\n"
             "  --format table --format json:last.json --format html:report.html",
         ),
     ),
