@@ -1,4 +1,4 @@
-"""`nodevet explain`: a check, what is expected by it and why; or a host, in full."""
+"""`nodevet explain`: a check, what is expected by it and why; a baseline; or a host, in full."""
 
 import shutil
 import textwrap
@@ -30,6 +30,7 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
     order=4,
     examples=(
         ("What the check is about", "nodevet explain pcie_link"),
+        ("All that a baseline expects, and why", "nodevet explain nvidia-h100-sxm"),
         (
             "What is expected of gpu001, and which line of which file says so",
             "nodevet explain pcie_link --host gpu001 -i fleet.yaml",
@@ -37,7 +38,12 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
         ("All that a run found on gpu004", "nodevet explain gpu004 --from last.json"),
     ),
 )
-@click.argument("what", metavar="CHECK|HOST", shell_complete=completing.checks)
+@click.argument(
+    "what",
+    metavar="[CHECK|BASELINE|HOST]",
+    required=False,
+    shell_complete=completing.checks_and_baselines,
+)
 @click.option(
     "--host",
     metavar="HOST",
@@ -59,7 +65,7 @@ WRITTEN = 100  # columns of the pages, and of what is not a terminal
 @options.reach
 @options.project
 def command(
-    what: str,
+    what: str | None,
     host: str | None,
     source: Path | None,
     inventories: tuple[str, ...],
@@ -68,7 +74,7 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Explain a CHECK and its fix, or show a HOST in full.
+    """Explain a CHECK and its fix, or a BASELINE, or show a HOST in full.
 
     A CHECK: why it matters, what a baseline may say about it, its fix. With --host or -b: also
     what is expected, and which line of which file says so; with --from, what it said there. A
@@ -77,14 +83,27 @@ def command(
     CHECK may also be what every run checks, whether or not a baseline asks for it:
     host_identity, hostname, evidence_age, baseline.
 
+    A BASELINE, a name or a file: the hosts that it is for, what it extends, and all that it expects
+    by check: the values, the line that says each, and what the file remarks there. Without a word,
+    it is that of -b, or of --host.
+
     A HOST: what it is, and each of its findings with all that is known of it: values, reasons,
     advice, parts, and the line of the baseline. It is that of a saved run or of saved evidence
-    (--from), or it is visited (-i). A word that names a check is always the check.
+    (--from), or it is visited (-i). A word that names a check is always the check, and one that
+    names a baseline is that, unless --from or -i says where a host is.
     """
     from nodevet.run.context import open_project
-    from nodevet.run.explain import expected, is_check, not_known, page
+    from nodevet.run.explain import expected, is_baseline, is_check, not_known, page
 
     catalog, folders = open_project(project)
+    apart = host or names or source or inventories
+    if what and not apart and not is_check(what, catalog) and is_baseline(what, folders):
+        names, what = (what,), None
+    if what is None:
+        if source or not (host or names):
+            raise UserError("name a check, a baseline or a host: `nodevet explain --help`")
+        _show_baselines(_resolved(catalog, folders, host, inventories, names, reach), catalog)
+        return
     if not is_check(what, catalog):
         if host or not (source or inventories):
             raise not_known(what, catalog)
@@ -101,6 +120,15 @@ def command(
     for one in resolved:
         click.echo()
         click.echo("\n".join(expected(one, what, catalog)))
+
+
+def _show_baselines(found: "Sequence[Resolved]", catalog: "Catalog") -> None:
+    from nodevet.run.explain_baseline import page_of
+
+    for number, one in enumerate(found):
+        if number:
+            click.echo()
+        click.echo(page_of(one, catalog, _columns()))
 
 
 def _resolved(
@@ -174,8 +202,12 @@ def _fitted(page: str) -> str:
 
     Lines that are indented are to be typed, and stay.
     """
-    columns = shutil.get_terminal_size((WRITTEN, 24)).columns
+    columns = _columns()
     return "\n\n".join(_filled(paragraph, columns) for paragraph in page.split("\n\n"))
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((WRITTEN, 24)).columns
 
 
 def _filled(paragraph: str, columns: int) -> str:

@@ -17,6 +17,7 @@ from nodevet.baseline import (
 )
 from nodevet.baseline.choose import CHECK as CHOICE
 from nodevet.baseline.choose import PAGE as OF_CHOICE
+from nodevet.baseline.library import is_path
 from nodevet.baseline.param_fields import ParamField, examples, param_fields
 from nodevet.catalog import Catalog
 from nodevet.document.kinds import DocumentKind, kind_of
@@ -93,6 +94,11 @@ def is_check(word: str, catalog: Catalog) -> bool:
     return word in catalog.ids or word in PAGES
 
 
+def is_baseline(word: str, folders: Sequence[Path]) -> bool:
+    """Whether a word names a baseline, or a file that may be one."""
+    return is_path(word) or word in dict(available(folders))
+
+
 def saved_host(path: Path, host: str, project: Path, names: Sequence[str]) -> tuple[Run, str]:
     """A run that holds this host: a saved one, or one made now of saved evidence, whatever its
     age; and what the reader must know of it. Raises UserError, and what reading raises."""
@@ -122,7 +128,7 @@ def not_known(word: str, catalog: Catalog) -> UserError:
     """What to say of a word that is no check, if nothing says where a host would be."""
     near = did_you_mean(word, (*catalog.ids, *PAGES), "`nodevet list checks` names them")
     way = f"for a host: nodevet explain {brief(word)} --from last.json, or -i INVENTORY"
-    return UserError(f"no check is named {brief(word)!r}; {near}; {way}")
+    return UserError(f"no check or baseline is named {brief(word)!r}; {near}; {way}")
 
 
 def stand_ins(

@@ -91,6 +91,9 @@ def sections(ctx: click.Context, param: click.Parameter, incomplete: str) -> Ite
 
 checks = names(completion.checks)
 fixes = names(completion.fixes)
+checks_and_baselines = names(
+    lambda project: (*completion.checks(project), *completion.baselines(project))
+)
 
 
 def _items(found: Iterable[Suggestion], incomplete: str) -> Items:
