@@ -11,8 +11,8 @@ of users and groups are the node's.
 **Verdicts.** One finding for each rule. A file that is not there fails every rule but
 `exists: false`. `text` is the whole text, `contains` texts that are in it, `pattern` regular
 expressions (Python's), `^` and `$` at each line; of several each must be found. Of a file larger
-than 1 MiB these are unknown, as is whatever the probe may not read, and what saved evidence was
-not asked.
+than 1 MiB these are unknown, as is a pattern that takes more than a second, whatever the probe may
+not read, and what saved evidence was not asked.
 
 **To fix it** use what puts the file there: nodevet does not know what it is for.
 """

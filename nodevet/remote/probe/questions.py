@@ -2,10 +2,16 @@
 fits a pattern. The text itself stays on the node."""
 
 import re
+import signal
 
 from nodevet.remote.probe.files import Reading
 
 KINDS = ("equals", "contains", "pattern")
+PATIENCE = 1.0  # seconds of CPU time for one pattern
+
+
+class TooLongError(ValueError):
+    """A pattern that tries too much: (a+)+b does not end on a long row of a."""
 
 
 def merged(asked, key):
@@ -47,6 +53,27 @@ def fits(kind, wanted, text):
     if kind == "contains":
         return wanted in text
     try:
-        return re.search(wanted, text, re.MULTILINE) is not None
+        return searched(wanted, text)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError("this node's Python cannot use the pattern: {}".format(error))
+
+
+def searched(pattern, text):
+    """Whether a pattern is found. Raises TooLongError, re.error, RecursionError, OverflowError.
+
+    The engine looks for signals as it goes on, so that a timer ends a search. It counts the CPU
+    time of this process, which a busy machine does not use up.
+    """
+
+    def late(number, frame):
+        raise TooLongError(
+            "the pattern was not done after {:g} s: make it simpler".format(PATIENCE)
+        )
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
+        return re.search(pattern, text, re.MULTILINE) is not None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,18 @@ def test_a_file_says_what_it_is_and_answers_what_it_is_asked(root: Path) -> None
     assert motd["sha256"] == hashlib.sha256((root / "etc/motd").read_bytes()).hexdigest()
     assert list(answers(motd).values()) == [True, True, False, True, False]
     assert motd["errors"] == {}
+
+
+def test_a_pattern_without_end_costs_its_own_answer_only(root: Path) -> None:
+    (root / "etc/a").write_text("a" * 100_000)
+    endless, fine = {"path": "/etc/a", "pattern": ["^(a+)+b", "^a"]}, {"path": "/etc/motd"}
+    found = ask(root, endless, {**fine, "pattern": ["^of"]})
+    answered = {each["text"]: each for each in found["/etc/a"]["matches"]}
+    assert answered["^(a+)+b"]["found"] is None
+    assert "the pattern was not done after 1 s" in answered["^(a+)+b"]["errors"]["found"]
+    assert answered["^a"]["found"] is True
+    assert answers(found["/etc/motd"]) == {("pattern", "^of"): True}
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def test_what_was_not_asked_is_not_told(root: Path) -> None:
