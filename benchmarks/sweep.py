@@ -1,9 +1,9 @@
 """Measures `nodevet check` beside the least and the usual that a sweep over SSH costs.
 
-Usage: sweep.py [--hosts 100] [--rounds 3] [--ansible-hosts 100]. Writes docs/performance.md. All
-contenders run in turn, round after round, on the same loopback hosts; the
-figures are medians. CPU is what the controller's processes used, user and
-system together, not what the hosts used.
+Usage: sweep.py [--hosts 100] [--rounds 3] [--ansible-hosts 20] [--only judging]. Writes
+docs/performance.md, or one section of it. All contenders run in turn, round after round, on the
+same loopback hosts; the figures are medians. CPU is what the controller's processes used, user
+and system together, not what the hosts used.
 """
 
 import argparse
@@ -12,13 +12,16 @@ import platform
 import resource
 import subprocess
 import tempfile
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+import judging
+import saved_nodes
 from contenders import (
     AT_A_TIME,
     REPOSITORY,
@@ -35,7 +38,7 @@ from contenders import (
 PAGE = REPOSITORY / "docs" / "performance.md"
 HASHED = 30_000  # lines of a known_hosts file that Debian's ssh has written for years
 DEADLINE = 1800  # seconds for one command
-LOCAL = "## On the node itself"
+NODES = 1000  # saved ones that are judged
 LEAST = 15  # rounds of what takes less than a second
 
 
@@ -109,35 +112,54 @@ def local_table(costs: dict[str, Cost]) -> str:
     return "\n".join(rows)
 
 
-def page(sweeps: str, here: str, hosts: int, rounds: int) -> str:
-    bench = install_ansible() / "bin" / "python"
-    ask = "from importlib.metadata import version; print(version('ansible-core'))"
-    run = subprocess.run([bench, "-c", ask], capture_output=True, text=True, check=True)
-    return f"""# What a sweep costs
+def sweep(folder: Path, options: argparse.Namespace) -> str:
+    with fleet(folder, options.hosts) as hosts:
+        contenders = [
+            floor(folder, hosts),
+            nodevet(folder, hosts),
+            nodevet(folder, hosts, hashed=HASHED),
+            ansible(folder, hosts[: options.ansible_hosts], AT_A_TIME),
+        ]
+        table = sweep_table(measure(contenders, options.rounds), contenders)
+    return f"""{table}
 
-Written by `make bench`: {hosts} loopback hosts, each a real `sshd`, on {os.cpu_count()} cores
-({platform.machine()}), Python {platform.python_version()}, asyncssh {version("asyncssh")},
-ansible-core {run.stdout.strip()}. The contenders took turns, rounds after a warm-up: {rounds}; the
-figures are medians. Each visits {AT_A_TIME} hosts at a time. CPU is that of the controller's
-processes, user and system. The hosts share its cores, so wall times are those of this machine
-alone. Absolute times vary with the machine; read the ratios.
-
-## A sweep
-
-{sweeps}
-
-The floor connects and runs `true`. `nodevet check` also starts itself, sends its probe, reads and
-judges the evidence against the baseline `generic`, and writes a report; once with a known_hosts
-of the hosts alone, and once with the hashed names of many others in it. The playbook
-(`benchmarks/playbook.yaml`) reads the same values and judges nothing.
-
-{on_this_machine(here)}"""
+{options.hosts} loopback hosts, each a real `sshd`, {AT_A_TIME} at a time; rounds after a warm-up:
+{options.rounds}. CPU is that of the controller's processes. The floor connects and runs `true`.
+`nodevet check` also starts itself, sends its probe, reads and judges the evidence against the
+baseline `generic`, and writes a report; once with a known_hosts of the hosts alone, and once with
+the hashed names of many others in it. The playbook (`benchmarks/playbook.yaml`) reads the same
+values and judges nothing. The hosts share the controller's cores, so wall times are those of this
+machine alone.
+"""
 
 
-def on_this_machine(here: str) -> str:
-    return f"""{LOCAL}
+def judged(folder: Path, options: argparse.Namespace) -> str:
+    saved, project = saved_nodes.make(folder / "nodes", NODES)
+    found = judging.measure(saved, project)
+    rows = [
+        ("decoding what judging reads", found.decoding),
+        ("judging: every check", found.checks),
+        ("`check --evidence`, a node: decoding, choosing its baseline, judging", found.whole),
+    ]
+    lines = [
+        f"| {name} | {seconds / found.nodes * 1000:.2f} ms | {seconds / found.decoding:.1f} × |"
+        for name, seconds in rows
+    ]
+    table = "\n".join(["| of one node | CPU | against decoding |", "|---|---:|---:|", *lines])
+    kinds = f"{saved_nodes.booted()} simulated nodes of every GPU profile"
+    return f"""{table}
 
-{here}
+{found.nodes:,} saved nodes, no two alike: {kinds}, healthy and with faults, were booted and read,
+and each stands for several with other names, serials and counters; a node has
+{found.size / found.nodes / 1000:.0f} kB of evidence. Each is judged by the shipped baseline that
+fits it, and besides by every other check that asks for no value of the site:
+{found.findings / found.nodes:.0f} findings a node. The figures are means of one pass.
+"""
+
+
+def local(folder: Path, options: argparse.Namespace) -> str:
+    table = local_table(measure(on_the_node(folder), max(options.rounds, LEAST)))
+    return f"""{table}
 
 CPU is that of the whole process and its children, user and system; nodevet is a wheel that was
 installed, not this tree. `--max-age` gives a verdict again that is younger: see
@@ -145,34 +167,57 @@ installed, not this tree. `--max-age` gives a verdict again that is younger: see
 """
 
 
+Section = Callable[[Path, argparse.Namespace], str]
+SECTIONS: Mapping[str, tuple[str, Section]] = {
+    "sweep": ("A sweep", sweep),
+    "judging": ("Judging what was saved", judged),
+    "local": ("On the node itself", local),
+}
+
+
+def head() -> str:
+    bench = install_ansible() / "bin" / "python"
+    ask = "from importlib.metadata import version; print(version('ansible-core'))"
+    run = subprocess.run([bench, "-c", ask], capture_output=True, text=True, check=True)
+    page = f"""# What nodevet costs
+
+Written by `make bench` on {os.cpu_count()} cores ({platform.machine()}), Python
+{platform.python_version()}, asyncssh {version("asyncssh")}, ansible-core {run.stdout.strip()}. The
+contenders took turns; the figures are medians unless said otherwise. CPU is user and system.
+Absolute times vary with the machine; read the ratios.
+"""
+    return f"{filled(page)}\n"
+
+
+def replaced(page: str, title: str, text: str) -> str:
+    """The page with another text in a section; at its end if it has none of this title."""
+    before, _, rest = page.partition(f"\n## {title}\n")
+    after = rest.partition("\n## ")
+    return f"{before}\n## {title}\n\n{filled(text)}\n" + "".join(after[1:])
+
+
+def filled(text: str) -> str:
+    """With paragraphs of 100 columns; tables and headings stay."""
+    parts = text.strip().split("\n\n")
+    return "\n\n".join(part if part[0] in "|#" else textwrap.fill(part, 100) for part in parts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure nodevet; write docs/performance.md.")
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ansible-hosts", type=int, help="fewer, where the machine is slow")
-    parser.add_argument("--local", action="store_true", help="only what runs on the node itself")
+    parser.add_argument(
+        "--ansible-hosts", type=int, default=AT_A_TIME, help="it takes a second for each, and more"
+    )
+    parser.add_argument("--only", choices=SECTIONS, help="write this section anew")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as name:
-        folder = Path(name)
-        if options.local:
-            here = local_table(measure(on_the_node(folder), max(options.rounds, LEAST)))
-            before = PAGE.read_text(encoding="utf-8").partition(LOCAL)[0]
-            PAGE.write_text(before + on_this_machine(here), encoding="utf-8")
-            print(f"\n{here}\n\nwritten to {PAGE.relative_to(REPOSITORY)}")
-            return
-        with fleet(folder, options.hosts) as hosts:
-            some = hosts[: options.ansible_hosts or options.hosts]
-            contenders = [
-                floor(folder, hosts),
-                nodevet(folder, hosts),
-                nodevet(folder, hosts, hashed=HASHED),
-                ansible(folder, some, AT_A_TIME),
-            ]
-            sweeps = sweep_table(measure(contenders, options.rounds), contenders)
-        here = local_table(measure(on_the_node(folder), max(options.rounds, LEAST)))
-    text = page(sweeps, here, options.hosts, options.rounds)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"\n{sweeps}\n\n{here}\n\nwritten to {PAGE.relative_to(REPOSITORY)}")
+    page = PAGE.read_text(encoding="utf-8") if options.only else head()
+    for name, (title, section) in SECTIONS.items():
+        if options.only in (None, name):
+            with tempfile.TemporaryDirectory(prefix="nodevet-bench-") as folder:
+                page = replaced(page, title, section(Path(folder), options))
+            PAGE.write_text(page, encoding="utf-8")
+            print(f"\n{title} is written to {PAGE.relative_to(REPOSITORY)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -76,12 +76,13 @@ def limits(params: Params) -> dict[str, int]:
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    most = limits(params)
     for gpu in each_gpu(evidence):
         if isinstance(gpu, Finding):
             yield gpu
         else:
             before = gpu_before(evidence, gpu)
-            yield from judge_gpu(gpu, limits(params), before if before and before.look else None)
+            yield from judge_gpu(gpu, most, before if before and before.look else None)
 
 
 class Count(NamedTuple):

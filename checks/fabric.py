@@ -166,7 +166,7 @@ def switches(evidence: Evidence) -> int | None:
     data = evidence[Pci].data
     if data is None or data.functions is None:
         return None
-    return sum(function.kind == "nvswitch" for function in data.functions)
+    return len(data.of_kind("nvswitch"))
 
 
 def judge_health(gpu: Gpu) -> Finding:

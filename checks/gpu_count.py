@@ -34,6 +34,7 @@ from nodevet.evidence.across import (
     gpu_functions,
     half_a_driver,
     located,
+    losses,
 )
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
@@ -109,21 +110,22 @@ class Params(CheckParams):
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
+    gone = [gpu for gpu, why in zip(gpus(evidence), losses(evidence), strict=True) if why]
     layers: dict[str, Layer] = {
         "NVML counts": listed(evidence),
-        "NVML reaches": reached(evidence),
+        "NVML reaches": reached(evidence, gone),
         "PCI bus": on_bus(evidence),
         "/dev": len_or_why(device_numbers(evidence)),
     }
     kept = left_out(evidence, layers["PCI bus"], params)
     if isinstance(layers["PCI bus"], int):
         layers["PCI bus"] -= len(kept)
-    found = total(layers, params, [gpu for gpu in gpus(evidence) if lost(gpu)])
+    found = total(layers, params, gone)
     if half_a_driver(evidence) and not params.admits(0):
         found = without_library(evidence, found)
     if found.verdict is Verdict.FAIL and not found.advice:
         advice = advised(evidence, layers, params)
-        there = [each.address for each in functions(evidence) if answers(each)]
+        there = [each.address for each in on_pci(evidence) if answers(each)]
         seen = ", ".join(there) if advice == ABSENT and len(there) <= MOST_TOLD else ""
         details = {"on the PCI bus": seen} if seen else {}
         found = msgspec.structs.replace(found, advice=advice, details=details)
@@ -134,7 +136,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     if found.verdict is Verdict.FAIL and untold:
         yield unknown(expected=found.expected, why="; ".join(untold))
     if isinstance(layers["NVML reaches"], int) and isinstance(layers["PCI bus"], int):
-        yield from one_sided(located(evidence), functions(evidence), kept)
+        yield from one_sided(located(evidence), on_pci(evidence), kept)
     numbers = device_numbers(evidence)
     if isinstance(numbers, frozenset):
         yield from without_node(gpus(evidence), numbers)
@@ -179,7 +181,7 @@ def advised(evidence: Evidence, layers: Mapping[str, Layer], params: Params) -> 
     """What to do about a count that is wrong while no GPU says that it is lost."""
     counts = {name: layer for name, layer in layers.items() if isinstance(layer, int)}
     bus, reached = counts.get("PCI bus"), counts.get("NVML reaches")
-    if any(each.kind == "gpu" and not answers(each) for each in functions(evidence)):
+    if not all(answers(each) for each in on_pci(evidence)):
         return OFF
     if bus is not None and reached is not None and reached < bus:
         return UNDRIVEN
@@ -194,8 +196,9 @@ def gpus(evidence: Evidence) -> tuple[Gpu, ...]:
     return (data.gpus if (data := evidence[Gpus].data) else None) or ()
 
 
-def functions(evidence: Evidence) -> tuple[PciFunction, ...]:
-    return (data.functions if (data := evidence[Pci].data) else None) or ()
+def on_pci(evidence: Evidence) -> tuple[PciFunction, ...]:
+    """The GPUs on the PCI bus, whoever has them."""
+    return data.of_kind("gpu") if (data := evidence[Pci].data) else ()
 
 
 def listed(evidence: Evidence) -> Layer:
@@ -207,14 +210,13 @@ def listed(evidence: Evidence) -> Layer:
     return section.data.count
 
 
-def reached(evidence: Evidence) -> Layer:
+def reached(evidence: Evidence, gone: Sequence[Gpu]) -> Layer:
     section = evidence[Gpus]
     if section.data is None:
         return f"NVML: {section.why}"
     if section.data.gpus is None:
         return f"gpus: {section.data.why('gpus')}"
-    gone = [gpu for gpu in section.data.gpus if lost(gpu)]
-    mute = [gpu for gpu in section.data.gpus if "handle" in gpu.errors and not lost(gpu)]
+    mute = [gpu for gpu in section.data.gpus if "handle" in gpu.errors and gpu not in gone]
     if mute and not gone:
         return ", ".join(sorted({gpu.why("handle") for gpu in mute}))
     return len(section.data.gpus) - len(gone) - len(mute)
@@ -226,28 +228,29 @@ def on_bus(evidence: Evidence) -> Layer:
         return f"PCI: {section.why}"
     if section.data.functions is None:
         return f"functions: {section.data.why('functions')}"
-    for function in section.data.functions:
+    for function in filter(may_be_gpu, section.data.functions):
         for field in ("vendor", "class_code", "revision"):
-            if getattr(function, field) is None and may_be_gpu(function):
+            if getattr(function, field) is None:
                 return f"{field}: {function.why(field)}"
-        if "physfn" in function.errors and may_be_gpu(function):
+        if "physfn" in function.errors:
             return f"physfn: {function.why('physfn')}"
-    return sum(answers(function) for function in section.data.functions)
+    return sum(answers(function) for function in section.data.of_kind("gpu"))
 
 
 def may_be_gpu(function: PciFunction) -> bool:
     """Whether nothing that was read rules it out."""
-    code = function.class_code
-    return function.vendor in (None, "10de") and (code is None or code[:4] in ("0300", "0302"))
+    if function.vendor not in (None, "10de"):
+        return False
+    return function.class_code is None or function.class_code[:4] in ("0300", "0302")
 
 
 def answers(function: PciFunction) -> bool:
-    return function.kind == "gpu" and function.revision != "ff"
+    return function.revision != "ff"
 
 
 def left_out(evidence: Evidence, on_bus: Layer, params: Params) -> frozenset[str]:
     """Addresses of the GPUs that are held for virtual machines, where that is as wanted."""
-    there = (each for each in functions(evidence) if answers(each))
+    there = (each for each in on_pci(evidence) if answers(each))
     kept = frozenset(each.address for each in there if each.driver in KEPT_FOR_GUESTS)
     fits = isinstance(on_bus, int) and params.admits(on_bus - len(kept))
     return kept if fits else frozenset()
@@ -272,11 +275,11 @@ def one_sided(
 ) -> Iterator[Finding]:
     """GPUs that only one of NVML and the PCI bus has; `kept` are rightly not NVML's."""
     usable = [gpu for gpu in found if "handle" not in gpu.errors]
-    on_pci = {function.address for function in bus if answers(function)}
+    answering = {function.address for function in bus if answers(function)}
     for gpu in usable:
         if gpu.bus_id is None:
             yield unread(subject_of(gpu), gpu, "bus_id")
-        elif gpu.bus_id not in on_pci:
+        elif gpu.bus_id not in answering:
             advice = "look for its bus id in `lspci -d 10de:`; if it is not there, reboot"
             yield fail(
                 subject_of(gpu), expected="on the PCI bus", actual="in NVML only", advice=advice
@@ -285,8 +288,6 @@ def one_sided(
         return
     in_nvml = {gpu.bus_id: gpu for gpu in found}
     for function in bus:
-        if function.kind != "gpu":
-            continue
         subject = Subject(kind="pci", id=function.address, bus_id=function.address)
         if function.address in in_nvml:
             subject = subject_of(in_nvml[function.address])

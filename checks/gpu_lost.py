@@ -24,10 +24,18 @@ from collections.abc import Iterator, Sequence, Set
 
 from msgspec import UNSET
 
-from nodevet.evidence.across import IN_HAND, each_gpu, located, off_the_bus, pci_of, unlisted
+from nodevet.evidence.across import (
+    IN_HAND,
+    each_gpu,
+    located,
+    losses,
+    off_the_bus,
+    pci_of,
+    unlisted,
+)
 from nodevet.evidence.core import NOT_SUPPORTED
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import Gpu, board, lost, subject_of
+from nodevet.evidence.gpu import Gpu, board, subject_of
 from nodevet.evidence.pci import Pci, PciFunction
 from nodevet.model import (
     Area,
@@ -82,9 +90,11 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     gpus = located(evidence)
     if not gpus:
         yield from (found for found in each_gpu(evidence) if isinstance(found, Finding))
-    several = together(evidence, gpus, off)
-    for gpu in gpus:
-        yield from judge_gpu(evidence, gpu, several)
+    told = tuple(zip(gpus, losses(evidence), strict=True))
+    gone = [gpu.bus_id for gpu, why in told if why not in (None, WANTS_RESET)]
+    several = together(evidence, gone, off)
+    for gpu, why in told:
+        yield from judge_gpu(evidence, gpu, why, several)
     for address in sorted(off - {gpu.bus_id for gpu in gpus}):
         subject = Subject(kind="pci", id=address, bus_id=address)
         advice = advised("off the bus", several)
@@ -95,10 +105,13 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         yield short
 
 
-def judge_gpu(evidence: Evidence, gpu: Gpu, several: dict[str, str]) -> Iterator[Finding]:
+def judge_gpu(
+    evidence: Evidence, gpu: Gpu, told: str | None, several: dict[str, str]
+) -> Iterator[Finding]:
+    """`told`: the NVML error that says that it is lost."""
     subject, action, function = subject_of(gpu), gpu.recovery_action, pci_of(evidence, gpu)
     off = isinstance(function, PciFunction) and function.revision == "ff"
-    signs = [why for why in ("off the bus" if off else None, lost(gpu)) if why]
+    signs = [why for why in ("off the bus" if off else None, told) if why]
     if action not in (None, "NONE"):
         signs.append(action)
     if signs:
@@ -132,10 +145,10 @@ def advised(sign: str, several: dict[str, str]) -> str:
     return f"{first}. {AGAIN}"
 
 
-def together(evidence: Evidence, gpus: Sequence[Gpu], off: Set[str]) -> dict[str, str]:
-    """How many GPUs are lost and what they share; nothing where fewer than two are."""
-    gone = [gpu.bus_id for gpu in gpus if lost(gpu) not in (None, WANTS_RESET)]
-    gone += sorted(off - set(gone))
+def together(evidence: Evidence, lost: Sequence[str | None], off: Set[str]) -> dict[str, str]:
+    """How many GPUs are lost and what they share; nothing where fewer than two are. `lost`: the
+    addresses of those of which NVML says so."""
+    gone = [*lost, *sorted(off - set(lost))]
     if len(gone) < 2:
         return {}
     port = shared(evidence, gone)

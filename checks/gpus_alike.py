@@ -70,29 +70,33 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         for field in fields
         if field not in silent
     }
+    common = {field: usual(counts) for field, counts in values.items() if counts}
     for gpu in found:
         if isinstance(gpu, Finding):
             yield gpu
         elif len(found) == 1:
             yield not_applicable(subject_of(gpu), why="the node has one GPU")
         else:
-            yield from judge_gpu(gpu, values)
+            yield from judge_gpu(gpu, values, common)
             if silent:
                 why = f"told by no GPU here: {', '.join(silent)}"
                 yield not_applicable(subject_of(gpu), why=why)
 
 
-def judge_gpu(gpu: Gpu, values: Mapping[Field, Counter[object]]) -> Iterator[Finding]:
+def judge_gpu(
+    gpu: Gpu, values: Mapping[Field, Counter[object]], common: Mapping[Field, object]
+) -> Iterator[Finding]:
     subject = subject_of(gpu)
     expected: dict[str, object] = {}
     doubts = []
     for field, counts in values.items():
-        if getattr(gpu, field) is None:
+        value = getattr(gpu, field)
+        if value is None:
             doubts.append(f"{field}: {gpu.why(field)}")
         elif counts.total() == 1:
             doubts.append(f"{field}: no other GPU here tells it")
-        elif getattr(gpu, field) != (common := usual(counts)):
-            expected[field] = "alike" if common is None else common
+        elif value != common[field]:
+            expected[field] = "alike" if common[field] is None else common[field]
     if expected:
         actual = {field: getattr(gpu, field) for field in expected}
         yield fail(subject, expected=expected, actual=actual, advice=ODD, details=board(gpu))

@@ -127,7 +127,7 @@ def nics_of(evidence: Evidence, params: Params) -> list[PciFunction] | str:
         for field in ("class_code", "vendor"):
             if getattr(function, field) is None:
                 return f"{function.address}: {field}: {function.why(field)}"
-    nics = [each for each in functions if each.kind == "nic"]
+    nics = section.data.of_kind("nic") if section.data else ()
     for nic in nics:
         if nic.physfn is None:
             return f"{nic.address}: physfn: {nic.why('physfn')}"

@@ -115,7 +115,7 @@ def without_driver(evidence: Evidence, why: str) -> Finding:
     bus = evidence[Pci].data
     if bus is None or bus.functions is None:
         return unknown(why=f"NVMe: {why}")
-    drives = [each.address for each in bus.functions if each.kind == "nvme" and ours(each)]
+    drives = [each.address for each in bus.of_kind("nvme") if ours(each)]
     if drives:
         return unknown(why=f"{why}; on the PCI bus are {', '.join(drives[:8])}")
     return not_applicable(why="there is no NVMe drive")
@@ -132,7 +132,7 @@ def judge_bus(
     elif section.data.functions is None:
         yield unread(NODE, section.data, "functions")
     else:
-        drives = [each for each in section.data.functions if each.kind == "nvme"]
+        drives = section.data.of_kind("nvme")
         addresses = {each.address for each in there}
         nameless = [each for each in there if each.address is None]
         for drive in drives:

@@ -93,7 +93,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         field = "vendor" if doubtful.vendor is None else "class_code"
         yield unknown(why=f"{doubtful.address}: {field}: {doubtful.why(field)}")
         return
-    there = [each for each in section.data.functions if each.kind == "nvswitch"]
+    there = section.data.of_kind("nvswitch")
     if not there and not params.count:
         yield not_applicable(why="the node has no NVSwitch on its PCI bus")
         return
@@ -185,8 +185,7 @@ def shown(link: Link) -> str:
 
 
 def learn(evidence: Evidence) -> dict[str, int] | None:
-    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
-    there = [each for each in functions if each.kind == "nvswitch"]
+    there = data.of_kind("nvswitch") if (data := evidence[Pci].data) else ()
     links = {link_of(each) for each in there}
     found = {"count": len(there)}
     if len(links) == 1 and isinstance(link := links.pop(), tuple):

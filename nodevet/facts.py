@@ -58,8 +58,8 @@ def _outside_nvml(gpus: Iterable[Gpu], pci: Pci | None) -> Iterator[str]:
     buses = {gpu.bus_id for gpu in gpus}
     if None in buses:
         return
-    for function in (pci.functions if pci else None) or ():
-        if function.kind == "gpu" and function.address not in buses:
+    for function in pci.of_kind("gpu") if pci else ():
+        if function.address not in buses:
             yield _id(function)
 
 

@@ -5,7 +5,7 @@ people read, and judging ends when the caller says that it is `late`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from itertools import chain, islice
 
@@ -54,7 +54,8 @@ def judge(
             said = (_waive(finding, baseline.waivers, host, today) for finding in said)
         first = list(islice(said, most))
         found += first if len(first) != most else _most(chain(first, said), most)
-    return tuple(_caused(found, catalog))
+    _tell_causes(found, catalog)
+    return tuple(found)
 
 
 def _stamped(
@@ -73,17 +74,16 @@ def _stamped(
         yield replace(finding, check=wish.check, severity=severity, origin=wish.origin)
 
 
-def _caused(findings: Sequence[Finding], catalog: Catalog) -> Iterator[Finding]:
-    """The findings, with the cause that their check declares if that fails on the same part."""
-    failed = {(each.check, each.subject) for each in findings if each.verdict is Verdict.FAIL}
-    if not failed:
-        yield from findings
-        return
-    for finding in findings:
-        bare = finding.verdict is Verdict.FAIL and not finding.cause
-        follows = _follows(finding.check, catalog) if bare else ()
-        cause = next((each for each in follows if (each, finding.subject) in failed), None)
-        yield replace(finding, cause=cause) if cause else finding
+def _tell_causes(found: list[Finding], catalog: Catalog) -> None:
+    """Give findings the cause that their check declares if that fails on the same part."""
+    failed = [place for place, each in enumerate(found) if each.verdict is Verdict.FAIL]
+    parts = {(found[place].check, found[place].subject) for place in failed}
+    for place in failed:
+        finding = found[place]
+        follows = () if finding.cause else _follows(finding.check, catalog)
+        cause = next((each for each in follows if (each, finding.subject) in parts), None)
+        if cause:
+            found[place] = replace(finding, cause=cause)
 
 
 def _follows(check: str, catalog: Catalog) -> tuple[str, ...]:

@@ -228,7 +228,7 @@ def _in_words(why: str) -> str:
         number = getattr(errno, found[2], None)
         return f"{found[1]}{os.strerror(number).lower()} ({found[2]})" if number else found[0]
 
-    return _ERRNO.sub(worded, why)
+    return _ERRNO.sub(worded, why) if "E" in why else why
 
 
 def not_applicable(subject: Subject = NODE, *, why: str, **rest: Any) -> Finding:

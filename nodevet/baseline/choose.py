@@ -102,8 +102,9 @@ def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:
     if functions is None and listed is None:
         return Unknown(f"the GPUs could not be read (PCI: {_pci_why(evidence)})")
     seen: dict[str, SeenGpu] = {}
+    gpus = frozenset(each.address for each in bus.of_kind("gpu")) if bus else ()
     for function in functions or ():
-        if function.kind == "gpu" or _nameless(function):
+        if function.address in gpus or _nameless(function):
             seen[function.address] = SeenGpu(
                 device=pci_id(function.vendor, function.device),
                 subsystem=pci_id(function.subsystem_vendor, function.subsystem_device),
@@ -165,10 +166,13 @@ def _gpus_fit(match: GpuMatch, gpus: tuple[SeenGpu, ...] | Unknown) -> bool | Un
     """Whether the node has GPUs and every one of them is of a kind that the baseline names."""
     if isinstance(gpus, Unknown):
         return gpus
-    fits = [_one_fits(match, gpu) for gpu in gpus]
-    if not fits or False in fits:
-        return False
-    return next((fit for fit in fits if isinstance(fit, Unknown)), True)
+    found: bool | Unknown = bool(gpus)
+    for gpu in gpus:
+        fits = _one_fits(match, gpu)
+        if fits is False:
+            return False
+        found = fits if found is True else found
+    return found
 
 
 def _one_fits(match: GpuMatch, gpu: SeenGpu) -> bool | Unknown:

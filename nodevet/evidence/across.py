@@ -28,8 +28,7 @@ IN_HAND = (
 @once
 def gpu_functions(evidence: Evidence) -> tuple[PciFunction, ...]:
     """The GPUs on the PCI bus that the NVIDIA driver of this machine has, or ought to have."""
-    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
-    mine = (each for each in functions if each.kind == "gpu")
+    mine = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
     return tuple(each for each in mine if each.driver not in KEPT_FOR_GUESTS)
 
 
@@ -108,9 +107,8 @@ def logged(evidence: Evidence) -> KernelLog | Finding:
 @once
 def off_the_bus(evidence: Evidence) -> frozenset[str]:
     """The addresses of the GPUs that no longer answer a read of their configuration."""
-    functions = (data.functions if (data := evidence[Pci].data) else None) or ()
-    gone = (each for each in functions if each.kind == "gpu" and each.revision == "ff")
-    return frozenset(each.address for each in gone)
+    gpus = data.of_kind("gpu") if (data := evidence[Pci].data) else ()
+    return frozenset(each.address for each in gpus if each.revision == "ff")
 
 
 @once
@@ -133,6 +131,12 @@ def located(evidence: Evidence) -> tuple[Gpu, ...]:
         return gpus
     found = msgspec.structs.replace(nameless[0], bus_id=next(iter(left)))
     return tuple(found if gpu is nameless[0] else gpu for gpu in gpus)
+
+
+@once
+def losses(evidence: Evidence) -> tuple[str | None, ...]:
+    """Of each GPU of NVML's list the error that says that it is lost; see `lost`."""
+    return tuple(lost(gpu) for gpu in located(evidence))
 
 
 def pci_of(evidence: Evidence, gpu: Gpu) -> PciFunction | Finding:

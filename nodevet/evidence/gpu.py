@@ -241,7 +241,7 @@ def board(gpu: Gpu) -> dict[str, str]:
     return {word: value[:40] for word, value in named.items() if value}
 
 
-LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
+LOST = frozenset(("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED"))
 """What any call about a GPU answers once it does no work."""
 
 
@@ -255,16 +255,10 @@ def lost(gpu: Gpu) -> str | None:
     if handle in NO_HANDLE:
         return handle
     own = (gpu, gpu.ecc, gpu.remapping, gpu.retired_pages, gpu.repair, gpu.fabric)
-    return next(
-        (
-            why
-            for part in (*own, *(gpu.nvlinks or ()))
-            if part.errors
-            for why in part.errors.values()
-            if why in LOST
-        ),
-        None,
-    )
+    for part in (*own, *(gpu.nvlinks or ())):
+        if part.errors and not LOST.isdisjoint(part.errors.values()):
+            return next(why for why in part.errors.values() if why in LOST)
+    return None
 
 
 NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND"

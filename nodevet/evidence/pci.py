@@ -84,6 +84,17 @@ class Pci(SectionRecord, frozen=True, kw_only=True, dict=True):
     def by_address(self) -> Mapping[str, PciFunction]:
         return {function.address: function for function in self.functions or ()}
 
+    @cached_property
+    def _by_kind(self) -> Mapping[str, tuple[PciFunction, ...]]:
+        found: dict[str, list[PciFunction]] = {}
+        for function in self.functions or ():
+            found.setdefault(function.kind, []).append(function)
+        return {kind: tuple(functions) for kind, functions in found.items()}
+
+    def of_kind(self, kind: str) -> tuple[PciFunction, ...]:
+        """The functions of one kind, in their order."""
+        return self._by_kind.get(kind, ())
+
 
 KEPT_FOR_GUESTS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
 """Drivers that hold a GPU for a virtual machine, away from NVML."""
