@@ -74,7 +74,7 @@ def command(
     display: Display,
     **reach: Any,
 ) -> None:
-    """Explain a CHECK and its fix, or a BASELINE, or show a HOST in full.
+    """Explain a CHECK and its fix, or a BASELINE; or show a HOST.
 
     A CHECK: why it matters, what a baseline may say about it, its fix. With --host or -b: also
     what is expected, and which line of which file says so; with --from, what it said there. A

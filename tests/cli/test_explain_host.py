@@ -89,7 +89,7 @@ def test_a_check_wins_over_a_host_of_its_name(nodevet: Run, project: Path) -> No
         (["gpu1", "--from", "site.yaml"], "site.yaml: this is a baseline"),
         (["gpu1", "--from", "last.json", "-b", "generic"], "was judged when it was saved"),
         (["gpu1"], "for a host: nodevet explain gpu1 --from last.json, or -i INVENTORY"),
-        (["swaps"], "no check is named 'swaps'; did you mean swap?"),
+        (["swaps"], "no check or baseline is named 'swaps'; did you mean swap?"),
     ],
 )
 def test_mistakes(nodevet: Run, project: Path, arguments: list[str], words: str) -> None:
