@@ -96,7 +96,7 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
     logged = by_address(evidence)
     seen, same = seen_lines(evidence), same_counts(evidence)
     ports = frozenset(section.data.aer_ports or ())
-    below = partners(section.data, gpus)
+    below = partners(section.data.functions, gpus)
     counted: list[PciFunction] = []
     silent: list[PciFunction] = []
     bad, old = 0, []
@@ -107,24 +107,20 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
         events = logged.pop(function.address, [])
         tells = bool(ports.intersection((function.address, *(function.upstream or ()))))
         grown = recent.get(function.address) if recent and tells else None
-        aer = (function.aer.correctable, function.aer.nonfatal, function.aer.fatal)
-        clean = aer == (0, 0, 0) and not events and not grown  # as nearly all are
         known = function.address in same and not serious_of(new_of(events, seen))
         if known and (told := uncorrected(function, events)):
             old.append(told)
-        above = None
-        if not clean:
-            above = excess(function, events, params, hours, tells, grown, known=known)
+        above = excess(function, events, params, hours, tells, grown, known=known)
         if above:
             bad += 1
             found = fault(function, gpus.get(function.address), *above)
             device = "gpu_lost" if function.revision == "ff" else below.get(function.address)
             yield msgspec.structs.replace(found, cause=device) if device else found
             continue
-        doubts += () if clean else unread(function)
+        doubts += unread(function)
         if recent and tells and function.aer.correctable is not None:
             doubts += unsampled(function, grown)
-        if aer != (None, None, None):
+        if any(getattr(function.aer, field) is not None for field in FIELDS):
             (counted if tells else silent).append(function)
     for found in elsewhere(logged, seen):
         bad += 1
@@ -386,13 +382,12 @@ def unread(function: PciFunction) -> Iterator[str]:
             yield f"aer {field}: {count} is not a valid count"
 
 
-def partners(pci: Pci, gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
+def partners(functions: Sequence[PciFunction], gpus: Mapping[str | None, Gpu]) -> Mapping[str, str]:
     """By the address of a port the finding of the device at the other end of its link: both ends
     count the errors of one link."""
     found: dict[str, str] = {}
-    ports = frozenset(port.address for port in pci.of_kind("port"))
-    for function in pci.functions or ():
-        if function.upstream and function.address not in ports:
+    for function in functions:
+        if function.upstream and function.kind != "port":
             gpu = gpus.get(function.address)
             label = subject_of(gpu).label if gpu else f"pci {function.address}"
             found.setdefault(function.upstream[0], f"pcie_errors {label}")

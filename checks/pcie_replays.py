@@ -8,10 +8,11 @@ firmware keeps AER to itself (see `pcie_errors`) it is the one sign of it.
 
 **Verdicts.** More than `maximum` fails. Some replays are ordinary: a healthy H100 node counts a
 hundred or two of them after training its links. `maximum_per_hour` judges what the count grows by
-for each hour since boot, and with `--sample` in that time, if it is long enough to tell: a single
-replay in ten seconds is not. A count that went back meanwhile is unknown. With `--since` it judges
-what came since the last look in the same way; a count that went back began again at 0. A GPU that
-does not count them is not applicable.
+for each hour since boot, which is too low a mean where the driver was loaded later; and with
+`--sample` in that time, if it is long enough to tell: a single replay in ten seconds is not. A
+count that went back meanwhile is unknown. With `--since` it judges what came since the last look in
+the same way; a count that went back began again at 0. A GPU that does not count them is not
+applicable.
 
 **To fix it** power the node off and reseat the GPU, then its riser, cable or retimer; swap it with
 a neighbour to see whether the count follows it.
