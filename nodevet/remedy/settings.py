@@ -64,10 +64,13 @@ def faults(rollout: Rollout) -> Iterator[str]:
         yield "--drain-hook holds a NUL"
 
 
-def told(rollout: Rollout) -> str:
-    """All of it, in the words of the command line; a time that no reboot follows is left out."""
-    parts = [_told(name, getattr(rollout, name)) for name in ("canary", "batch", "max_fail")]
-    parts += [_told("pause", rollout.pause)] if rollout.pause else []
+def told(rollout: Rollout, hosts: int) -> str:
+    """All of it that so many hosts are carried out by, in the words of the command line; a time
+    that no reboot follows is left out, and of one host what is about several."""
+    parts = []
+    if hosts > 1:
+        parts = [_told(name, getattr(rollout, name)) for name in ("canary", "batch", "max_fail")]
+        parts += [_told("pause", rollout.pause)] if rollout.pause else []
     parts.append(_told("settle", rollout.settle))
     for name in ("reboot", "verify_reboot"):
         parts += [option(name).removeprefix("--")] if getattr(rollout, name) else []

@@ -95,13 +95,18 @@ def test_d23_all_of_how_it_is_carried_out_is_shown() -> None:
         holders="python3,job.service\x1b[2J",
         drain_hook="drain --now\x1b[2J",
     )
-    told = folded(replace(plan(step()), rollout=careful))
+    told = folded(replace(plan(step("gpu001"), step("gpu002")), rollout=careful))
     assert "· risk reboot ·" in told
     assert told.splitlines()[-1] == (
         "carried out by nodevet 0.1: canary 2 · batch 3 · max-fail 1 · pause 1m · settle 0.5s"
         " · verify-reboot · reboot-timeout 30m · boot-settle 10s"
         " · holders python3,job.service\\x1b[2J · drain-hook drain --now\\x1b[2J"
     )
+
+
+def test_of_one_host_nothing_is_said_that_is_about_several() -> None:
+    told = folded(replace(plan(step()), rollout=Rollout(canary=2, pause=60.0)))
+    assert told.splitlines()[-1] == "carried out by nodevet 0.1: settle 5s · no drain-hook"
 
 
 def test_when_it_is_in_force_and_what_to_know_is_said() -> None:

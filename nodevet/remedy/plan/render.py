@@ -440,7 +440,8 @@ def carried_out(plan: Plan) -> list[str]:
     """How it will be carried out, and by which nodevet: what is signed with the steps."""
     if not plan.steps:
         return []
-    return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {told(plan.rollout)}")]
+    said = told(plan.rollout, len({step.host for step in plan.steps}))
+    return [plain(f"carried out by nodevet {plan.nodevet or '?'}: {said}")]
 
 
 def conflicts(found: Sequence[Conflict], width: int | None = None) -> Iterator[str]:

@@ -45,9 +45,10 @@ def facts(
     if programs:
         yield "runs", _some(programs)
     if not rollback:
-        canary = nodeset([*hosts][: plan.rollout.canary])
+        canary = nodeset([*hosts][: plan.rollout.canary]) if len(hosts) > 1 else ""
         first = f"{canary} first · " if canary else ""
-        yield "rollout", plain(f"{first}{told(plan.rollout)} · nodevet {plan.nodevet or '?'}")
+        said = told(plan.rollout, len(hosts))
+        yield "rollout", plain(f"{first}{said} · nodevet {plan.nodevet or '?'}")
         yield "expires", until(plan.expires, now)
     yield "approvals", _approvals(standing)
 

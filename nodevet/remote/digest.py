@@ -1,0 +1,14 @@
+"""SHA-256 by Python's own code: hashlib loads OpenSSL, which takes longer than to read a node's
+sections, or to hash what is hashed here."""
+
+import importlib
+
+
+def sha256(data):
+    """The hash object of these bytes."""
+    for name in ("_sha2", "_sha256"):  # since Python 3.12, and before
+        try:
+            return importlib.import_module(name).sha256(data)
+        except ImportError:
+            continue
+    return importlib.import_module("hashlib").sha256(data)

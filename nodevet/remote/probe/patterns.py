@@ -1,0 +1,19 @@
+"""Regular expressions that are compiled when they are first used: a healthy node has few of the
+lines that they are for, and to compile all of them takes longer than to read its kernel log."""
+
+import re
+
+
+class Pattern(object):
+    """A regular expression, with the methods of a compiled one."""
+
+    def __init__(self, text, flags=0):
+        self.text = text
+        self.flags = flags
+
+    def __getattr__(self, name):
+        """What it has not yet: it is compiled, and has it from now on."""
+        compiled = re.compile(self.text, self.flags)
+        for method in ("match", "search", "fullmatch", "finditer"):
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)
