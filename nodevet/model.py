@@ -5,7 +5,6 @@ reports, runs) are msgspec structs, so they have one JSON form.
 """
 
 import errno
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -183,6 +182,8 @@ def _key_part(text: str) -> str:
     encoded = quote(raw, safe=":@,+=")
     if len(encoded) <= KEY_PART:
         return encoded
+    import hashlib  # which takes long, and few parts are so long
+
     digest = hashlib.sha256(raw).hexdigest()[:16]
     return f"{encoded[: KEY_PART - 17]}~{digest}"
 

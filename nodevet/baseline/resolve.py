@@ -1,7 +1,6 @@
 """Names → resolved baselines: `extends` followed, wants validated, every error collected."""
 
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from nodevet.document.typed import MisfitError, typed
 from nodevet.model import Applies, Baseline, Expectation, GpuMatch, Severity, Waiver
 from nodevet.printable import brief, sentence
 from nodevet.problems import Place, Problem
+from nodevet.remote.digest import sha256
 
 MAX_CHAIN = 32
 

@@ -3,12 +3,12 @@
 import os
 import re
 import stat
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from nodevet.problems import Place, Problem
+from nodevet.remote.digest import sha256
 
 MAX_BYTES = 1 << 20
 

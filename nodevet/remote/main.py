@@ -9,6 +9,7 @@ import json
 import os
 import signal
 
+from nodevet.remote.digest import sha256
 from nodevet.remote.probe.files import reason
 from nodevet.remote.request import Refused, RequestError, receive
 
@@ -21,19 +22,9 @@ MODULES = {
 }
 
 
-def sha256():
-    """Python's own: hashlib loads OpenSSL, which takes longer than most sections."""
-    for name in ("_sha2", "_sha256"):  # since Python 3.12, and before
-        try:
-            return importlib.import_module(name).sha256
-        except ImportError:
-            continue
-    return importlib.import_module("hashlib").sha256
-
-
 def frame(text, nonce):
     """The answer with its length and SHA-256, so that noise and truncation are seen."""
-    digest = sha256()(text).hexdigest()
+    digest = sha256(text).hexdigest()
     head = "\n\x1eNODEVET {} {} {}\n".format(nonce, len(text), digest)
     return head.encode("ascii") + text + b"\n"
 

@@ -4,7 +4,6 @@ The payload is the source of `nodevet.remote` and pynvml, compressed. On the nod
 Python's import system from memory: nothing is installed there.
 """
 
-import hashlib
 import json
 import re
 import zlib
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nodevet
+from nodevet.remote.digest import sha256
 
 BOOT = "import sys,zlib;b=sys.stdin.buffer;n=int(b.readline());exec(zlib.decompress(b.read(n)))"
 """What `python3 -I -c` runs on the node: reads and runs the rest from stdin.
@@ -229,6 +229,6 @@ class Answer:
 
     def _document(self, head: re.Match[bytes]) -> bytes:
         text = bytes(memoryview(self._said)[self._start : self._end])
-        if hashlib.sha256(text).hexdigest().encode() != head[2]:
+        if sha256(text).hexdigest().encode() != head[2]:
             raise AnswerError("corrupted response: its SHA-256 differs")
         return text

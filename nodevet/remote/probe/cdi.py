@@ -5,18 +5,18 @@ programs write it: mappings and lists in block style, plain and quoted scalars.
 """
 
 import os
-import re
 
 from nodevet.remote.probe.files import Reading, attempt, names, path_under, read
+from nodevet.remote.probe.patterns import Pattern
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 FIELDS = ("kind", "devices", "missing", "examples", "paths", "driver_version")
 MOST = 64  # specifications
 PATHS = 4096  # that one names
 DEVICES = 1024
-ROW = re.compile(r"( *)((?:- +)*)(?:\"?([A-Za-z][A-Za-z0-9_.-]*)\"?:(?: +(.*))?|(.*))\Z")
-QUOTED = re.compile(r"(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*(?:#.*)?\Z")
-LIBRARY = re.compile(r"/libcuda\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
+ROW = Pattern(r"( *)((?:- +)*)(?:\"?([A-Za-z][A-Za-z0-9_.-]*)\"?:(?: +(.*))?|(.*))\Z")
+QUOTED = Pattern(r"(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*(?:#.*)?\Z")
+LIBRARY = Pattern(r"/libcuda\.so\.([0-9]{3,4}(?:\.[0-9]{1,4}){1,2})\Z")
 HOST_PATHS = (("mounts", "hostPath"), ("hooks", "path"))
 
 

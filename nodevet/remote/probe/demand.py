@@ -11,13 +11,14 @@ import re
 import stat
 
 from nodevet.remote.probe.files import line, names, path_under, read, read_bytes
+from nodevet.remote.probe.patterns import Pattern
 
 HELPER = "/usr/bin/nvidia-modprobe"
 ON_DEMAND = ("nvidia_modeset", "nvidia_uvm")
 DEPENDENCIES = 16 << 20  # bytes of modules.dep; 0.7 MB in a distribution
 CONFIGURED = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
-MODULE = re.compile(r"([A-Za-z0-9_-]+)\.ko(?:\.(?:gz|xz|zst))?\Z")
-INSTALL = re.compile(r"^\s*install\s+(\S+)\s", re.M)
+MODULE = Pattern(r"([A-Za-z0-9_-]+)\.ko(?:\.(?:gz|xz|zst))?\Z")
+INSTALL = Pattern(r"^\s*install\s+(\S+)\s", re.M)
 
 
 def parse_dependencies(text):

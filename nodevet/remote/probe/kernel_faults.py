@@ -14,6 +14,7 @@ import re
 from functools import lru_cache
 
 from nodevet.remote.probe.kernel_hardware import Said
+from nodevet.remote.probe.patterns import Pattern
 
 NAME = r"[^\x00]{0,64}?"  # of a process
 DEVICE = r"([\w.:/!-]{1,64})"
@@ -58,7 +59,7 @@ BEGINNINGS = (
     ("nfs: server ", "nfs_answers", SERVER + r" OK\Z"),
     ("md/", "disk_failed", r"\w{1,16}:\w{1,32}: Disk failure on " + DEVICE),
 )  # fmt: skip
-HARD_LOCKUP = re.compile(
+HARD_LOCKUP = Pattern(
     r"(?:(?:NMI )?watchdog: )?(?:CPU ?[0-9]{1,5}: )?Watchdog detected hard LOCKUP on cpu"
     r"|watchdog: CPU ?[0-9]{1,5} (?:self-detected )?[Hh]ard LOCKUP"
 )
@@ -71,7 +72,7 @@ BLOCK = (
 BLOCK_WORDS = ("blk_update", "print_req", "end_request", "I/O error, dev ", "critical ",
                "timeout error, ", "protection error, ", "device offline error, ",
                "recoverable transport error, ")  # fmt: skip
-NOT_DISKS = re.compile(r"(?:fd|sr|ram|zram|nbd)[0-9]")  # empty drives, and what has no medium
+NOT_DISKS = Pattern(r"(?:fd|sr|ram|zram|nbd)[0-9]")  # empty drives, and what has no medium
 NVME = (
     r"nvme (nvme[0-9]{1,5}): (?:I/O (?:tag )?[0-9]{1,6} .{0,80}?timeout\b|controller is down"
     r"|Removing after probe failure|Disabling device after reset failure|Device not ready"
@@ -94,7 +95,7 @@ CRASHED = (
     r"protection(?: fault)? ip|trap \w[\w ]{1,30} ip)[: ][0-9a-f]{1,16} sp[: ][0-9a-f]{1,16} "
     r"error[: ][0-9a-f]{1,16} in " + LIBRARIES + r"\["
 )
-JOURNAL = re.compile(r"-[0-9]{1,10}\Z")  # the inode of it, behind the device
+JOURNAL = Pattern(r"-[0-9]{1,10}\Z")  # the inode of it, behind the device
 FIRST = tuple(begin for begin, _, _ in BEGINNINGS)
 
 

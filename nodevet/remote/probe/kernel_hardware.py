@@ -10,71 +10,72 @@ becomes an event without a severity: it is reported, and not taken for nothing.
 import re
 from collections import namedtuple
 
+from nodevet.remote.probe.patterns import Pattern
+
 # What a line says: the kind of event, the number of an Xid, a PCI address, fatal, nonfatal or
 # corrected, and what else tells events of a kind apart: a process, a device, a part of a GPU.
 Said = namedtuple("Said", "kind code address severity detail")
 Said.__new__.__defaults__ = (None, None, None, None)
 
 ADDRESS = r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
-PLACE = re.compile(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
+PLACE = Pattern(r"(?<![0-9a-zA-Z:])" + ADDRESS + r"(?![0-9a-zA-Z])")
 OPEN = 16  # reports of one kind that are not yet complete
 TEXT = 300  # characters of a line
 
 # mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090
-HARDWARE = re.compile(r"(?:[\w-]{1,30}: )?(?:\{([0-9]{1,10})\})?\[Hardware Error\]: ?(.*)\Z")
-STATUS = re.compile(
+HARDWARE = Pattern(r"(?:[\w-]{1,30}: )?(?:\{([0-9]{1,10})\})?\[Hardware Error\]: ?(.*)\Z")
+STATUS = Pattern(
     r"Machine Check(?: Exception| Event)?: [0-9a-fA-F]{1,16} Bank [0-9]{1,3}: ([0-9a-fA-F]{16})\b"
     r"|MC[0-9]{1,3}_STATUS\[[^\]]{0,100}\]: 0x([0-9a-fA-F]{16})\b"  # AMD's
 )
 UNCORRECTED, CORRUPT, DEFERRED = 1 << 61, 1 << 57, 1 << 44  # UC, PCC, AMD's, of MCi_STATUS
 LOGGED = "Machine check events logged"
 WORDS = (
-    ("fatal", re.compile(r"System Fatal error|Processor context corrupt|Fatal")),
-    ("nonfatal", re.compile(r"(?:Error Status: )?(?:Uncorrect|Deferred )")),
-    ("corrected", re.compile(r"(?:Error Status: )?Corrected error")),
+    ("fatal", Pattern(r"System Fatal error|Processor context corrupt|Fatal")),
+    ("nonfatal", Pattern(r"(?:Error Status: )?(?:Uncorrect|Deferred )")),
+    ("corrected", Pattern(r"(?:Error Status: )?Corrected error")),
 )
 # lines that follow one with a severity
-MCE_DETAILS = re.compile(
+MCE_DETAILS = Pattern(
     r"TSC |RIP|PROCESSOR |SYND|IPID|PPIN|Error Addr|Syndrome|cache level|MISC|ADDR|FRU"
     r"|Run the above through|MC[0-9]{1,3}(?: Error|_ADDR|_MISC)|[\w ,/-]{1,60} Ext\. Error Code"
     r"|(?:Combined Unit|Data Cache|Instruction Cache|Bus Unit|Load Store|Northbridge|Fixed Issue"
     r"|Execution Unit|Floating Point Unit)\b"
 )
-EDAC = re.compile(
-    r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? (?:- )?(?:([0-9]{1,7}) )?([CU]E)\b"
-)
-EDAC_OTHER = re.compile(
+EDAC = Pattern(r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? (?:- )?(?:([0-9]{1,7}) )?([CU]E)\b")
+EDAC_OTHER = Pattern(
     r"EDAC (?:\w{1,20} )?(?:MC|DEVICE|PCI)[0-9]*:? .*"
     r"(?:\b[CU]E\b|uncorrect|fatal|parity error|system error)",
     re.IGNORECASE,
 )
-MEMORY_FAILURE = re.compile(
+MEMORY_WORDS = ("Memory failure:", "MCE", "mce: Uncorrected hardware")
+MEMORY_FAILURE = Pattern(
     r"(?:Memory failure:|MCE) (?:0x)?[0-9a-f]{1,16}: |MCE: Killing |mce: Uncorrected hardware"
 )
 
 # cper.c; up to 3.12 `severity: 2, corrected` and `section: 0, severity: 2, corrected`
 RANK = {"fatal": "fatal", "recoverable": "nonfatal", "corrected": "corrected", "info": "info"}
 GRADE = r"(?:[0-9], )?(fatal|recoverable|corrected|info)\b"
-BLOCK = re.compile(r"(?:event )?severity: " + GRADE)
-SECTION = re.compile(r"(?:Error [0-9]{1,4}, type|section: [0-9]{1,4}, severity): " + GRADE)
-KIND = re.compile(r"section[_ ]type: (.{1,60})")
-DEVICE_ID = re.compile(r"device_id: " + ADDRESS + r"\Z")
+BLOCK = Pattern(r"(?:event )?severity: " + GRADE)
+SECTION = Pattern(r"(?:Error [0-9]{1,4}, type|section: [0-9]{1,4}, severity): " + GRADE)
+KIND = Pattern(r"section[_ ]type: (.{1,60})")
+DEVICE_ID = Pattern(r"device_id: " + ADDRESS + r"\Z")
 BEGINS = ("Hardware error from APEI", "event severity:", "APEI generic hardware error status")
 BY_HARDWARE = "It has been corrected by h/w"
 
-PCIE = re.compile(
+PCIE = Pattern(
     r"[\w.-]{1,40} ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?::pcie[0-9a-f]{2,4})?: "
     r"(AER: |DPC: |(?=DPC |(?:PCIe|CXL) Bus Err|aer_|broadcast \w+ message|device recovery))(.*)\Z"
 )
-REQUESTER = re.compile(r"(?:id=|source:0x)([0-9a-fA-F]{4})\b")
-BUS_ERROR = re.compile(r"(?:PCIe|CXL) Bus Error: severity=(Unc|C)orrect\w+(?: \((Non-)?Fatal\))?")
-RECEIVED = re.compile(
+REQUESTER = Pattern(r"(?:id=|source:0x)([0-9a-fA-F]{4})\b")
+BUS_ERROR = Pattern(r"(?:PCIe|CXL) Bus Error: severity=(Unc|C)orrect\w+(?: \((Non-)?Fatal\))?")
+RECEIVED = Pattern(
     r"(?:Multiple )?(Unc|C)orrect\w+(?: \((Non-)?Fatal\))? error (?:message )?received"
 )
-CONTAINED = re.compile(r"(?:DPC )?containment event, status:0x([0-9a-fA-F]{1,4})\b")
-AER_STATUS = re.compile(r"aer_status: 0x([0-9a-fA-F]{1,8}), aer_mask: 0x([0-9a-fA-F]{1,8})")
-UNCOR_SEVERITY = re.compile(r"aer_uncor_severity: 0x([0-9a-fA-F]{1,8})")
-PCIE_DETAILS = re.compile(
+CONTAINED = Pattern(r"(?:DPC )?containment event, status:0x([0-9a-fA-F]{1,4})\b")
+AER_STATUS = Pattern(r"aer_status: 0x([0-9a-fA-F]{1,8}), aer_mask: 0x([0-9a-fA-F]{1,8})")
+UNCOR_SEVERITY = Pattern(r"aer_uncor_severity: 0x([0-9a-fA-F]{1,8})")
+PCIE_DETAILS = Pattern(
     r" *(?:\[ *[0-9]{1,2}\]|device \[|TLP|Error of this Agent|broadcast|can't |found no error"
     r"|(?:DPC )?error containment capabilities|enabled with IRQ|(?:aer|rp_pio)_|RP PIO"
     r"|Non-Fatal errors signaled|[Dd]evice recovery successful"
@@ -199,7 +200,8 @@ class Hardware(object):
 
     def take(self, seconds, text):
         """Whether a message is about hardware, and was taken."""
-        hardware, pcie = HARDWARE.match(text), PCIE.match(text)
+        hardware = HARDWARE.match(text) if "[Hardware Error]" in text else None
+        pcie = PCIE.match(text)
         if hardware:
             self.error(seconds, text, *hardware.groups())
         elif pcie:
@@ -212,7 +214,7 @@ class Hardware(object):
                 self.keep(Said("mce", severity=severity), seconds, text, times)
             elif EDAC_OTHER.match(text):
                 self.keep(Said("mce"), seconds, text)
-        elif MEMORY_FAILURE.match(text):
+        elif text.startswith(MEMORY_WORDS) and MEMORY_FAILURE.match(text):
             self.keep(Said("mce", severity="nonfatal"), seconds, text)
         else:
             return False

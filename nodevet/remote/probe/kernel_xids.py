@@ -5,19 +5,18 @@ kernel-open/nvidia/linux_nvswitch.c of the open kernel modules; the form of Xids
 that of NVIDIA's Xid catalogue, of 154 that of the driver from 555 on.
 """
 
-import re
-
 from nodevet.remote.probe.kernel_hardware import ADDRESS, Said, place, spelled
+from nodevet.remote.probe.patterns import Pattern
 
 # NVRM: Xid (PCI:0000:19:00): 79, ... and, by age and MIG, (0000:19:00), (PCI:0000:19:00.0),
 # PCI:0000:19:00, (PCI:0000:19:00 GPU-I:05 GPU-CI:00)
-XID = re.compile(r"NVRM: Xid \(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?![0-9A-Za-z])")
-SXID = re.compile(
+XID = Pattern(r"NVRM: Xid \(?" + ADDRESS + r"(?: [^)]{0,60})?\)?: ([0-9]{1,6})(?![0-9A-Za-z])")
+SXID = Pattern(
     r"nvidia-nvswitch[0-9]+: SXid \(?" + ADDRESS + r"\)?: ([0-9]{1,6})(?![0-9A-Za-z])"
     r"(?:, (Fatal|Non-fatal|Severity [0-9]+)\b)?"
 )
-PROBED = re.compile(r"nvidia-nvswitch[0-9]+: Probing device " + ADDRESS)
-RESET_DONE = re.compile(r"[\w-]{1,32} " + ADDRESS + r": reset done\b")  # vfio_pci_core.c
+PROBED = Pattern(r"nvidia-nvswitch[0-9]+: Probing device " + ADDRESS)
+RESET_DONE = Pattern(r"[\w-]{1,32} " + ADDRESS + r": reset done\b")  # vfio_pci_core.c
 SEVERITIES = {  # of an NVSwitch's error, in the driver's words
     "Fatal": "fatal",
     "Severity 1": "fatal",
@@ -28,12 +27,12 @@ PROCESS = "]: segfault at "
 LINK_XIDS = range(144, 151)
 # RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000040 ...): the unit, its own word for the
 # severity, the link, IntrInfo and ErrorStatus
-LINK_UNIT = re.compile(
+LINK_UNIT = Pattern(
     r", ([A-Z][\w/]{1,40}(?: Degraded)?) +(Fatal|Nonfatal) +XC[0-9] +i[0-9] +"
     r"(?:Link +([0-9]{1,3}))?(?: *\((0x[0-9a-fA-F]{8}) +(0x[0-9a-fA-F]{8})\b)?"
 )
 RECOVERY = 154
-ACTION = re.compile(
+ACTION = Pattern(
     r", GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^)]{0,40}\)"
     r" to 0x([0-9a-fA-F]{1,4}) \(([\w -]{1,40})\)"
 )
@@ -52,7 +51,7 @@ def driver_line(text):
         return Said("driver_load") if text.startswith("NVRM: loading NVIDIA UNIX") else None
     if text.startswith("nvidia-nvswitch"):
         return switch_line(text)
-    match = RESET_DONE.match(text)
+    match = RESET_DONE.match(text) if ": reset done" in text else None
     return Said("gpu_reset", None, spelled(match)) if match else None
 
 

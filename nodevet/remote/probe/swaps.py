@@ -17,15 +17,16 @@ from nodevet.remote.probe.files import (
     read_bytes,
     resolve,
 )
+from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.systemd import UNIT_PATH, unit_names
 
 SWAPS = "/proc/swaps"
 MOST = 64  # active ones, and units; no kernel has more than 32 of the first
 LIMIT = 1 << 16  # bytes of /etc/fstab, and of a unit
-SECRET = re.compile(r"(?i)(?<![a-z])pass(?:wd|word|phrase)?\d*=|\bsecret\w*=")  # an option of mount
+SECRET = Pattern(r"(?i)(?<![a-z])pass(?:wd|word|phrase)?\d*=|\bsecret\w*=")  # an option of mount
 NAME = unit_names("swap")
-WHAT = re.compile(r"^What=(.*)$", re.MULTILINE)
-FROM_FSTAB = re.compile(r"^SourcePath=/etc/fstab$", re.MULTILINE)
+WHAT = Pattern(r"^What=(.*)$", re.MULTILINE)
+FROM_FSTAB = Pattern(r"^SourcePath=/etc/fstab$", re.MULTILINE)
 
 
 def parse_swaps(text):

@@ -4,14 +4,14 @@ The node's Python may be older than tomllib. What is not of this form is left ou
 "not known" if a file mentions what it looks for and no row has it.
 """
 
-import re
+from nodevet.remote.probe.patterns import Pattern
 
-HEADER = re.compile(r"\[\[?(.*?)\]\]?\s*(?:#.*)?\Z")
-PAIR = re.compile(
+HEADER = Pattern(r"\[\[?(.*?)\]\]?\s*(?:#.*)?\Z")
+PAIR = Pattern(
     r"((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*=\s*(.*)\Z"
 )
-PART = re.compile(r"\s*(?:\"([^\"]*)\"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|\Z)")
-STRING = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")
+PART = Pattern(r"\s*(?:\"([^\"]*)\"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|\Z)")
+STRING = Pattern(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")
 
 
 def key_parts(text):

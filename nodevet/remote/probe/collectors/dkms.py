@@ -5,18 +5,18 @@
 """
 
 import os
-import re
 
 from nodevet.remote.probe.files import Absent, Reading, attempt, line, names, path_under, quote
+from nodevet.remote.probe.patterns import Pattern
 
 TREE = "/var/lib/dkms"
 MODULES = "/lib/modules"
 RELEASE = "/proc/sys/kernel/osrelease"
 PLACES = ("updates/dkms", "extra", "updates", "extra/dkms", "weak-updates")
 MOST = 256  # modules, kernels
-LINK = re.compile(r"kernel-(.{1,200})-([A-Za-z0-9_]{2,20})\Z")
-TARGET = re.compile(r"([^/]{1,100})/([^/]{1,200})/([^/]{1,20})/?\Z")
-OBJECT = re.compile(r"(.{1,100}\.ko)(?:\.(?:xz|gz|zst))?\Z")
+LINK = Pattern(r"kernel-(.{1,200})-([A-Za-z0-9_]{2,20})\Z")
+TARGET = Pattern(r"([^/]{1,100})/([^/]{1,200})/([^/]{1,20})/?\Z")
+OBJECT = Pattern(r"(.{1,100}\.ko)(?:\.(?:xz|gz|zst))?\Z")
 
 
 def parse_link(name, target):

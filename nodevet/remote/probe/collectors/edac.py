@@ -4,17 +4,16 @@ A controller has dimm<N> or rank<N> since Linux 3.6, and csrow<N>/ch<N>_* before
 See Documentation/ABI/testing/sysfs-devices-edac in the kernel tree.
 """
 
-import re
-
 from nodevet.remote.probe.files import Reading, attempt, integer, line, names, numbered, parsed
+from nodevet.remote.probe.patterns import Pattern
 
 COUNTERS = True
 CONTROLLERS = "/sys/devices/system/edac/mc"
 MOST = 256  # controllers; a socket has up to 12, and CXL some more
 MOST_DIMMS = 64  # of a controller
-DIMM = re.compile(r"(?:dimm|rank)[0-9]{1,3}\Z")
-ROW = re.compile(r"csrow[0-9]{1,3}\Z")
-CHANNEL = re.compile(r"(ch[0-9]{1,2})_ce_count\Z")
+DIMM = Pattern(r"(?:dimm|rank)[0-9]{1,3}\Z")
+ROW = Pattern(r"csrow[0-9]{1,3}\Z")
+CHANNEL = Pattern(r"(ch[0-9]{1,2})_ce_count\Z")
 COUNTS = (("corrected", "ce"), ("uncorrected", "ue"))
 
 

@@ -6,7 +6,6 @@ others rpm; they use neither the network nor a lock, and apt-cache is kept from 
 """
 
 import os
-import re
 
 from nodevet.remote.probe.files import (
     Absent,
@@ -18,6 +17,7 @@ from nodevet.remote.probe.files import (
     read,
     reason,
 )
+from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.program import find, printed
 
 RUNNING = "/sys/module/nvidia/version"
@@ -35,15 +35,15 @@ NO_DNF = "dnf is not queried: it writes logs and caches even for a query"
 
 ROW = "${db:Status-Abbrev}\\t${binary:Package}\\t${Architecture}\\t${Version}\\n"
 WITHOUT_CACHES = ("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
-NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,200}(?::[a-z0-9-]{1,20})?\Z")
-VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~^-]{0,120}\Z")
-OF_NVIDIA = re.compile(
+NAME = Pattern(r"[a-z0-9][a-z0-9+.-]{0,200}(?::[a-z0-9-]{1,20})?\Z")
+VERSION = Pattern(r"[0-9A-Za-z][0-9A-Za-z.+:~^-]{0,120}\Z")
+OF_NVIDIA = Pattern(
     r"(?:lib|a?kmod-|dkms-|firmware-|glx-alternative-|xserver-xorg-video-|xorg-x11-drv-"
     r"|linux-(?:modules|objects|signatures)-)?nvidia(?:[0-9-]|\Z)|cuda-drivers(?:-|\Z)"
 )
-CLAUSE = re.compile(r"(==|!=|>=|<=|>|<|)\s*([0-9]{1,9}(?:\.[0-9]{1,9}){0,4})(\.\*)?\Z")
-NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}\Z")
-CARRIED = re.compile(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
+CLAUSE = Pattern(r"(==|!=|>=|<=|>|<|)\s*([0-9]{1,9}(?:\.[0-9]{1,9}){0,4})(\.\*)?\Z")
+NUMBERS = Pattern(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,4}\Z")
+CARRIED = Pattern(r"(?:[0-9]+:)?([0-9]{2,4}(?:\.[0-9]+){1,2})(?=[-+~]|\Z)")
 
 
 def carried(version):

@@ -4,22 +4,21 @@ See Documentation/admin-guide/md.rst in the kernel tree. No program is run: `zpo
 for a pool that hangs.
 """
 
-import re
-
 from nodevet.remote.probe.files import Reading, line, names, quote, read
+from nodevet.remote.probe.patterns import Pattern
 
 MDSTAT = "/proc/mdstat"
 ZFS = "/proc/spl/kstat/zfs"
 ARRAYS = 256
 POOLS = 64
-HEAD = re.compile(
+HEAD = Pattern(
     r"(md[^\s/:]{0,60}) : (active|inactive|broken)((?: \((?:auto-)?read-only\))?)((?: \S+)*)\Z"
 )
-MEMBER = re.compile(r"(\S{1,60})\[([0-9]{1,6})\]((?:\([A-Z]\))*)\Z")
-DEVICES = re.compile(r"\[([0-9]{1,6})/([0-9]{1,6})\]")
-PROGRESS = re.compile(r"(recovery|resync|check|reshape|repair) ?= {0,3}([0-9]{1,3}(?:\.[0-9]+)?)%")
-WAITING = re.compile(r"(recovery|resync|check|reshape)=(DELAYED|PENDING|REMOTE)")
-EXTERNAL = re.compile(r"super external:([a-z]{1,20})(?: |\Z)")
+MEMBER = Pattern(r"(\S{1,60})\[([0-9]{1,6})\]((?:\([A-Z]\))*)\Z")
+DEVICES = Pattern(r"\[([0-9]{1,6})/([0-9]{1,6})\]")
+PROGRESS = Pattern(r"(recovery|resync|check|reshape|repair) ?= {0,3}([0-9]{1,3}(?:\.[0-9]+)?)%")
+WAITING = Pattern(r"(recovery|resync|check|reshape)=(DELAYED|PENDING|REMOTE)")
+EXTERNAL = Pattern(r"super external:([a-z]{1,20})(?: |\Z)")
 
 
 def parse_arrays(text):

@@ -4,17 +4,16 @@
 thousands of nodes is as many questions to it. `self` is this machine's short host name.
 """
 
-import re
-
 from nodevet.remote.probe.files import Absent, Reading, SectionError, line, quote
+from nodevet.remote.probe.patterns import Pattern
 from nodevet.remote.program import find, run
 
 ASKED = True
 ALONE = True
 SELF = "self"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}\Z")
-KEY = re.compile(r"(?:^| )([A-Z][A-Za-z]{1,40})=")
-GPUS = re.compile(r"(?:^|,)gres/gpu=([0-9]{1,4})(?:,|\Z)")
+NAME = Pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}\Z")
+KEY = Pattern(r"(?:^| )([A-Z][A-Za-z]{1,40})=")
+GPUS = Pattern(r"(?:^|,)gres/gpu=([0-9]{1,4})(?:,|\Z)")
 SECONDS = 12
 OUTPUT = 1 << 18  # bytes
 FIELDS = ("state", "reason", "gpus")
