@@ -8,19 +8,19 @@ nvmlDeviceGetNvLinkRemotePciInfo and the error counters of each link, which begi
 of the GPU.
 
 **Verdicts.** `active` is how many links are expected, 18 on H100 SXM, 12 of 18 on H100 NVL; any
-other number fails. Without it a GPU is ok if all of its links are active, and fails if it has
-fewer than another GPU here. If no GPU has more, but each lacks some, it is unknown: give `active`.
-Of two GPUs that are bridged to one another and lack as many links, the second follows from the
-first: they are the ends of the same links.
-A GPU none of whose links is active is not applicable if none of the node is, or if the others are
-bridged to one another: it may have no bridge. A link slower than another of the same GPU, or than
-`minimum_speed_mbps` (MB/s), fails. Error counts are judged if the baseline gives the most that a
-link may have; those of an hour (`crc_flit_errors_per_hour`) since boot, and with `--sample` in that
-time, if it is long enough to tell. A link that recovers while it is sampled fails in any case,
-unless the baseline gives a limit for it; other errors then do not: they are corrected. A count that
-went back meanwhile is unknown. With `--since` what came since the last look is judged as what came
-during a sample; counts of a GPU of which one went back began again at 0. A GPU without NVLink, in
-MIG mode, or a vGPU, is not applicable; without NVLink it fails if `active` is given.
+other number fails. Without it a GPU is ok if all of its links are active, and fails if it has fewer
+than another GPU here. If no GPU has more, but each lacks some, it is unknown: give `active`. Of two
+GPUs that are bridged to one another and lack as many links, the second follows from the first: they
+are the ends of the same links. A GPU none of whose links is active is not applicable if none of the
+node is, or if the others are bridged to one another: it may have no bridge. A link slower than
+another of the same GPU, or than `minimum_speed_mbps` (MB/s), fails. Error counts are judged if the
+baseline gives the most that a link may have; those of an hour (`crc_flit_errors_per_hour`) since
+boot, and with `--sample` in that time, if it is long enough to tell. A link that recovers while it
+is sampled fails in any case, unless the baseline gives a limit for it; other errors then do not:
+they are corrected. A count that went back meanwhile is unknown. With `--since` what came since the
+last look is judged as what came during a sample; counts of a GPU of which one went back began again
+at 0. A GPU without NVLink, in MIG mode, or a vGPU, is not applicable; without NVLink it fails if
+`active` is given.
 
 **To fix it** on a node with NVSwitch: see `fabric`, `journalctl -u nvidia-fabricmanager` and SXid
 in the kernel log; reset all GPUs together, or power cycle. With bridges: power off and reseat them.

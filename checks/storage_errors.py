@@ -10,13 +10,14 @@ that an md array has lost; NFS servers of hard mounts that do not respond. Flopp
 network block devices and RAM disks are left out.
 
 **Verdicts.** Each disk with more than `maximum` lines fails, and is one finding with its
-partitions. `ignore` names devices that are no fault here, as the kernel names them, with `*` for
-any part: `sd*`. A remount read-only and a lost member of an array fail whatever `maximum` says. An
-NFS server fails from `not responding, still trying` on until the log says that it is OK; `ignore`
-may name it. It is ok only if the log has no gap, and says since when if its beginning is gone, as
-`xid` does. Captured files without a kernel log are not applicable. With `--since` a disk fails only
-if a line of it came since the last look; a remount read-only, a lost member and a server that does
-not respond as without.
+partitions. `ignore` names devices and servers that are no fault here, as the kernel names them,
+with `*` for any part: `sd*`. A remount read-only and a lost member of an array fail whatever
+`maximum` says. An NFS server fails from `not responding, still trying` on until the log says that
+it is OK: it does when a request that waited is answered, and so not if all that waited was killed.
+It is ok only if the log has no gap, and says since when if its beginning is gone, as `xid` does.
+Captured files without a kernel log are not applicable. With `--since` a disk fails only if a line
+of it came since the last look; a remount read-only, a lost member and a server that does not
+respond as without.
 
 **To fix it** read the disk's own state: `smartctl -x` or `nvme smart-log`; reseat or replace a disk
 that comes back with errors. A file system with errors is checked unmounted, before its next use. An
@@ -56,8 +57,9 @@ CHECK_IT = (
     "disk below logs errors too, replace that first"
 )
 REACH_IT = (
-    "`rpcinfo -t SERVER nfs`, then look at the server; what waits for it goes on when "
-    "it answers. If it does not come back: `umount -f`, and name it in `ignore` until the reboot"
+    "`rpcinfo -t SERVER nfs` says whether it answers: if all that waited for it was killed, the "
+    "kernel does not log that it is back, and `ignore` may name it until the reboot. Else look at "
+    "the server: what waits for it goes on once it answers"
 )
 DISK = re.compile(r"(nvme[0-9]+|(?:sd|vd|xvd|hd)[a-z]+|ata[0-9]+)")
 
@@ -68,7 +70,7 @@ class Params(CheckParams):
     maximum: Annotated[int, Meta(ge=0)] = 0
     """How many lines about one disk are allowed since boot."""
     ignore: tuple[str, ...] = ()
-    """Devices that are no fault here: `sda`, `sd*`."""
+    """Devices and servers that are no fault here: `sda`, `sd*`."""
 
 
 def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
@@ -128,7 +130,7 @@ def judge_server(server: str, event: KernelEvent, booted: float | None) -> Findi
     return fail(
         server_subject(server),
         expected="responding",
-        actual="not responding",
+        actual="not responding, and not logged as back",
         advice=REACH_IT,
         details=quoted([event]),
         last=last_of([event], booted) or UNSET,
