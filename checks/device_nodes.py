@@ -5,13 +5,15 @@ each GPU. Without them, or without the right to open them, it finds no GPU, whil
 shows all of them. Containers get what is there when they start.
 
 **Read from** `/dev/nvidia*`: numbers, permissions, and access(2) for read and write as the user
-that the probe runs as; of NVML nvmlDeviceGetMinorNumber.
+that the probe runs as; of NVML nvmlDeviceGetMinorNumber. Of MIG instances
+/proc/driver/nvidia/capabilities names the nodes in /dev/nvidia-caps.
 
 **Verdicts.** A node that is missing fails: those of `paths`, and the one of each GPU (of which
 `gpu_count` tells too). So does one that is not a character device (a container runtime that mounts
 a path that is not there makes a directory or a file of it), one of a GPU with another minor number
 than its name says, and one that the user of the probe cannot open. root can open any node:
-`mode` judges the permissions themselves.
+`mode` judges the permissions themselves. Of MIG, every instance has a node of its own, which must
+be there, for a container gets it only then. Channels of IMEX are judged by `imex`.
 
 **To fix it** `nvidia-modprobe -c 0 -u` makes the nodes now; nvidia-persistenced and udev's rules of
 the driver's packages at each boot. Permissions come from the nvidia module's parameters
@@ -26,7 +28,7 @@ from msgspec import Meta
 from nodevet.evidence.across import IN_HAND, each_gpu
 from nodevet.evidence.core import unread
 from nodevet.evidence.document import Evidence
-from nodevet.evidence.gpu import subject_of
+from nodevet.evidence.gpu import Gpus, subject_of
 from nodevet.evidence.modules import DeviceNode, Modules
 from nodevet.model import Area, Check, CheckParams, Finding, Subject, fail, ok, unknown
 
@@ -42,6 +44,11 @@ REMAKE = (
 OPEN = (
     "set NVreg_DeviceFileMode, _UID and _GID of the nvidia module in /etc/modprobe.d (0666 is the "
     "driver's default), remove the node and make it again, or put the user into its group"
+)
+
+CAPS = "/dev/nvidia-caps/nvidia-cap"
+MAKE_CAP = (
+    "`nvidia-modprobe -f /proc/driver/nvidia/capabilities/.../access` of the instance makes it"
 )
 
 Path = Annotated[str, Meta(pattern=r"^/dev/nvidia[0-9A-Za-z_-]{1,40}$")]
@@ -77,6 +84,24 @@ def judge(evidence: Evidence, params: Params) -> Iterator[Finding]:
             yield judge_node(subject_of(gpu), path, nodes, params.mode, gpu.minor_number)
     for path in params.paths:
         yield judge_node(Subject(kind="device", id=path), path, nodes, params.mode, None)
+    yield from judge_instances(evidence, section.data, nodes)
+
+
+def judge_instances(
+    evidence: Evidence, data: Modules, nodes: Mapping[str, DeviceNode]
+) -> Iterator[Finding]:
+    """The nodes of MIG instances; without MIG there is none."""
+    gpus = evidence[Gpus].data
+    if data.mig_capabilities is None:
+        if any(gpu.mig_current for gpu in (gpus.gpus if gpus else None) or ()):
+            yield unread(Subject(kind="mig", id="instances"), data, "mig_capabilities")
+        return
+    for each in data.mig_capabilities:
+        subject = Subject(kind="mig", id=each.name)
+        if each.minor is None:
+            yield unread(subject, each, "minor")
+        else:
+            yield judge_node(subject, f"{CAPS}{each.minor}", nodes, None, each.minor)
 
 
 def judge_node(
@@ -89,8 +114,9 @@ def judge_node(
     """One node; `minor`: the number that its name gives it."""
     node = nodes.get(path)
     if node is None:
-        cause = {"cause": "gpu_count"} if minor is not None else {}
-        return fail(subject, expected=path, actual="missing", advice=MAKE, **cause)
+        advice = MAKE_CAP if subject.kind == "mig" else MAKE
+        cause = {"cause": "gpu_count"} if subject.kind == "gpu" else {}
+        return fail(subject, expected=path, actual="missing", advice=advice, **cause)
     if node.errors.get("minor") == NOT_A_DEVICE:
         return fail(subject, expected=path, actual=NOT_A_DEVICE, advice=REMAKE)
     for field in ("minor", "mode", "openable"):
@@ -112,11 +138,14 @@ CHECK = Check(
     area=Area.GPU,
     reads=(
         *IN_HAND,
+        "gpu.gpus[].mig_current",
         "gpu.gpus[].minor_number",
         "modules.device_nodes[].minor",
         "modules.device_nodes[].mode",
         "modules.device_nodes[].openable",
         "modules.device_nodes[].path",
+        "modules.mig_capabilities[].minor",
+        "modules.mig_capabilities[].name",
     ),
     judge=judge,
 )

@@ -91,7 +91,13 @@ class HostOutcome(str, Enum):
         return "timed out" if self is HostOutcome.TIMEOUT else self.value.replace("_", " ")
 
 
-NOUNS = {"gpu": "GPU", "numa": "NUMA node", "nvme": "NVMe drive", "rdma": "RDMA device"}
+NOUNS = {
+    "gpu": "GPU",
+    "mig": "MIG",
+    "numa": "NUMA node",
+    "nvme": "NVMe drive",
+    "rdma": "RDMA device",
+}
 """How people say the kinds of subjects that have another name than in the evidence."""
 
 

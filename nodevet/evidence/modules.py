@@ -8,13 +8,21 @@ from nodevet.evidence.core import Record, SectionRecord
 
 
 class DeviceNode(Record, frozen=True, kw_only=True):
-    """A character device /dev/nvidia*."""
+    """A character device /dev/nvidia*, or of /dev/nvidia-caps."""
 
     path: Text
     major: int | None = None
     minor: int | None = None
     mode: Text | None = None  # octal permissions: 0666
-    openable: bool | None = None  # access(2) for read and write as the probing user
+    # access(2) for read and write as the probing user; of /dev/nvidia-caps for read
+    openable: bool | None = None
+
+
+class MigCapability(Record, frozen=True, kw_only=True):
+    """A MIG instance, /proc/driver/nvidia/capabilities/gpu<N>/mig/gi<N>[/ci<N>]/access."""
+
+    name: Text  # gpu0/gi1, gpu0/gi1/ci0
+    minor: int | None = None  # of /dev/nvidia-caps/nvidia-cap<minor>
 
 
 class Modules(SectionRecord, frozen=True, kw_only=True):
@@ -32,3 +40,4 @@ class Modules(SectionRecord, frozen=True, kw_only=True):
     mlx5_core_version: Text | None = None
     secure_boot: bool | None = None  # the EFI variable SecureBoot; False without UEFI
     device_nodes: Annotated[tuple[DeviceNode, ...], bounds.DEVICE_NODES] | None = None
+    mig_capabilities: Annotated[tuple[MigCapability, ...], bounds.DEVICE_NODES] | None = None

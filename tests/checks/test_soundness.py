@@ -470,6 +470,7 @@ SAID_OTHERWISE = {  # why no count beside these lists is needed
     ("infiniband", "devices"): "without one there is nothing to judge: not applicable, not ok",
     ("kernel_log", "crashes"): "a directory's names: one that is not there was not listed",
     ("modules", "builtin"): "one that is not there can only be called not loaded",
+    ("modules", "mig_capabilities"): "read whole or not at all",
     ("modules", "on_demand"): "one that is not there can only be called not loaded",
     ("modules", "device_nodes"): "gpu_count compares them with NVML and the bus",
     ("filesystems", "found"): "it is such a count itself",

@@ -286,6 +286,30 @@ def test_device_nodes_of_a_tree_are_plain_files_and_say_so(node: Path, check: Ch
     assert nodes["/dev/nvidia7"].why("openable") == "ENOENT"
 
 
+def test_mig_instances_are_told_with_their_device_nodes(node: Path, check: Check) -> None:
+    found = check("modules", modules.collect(str(node), {}))
+    assert found.why("mig_capabilities") == "ENOENT"
+    place = node / "proc/driver/nvidia/capabilities"
+    (place / "mig").mkdir(parents=True)
+    assert check("modules", modules.collect(str(node), {})).mig_capabilities == ()
+    for name, text in {
+        "gpu0/mig/gi1/access": "DeviceFileMinor: 30\nDeviceFileMode: 256\nDeviceFileModify: 1\n",
+        "gpu0/mig/gi1/ci0/access": "DeviceFileMinor: 31\n",
+        "gpu10/mig/gi2/access": "DeviceFileMode: 256\n",
+        "gpu2/other/access": "DeviceFileMinor: 99\n",
+    }.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    (node / "dev/nvidia-caps").mkdir()
+    (node / "dev/nvidia-caps/nvidia-cap30").touch(mode=0o444)
+    found = check("modules", modules.collect(str(node), {}))
+    told = [(each.name, each.minor) for each in found.mig_capabilities]
+    assert told == [("gpu0/gi1", 30), ("gpu0/gi1/ci0", 31), ("gpu10/gi2", None)]
+    assert found.mig_capabilities[2].why("minor") == "no DeviceFileMinor"
+    (cap,) = (each for each in found.device_nodes if "caps/" in each.path)
+    assert (cap.path, cap.mode, cap.openable) == ("/dev/nvidia-caps/nvidia-cap30", "0444", True)
+
+
 def test_a_driver_built_into_the_kernel_is_told_from_a_module(node: Path) -> None:
     (node / "sys/module/nouveau").mkdir()
     found = modules.collect(str(node), {})

@@ -14,14 +14,19 @@ from nodevet.remote.probe.demand import on_demand
 from nodevet.remote.probe.files import (
     Reading,
     attempt,
+    integer,
     line,
     names,
+    numbered,
     parsed,
     path_under,
     quote,
     read_bytes,
 )
 
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
+CAPS = "/dev/nvidia-caps"
+CAP = re.compile(r"nvidia-cap[0-9]{1,7}\Z")
 DEVICE = re.compile(r"nvidia[0-9A-Za-z_-]{0,40}\Z")
 LARGEST = 1024  # device nodes
 MLX5 = "/sys/module/mlx5_core"
@@ -98,7 +103,8 @@ def device_node(root, path):
     if stat.S_ISDIR(status.st_mode):
         return None
     record["mode"] = "{:04o}".format(stat.S_IMODE(status.st_mode))
-    record["openable"] = os.access(place, os.R_OK | os.W_OK)
+    wanted = os.R_OK if path.startswith(CAPS + "/") else os.R_OK | os.W_OK
+    record["openable"] = os.access(place, wanted)
     if stat.S_ISCHR(status.st_mode):
         record["major"] = os.major(status.st_rdev)
         record["minor"] = os.minor(status.st_rdev)
@@ -109,10 +115,53 @@ def device_node(root, path):
 
 def device_nodes(root):
     found = [name for name in names(root, "/dev") if DEVICE.match(name)]
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found += ["nvidia-caps/" + name for name in names(root, CAPS) if CAP.match(name)]
     if len(found) > LARGEST:
         raise ValueError("more than {} entries /dev/nvidia*".format(LARGEST))
     nodes = [device_node(root, "/dev/" + name) for name in found]
     return [node for node in nodes if node is not None]
+
+
+def mig_capabilities(root):
+    """The MIG instances that there are, each with the minor number of the device node that lets
+    who may open it use it: `access` of NVIDIA's MIG User Guide. Raises OSError, ValueError."""
+    places = []
+    for gpu in below(root, CAPABILITIES, "gpu"):
+        for instance in below(root, gpu + "/mig", "gi"):
+            places += [instance] + below(root, instance, "ci")
+    if len(places) > LARGEST:
+        raise ValueError("more than {} MIG instances".format(LARGEST))
+    found = []
+    for place in places:
+        record = Reading(name=place[len(CAPABILITIES) + 1 :].replace("/mig/", "/"))
+        record.take("minor", parsed, root, place + "/access", parse_minor)
+        found.append(record)
+    return found
+
+
+def below(root, folder, prefix):
+    """The folders `<prefix>N` in a folder, in their order; none if it has none. Raises OSError,
+    ValueError."""
+    try:
+        return ["{}/{}{}".format(folder, prefix, number) for number in
+                numbered(root, folder, prefix, LARGEST)]  # fmt: skip
+    except FileNotFoundError:
+        if folder == CAPABILITIES:
+            raise
+        return []
+
+
+def parse_minor(text):
+    """
+    >>> parse_minor("DeviceFileMinor: 30\\nDeviceFileMode: 256\\nDeviceFileModify: 1\\n")
+    30
+    """
+    for row in text.splitlines():
+        key, _, value = row.partition(":")
+        if key == "DeviceFileMinor":
+            return integer(value.strip())
+    raise ValueError("no DeviceFileMinor")
 
 
 def mlx5_version(root):
@@ -160,4 +209,5 @@ def collect(root, request):
     modules.take("mlx5_core_version", mlx5_version, root)
     modules.take("secure_boot", secure_boot, root)
     modules.take("device_nodes", device_nodes, root)
+    modules.take("mig_capabilities", mig_capabilities, root)
     return modules
