@@ -9,8 +9,8 @@ the node without a shell, with an empty standard input, a fixed environment and 
 What they print is judged there and stays there, but for the values that `json` names, an output
 that was to equal `text`, and what a command that failed says of that. A baseline has commands run
 only if it says `allow_commands: true` itself; what it extends cannot say it for it. As a host's
-baseline is chosen by what the probe finds, the commands of all baselines of a run are run on all
-its hosts: name one with `-b` to have no others.
+baseline is chosen by what the probe finds, the commands of every baseline of a run are run that may
+fit the host by its name and groups (`applies`): name one with `-b` to have no others.
 
 **Verdicts.** One finding for each rule. `exit` is 0 unless the rule says otherwise. `text` is the
 whole output, `contains` texts that are in it, `pattern` regular expressions (Python's), `^` and `$`

@@ -70,7 +70,7 @@ def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Bas
     if not candidates:
         return f"none of {_names(baselines)} says which nodes it is for (applies); {NAME_ONE}"
     gpus = seen_gpus(evidence)
-    fits = {one.path: _fits(one.applies, gpus, host) for one in candidates if one.applies}
+    fits = {one.path: _fits(one, gpus, host) for one in candidates}
     fitting = [one for one in candidates if fits[one.path] is True]
     best = max(map(_rank, fitting), default=None)
     for one in candidates:
@@ -90,8 +90,16 @@ def choose(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> Bas
 def none_fits(baselines: Sequence[Baseline], evidence: Evidence, host: Host) -> bool:
     """Whether it is certain that none of these is for the node, so that another may stand in."""
     gpus = seen_gpus(evidence)
-    candidates = [one.applies for one in baselines if one.applies is not None]
-    return all(_fits(applies, gpus, host) is False for applies in candidates)
+    candidates = [one for one in baselines if one.applies is not None]
+    return all(_fits(one, gpus, host) is False for one in candidates)
+
+
+def may_fit(baseline: Baseline, host: Host) -> bool:
+    """Whether a baseline may be chosen for a host, by all that is known before it is visited: its
+    name and its groups."""
+    applies = baseline.applies or Applies()
+    named = applies.hosts is None or host.name in applies.hosts
+    return named and (applies.groups is None or bool(applies.groups & host.groups))
 
 
 def seen_gpus(evidence: Evidence) -> tuple[SeenGpu, ...] | Unknown:
@@ -153,13 +161,12 @@ def pci_id(vendor: str | None, device: str | None) -> str | None:
     return f"{vendor}:{device}".lower() if vendor and device else None
 
 
-def _fits(applies: Applies, gpus: tuple[SeenGpu, ...] | Unknown, host: Host) -> bool | Unknown:
-    """Whether every part that is given matches."""
-    if applies.hosts is not None and host.name not in applies.hosts:
+def _fits(baseline: Baseline, gpus: tuple[SeenGpu, ...] | Unknown, host: Host) -> bool | Unknown:
+    """Whether every part of `applies` that is given matches."""
+    if not may_fit(baseline, host):
         return False
-    if applies.groups is not None and not applies.groups & host.groups:
-        return False
-    return applies.gpu is None or _gpus_fit(applies.gpu, gpus)
+    wanted = baseline.applies.gpu if baseline.applies else None
+    return wanted is None or _gpus_fit(wanted, gpus)
 
 
 def _gpus_fit(match: GpuMatch, gpus: tuple[SeenGpu, ...] | Unknown) -> bool | Unknown:

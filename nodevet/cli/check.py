@@ -150,7 +150,7 @@ def command(
             keeping = Keeping(sys.argv[1:], max_age, hosts, began)
         if save and not display.quiet:
             _tell_strangers(save, saved.strangers(save, hosts, chosen), inventories)
-        reached = fleet_options(context=context, **reach)
+        reached = fleet_options(context=context, choosing=True, **reach)
         with watched(len(hosts), sinks) as listener:
             run = vet(hosts, context, reached, fail_on=least, save=sinks.keep, listener=listener)
     tell_not_compared(context, quiet=display.quiet)

@@ -189,7 +189,7 @@ def _show_host(
     else:
         target = _one_host(host, inventories)
         context = open_context(project, names)
-        reached = fleet_options(context=context, **reach)
+        reached = fleet_options(context=context, choosing=True, **reach)
         run = vet([target], context, reached, fail_on=Severity.WARNING)
         (found,) = run.hosts
     click.echo(

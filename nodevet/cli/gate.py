@@ -109,7 +109,7 @@ def command(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
     attempts = Attempts(wait=wait, settle=settle, interval=interval, fail_on=Severity(fail_on))
-    reached = fleet_options(context=context, **reach)
+    reached = fleet_options(context=context, choosing=True, **reach)
     with gate_watched(sinks) as listener:
         run = gate(hosts, context, reached, attempts, listener, verdict_file)
     tell_not_compared(context, quiet=display.quiet)

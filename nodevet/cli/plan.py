@@ -154,7 +154,7 @@ def command(
         names=targets, inventories=inventories, limit=limit, expect_hostname=expect_hostname
     ).hosts()
     with watched(len(hosts)) as listener:
-        reached = fleet_options(context=context, fixes=True, **reach)
+        reached = fleet_options(context=context, choosing=True, fixes=True, **reach)
         proposal = propose(hosts, context, reached, rules, listener)
     plan = proposal.plan
     lines = []

@@ -8,7 +8,7 @@ node-local run never needs more.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +38,11 @@ class Options:
     shards: int | None = None  # child processes; None: by number of hosts and CPUs
     sample: float = 0.0  # between two readings of the counters; both deadlines include it
     asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # see nodevet.run.asks
+    asks_each: Callable[[Host], Mapping[str, Sequence[Any]]] | None = None  # of a host, instead
+
+    def asked(self, host: Host) -> Mapping[str, Sequence[Any]]:
+        """What the probe is asked for on a host."""
+        return self.asks if self.asks_each is None else self.asks_each(host)
 
     def __post_init__(self) -> None:
         if self.host_keys not in HOST_KEYS:

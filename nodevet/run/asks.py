@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodevet import typed
+from nodevet.baseline.choose import may_fit
 from nodevet.catalog import Catalog
-from nodevet.model import Expectation
+from nodevet.model import Expectation, Host
 from nodevet.run.context import VetContext
 
 ASKS = 500  # that the probe takes in one request
@@ -60,6 +63,27 @@ def asks(context: VetContext, *, fixes: bool = False, commands: bool = True) -> 
         section: tuple(each for _, each in sorted(asked.items()))
         for section, asked in sorted(found.items())
     }
+
+
+def asks_each(
+    context: VetContext, *, fixes: bool = False, commands: bool = True
+) -> Callable[[Host], Mapping[str, Asked]]:
+    """As `asks`, of one host: for those baselines alone that may be chosen for it, so that it is
+    not asked, and has no command run, for the sake of another's. Hosts that are asked the same
+    share the answer. Raises AskError at once, never later."""
+    asks(context, fixes=fixes, commands=commands)
+
+    @cache
+    def of(places: tuple[int, ...]) -> Mapping[str, Asked]:
+        some = replace(context, baselines=tuple(context.baselines[place] for place in places))
+        return asks(some, fixes=fixes, commands=commands)
+
+    def asked(host: Host) -> Mapping[str, Asked]:
+        chosen = context.chosen is not None
+        listed = enumerate(context.baselines)
+        return of(tuple(place for place, one in listed if chosen or may_fit(one, host)))
+
+    return asked
 
 
 def _text(asked: str | Question) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nodevet.fleet import Options
-from nodevet.run.asks import asks
+from nodevet.run.asks import asks, asks_each
 from nodevet.run.context import VetContext
 
 
@@ -20,10 +20,13 @@ def fleet_options(
     context: VetContext | None = None,
     fixes: bool = False,
     commands: bool = True,
+    choosing: bool = False,
 ) -> Options:
     """The options of a visit, which takes `sample` seconds longer. `context`: what baselines ask
     the probe for; `fixes`: and what the fixes of their checks ask for; `commands`: and what they
-    have run. Raises AskError."""
+    have run. `choosing`: each host has its baseline chosen from these, and is asked for those alone
+    that may fit it. Raises AskError."""
+    told = {"fixes": fixes, "commands": commands}
     return Options(
         parallel=parallel,
         connect_timeout=connect_timeout,
@@ -34,5 +37,6 @@ def fleet_options(
         known_hosts=Path(known_hosts) if known_hosts is not None else None,
         host_keys="accept-new" if accept_new else "strict",
         sudo=sudo,
-        asks=asks(context, fixes=fixes, commands=commands) if context else {},
+        asks=asks(context, **told) if context and not choosing else {},
+        asks_each=asks_each(context, **told) if context and choosing else None,
     )

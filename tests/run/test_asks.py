@@ -12,9 +12,11 @@ import pytest
 from nodevet.fleet import Options
 from nodevet.fleet.controller.shards import orders
 from nodevet.fleet.protocol import framing
+from nodevet.fleet.worker.batch import probe_request
 from nodevet.model import Host
-from nodevet.run.asks import AskError, asks
+from nodevet.run.asks import AskError, asks, asks_each
 from nodevet.run.context import VetContext, open_context
+from nodevet.run.reach import fleet_options
 
 Write = Callable[..., VetContext]
 
@@ -90,8 +92,77 @@ def test_what_cannot_be_asked(context: Write, own: str, words: str) -> None:
 def test_a_shard_is_told() -> None:
     told = {"sysctl": ("vm.swappiness",), "services": ("a.service",)}
     (order,) = orders([Host(name="gpu1")], Options(asks=told), 1)
-    again = framing.read_order(framing.read_frame(framing.write_order(order))).asks
+    (again,) = framing.read_order(framing.read_frame(framing.write_order(order))).asks
     assert {section: tuple(names) for section, names in again.items()} == told
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> VetContext:
+    """Baselines for a host, for a group, for a GPU, and for none in particular."""
+    (tmp_path / "baselines").mkdir()
+    for name, applies in (
+        ("host", {"hosts": "gpu1"}),
+        ("group", {"groups": ["rack1"]}),
+        ("gpu", {"gpu": {"device": "10de:2330"}}),
+        ("both", {"hosts": "gpu[2-3]", "groups": ["rack2"]}),
+        ("other", None),
+    ):
+        expect = {
+            "command": {name: {"run": ["true", name]}},
+            "file": {name: {"path": f"/{name}", "exists": True}},
+        }
+        text = {"nodevet": 1, "allow_commands": True, "expect": expect}
+        text |= {"applies": applies} if applies else {}
+        (tmp_path / f"baselines/{name}.yaml").write_text(json.dumps(text))
+    return open_context(tmp_path, [])
+
+
+HOSTS = {
+    "gpu1": ({"rack1"}, {"gpu", "group", "host", "other"}),
+    "gpu2": ({"rack1", "rack2"}, {"both", "gpu", "group", "other"}),
+    "gpu3": (set(), {"gpu", "other"}),
+    "gpu4": ({"rack2"}, {"gpu", "other"}),
+}
+
+
+def named(asked: Any) -> tuple[set[str], set[str]]:
+    commands = {each["run"][1] for each in asked.get("commands", ())}
+    return commands, {each["path"].strip("/") for each in asked.get("files", ())}
+
+
+def test_a_host_is_not_asked_for_a_baseline_that_cannot_be_chosen_for_it(
+    several: VetContext,
+) -> None:
+    hosts = [Host(name=name, groups=frozenset(groups)) for name, (groups, _) in HOSTS.items()]
+    reached = {"parallel": 1, "connect_timeout": 1, "deadline": 60, "ssh_config": None}
+    reached |= {"known_hosts": None, "accept_new": False, "sudo": False}
+    options = fleet_options(**reached, context=several, choosing=True)
+    for order in orders(hosts, options, 2):
+        again = framing.read_order(framing.read_frame(framing.write_order(order)))
+        for target in again.targets:
+            wanted = HOSTS[target.name][1]
+            sent = json.loads(probe_request(again, target, "0" * 16).decode())
+            assert named(sent["asks"]) == (wanted, wanted), target.name
+    every = {"both", "gpu", "group", "host", "other"}
+    assert named(fleet_options(**reached, context=several).asked(hosts[0])) == (every, every)
+
+
+def test_of_one_baseline_for_all_hosts_everything_is_asked(several: VetContext) -> None:
+    one = open_context(Path(several.baselines[0].path).parents[1], ["host"])
+    assert named(asks_each(one)(Host(name="gpu9"))) == ({"host"}, {"host"})
+
+
+def test_hosts_that_are_asked_the_same_share_it(several: VetContext) -> None:
+    asked = asks_each(several)
+    assert asked(Host(name="a")) is asked(Host(name="b"))
+    hosts = [Host(name=f"h{number}") for number in range(300)]
+    for order in orders(hosts, Options(asks_each=asked), 3):
+        assert len(order.asks) == 1 and {target.asks for target in order.targets} == {0}
+
+
+def test_what_cannot_be_asked_is_said_before_any_host_is(context: Write) -> None:
+    with pytest.raises(AskError):
+        asks_each(context({"own": {}}, own="1 / 0"))
 
 
 def nodevet(folder: Path, *arguments: str) -> Any:

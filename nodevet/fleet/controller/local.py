@@ -56,7 +56,7 @@ class LocalProbe:
                 deadline=options.probe_seconds,
                 asked_s=None,
                 sample=options.sample,
-                asks=options.asks,
+                asks=options.asked(host),
             ),
         )
         self._started = time.monotonic()

@@ -86,7 +86,7 @@ class LocalSession:
             whole_machine=self._host.whole_machine,
             deadline=limit,
             asked_s=None,
-            asks=self._options.asks,
+            asks=self._options.asked(self._host),
         )
         return self._answered(told, nonce, limit)
 

@@ -4,8 +4,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nodevet.durations import elapsed
 from nodevet.fleet import FleetError, Options, Visit
@@ -86,7 +87,8 @@ def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.B
     """The hosts dealt out like cards, so that bad neighbours do not meet in one shard."""
     asked = options.shards or min(cpus, math.ceil(len(hosts) / WORTHWHILE))
     count = max(min(asked, options.parallel, len(hosts)), math.ceil(len(hosts) / LARGEST))
-    targets = [_target(number, host, options) for number, host in enumerate(hosts)]
+    found = [options.asked(host) for host in hosts]
+    parts = [range(place, len(hosts), count) for place in range(count)]
     return [
         framing.BatchOrder(
             parallel=max(1, options.parallel // count + (place < options.parallel % count)),
@@ -98,21 +100,36 @@ def orders(hosts: Sequence[Host], options: Options, cpus: int) -> list[framing.B
             accept_new=options.host_keys == "accept-new",
             max_output=options.max_output,
             sample=options.sample,
-            asks={section: tuple(names) for section, names in options.asks.items()},
-            targets=tuple(targets[place::count]),
+            asks=[{section: tuple(names) for section, names in each.items()} for each in asks],
+            targets=tuple(
+                _target(number, hosts[number], options, which)
+                for number, which in zip(part, places, strict=True)
+            ),
             payload=payload(),
         )
-        for place in range(count)
+        for place, part in enumerate(parts)
+        for asks, places in [_distinct([found[number] for number in part])]
     ]
+
+
+Asks = Mapping[str, Sequence[Any]]
+
+
+def _distinct(found: Sequence[Asks]) -> tuple[list[Asks], list[int]]:
+    """What hosts are asked for, each different one once, and which of these each has."""
+    ids = {id(each): each for each in found}
+    places = {one: place for place, one in enumerate(ids)}
+    return list(ids.values()), [places[id(each)] for each in found]
 
 
 def _path(path: Path | None) -> str | None:
     return None if path is None else str(path.expanduser().absolute())
 
 
-def _target(number: int, host: Host, options: Options) -> framing.SshTarget:
+def _target(number: int, host: Host, options: Options, asks: int) -> framing.SshTarget:
     return framing.SshTarget(
         number=number,
+        asks=asks,
         name=host.name,
         address=host.address,
         port=host.port,

@@ -93,6 +93,7 @@ class SshTarget:
     python: str | None
     sudo: bool
     whole_machine: bool = False
+    asks: int = 0  # which of the order's
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class BatchOrder:
     targets: tuple[SshTarget, ...] = ()
     payload: bytes = b""
     sample: float = 0.0
-    asks: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by section
+    asks: Sequence[Mapping[str, Sequence[Any]]] = ({},)  # by section; each different one once
 
     @property
     def body_limit(self) -> int:

@@ -131,7 +131,7 @@ def probe_request(order: framing.BatchOrder, target: framing.SshTarget, nonce: s
         deadline=order.probe_deadline,
         asked_s=time.time(),
         sample=order.sample,
-        asks=order.asks,
+        asks=order.asks[target.asks],
     )
 
 
