@@ -170,6 +170,7 @@ STORED = {
     "run": "A run of checks: `check --format json`, and the `run` of a verdict file.",
     "plan": "What fixes would change: `plan -o`. Its bytes are what is signed.",
     "result": "How a run of fixes ended: `result.json` of its folder.",
+    "status": "How a run of fixes stands: `nodevet status --format json`.",
     "evidence": "What was read on a node: `check --save`, `nodevet probe`. Each section has data "
     "or says why it has none; the schema has the fields of all of them.",
     "feed": "Whether nodes can feed their GPUs: `nodevet feed --format json`.",

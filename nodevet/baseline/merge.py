@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nodevet.baseline.files import File
+from nodevet.baseline.param_fields import as_yaml, field_of, has_off
 from nodevet.catalog import Catalog, CatalogError
 from nodevet.document.tree import Broken, Entry, Mapping, Node, Scalar, join, plain
 from nodevet.model import Check, Value
@@ -126,14 +127,18 @@ class _Merger:
         self._state(file, entry.place, entry.key, bare or "", plain(entry.value), whole=True)
 
     def _merge_fields(self, file: File, entry: Entry, check: Check, value: Mapping) -> None:
-        """A mapping is laid over what was expected before, field by field; null removes one."""
+        """A mapping is laid over what was expected before, field by field; null switches off a
+        field that has an off, and removes another one."""
         before = self.asks.get(entry.key)
         fields = dict(before.fields) if before else {}
         for inner in value.entries:
-            if isinstance(inner.value, Scalar) and inner.value.value is None:
-                fields.pop(inner.key, None)
-            else:
+            null = isinstance(inner.value, Scalar) and inner.value.value is None
+            if not null or has_off(check.params, inner.key):
                 fields[inner.key] = Field(file=file, place=inner.place, value=inner.value)
+            elif inner.key in fields:
+                del fields[inner.key]
+            else:
+                self._nothing_removed(file, entry, inner, check)
             self._state(file, inner.place, entry.key, inner.key, plain(inner.value))
         if not value.entries and before is None:
             self._state(file, entry.place, entry.key, "", {})
@@ -144,6 +149,18 @@ class _Merger:
             place=entry.place,
             broken=before is not None and before.broken,
         )
+
+    def _nothing_removed(self, file: File, entry: Entry, inner: Entry, check: Check) -> None:
+        """A null for a field that no file gives, and that cannot be switched off by it."""
+        field = field_of(check.params, inner.key)
+        if field is None:  # a name that is not known, or one of the node's own
+            return
+        path = join(join("expect", entry.key), inner.key)
+        if field.default is None or field.required:
+            return
+        message = f"null would leave its default, {as_yaml(field.default)}: it has no off"
+        advice = f"give a value, or leave the check out: `{entry.key}: null`"
+        self.problems.append(file.problem(inner.place, path, message, advice))
 
     def _state(
         self, file: File, place: Place, check: str, field: str, value: Value, *, whole: bool = False

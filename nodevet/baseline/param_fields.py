@@ -42,21 +42,36 @@ def param_fields(params: type[CheckParams]) -> Iterator[ParamField]:
         else:
             yield ParamField(
                 name=field.name,
-                form=_form(field.type),
-                default="" if unsaid else _as_yaml(default),
+                form=_form(field.type) + (", null: off" if has_off(params, field.name) else ""),
+                default="" if unsaid else as_yaml(default),
                 required=field.required,
                 bare=params.bare == field.name,
                 note=notes.get(field.name, ""),
             )
 
 
-def _as_yaml(value: Any) -> str:
+def field_of(params: type[CheckParams], name: str) -> msgspec.structs.FieldInfo | None:
+    """A field by its name; None if there is none, or the names are the node's own."""
+    if params.whole:
+        return None
+    return next((field for field in fields(params) if field.name == name), None)
+
+
+def has_off(params: type[CheckParams], name: str) -> bool:
+    """Whether null is a value of a field that it does not have by itself: no limit."""
+    field = field_of(params, name)
+    if field is None or field.required or field.default is None:
+        return False
+    return type(None) in get_args(field.type)
+
+
+def as_yaml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, (tuple, frozenset)):
-        return f"[{', '.join(map(_as_yaml, value))}]"
+        return f"[{', '.join(map(as_yaml, value))}]"
     return str(value)
 
 
@@ -71,7 +86,7 @@ def _forms(annotation: Any) -> list[str]:
     if origin is Annotated:
         return _forms(inner[0])
     if origin is Literal:
-        return [_as_yaml(value) for value in inner]
+        return [as_yaml(value) for value in inner]
     if origin in (Union, types.UnionType):
         return [word for each in inner if each is not type(None) for word in _forms(each)]
     if origin in (tuple, list, frozenset, set):

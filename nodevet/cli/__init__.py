@@ -106,6 +106,7 @@ def main() -> NoReturn:
             click.echo(error.format_message())
             sys.exit(0)
         _show(error)
+        _withdraw_verdict(sys.argv[1:])
         sys.exit(USAGE)
     except (KeyboardInterrupt, click.Abort):
         _say_interrupted()
@@ -163,6 +164,19 @@ def _show(error: click.ClickException) -> None:
         reworded(error).show()
     except OSError:
         _silence()
+
+
+def _withdraw_verdict(words: list[str]) -> None:
+    """A gate that did not begin for a mistake in its command line leaves no old pass behind."""
+    from nodevet.cli.common.mistakes import verdict_files
+
+    for path in verdict_files(words):
+        from nodevet.run.gate import withdraw
+
+        try:
+            withdraw(path)
+        except Exception as error:  # what `begin` does then, it has done
+            _say(str(error))
 
 
 def _silence() -> None:

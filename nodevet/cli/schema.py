@@ -8,7 +8,7 @@ import click
 from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 
-KINDS = ("baseline", "workload", "run", "plan", "result", "evidence", "feed")
+KINDS = ("baseline", "workload", "run", "plan", "result", "status", "evidence", "feed")
 
 
 @click.command(
@@ -33,6 +33,7 @@ def command(kind: str, project: Path) -> None:
       run       a run of checks: --format json
       plan      what fixes would change: nodevet plan -o
       result    how a run of fixes ended: result.json of its folder
+      status    how a run of fixes stands: nodevet status --format json
       evidence  what was read on a node: check --save, nodevet probe
       feed      whether nodes can feed their GPUs: nodevet feed --format json
 

@@ -12,7 +12,7 @@ from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 
 if TYPE_CHECKING:
-    pass
+    from nodevet.run.status import RunStatus
 
 EVERY = 2.0  # seconds between two looks of --watch
 
@@ -25,6 +25,7 @@ EVERY = 2.0  # seconds between two looks of --watch
     examples=(
         ("How the newest run stands", "nodevet status"),
         ("Follow a run of another terminal", "nodevet status runs/7f3a91c2-1 --watch"),
+        ("For a program", "nodevet status --format json"),
     ),
 )
 @click.argument(
@@ -35,9 +36,17 @@ EVERY = 2.0  # seconds between two looks of --watch
     type=options.RUN_FOLDER,
 )
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until it ends.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="json: for programs; with --watch a line for each change.",
+)
 @display_options()
 @options.project
-def command(folder: Path | None, watch: bool, display: Display, project: Path) -> None:
+def command(folder: Path | None, watch: bool, form: str, display: Display, project: Path) -> None:
     """Say how a run of fixes stands, and what to do next.
 
     Of one that goes on, ended or was killed: RUN is the folder of an apply or rollback, by default
@@ -53,7 +62,6 @@ def command(folder: Path | None, watch: bool, display: Display, project: Path) -
       4  goes on
     """
     from nodevet.cli.common.speech import say
-    from nodevet.cli.common.status_text import text
     from nodevet.run.status import newest, status, unfinished
 
     if folder is None:
@@ -61,11 +69,24 @@ def command(folder: Path | None, watch: bool, display: Display, project: Path) -
         for other in unfinished(others):
             say(f"{other}: has no end either: nodevet status {shlex.quote(str(other))}")
     found = status(folder)
-    shown = text(found, colour=display.colour, width=display.width)
-    click.echo(shown, nl=False)
+    click.echo(_shown(found, form, display, watch=watch), nl=False)
     while watch and found.exit_code == 4:
         time.sleep(EVERY)
         found, before = status(folder), found
         if found != before:
-            click.echo("\n" + text(found, colour=display.colour, width=display.width), nl=False)
+            between = "\n" if form == "text" else ""
+            click.echo(between + _shown(found, form, display, watch=True), nl=False)
     click.get_current_context().exit(found.exit_code)
+
+
+def _shown(found: "RunStatus", form: str, display: Display, *, watch: bool) -> str:
+    if form == "text":
+        from nodevet.cli.common.status_text import text
+
+        return text(found, colour=display.colour, width=display.width)
+    import msgspec
+
+    from nodevet.run.status import answer
+
+    told = msgspec.json.encode(answer(found))
+    return (told if watch else msgspec.json.format(told, indent=1)).decode() + "\n"

@@ -10,6 +10,7 @@ import msgspec
 
 from nodevet.durations import elapsed
 from nodevet.evidence.host import HostInfo
+from nodevet.files import open_regular
 from nodevet.fleet import Options, visit
 from nodevet.model import Host, HostReport, Run, Severity, Status, exit_code
 from nodevet.printable import brief
@@ -20,6 +21,7 @@ from nodevet.run.listener import VetListener
 from nodevet.run.vet import Vetted, collect, judge_visit, recorded
 
 LONGEST = 160  # columns of one reason
+LARGEST = 1 << 30  # bytes of a verdict file
 MOST = 3  # checks that the reason of a host names
 _UPTIME = re.compile(r"\bup for [^,]*")
 
@@ -156,6 +158,23 @@ def settled(vetted: Vetted, settle: float) -> HostReport:
     shown = "unknown" if uptime is None else elapsed(float(round(uptime)))
     why = f"not settled: up for {shown}, expected {elapsed(settle)}"
     return msgspec.structs.replace(result, status=Status.TIMEOUT, why=why, findings=())
+
+
+def withdraw(path: Path) -> None:
+    """Let a verdict file say `pending` of which the gate never began: its command line is not
+    valid. What is no verdict file is left as it is. Raises FileError and OSError."""
+    try:
+        with open_regular(path) as file:
+            text = file.read(LARGEST)
+        earlier = msgspec.json.decode(text, type=_EarlierVerdict)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return
+    if earlier.verdict in ("pending", "pass", "fail"):
+        begin(path)
+
+
+class _EarlierVerdict(msgspec.Struct):
+    verdict: str
 
 
 def begin(path: Path) -> None:

@@ -20,6 +20,7 @@ from nodevet.feed.workload import WorkloadFile
 from nodevet.remedy.model import VERSION, Plan
 from nodevet.result import SCHEMA, Result
 from nodevet.run.saved import KeptVisit
+from nodevet.run.status import STATUS_SCHEMA, StatusAnswer
 
 Document = dict[str, Any]
 _NOTED = re.compile(r"^    (\w+): [^#\n]*#(.*)$", re.MULTILINE)
@@ -154,6 +155,10 @@ KINDS: Mapping[str, Callable[[Path], Document]] = {
     "result": partial(
         _of_struct, "result", "How a run of fixes ended: result.json of its folder",
         Result, "schema", SCHEMA,
+    ),
+    "status": partial(
+        _of_struct, "status", "How a run of fixes stands: `nodevet status --format json`",
+        StatusAnswer, "schema", STATUS_SCHEMA,
     ),
     "evidence": evidence,
     "feed": partial(

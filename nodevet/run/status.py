@@ -87,6 +87,44 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+STATUS_SCHEMA = 1
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run of fixes stands, as `nodevet status --format json` says it."""
+
+    schema: int = STATUS_SCHEMA
+    folder: str
+    standing: RunStanding
+    exit_code: int  # of `nodevet status`: that of the run if it ended; 4 while it goes on
+    controller: str  # where it is, or why that is not known; empty if the run ended
+    begun: str  # ISO 8601: the last try
+    by: str  # who began that
+    last: str  # ISO 8601: the last record
+    in_hand: tuple[InHand, ...]  # hosts that were begun and have no end
+    waiting: tuple[str, ...]  # hosts that a run that goes on has not begun
+    inventories: tuple[str, ...]  # by which its hosts are reached; none: by their names
+    result: Result  # by the journal, as if its controller were gone
+
+
+def answer(found: RunStatus) -> StatusAnswer:
+    """The same, as programs read it."""
+    going = found.standing is RunStanding.GOES_ON
+    return StatusAnswer(
+        folder=found.folder,
+        standing=found.standing,
+        exit_code=found.exit_code,
+        controller=found.controller,
+        begun=found.begun,
+        by=found.by,
+        last=found.last,
+        in_hand=found.in_hand,
+        waiting=tuple(host.host for host in found.waiting) if going else (),
+        inventories=found.inventories,
+        result=found.result,
+    )
+
+
 def status(folder: Path) -> RunStatus:
     """How the run in this folder stands. Raises RunError, PlanError and JournalError."""
     run = RunFolder(folder)

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import fields
 
 from nodevet.baseline import available, load, load_resolved, provenance
+from nodevet.catalog import Catalog
 from nodevet.model import Applies, GpuMatch, Severity
 
 
@@ -366,3 +367,67 @@ def test_a_fault_in_a_checks_own_validator_is_a_problem_of_the_line(shelf):
         "x.yaml:2:10: expect.faulty: the check failed to read this: KeyError: 'c'; "
         "repair its Params"
     ]
+
+
+LIMIT = """\
+from nodevet.model import Check, CheckParams, ok
+
+class Params(CheckParams):
+    most: int | None = 0
+    least: int = 3
+    word: str | None = None
+
+def judge(evidence, params):
+    yield ok()
+
+CHECK = Check(params=Params, reads=(), judge=judge)
+"""
+
+
+@pytest.fixture
+def limited(shelf):
+    """With the check `limit`."""
+    (shelf.folder / "checks").mkdir()
+    (shelf.folder / "checks/limit.py").write_text(LIMIT)
+    shelf.catalog = Catalog([shelf.folder / "checks"])
+    return shelf
+
+
+def test_null_switches_off_a_limit_that_is_there_by_default(limited):
+    shelf = limited
+    shelf.write(x="nodevet: 1\nexpect: {limit: {most: null, word: ~}}\n")
+    (found,) = shelf.load("x")
+    (wish,) = found.expectations
+    assert (wish.params.most, wish.params.least, wish.params.word) == (None, 3, None)
+    shelf.write(more="nodevet: 1\nextends: x\nexpect: {limit: {most: 7}}\n")
+    assert shelf.load("more")[0].expectations[0].params.most == 7
+    shelf.write(z="nodevet: 1\nextends: more\nexpect: {limit: {most: ~}}\n")
+    assert shelf.load("z")[0].expectations[0].params.most is None
+
+
+def test_null_that_would_leave_the_default_is_refused(limited):
+    shelf = limited
+    shelf.write(x="nodevet: 1\nexpect: {limit: {least: null}}\n")
+    assert shelf.lint("x") == [
+        "x.yaml:2:18: expect.limit.least: null would leave its default, 3: it has no off; "
+        "give a value, or leave the check out: `limit: null`"
+    ]
+    shelf.write(base="nodevet: 1\nexpect: {limit: {least: 9}}\n")
+    shelf.write(kid="nodevet: 1\nextends: base\nexpect: {limit: {least: null}}\n")
+    assert shelf.load("kid")[0].expectations[0].params.least == 3
+
+
+@pytest.mark.parametrize(
+    ("check", "field"),
+    [
+        ("ecc_errors", "volatile_uncorrected"),
+        ("leftover_processes", "maximum_mib"),
+        ("nvme_health", "maximum_percentage_used"),
+        ("nvme_health", "maximum_media_errors"),
+    ],
+)
+def test_limits_of_shipped_checks_have_an_off(tmp_path, check, field):
+    path = tmp_path / "x.yaml"
+    path.write_text(f"nodevet: 1\nexpect: {{{check}: {{{field}: null}}}}\n")
+    (found,) = load([str(path)], folders=[], catalog=Catalog())
+    assert getattr(found.expectations[0].params, field) is None

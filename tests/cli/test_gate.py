@@ -157,6 +157,40 @@ def test_a_verdict_that_cannot_be_written_is_told_before_any_host(
     assert json.loads(report.read_text())["verdict"] == "pending"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--setle", "3s", "--verdict", "FILE"),
+        ("--verdict=FILE", "--wait", "soon"),
+        ("--verdict", "FILE", "--sample", "1s", "--sample"),
+        ("--verdict", "FILE", "--fail-on", "much"),
+    ],
+)
+def test_a_mistake_in_the_command_leaves_no_old_pass(
+    nodevet: Run, verdict: Path, words: tuple[str, ...]
+) -> None:
+    verdict.write_text('{"verdict": "pass", "exit_code": 0, "run": null, "waiting": {}}')
+    done = nodevet("gate", "gpu1", *(word.replace("FILE", str(verdict)) for word in words))
+    assert done.returncode == 2 and "Error: " in done.stderr, done
+    assert json.loads(verdict.read_text())["verdict"] == "pending"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "not JSON", "[]", '{"verdict": "guilty"}', '{"id": "run"}', "\x00" * 99]
+)
+def test_what_is_no_verdict_file_is_left_as_it_is(nodevet: Run, verdict: Path, text: str) -> None:
+    verdict.write_text(text)
+    done = nodevet("gate", "--setle", "--verdict", verdict)
+    assert done.returncode == 2 and verdict.read_text() == text
+    done = nodevet("gate", "gpu1", "--setle", "3s", "--", "--verdict", verdict)
+    assert done.returncode == 2 and verdict.read_text() == text
+
+
+def test_a_mistake_makes_no_verdict_file(nodevet: Run, verdict: Path) -> None:
+    assert nodevet("gate", "gpu1", "--setle", "--verdict", verdict).returncode == 2
+    assert not verdict.exists()
+
+
 def test_a_killed_gate_leaves_no_old_pass(verdict: Path, tmp_path: Path) -> None:
     verdict.write_text('{"verdict": "pass"}')
     process = subprocess.Popen(

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from nodevet.cli.common.status_text import text
 from nodevet.remedy.journal import journal, owner
 from nodevet.remedy.journal.journal import RunBegin
 from nodevet.remedy.journal.owner import Controller
+from nodevet.run.schema import KINDS
 from nodevet.run.status import RunStanding, newest, status
 
 GONE = 4194304  # above the largest process id that Linux gives
@@ -58,6 +60,15 @@ def test_a_run_that_ended(rig: Callable[..., Any]) -> None:
     lines = said.out.splitlines()
     assert lines[0].endswith(": apply of plan p, ended") or lines[0].endswith(", ended")
     assert "CHANGED  n[1-2]" in lines and lines[-1] == f"undo: nodevet rollback {d.run}"
+    with unchanged(d.run):
+        told = d("status", d.run, "--format", "json")
+    document = json.loads(told.out)
+    jsonschema.validate(document, KINDS["status"](Path()))
+    assert (told.code, document["exit_code"], document["standing"]) == (0, 0, "ended")
+    assert (document["in_hand"], document["waiting"]) == ([], [])
+    assert [host["host"] for host in document["result"]["hosts"]] == ["n1", "n2"]
+    watched = d("status", d.run, "--format", "json", "--watch")
+    assert watched.out.count("\n") == 1 and json.loads(watched.out) == document
     assert d.rollback().code == 0
     said = d("status", d.run)
     assert said.code == 0 and ": rollback of plan" in said.out and "ROLLED BACK  n[1-2]" in said.out

@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import click
 
@@ -27,6 +28,19 @@ def reworded(error: click.ClickException) -> click.ClickException:
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _choice(error, error.param)
     return error
+
+
+def verdict_files(words: Sequence[str]) -> list[Path]:
+    """The files that a command line gives to --verdict, as far as they can be told from one that
+    is not valid."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        if word == "--":
+            break
+        option, equals, value = word.partition("=")
+        if option == "--verdict":
+            found += [value] if equals else words[place + 1 : place + 2]
+    return [Path(path) for path in found if path]
 
 
 def _whole(option: str, words: Iterable[str]) -> str:
