@@ -18,7 +18,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     key: str  # expect, severity, fix
     field: str = ""  # of the params; empty if the check as a whole is meant
-    value: Value = None  # null under expect: removed
+    value: Value = None  # null under expect: removed, or switched off
+    off: bool = False  # null, of a field that has it as a value
     whole: bool = False  # takes the place of every field before it
     origin: str
     stands: bool = True
@@ -139,7 +140,8 @@ class _Merger:
                 del fields[inner.key]
             else:
                 self._nothing_removed(file, entry, inner, check)
-            self._state(file, inner.place, entry.key, inner.key, plain(inner.value))
+            off = null and has_off(check.params, inner.key)
+            self._state(file, inner.place, entry.key, inner.key, plain(inner.value), off=off)
         if not value.entries and before is None:
             self._state(file, entry.place, entry.key, "", {})
         self.asks[entry.key] = Ask(
@@ -163,7 +165,15 @@ class _Merger:
         self.problems.append(file.problem(inner.place, path, message, advice))
 
     def _state(
-        self, file: File, place: Place, check: str, field: str, value: Value, *, whole: bool = False
+        self,
+        file: File,
+        place: Place,
+        check: str,
+        field: str,
+        value: Value,
+        *,
+        whole: bool = False,
+        off: bool = False,
     ) -> None:
         self.statements.append(
             Statement(
@@ -172,6 +182,7 @@ class _Merger:
                 field=field,
                 value=value,
                 whole=whole,
+                off=off,
                 origin=file.origin(place),
             )
         )

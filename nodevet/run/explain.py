@@ -213,5 +213,6 @@ def _values(wish: Expectation) -> list[str]:
 
 def _said(one: Statement) -> str:
     subject = f"{one.check}.{one.field}" if one.field else one.check
-    removed = one.key == "expect" and one.value is None
-    return f"{one.key}.{subject}: {'removed' if removed else show(one.value)}"
+    null = one.key == "expect" and one.value is None
+    gone = "off" if one.off else "removed"
+    return f"{one.key}.{subject}: {gone if null else show(one.value)}"

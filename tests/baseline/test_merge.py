@@ -399,6 +399,11 @@ def test_null_switches_off_a_limit_that_is_there_by_default(limited):
     (found,) = shelf.load("x")
     (wish,) = found.expectations
     assert (wish.params.most, wish.params.least, wish.params.word) == (None, 3, None)
+    (resolved,) = load_resolved(["x"], folders=[shelf.folder], catalog=shelf.catalog)
+    assert [(one.field, one.value, one.off) for one in provenance(resolved, "limit")] == [
+        ("most", None, True),
+        ("word", None, False),
+    ]
     shelf.write(more="nodevet: 1\nextends: x\nexpect: {limit: {most: 7}}\n")
     assert shelf.load("more")[0].expectations[0].params.most == 7
     shelf.write(z="nodevet: 1\nextends: more\nexpect: {limit: {most: ~}}\n")
