@@ -1,4 +1,4 @@
-"""How often an Xid may come, with a last look between: the hours count, whenever somebody looked."""
+"""How often an Xid may come: its hours count, whenever the last look was."""
 
 from collections.abc import Callable
 from typing import Any
