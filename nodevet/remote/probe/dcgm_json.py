@@ -17,8 +17,8 @@ TEXT = 500  # characters of a message
 
 
 def loaded(text):
-    """The JSON object in a text that may say something before it. Raises ValueError."""
-    start = text.find("{")
+    """The JSON object in a text that may say something in rows before it. Raises ValueError."""
+    start = 0 if text.startswith("{") else text.find("\n{") + 1 or text.find("{")
     if start < 0:
         raise ValueError(quote(" ".join(text.split())) if text.strip() else "it is empty")
     try:
@@ -107,7 +107,7 @@ def parse_diag(text):
                     "test": name,
                     "part": part_of(result),
                     "status": status or "no status",
-                    "ran": status.lower() not in NOT_RUN,
+                    "ran": status.lower().replace("_", " ") not in NOT_RUN,
                     "text": line(result.get("warnings") or result.get("info") or ""),
                 }
             )
@@ -129,9 +129,12 @@ def status_of(result):
 
 
 def results_of(test):
-    """The results of a test; its summary, too, if that alone says that it did not pass."""
+    """The results of a test; its summary, too, if that alone says that it did not pass, and in
+    their place if there are none. One without either was not run."""
     found = items(test, "results")
     summary = test.get("test_summary")
+    if not found:
+        return [summary if isinstance(summary, dict) else {"status": "Not Run"}]
     if not isinstance(summary, dict) or status_of(summary).lower() in ("", PASSED):
         return found
     told = any(status_of(each).lower() != PASSED for each in found)
@@ -139,8 +142,10 @@ def results_of(test):
 
 
 def items(node, key):
-    """The objects in a list of an object."""
+    """The objects in a list of an object, or the one in its place."""
     listed = node.get(key)
+    if isinstance(listed, dict):
+        return [listed]
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 

@@ -18,16 +18,21 @@ KMSG = re.compile(
     rb"([0-9]{1,10}),([0-9]{1,20}),([0-9]{1,20}),([^,;]{0,20})[^;]{0,200};(.*)\Z", re.DOTALL
 )
 DICTIONARY = re.compile(rb" [A-Z0-9_]{1,64}=")  # SUBSYSTEM=pci, of the record before
-# <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date; -d <    0.000012>; -H
-# [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text; what journalctl -k
-# --output=short-monotonic prints, [   12.345678] host kernel: text
+# <4>[   12.345678] text; with -x kern  :warn  : [...; with -T a date, in the words of any language;
+# -d <    0.000012>; -H [  +0.000012]; with CONFIG_PRINTK_CALLER [   12.345678][  T123] text; what
+# journalctl -k prints, [   12.345678] host kernel: text, and with a date; and syslogd's kern.log,
+# Jan 21 04:41:44 host kernel: [   12.345678] text
 PLAIN = (
     rb"(?:<([0-9]{1,3})>)?"
     rb"(?:(kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
     rb"(?:emerg|alert|crit|err|warn|notice|info|debug) *: )?"
     rb"(\[ *([0-9]{1,10}\.[0-9]{1,9})(?: <[^>]{1,20}>)?\](?: ?\[ *[CT][0-9]{1,10}\])? "
-    rb"|\[[A-Z][a-z]{2}[ 0-9][^\]]{4,40}\] |\[ *[+<][^\]]{1,30}\] |[0-9]{4}-\S{5,40} )?"
-    rb"(?:(?:[\w.-]{1,64} )?kernel: )?"
+    rb"|\[[A-Z][a-z]{2}[ 0-9][^\]]{4,40}\] |\[[^\[\]]{4,60} (?:[0-9]{4}|[0-9]{2}:[0-9]{2})\] "
+    rb"|\[ *[+<][^\]]{1,30}\] |[0-9]{4}-\S{5,40} "
+    rb"|(?:\S{3,12} [ 0-9][0-9] [0-9:]{8}(?:\.[0-9]{1,9})?"
+    rb"|\S{2,12} [0-9]{4}-[0-9-]{5} [0-9:]{8} \S{1,8}|[0-9]{9,11}\.[0-9]{1,9}) "
+    rb"(?=[\w.-]{1,64} kernel: ))?"
+    rb"(?:(?:[\w.-]{1,64} )?kernel: (?:\[ *([0-9]{1,10}\.[0-9]{1,9})\] )?)?"
     rb"(?:<[0-7]>)?"  # that a message itself begins with, as those of old modules do
     rb"(.*)\Z"
 )
@@ -113,7 +118,8 @@ class Rows(object):
             self.begin(int(microseconds) / 1e6, kernel, text)
 
     def text(self, row):
-        priority, facility, when, seconds, text = plain_row().match(row).groups()
+        priority, facility, when, own, inner, text = plain_row().match(row).groups()
+        seconds = own or inner
         prefixed = when is not None and self.form != "kmsg"
         further = row.startswith((b" ", b"\t")) and self.message is not None
         moved = plain_row().match(row.lstrip()) if further else None
@@ -128,7 +134,7 @@ class Rows(object):
         else:
             self.lose_row()
             if self.form == "text" and self.message:
-                self.go_on(True, moved.group(5) if strange else text)
+                self.go_on(True, moved.group(6) if strange else text)
             else:
                 self.begin(None, int(priority or b"0") >> 3 == 0, text, 0)
 

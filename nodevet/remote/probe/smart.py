@@ -23,7 +23,7 @@ FIELDS = (  # field, as smartctl calls it, as nvme-cli does
     ("critical_temperature_min", "critical_comp_time", "critical_comp_time"),
 )
 WORD = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/,+_.:-]{0,63}\Z")  # never an option of a program
-NUMBER = re.compile(r"-?[0-9]{1,40}\Z")
+NUMBER = re.compile(r"(?:-?[0-9]{1,40}|0x[0-9a-fA-F]{1,32})\Z")
 MOST = (1 << 63) - 1  # counters of 128 bits are told up to here
 FREEZING = 273  # kelvins
 COLDEST_KELVIN = 200  # nothing at work is that hot in degrees
@@ -31,15 +31,14 @@ COLDEST_KELVIN = 200  # nothing at work is that hot in degrees
 
 def parse_log(text):
     """{field: number, or why there is none} of what either program printed. Raises ValueError."""
-    told = parsed_object(text)
-    log, column = told, 2
+    log = told = parsed_object(text)
     if OF_SMARTCTL in told or "smartctl" in told:
-        log, column = told.get(OF_SMARTCTL), 1
-    if not isinstance(log, dict) or not any(names[column] in log for names in FIELDS[:3]):
+        log = told.get(OF_SMARTCTL)
+    if not isinstance(log, dict) or not any(name in log for names in FIELDS[:3] for name in names):
         raise ValueError(complaint(told) or "no health log in what was printed")
     found = {}
     for names in FIELDS:
-        value = number(log.get(names[column]))
+        value = number(log.get(names[1], log.get(names[2])))
         if names[0] == "temperature_c" and value is not None and value > COLDEST_KELVIN:
             value -= FREEZING
         found[names[0]] = value
@@ -140,7 +139,7 @@ def number(value):
         value = value.get("value")
     if isinstance(value, str):
         text = value.strip().rstrip("%").replace(",", "")
-        value = int(text) if NUMBER.match(text) else None
+        value = int(text, 16 if text.startswith("0x") else 10) if NUMBER.match(text) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float):

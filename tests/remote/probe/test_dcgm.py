@@ -141,6 +141,21 @@ def test_a_summary_that_did_not_pass_is_told_if_nothing_else_says_so() -> None:
     assert parse_diag(json.dumps(whole))["not_passed"] == []
 
 
+def test_a_test_without_a_list_of_results_is_not_passed_over() -> None:
+    passed = {"name": "memory", "results": [{"status": "Pass"}]}
+    for test, status, ran in (
+        ({"name": "pcie", "results": {"status": "Fail"}}, "Fail", True),
+        ({"name": "pcie", "results": [], "test_summary": {"status": "Fail"}}, "Fail", True),
+        ({"name": "pcie", "results": [{"status": "NOT_RUN"}]}, "NOT_RUN", False),
+        ({"name": "pcie"}, "Not Run", False),
+    ):
+        text = json.dumps({"DCGM Diagnostic": {"test_categories": [{"tests": [passed, test]}]}})
+        found = parse_diag("a warning {x}\n" + text)
+        assert (found["results"], found["passed"]) == (2, 1)
+        (other,) = found["not_passed"]
+        assert (other["test"], other["status"], other["ran"]) == ("pcie", status, ran)
+
+
 def test_a_diagnostic_that_did_not_run_is_an_error() -> None:
     with pytest.raises(ValueError, match="the diagnostic did not run: 'no GPUs'"):
         parse_diag(json.dumps({"DCGM Diagnostic": {"runtime_error": "no GPUs"}}))

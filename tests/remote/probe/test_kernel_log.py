@@ -168,6 +168,30 @@ def test_captured_lines(
     assert found.complete is False
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "[Di Jan 21 04:41:44 2025] {}",  # dmesg -T in German, French, Chinese
+        "[mar. janv. 21 04:41:44 2025] {}",
+        "[\u4e8c 1\u6708 21 04:41:44 2025] {}",
+        "[janv.21 04:41] {}",
+        "Jan 21 04:41:44 gpu-01.example kernel: {}",  # journalctl -k, and -o short-precise
+        "Jan 21 04:41:44.283302 host kernel: {}",
+        "Tue 2025-01-21 04:41:44 UTC host kernel: {}",  # short-full, short-unix
+        "1737434504.283302 host kernel: {}",
+        "Jan 21 04:41:44 host kernel: [  100.000001] {}",  # rsyslogd's kern.log
+        "2025-01-21T04:41:44.123456+00:00 host kernel: [  100.000001] {}",
+    ],
+)
+def test_a_log_with_dates_of_any_kind(tmp_path: Path, check: Check, form: str) -> None:
+    xid = "NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus."
+    rows = "".join(f"{form.format(text)}\n" for text in ("Linux version 6.8.0", xid))
+    found = check("kernel_log", kernel_log.collect(kmsg(tmp_path, rows.encode()), {}))
+    assert [(each.code, each.bus_id) for each in found.events] == [(79, "0000:19:00.0")]
+    assert found.complete is True
+    assert found.events[0].first_s == (100.000001 if "100.0" in form else None)
+
+
 def test_a_log_from_its_beginning_is_complete(tmp_path: Path, check: Check) -> None:
     again = XID_79.replace(b",1,61500000", b",2,11100000000")
     root = kmsg(tmp_path, BOOT, XID_79, b" SUBSYSTEM=pci\n DEVICE=+pci:0000:19:00.0\n", again)

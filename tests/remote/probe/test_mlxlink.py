@@ -49,11 +49,16 @@ def told(monkeypatch: pytest.MonkeyPatch, check: Check) -> Callable[..., Any]:
 
 
 def test_a_link_as_mlxlink_prints_it(told: Callable[..., Any]) -> None:
-    found = told("-W- a warning\n" + json.dumps(ANSWER), "mlx5_0", "rocep1s0", "irdma0")
+    found = told("-W- a warning {x}\n" + json.dumps(ANSWER), "mlx5_0", "rocep1s0", "irdma0")
     (link,) = found.links
     assert (found.found, link.device, link.state) == (("mlx5_0",), "mlx5_0", "Active")
     assert (link.minutes, link.effective_errors, link.link_downs) == (25074.8, 0, 2)
     assert link.effective_ber < 1e-200 and link.raw_ber == 6e-10
+
+
+def test_a_rate_of_no_errors_in_any_spelling() -> None:
+    for text in ("0", "0.0", "0E+00", "0.0E+0", "15E-255"):
+        assert mlxlink.parse_ber(text) < 1e-200
 
 
 def test_what_a_link_that_is_down_does_not_say(told: Callable[..., Any]) -> None:

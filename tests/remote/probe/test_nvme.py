@@ -142,6 +142,12 @@ def test_why_a_drive_did_not_answer(tools: Callable[..., None], ask: Callable[[]
     )
 
 
+def test_either_program_may_use_the_others_names() -> None:
+    found = parse_log('{"critical_warning": "0x4", "percentage_used": "7%", "temperature": 311}')
+    told = found["critical_warning"], found["percentage_used"], found["temperature_c"]
+    assert told == (4, 7, 38)
+
+
 def test_a_warning_of_smartctl_is_not_why_there_is_no_log(
     tools: Callable[..., None], ask: Callable[[], Any]
 ) -> None:

@@ -19,14 +19,14 @@ MOST = 32  # devices
 SECONDS = 10  # for each
 FIELDS = ("state", "minutes", "effective_ber", "raw_ber", "effective_errors", "link_downs")
 OPERATION, ERRORS = "Operational Info", "Physical Counters and BER Info"
-BER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?[eE]-?[0-9]{1,3}\Z|0(?:\.0)?\Z")
+BER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?[eE][+-]?[0-9]{1,3}\Z|0(?:\.0)?\Z")
 
 
 def parse_output(text):
     """What is said of a link, by title and name. Raises ValueError.
 
     Lines before the object, warnings, are left out."""
-    start = text.find("{")
+    start = 0 if text.startswith("{") else text.find("\n{") + 1 or text.find("{")
     try:
         answer = json.loads(text[start:] if start >= 0 else "")
     except (ValueError, RecursionError):
