@@ -223,7 +223,7 @@ def other_ends(gpus: Sequence[Gpu]) -> dict[int, Gpu]:
     found: dict[int, Gpu] = {}
     by_address = {gpu.bus_id: gpu for gpu in gpus if gpu.bus_id is not None}
     for gpu in gpus:
-        first = by_address.get(leads_to(gpu))
+        first = by_address.get(leads_to(gpu) or "")
         if first is None or first.index >= gpu.index or leads_to(first) != gpu.bus_id:
             continue
         if len(links_of(first).down) == len(links_of(gpu).down):
