@@ -1,7 +1,7 @@
 """`nodevet diagnose`: what the GPUs of live nodes wait for."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -9,10 +9,6 @@ from nodevet.cli.common import options
 from nodevet.cli.common.command import Command
 from nodevet.cli.common.display import Display, display_options
 from nodevet.cli.common.durations import Duration
-
-if TYPE_CHECKING:
-    from nodevet.fleet import Visit
-    from nodevet.model import Host
 
 
 @click.command(
@@ -140,11 +136,11 @@ def command(
                 reached,
                 seconds=duration,
                 interval=interval,
-                save=(lambda visit, host: kept.append((visit, host))) if capture else None,
+                save=captured.keep if capture else None,
                 done=bar.advance,
             )
         if capture:
-            incident.write(capture, kept, redact=redact)
+            captured.write(capture, redact=redact)
     if form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
     else:

@@ -52,6 +52,20 @@ class IncidentBundle(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[KeptVisit, ...]
 
 
+class IncidentCapture:
+    """Collects visits as they come in, and writes them as one bundle."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Visit, Host]] = []
+
+    def keep(self, visit: Visit, host: Host) -> None:
+        self._kept.append((visit, host))
+
+    def write(self, path: Path, *, redact: bool) -> None:
+        """See `write`."""
+        write(path, self._kept, redact=redact)
+
+
 def write(path: Path, visits: Iterable[tuple[Visit, Host]], *, redact: bool) -> None:
     """Write a bundle, readable by its owner only. Raises OSError, and UserError beyond LARGEST."""
     code = coder(os.urandom(16))
