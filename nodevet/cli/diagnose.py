@@ -127,7 +127,7 @@ def command(
     else:
         hosts = Targets(names=targets, inventories=inventories, limit=limit).hosts()
         reached = fleet_options(context=context, commands=False, **reach)
-        kept: list[tuple[Visit, Host]] = []
+        captured = incident.IncidentCapture()
         with Bar(len(hosts), Streams({}, Sinks((), display=display)), display) as bar:
             bar.start()
             found = diagnosed(
